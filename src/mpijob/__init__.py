@@ -1,0 +1,50 @@
+"""MPI jobs, one spec for a laptop and a cluster.
+
+This is the front door: the names below are the public ones. They are loaded when first used, so
+that `import mpijob` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mpijob.client import AsyncClient, Client, Job
+    from mpijob.errors import JobFailed, MpiJobError
+    from mpijob.model import JobState, MPIJob, Phase, Resources
+
+__version__ = "0.1.0"
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Job",
+    "JobFailed",
+    "JobState",
+    "MPIJob",
+    "MpiJobError",
+    "Phase",
+    "Resources",
+]
+
+_HOMES = {
+    "AsyncClient": "mpijob.client",
+    "Client": "mpijob.client",
+    "Job": "mpijob.client",
+    "JobFailed": "mpijob.errors",
+    "JobState": "mpijob.model",
+    "MPIJob": "mpijob.model",
+    "MpiJobError": "mpijob.errors",
+    "Phase": "mpijob.model",
+    "Resources": "mpijob.model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mpijob' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,90 @@
+"""The port: what every engine promises, held to it by one conformance suite.
+
+Methods are `async` so that they are written once. A backend with `plain = True` never suspends in
+them (its waits are short blocking calls): the blocking client then drives its coroutines directly,
+without an event loop, which is what makes `mpijob list` start fast; the async client moves them to
+a thread. A cluster backend has `plain = False` and runs on the portal's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from mpijob.model import (
+    Event,
+    Facts,
+    Identity,
+    JobRef,
+    JobState,
+    LogLine,
+    LogQuery,
+    MPIJob,
+    Page,
+    Plan,
+    Sample,
+    Scope,
+)
+
+
+class Backend(Protocol):
+    """A place where jobs run."""
+
+    @property
+    def name(self) -> str:
+        """What users call it: `local`, `memory`, a cluster's context."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether its coroutines never suspend (see the module's docstring)."""
+
+    async def whoami(self) -> Identity:
+        """Return the user as this place knows them."""
+
+    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+        """Return what admission needs to judge this job for this user."""
+
+    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+        """Return exactly what would run; start nothing."""
+
+    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+        """Start, or queue, what the plan says, wholly or not at all; raise Conflict for a name in use."""
+
+    async def spec(self, ref: JobRef) -> MPIJob:
+        """Return what was asked for."""
+
+    async def get(self, ref: JobRef) -> JobState:
+        """Return the job's present state; raise NotFound."""
+
+    async def list(self, scope: Scope) -> Page:
+        """Return one page of states, newest first, without per-rank detail."""
+
+    def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+        """Yield every job's state once, then each change, until closed."""
+
+    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Yield the merged lines in time order; with follow, until the job has ended and all is said."""
+
+    def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+        """Yield what happened, in order; with follow, until the job has ended."""
+
+    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+        """Return the usage measured so far."""
+
+    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+        """Ask the job to end (the job's signal, then SIGKILL after the grace time) and return its state."""
+
+    async def suspend(self, ref: JobRef) -> JobState:
+        """End the processes with grace, free what they held, keep the job to be resumed."""
+
+    async def resume(self, ref: JobRef) -> JobState:
+        """Queue a suspended job again, as its next attempt."""
+
+    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+        """End the job if needed and remove all that is known of it."""
+
+    async def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
+        """Run a command with this terminal inside a worker, beside a rank or in the launcher; return its status."""
+
+    async def pause(self, seconds: float) -> None:
+        """Let a moment pass, in the way that suits the backend."""

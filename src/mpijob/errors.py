@@ -1,0 +1,168 @@
+"""What can go wrong, in one tree, and how it is told.
+
+An exception says that our call could not do what was asked. A `Finding` says something about a
+user's job: a check that failed, a notice in a plan, the cause of a failure. Both carry the same
+three parts: what happened (with the real numbers and names), where, and what would mend it.
+
+* MpiJobError
+  - InvalidJob        the job contradicts itself            (before anything is sent)
+  - NotAllowed        the user may not do this here
+  - QuotaExceeded     it would not fit
+  - Conflict          it clashes with what is there already
+  - NotFound          no such job, template, worker …
+  - BackendError      the place did not answer as agreed
+  - Unsupported       this engine cannot do that
+  - WaitTimeout       it did not happen in the time given
+  - JobFailed         it ran, and failed; carries the findings
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """The few ways in which a call can fail; each face maps them once (exit status, HTTP status)."""
+
+    INVALID = "invalid"
+    FORBIDDEN = "forbidden"
+    CONFLICT = "conflict"
+    NO_ROOM = "no_room"
+    NOT_FOUND = "not_found"
+    UNAVAILABLE = "unavailable"
+    UNSUPPORTED = "unsupported"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+    INTERNAL = "internal"
+
+
+class Severity(StrEnum):
+    """How much a finding matters: an error stops a job, a warning may, a notice only informs."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTICE = "notice"
+
+
+class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change that would mend a finding: the sentence, and the patch to the spec if there is one."""
+
+    text: str
+    patch: dict[str, Any] = {}
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing told about a job, by a check, a plan or a diagnosis.
+
+    `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
+    came from a file. `evidence` quotes what was seen; `fixes` are ranked, the best first.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+    field: str = ""
+    severity: Severity = Severity.ERROR
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    worker: int | None = None
+    rank: int | None = None
+    evidence: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    confidence: float = 1.0
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        field = f"{self.field}: " if self.field and not self.message.startswith(self.field) else ""
+        return (f"{place}: " if place else "") + field + self.message
+
+
+class MpiJobError(Exception):
+    """The root of everything that this package raises on purpose."""
+
+    code: ClassVar[str] = "ERROR"
+    kind: ClassVar[Kind] = Kind.INTERNAL
+
+    def __init__(self, message: str, *, hint: str = "", findings: tuple[Finding, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.findings = findings
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class InvalidJob(MpiJobError):
+    """The job contradicts itself; every contradiction found is in `findings`."""
+
+    code = "INVALID_JOB"
+    kind = Kind.INVALID
+
+    @classmethod
+    def of(cls, findings: tuple[Finding, ...], what: str = "the job") -> InvalidJob:
+        """Return one error that tells all findings, the first one's remedy as its hint."""
+        lines = "\n".join(f"  {finding}" for finding in findings)
+        count = f"{len(findings)} errors" if len(findings) > 1 else "1 error"
+        hint = next((finding.hint for finding in findings if finding.hint), "")
+        return cls(f"{what} is not valid, {count}:\n{lines}", hint=hint, findings=findings)
+
+
+class NotAllowed(MpiJobError):
+    """The user may not do this here."""
+
+    code = "NOT_ALLOWED"
+    kind = Kind.FORBIDDEN
+
+
+class QuotaExceeded(MpiJobError):
+    """The job asks for more than there is, or than the team may have."""
+
+    code = "QUOTA_EXCEEDED"
+    kind = Kind.NO_ROOM
+
+
+class Conflict(MpiJobError):
+    """What was asked clashes with what is there already."""
+
+    code = "CONFLICT"
+    kind = Kind.CONFLICT
+
+
+class NotFound(MpiJobError):
+    """There is nothing of that name."""
+
+    code = "NOT_FOUND"
+    kind = Kind.NOT_FOUND
+
+
+class BackendError(MpiJobError):
+    """The engine did not answer as agreed."""
+
+    code = "BACKEND_ERROR"
+    kind = Kind.UNAVAILABLE
+
+
+class Unsupported(MpiJobError):
+    """This engine, or this machine, cannot do that."""
+
+    code = "UNSUPPORTED"
+    kind = Kind.UNSUPPORTED
+
+
+class WaitTimeout(MpiJobError):
+    """What was waited for did not happen in the time given."""
+
+    code = "WAIT_TIMEOUT"
+    kind = Kind.TIMEOUT
+
+
+class JobFailed(MpiJobError):
+    """The job ran and failed; `findings` say why, first cause first."""
+
+    code = "JOB_FAILED"
+    kind = Kind.FAILED

@@ -1,0 +1,69 @@
+"""What is known about the place before a job is sent there; `admission` judges over it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Cores, memory and GPUs together, as numbers."""
+
+    cores: float = 0.0
+    memory_bytes: int = 0
+    gpus: int = 0
+
+    def plus(self, other: Amounts) -> Amounts:
+        """Return the sum."""
+        return Amounts(self.cores + other.cores, self.memory_bytes + other.memory_bytes, self.gpus + other.gpus)
+
+    def minus(self, other: Amounts) -> Amounts:
+        """Return the difference, never below zero."""
+        return Amounts(
+            max(0.0, self.cores - other.cores),
+            max(0, self.memory_bytes - other.memory_bytes),
+            max(0, self.gpus - other.gpus),
+        )
+
+    def times(self, count: int) -> Amounts:
+        """Return that many of it."""
+        return Amounts(self.cores * count, self.memory_bytes * count, self.gpus * count)
+
+    def fits(self, room: Amounts) -> bool:
+        """Return whether it fits into the room."""
+        return (
+            self.cores <= room.cores + 1e-9 and self.memory_bytes <= room.memory_bytes and self.gpus <= room.gpus
+        )
+
+
+class Quota(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A hard limit for one namespace. None means that there is no limit of that kind."""
+
+    namespace: str
+    cores: float | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    jobs: int | None = None
+    used: Amounts = Amounts()
+    jobs_running: int = 0
+    request_url: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Everything that a place says about itself to one user.
+
+    `capacity` is all there is, `free` what nobody holds now. `queues` says whether a job that fits
+    but finds no room waits (True) or is refused. `may` holds the verbs that the user has.
+    """
+
+    place: str
+    capacity: Amounts
+    free: Amounts
+    queues: bool = True
+    oversubscribe: bool = False
+    quota: Quota | None = None
+    max_workers: int = 100
+    may: frozenset[str] = frozenset({"create", "get", "list", "delete", "cancel", "logs", "exec"})
+    taken_names: frozenset[str] = frozenset()
+    waiting_jobs: int = 0
+    wait_estimate_seconds: float | None = None
+    families: dict[str, str] = {}

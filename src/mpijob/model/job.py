@@ -1,0 +1,268 @@
+"""What is wanted: one launcher, N workers, a command, and how they are to be treated.
+
+An `MPIJob` is a frozen value without any engine's words in it, so one spec runs on a laptop and on
+a cluster. It is changed by copying (`job.replace(workers=8)`). Well-formedness is the business of
+`checks`; reading and writing files that of `dialects.jobfile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from mpijob.model import quantity
+from mpijob.model.quantity import Amount
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The root of every part of a spec: frozen, keyword only, unknown fields refused."""
+
+    def replace(self, **changes: Any) -> Any:
+        """Return a copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class Family(StrEnum):
+    """Which MPI library starts and joins the ranks."""
+
+    AUTO = "auto"
+    OPENMPI = "openmpi"
+    MPICH = "mpich"
+    INTEL = "intel"
+    CUSTOM = "custom"
+
+
+class VolumeKind(StrEnum):
+    """Where a volume's files come from."""
+
+    PATH = "path"
+    CLAIM = "claim"
+    NFS = "nfs"
+    CONFIG = "config"
+    SECRET = "secret"
+    SCRATCH = "scratch"
+    SHM = "shm"
+
+
+class Topology(StrEnum):
+    """How close together the workers are wanted."""
+
+    ANY = "any"
+    PACKED_NODE = "packed-node"
+    PACKED_RACK = "packed-rack"
+    PACKED_ZONE = "packed-zone"
+    SPREAD = "spread"
+
+
+class Resources(Value):
+    """What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`."""
+
+    cpu: Amount = "1"
+    memory: Amount = "1Gi"
+    gpu: int = 0
+    gpu_kind: str = "nvidia.com/gpu"
+    others: Mapping[str, Amount] = {}
+
+    @property
+    def cores(self) -> float:
+        """The CPU amount as a number of cores."""
+        return quantity.parse(self.cpu)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory amount in bytes."""
+        return int(quantity.parse(self.memory))
+
+
+class CustomLaunch(Value):
+    """How an MPI library that we do not know is started.
+
+    `command` may hold `{hostfile}`, `{ranks}` and `{agent}`; `host_line` writes one worker into the
+    hostfile from `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that
+    finds the rank in a line of merged output.
+    """
+
+    command: tuple[str, ...]
+    host_line: str = "{worker} slots={slots}"
+    tag: str = ""
+    rank_variable: str = ""
+
+
+class Launch(Value):
+    """How ranks are laid out and started; each option is translated for the family in use."""
+
+    map_by: str = ""
+    bind_to: str = ""
+    rankfile: str = ""
+    settings: Mapping[str, str] = {}
+    flags: tuple[str, ...] = ()
+    stdin: str = ""
+    custom: CustomLaunch | None = None
+
+
+class Program(Value):
+    """One of several programs in the same world (MPMD): so many ranks of this command."""
+
+    ranks: int
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
+class Code(Value):
+    """The files that go along with the job: a directory (or some paths in it) and inline files."""
+
+    path: str = ""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    files: Mapping[str, str] = {}
+
+
+class Secret(Value):
+    """A secret that reaches the ranks as an environment variable; its value is never in the spec.
+
+    Locally the value is read from the variable or file named by `source` (`env:TOKEN`,
+    `file:/run/token`); on a cluster from the Secret object `source` (`name/key`).
+    """
+
+    env: str
+    source: str
+
+
+class Volume(Value):
+    """A directory that every worker (and the launcher) sees at `mount`."""
+
+    mount: str
+    kind: VolumeKind = VolumeKind.PATH
+    source: str = ""
+    read_only: bool = False
+    size: Amount = ""
+
+
+class Placement(Value):
+    """Where workers may run. Ignored with a notice on one machine."""
+
+    node_selector: Mapping[str, str] = {}
+    exclude_nodes: tuple[str, ...] = ()
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    affinity: Mapping[str, Any] = {}
+    topology: Topology = Topology.ANY
+
+
+class Retry(Value):
+    """How often a failed job is tried again, with exponential backoff between the attempts."""
+
+    limit: int = 0
+    backoff_seconds: float = 10.0
+    factor: float = 2.0
+    max_backoff_seconds: float = 600.0
+
+    def delay_seconds(self, attempt: int) -> float:
+        """Return the pause after the failure of an attempt (the first is 1)."""
+        return min(self.backoff_seconds * self.factor ** (attempt - 1), self.max_backoff_seconds)
+
+
+class Signal(Value):
+    """A signal that every rank gets before the end (deadline, cancel, preemption), as Slurm's USR1@120."""
+
+    name: str = "TERM"
+    seconds_before: float = 0.0
+
+
+class Retention(Value):
+    """How long what is known of a finished job is kept."""
+
+    logs_days: float = 7.0
+    record_days: float = 30.0
+
+
+class MPIJob(Value):
+    """One MPI job: a launcher and `workers` workers with `slots` ranks each.
+
+    Name, workers and command are enough; everything else has a default that suits a first run.
+    """
+
+    name: str
+    namespace: str = "default"
+    description: str = ""
+
+    workers: int = 4
+    slots: int = 1
+    ranks: int | None = None
+    cores_per_rank: int = 1
+
+    mpi: Family = Family.AUTO
+    launch: Launch = Launch()
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    programs: tuple[Program, ...] = ()
+    code: Code = Code()
+    env: Mapping[str, str] = {}
+    secrets: tuple[Secret, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
+
+    resources: Resources = Resources()
+    launcher: Resources = Resources(cpu="100m", memory="256Mi")
+
+    placement: Placement = Placement()
+    queue: str = ""
+    priority: str | int = 0
+    gang_timeout_seconds: float = 300.0
+
+    retry: Retry = Retry()
+    deadline_seconds: float | None = None
+    signal: Signal = Signal()
+    grace_seconds: float = 10.0
+    requeue_on_lost_worker: bool = False
+    keep_on_failure_seconds: float = 0.0
+    retention: Retention = Retention()
+    census: bool = True
+
+    labels: Mapping[str, str] = {}
+    owner: str = ""
+    cost: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for field, wanted in _COERCED.items():
+            value = getattr(self, field)
+            if isinstance(value, list) and wanted is tuple:
+                force_setattr(self, field, tuple(value))
+            elif isinstance(value, dict) and wanted is not tuple:
+                force_setattr(self, field, msgspec.convert(value, wanted))
+
+    @property
+    def world(self) -> int:
+        """The number of ranks that the job wants."""
+        if self.programs:
+            return sum(program.ranks for program in self.programs)
+        return self.workers * self.slots if self.ranks is None else self.ranks
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command with its arguments."""
+        return (*self.command, *self.args)
+
+
+_COERCED: dict[str, Any] = {
+    "command": tuple,
+    "args": tuple,
+    "programs": tuple,
+    "secrets": tuple,
+    "volumes": tuple,
+    "pull_secrets": tuple,
+    "resources": Resources,
+    "launcher": Resources,
+    "launch": Launch,
+    "code": Code,
+    "placement": Placement,
+    "retry": Retry,
+    "signal": Signal,
+    "retention": Retention,
+}

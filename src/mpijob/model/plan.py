@@ -1,0 +1,46 @@
+"""What exactly would run: the answer of a dry run, and the only thing an engine is ever handed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.errors import Finding
+from mpijob.model.facts import Amounts
+from mpijob.model.job import Family, MPIJob
+
+
+class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One worker of the plan, with the ranks that the hostfile gives it."""
+
+    index: int
+    name: str
+    slots: int
+    ranks: tuple[int, ...]
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Everything decided, nothing started. `why` gives a reason for each choice, `notices` what differs here."""
+
+    job: MPIJob
+    engine: str
+    family: Family
+    family_version: str
+    workers: tuple[PlannedWorker, ...]
+    world: int
+    hostfile: str
+    launch: tuple[str, ...]
+    env: Mapping[str, str]
+    own_launcher: str = ""
+    needs: Amounts = Amounts()
+    free: Amounts = Amounts()
+    capacity: Amounts = Amounts()
+    starts_now: bool = True
+    wait_estimate_seconds: float | None = None
+    isolation: str = ""
+    guarantee: str = ""
+    why: tuple[str, ...] = ()
+    notices: tuple[Finding, ...] = ()
+    documents: tuple[Mapping[str, Any], ...] = ()

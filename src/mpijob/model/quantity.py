@@ -1,0 +1,41 @@
+"""Amounts as people and Kubernetes write them: `500m`, `2`, `1.5`, `4Gi`, `512M`.
+
+A spec keeps the text that its author wrote; whoever calculates asks for the number.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
+    f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)
+}
+_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})([mkMGTPE]|[KMGTPE]i)?")
+
+Amount = str | int | float
+
+
+def parse(amount: Amount) -> float:
+    """Return the number that an amount stands for; raise ValueError with the reason if there is none."""
+    if isinstance(amount, (int, float)) and not isinstance(amount, bool):
+        if not 0 <= amount < 1e24:
+            raise ValueError(f"{amount} is not an amount: it must be zero or more")
+        return float(amount)
+    match = _QUANTITY.fullmatch(amount) if isinstance(amount, str) else None
+    if match is None:
+        raise ValueError(f"{amount!r} is not an amount: write a number such as 2, 500m or 4Gi")
+    return float(match[1]) * _FACTORS[match[2] or ""]
+
+
+def as_bytes(size: float) -> str:
+    """Return a size in bytes as people read it: `16 GiB`, `1.5 GiB`, `512 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if size < 1024 or unit == "PiB":
+            break
+        size /= 1024
+    return f"{size:.4g} {unit}"
+
+
+def as_count(number: float) -> str:
+    """Return a count of cores or devices without idle digits: `2`, `0.5`."""
+    return f"{number:.6g}"

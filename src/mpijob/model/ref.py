@@ -1,0 +1,34 @@
+"""Which job: its namespace and name, and which of the jobs that ever had that name."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class JobRef(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
+    """The address of one job. Without a uid it means the newest job of that name."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Which jobs a list or a watch is about.
+
+    `namespace` "" means all. `selector` is a label selector as kubectl takes it
+    (`team=cv,tier!=test`). `limit` and `after` page through a long list, newest first.
+    """
+
+    namespace: str = "default"
+    names: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+    selector: str = ""
+    owner: str = ""
+    queue: str = ""
+    text: str = ""
+    limit: int = 100
+    after: str = ""

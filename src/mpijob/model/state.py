@@ -1,0 +1,136 @@
+"""What is seen: phases, workers, ranks. Derived from observations, never believed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from mpijob.errors import Finding
+from mpijob.model.ref import JobRef
+
+
+class Phase(StrEnum):
+    """Where a job stands."""
+
+    QUEUED = "Queued"
+    PENDING = "Pending"
+    INITIALIZING = "Initializing"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    CANCELLED = "Cancelled"
+    DELETING = "Deleting"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen to the job by itself."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
+
+    @property
+    def active(self) -> bool:
+        """Whether the job holds resources now."""
+        return self in (Phase.PENDING, Phase.INITIALIZING, Phase.RUNNING, Phase.DELETING)
+
+    @property
+    def coarse(self) -> str:
+        """One of the four words of the coarse view: Pending, Running, Succeeded, Failed."""
+        if self is Phase.SUCCEEDED:
+            return "Succeeded"
+        if self in (Phase.FAILED, Phase.CANCELLED):
+            return "Failed"
+        return "Running" if self in (Phase.RUNNING, Phase.DELETING) else "Pending"
+
+
+class RankState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One rank as the census found it and as it ended."""
+
+    rank: int
+    worker: int
+    local_rank: int = 0
+    node: str = ""
+    pid: int = 0
+    gpus: tuple[str, ...] = ()
+    exit_code: int | None = None
+
+
+class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One worker: its own phase, what it holds and how it ended."""
+
+    index: int
+    name: str
+    phase: Phase
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    restarts: int = 0
+    gpus: tuple[str, ...] = ()
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Everything seen of one job at one moment. Times are seconds since the epoch."""
+
+    ref: JobRef
+    phase: Phase
+    kind: str = "MPIJob"
+    engine: str = ""
+    mpi: str = ""
+    owner: str = ""
+    labels: dict[str, str] = {}
+    description: str = ""
+    image: str = ""
+    queue: str = ""
+    priority: int = 0
+
+    reason: str = ""
+    message: str = ""
+    waiting_for: str = ""
+    queue_position: int | None = None
+    wait_estimate_seconds: float | None = None
+
+    attempt: int = 1
+    attempts_allowed: int = 1
+    world: int = 0
+    workers_wanted: int = 0
+    workers: tuple[WorkerState, ...] = ()
+    ranks: tuple[RankState, ...] = ()
+    launcher_exit_code: int | None = None
+
+    created: float = 0.0
+    queued: float | None = None
+    started: float | None = None
+    running: float | None = None
+    finished: float | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def aggregate(self) -> str:
+        """The workers in one line: `7/8 Running, 1 Pending`."""
+        counts: dict[str, int] = {}
+        for worker in self.workers:
+            counts[worker.phase.value] = counts.get(worker.phase.value, 0) + 1
+        if not counts:
+            return f"0/{self.workers_wanted}"
+        ordered = sorted(counts.items(), key=lambda item: (item[0] != Phase.RUNNING, -item[1], item[0]))
+        (first, number), *rest = ordered
+        total = max(self.workers_wanted, len(self.workers))
+        return ", ".join([f"{number}/{total} {first}", *(f"{count} {phase}" for phase, count in rest)])
+
+    def duration_seconds(self, now: float) -> float | None:
+        """Return how long the job has run, or ran."""
+        if self.started is None:
+            return None
+        return max(0.0, (self.finished if self.finished is not None else now) - self.started)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list, newest first; `after` is the next page's cursor, "" at the end."""
+
+    items: tuple[JobState, ...]
+    after: str = ""
+    total: int = 0
