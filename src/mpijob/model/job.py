@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -21,7 +21,7 @@ from mpijob.model.quantity import Amount
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The root of every part of a spec: frozen, keyword only, unknown fields refused."""
 
-    def replace(self, **changes: Any) -> Any:
+    def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 
@@ -58,7 +58,7 @@ class Topology(StrEnum):
     SPREAD = "spread"
 
 
-class Resources(Value):
+class Resources(Value, frozen=True, kw_only=True):
     """What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`."""
 
     cpu: Amount = "1"
@@ -78,7 +78,7 @@ class Resources(Value):
         return int(quantity.parse(self.memory))
 
 
-class CustomLaunch(Value):
+class CustomLaunch(Value, frozen=True, kw_only=True):
     """How an MPI library that we do not know is started.
 
     `command` may hold `{hostfile}`, `{ranks}` and `{agent}`; `host_line` writes one worker into the
@@ -92,7 +92,7 @@ class CustomLaunch(Value):
     rank_variable: str = ""
 
 
-class Launch(Value):
+class Launch(Value, frozen=True, kw_only=True):
     """How ranks are laid out and started; each option is translated for the family in use."""
 
     map_by: str = ""
@@ -104,7 +104,7 @@ class Launch(Value):
     custom: CustomLaunch | None = None
 
 
-class Program(Value):
+class Program(Value, frozen=True, kw_only=True):
     """One of several programs in the same world (MPMD): so many ranks of this command."""
 
     ranks: int
@@ -113,7 +113,7 @@ class Program(Value):
     env: Mapping[str, str] = {}
 
 
-class Code(Value):
+class Code(Value, frozen=True, kw_only=True):
     """The files that go along with the job: a directory (or some paths in it) and inline files."""
 
     path: str = ""
@@ -122,7 +122,7 @@ class Code(Value):
     files: Mapping[str, str] = {}
 
 
-class Secret(Value):
+class Secret(Value, frozen=True, kw_only=True):
     """A secret that reaches the ranks as an environment variable; its value is never in the spec.
 
     Locally the value is read from the variable or file named by `source` (`env:TOKEN`,
@@ -133,7 +133,7 @@ class Secret(Value):
     source: str
 
 
-class Volume(Value):
+class Volume(Value, frozen=True, kw_only=True):
     """A directory that every worker (and the launcher) sees at `mount`."""
 
     mount: str
@@ -143,7 +143,7 @@ class Volume(Value):
     size: Amount = ""
 
 
-class Placement(Value):
+class Placement(Value, frozen=True, kw_only=True):
     """Where workers may run. Ignored with a notice on one machine."""
 
     node_selector: Mapping[str, str] = {}
@@ -153,7 +153,7 @@ class Placement(Value):
     topology: Topology = Topology.ANY
 
 
-class Retry(Value):
+class Retry(Value, frozen=True, kw_only=True):
     """How often a failed job is tried again, with exponential backoff between the attempts."""
 
     limit: int = 0
@@ -166,21 +166,21 @@ class Retry(Value):
         return min(self.backoff_seconds * self.factor ** (attempt - 1), self.max_backoff_seconds)
 
 
-class Signal(Value):
+class Signal(Value, frozen=True, kw_only=True):
     """A signal that every rank gets before the end (deadline, cancel, preemption), as Slurm's USR1@120."""
 
     name: str = "TERM"
     seconds_before: float = 0.0
 
 
-class Retention(Value):
+class Retention(Value, frozen=True, kw_only=True):
     """How long what is known of a finished job is kept."""
 
     logs_days: float = 7.0
     record_days: float = 30.0
 
 
-class MPIJob(Value):
+class MPIJob(Value, frozen=True, kw_only=True):
     """One MPI job: a launcher and `workers` workers with `slots` ranks each.
 
     Name, workers and command are enough; everything else has a default that suits a first run.
