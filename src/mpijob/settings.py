@@ -40,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     oversubscribe: bool = True
     isolation: str = "auto"
     mpi_directories: dict[str, str] = {}
+    templates: str = ""
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
@@ -47,7 +48,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     path = config_path(environ)
     values = _from_file(path)
-    for field in ("home", "engine", "namespace", "isolation", "memory"):
+    for field in ("home", "engine", "namespace", "isolation", "memory", "templates"):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
     for field in ("cores", "gpus", "max_workers"):

@@ -14,7 +14,9 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def plus(self, other: Amounts) -> Amounts:
         """Return the sum."""
-        return Amounts(self.cores + other.cores, self.memory_bytes + other.memory_bytes, self.gpus + other.gpus)
+        return Amounts(
+            self.cores + other.cores, self.memory_bytes + other.memory_bytes, self.gpus + other.gpus
+        )
 
     def minus(self, other: Amounts) -> Amounts:
         """Return the difference, never below zero."""
@@ -31,7 +33,9 @@ class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
     def fits(self, room: Amounts) -> bool:
         """Return whether it fits into the room."""
         return (
-            self.cores <= room.cores + 1e-9 and self.memory_bytes <= room.memory_bytes and self.gpus <= room.gpus
+            self.cores <= room.cores + 1e-9
+            and self.memory_bytes <= room.memory_bytes
+            and self.gpus <= room.gpus
         )
 
 

@@ -22,9 +22,14 @@ class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything decided, nothing started. `why` gives a reason for each choice, `notices` what differs here."""
+    """Everything decided, nothing started.
+
+    `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
+    plan handed in twice is one job.
+    """
 
     job: MPIJob
+    uid: str
     engine: str
     family: Family
     family_version: str

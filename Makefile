@@ -1,0 +1,55 @@
+# Everything starts here. On a fresh machine with Python 3.11 or newer: `make run`, `make test`.
+# Set-up happens once, in .venv; it is done again when pyproject.toml changes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RESULTS := .make/results.json
+PYTEST_FLAGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help run test check static requirements bench clean
+
+help: ## Show the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+run: $(VENV)/.run ## Set up what is missing, then train a small network on four workers
+	PATH="$(CURDIR)/$(BIN):$$PATH" mpijob run -f examples/training/job.yaml
+
+test: $(VENV)/.dev static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest --results $(RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+check: $(VENV)/.dev static ## The quick round: format, lint, types, import contracts, unit tests
+	$(BIN)/python -m pytest tests/unit $(PYTEST_FLAGS)
+
+static: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+requirements: ## Print requirement → tests → result of the last `make test`, and the open rows
+	@$(PYTHON) -m tools.requirements
+
+bench: $(VENV)/.dev ## Measure against bare mpirun and kubectl, side by side
+	PATH="$(CURDIR)/$(BIN):$$PATH" python -m bench
+
+clean: ## Remove the environment and everything that was made; job records in the home directory stay
+	rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps live in the environment: whoever removes it has it set up again.
+$(VENV)/.run: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, $(PYTHON) is %d.%d: make PYTHON=python3.12 …" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal]' 'numpy>=2'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex]' --group dev
+	@touch $@

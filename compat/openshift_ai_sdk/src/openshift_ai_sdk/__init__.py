@@ -1,0 +1,1 @@
+"""An import path that notebooks know; all work is done by `mpijob`."""

@@ -1,0 +1,6 @@
+"""`python -m mpijob` is the command line."""
+
+from mpijob.cli.main import main
+
+if __name__ == "__main__":
+    main()

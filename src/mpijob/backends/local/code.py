@@ -1,0 +1,114 @@
+"""The files that go along: a bounded copy of the user's directory into the job's own.
+
+A copy, so that the job sees what was there when it was submitted, on a laptop as on a cluster.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from mpijob.errors import BackendError, Finding, InvalidJob
+from mpijob.model import Code, MPIJob, quantity
+
+MOST_FILES = 5_000
+MOST_BYTES = 256 << 20
+_SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
+            ".ipynb_checkpoints", ".tox", "*.egg-info")  # fmt: skip
+
+
+def resolve(job: MPIJob, directory: Path) -> MPIJob:
+    """Return the job with the directory that goes along made explicit and absolute.
+
+    Without a `code.path`, the current directory goes along when the command names a file in it.
+    """
+    code = job.code
+    if code.path or code.include:
+        path = directory / (code.path or ".")
+        if not path.is_dir():
+            raise InvalidJob.of((_missing(path),))
+        return job.replace(code=code.replace(path=str(path.resolve())))
+    words = [*job.argv, *(word for program in job.programs for word in (*program.command, *program.args))]
+    if any(_is_file_here(word, directory) for word in words):
+        return job.replace(code=code.replace(path=str(directory.resolve())))
+    return job
+
+
+def _is_file_here(word: str, directory: Path) -> bool:
+    try:
+        return bool(word) and not word.startswith(("/", "-")) and (directory / word).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _missing(path: Path) -> Finding:
+    return Finding(
+        code="CODE_NOT_FOUND", field="code.path", message=f"there is no directory {path}",
+        hint="give the directory that holds the program, relative to the job file",
+    )  # fmt: skip
+
+
+def chosen(code: Code) -> list[tuple[Path, Path]]:
+    """Return (file, place in the working directory) for all that goes along; refuse too much of it."""
+    if not code.path:
+        return []
+    root = Path(code.path)
+    found: list[tuple[Path, Path]] = []
+    total = 0
+    for path in _walk(root, code):
+        total += path.lstat().st_size
+        found.append((path, path.relative_to(root)))
+        if len(found) > MOST_FILES or total > MOST_BYTES:
+            raise _too_much(root)
+    return found
+
+
+def _walk(root: Path, code: Code) -> Iterator[Path]:
+    skipped = (*_SKIPPED, *code.exclude)
+    for directory, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if not _matches(name, skipped))
+        for name in sorted(files):
+            path = Path(directory, name)
+            relative = str(path.relative_to(root))
+            if _matches(name, skipped) or _matches(relative, code.exclude) or not path.is_file():
+                continue
+            if not code.include or _included(relative, code.include):
+                yield path
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _included(relative: str, patterns: tuple[str, ...]) -> bool:
+    return any(
+        fnmatch.fnmatchcase(relative, pattern) or relative.startswith(pattern.rstrip("/") + "/")
+        for pattern in patterns
+    )
+
+
+def _too_much(root: Path) -> InvalidJob:
+    limit = quantity.as_bytes(MOST_BYTES)
+    return InvalidJob.of((Finding(
+        code="CODE_TOO_LARGE", field="code.path",
+        message=f"{root} holds more than {MOST_FILES} files or {limit}, too much to go along with a job",
+        hint="name what is needed in code.include, or leave data out with code.exclude and use a volume",
+    ),))  # fmt: skip
+
+
+def lay_out(code: Code, work: Path) -> None:
+    """Copy what goes along into the job's working directory."""
+    try:
+        for source, place in chosen(code):
+            target = work / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+        for name, text in code.files.items():
+            target = work / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+    except OSError as error:
+        raise BackendError(f"cannot copy the job's files: {error.strerror} ({error.filename})") from error

@@ -1,0 +1,53 @@
+"""What the supervisor has seen of a failed attempt, in the words that `diagnosis` understands."""
+
+from __future__ import annotations
+
+import time
+
+from mpijob import diagnosis
+from mpijob.backends.local import logs
+from mpijob.backends.local.ledger import Ledger
+from mpijob.backends.local.orders import Orders
+from mpijob.diagnosis.evidence import Evidence, Exit, Memory, World
+from mpijob.errors import Finding
+from mpijob.observation import phase
+
+LINES_PER_STREAM = 60
+
+
+def findings_for(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Finding, ...]:
+    """Return why the attempt failed, first cause first."""
+    return diagnosis.explain(_evidence(orders, ledger, standing))
+
+
+def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evidence:
+    plan = orders.plan
+    workers = [*ledger.lost.values(), *(e for i, e in ledger.daemon_exits.items() if i not in ledger.lost)]
+    return Evidence(
+        spec=plan.job,
+        family=plan.family,
+        attempt=orders.attempt,
+        reason=standing.reason.value,
+        message=standing.message,
+        worker=next(iter(ledger.failed_workers()), None),
+        launcher=_exit(ledger.launcher) if ledger.launcher else None,
+        workers=tuple(_exit(e) for e in workers),
+        ranks=tuple(_exit(e) for e in ledger.rank_exits.values()),
+        memory=_memory(orders, ledger, standing),
+        world=World(planned=plan.world, proved=ledger.proved),
+        logs=tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM)),
+    )
+
+
+def _exit(seen: phase.Exit) -> Exit:
+    return Exit(seen.code, seen.signal, seen.time, seen.index, seen.worker, seen.by_us)
+
+
+def _memory(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Memory, ...]:
+    limit = orders.plan.job.resources.memory_bytes
+    over = standing.reason is phase.Reason.MEMORY_EXCEEDED
+    now = time.time()
+    return tuple(
+        Memory(worker=index, peak_bytes=peak, limit_bytes=limit, exceeded=over and peak > limit, time=now)
+        for index, peak in ledger.peak_bytes.items()
+    )

@@ -1,0 +1,87 @@
+"""Faults on demand, for tests and demonstrations: labels `fault.mpijob/…` on a job.
+
+    fault.mpijob/kill-worker: "1_0.5"      kill worker 1 half a second after the start
+    fault.mpijob/stop-worker: "1_0.5"      stop it (SIGSTOP): it is there, and silent
+    fault.mpijob/kill-rank, kill-daemon, kill-launcher: "N_T"
+    fault.mpijob/refuse-start: "1"         worker 1 refuses the MPI daemon
+    fault.mpijob/drop-name: "1"            worker 1's name is not found
+
+The faults strike real processes with real signals; nothing is simulated.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mpijob.backends.local import processes
+from mpijob.backends.local.ledger import Ledger
+from mpijob.backends.local.orders import Orders
+
+PREFIX = "fault.mpijob/"
+
+
+class Fault(NamedTuple):
+    """One fault: what, to which worker or rank, how long after the start."""
+
+    kind: str
+    number: int
+    seconds: float
+
+
+def parse(labels: Mapping[str, str]) -> tuple[Fault, ...]:
+    """Return the faults that a job asks for; a label that cannot be read is ignored."""
+    found = []
+    for key, value in labels.items():
+        index, _, seconds = value.partition("_")
+        if key.startswith(PREFIX) and index.isdigit():
+            found.append(Fault(key.removeprefix(PREFIX), int(index), float(seconds or 0)))
+    return tuple(found)
+
+
+class Faults:
+    """The faults of one attempt; each strikes once, when its time has come and its target is there."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._waiting = list(parse(labels))
+
+    def strike(self, began: float, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> None:
+        """Let happen what is due."""
+        for fault in list(self._waiting):
+            due = time.monotonic() - began >= fault.seconds
+            if due and _strike(fault, {index: pid for pid, index in workers.items()}, ledger, orders):
+                self._waiting.remove(fault)
+
+
+def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> bool:
+    directory = orders.directory / "workers" / orders.plan.workers[fault.number].name if workers else None
+    match fault.kind:
+        case "kill-worker" | "stop-worker" if ledger.proved and fault.number in workers:
+            number = signal.SIGKILL if fault.kind == "kill-worker" else signal.SIGSTOP
+            processes.send(workers[fault.number], number)
+        case "kill-daemon" if ledger.proved and fault.number in workers:
+            for process in processes.descendants(workers[fault.number], processes.table()):
+                if process.parent == workers[fault.number]:
+                    _kill_daemon(process.pid)
+        case "kill-rank" if ledger.proved and fault.number in ledger.ranks:
+            _kill_below(ledger.ranks[fault.number].pid)
+        case "refuse-start" if directory is not None and not ledger.launcher_started:
+            (directory / "refuse").touch()
+        case "drop-name" if directory is not None and not ledger.launcher_started:
+            shutil.rmtree(directory, ignore_errors=True)
+        case _:
+            return False
+    return True
+
+
+def _kill_daemon(shell: int) -> None:
+    below = processes.descendants(shell, processes.table())
+    processes.send(next((p.pid for p in below if p.parent == shell), shell), signal.SIGKILL)
+
+
+def _kill_below(pid: int) -> None:
+    for process in processes.descendants(pid, processes.table()):
+        processes.send(process.pid, signal.SIGKILL)

@@ -1,0 +1,178 @@
+"""What one attempt has seen so far, and what follows from it.
+
+The supervisor writes facts here as they come; the phase is derived from all of them by
+`observation.phase`, the cause of a failure by `diagnosis`. No I/O.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import msgspec
+
+from mpijob.model import Phase, Plan, RankState, WorkerState
+from mpijob.observation.phase import Exit, Observation, Reason
+
+
+class Ledger:
+    """The facts of one attempt. `now` is the wall clock in seconds."""
+
+    def __init__(self, plan: Plan, now: Callable[[], float]) -> None:
+        self._plan = plan
+        self._now = now
+        self.ready: set[int] = set()
+        self.ranks: dict[int, RankState] = {}
+        self.sizes: set[int] = set()
+        self.rank_exits: dict[int, Exit] = {}
+        self.daemon_exits: dict[int, Exit] = {}
+        self.daemons: dict[int, int] = {}
+        self.lost: dict[int, Exit] = {}
+        self.launcher: Exit | None = None
+        self.launcher_started = False
+        self.proved: int | None = None
+        self.ending = False
+        self.cancelled = False
+        self.suspended = False
+        self.deadline_passed = False
+        self.stopped: Reason | None = None
+        self.stopped_message = ""
+        self.peak_bytes: dict[int, int] = {}
+
+    # -- facts ------------------------------------------------------------------------------------
+    def hello(
+        self, rank: int, size: int, worker: int, local_rank: int, pid: int, gpus: str, node: str
+    ) -> None:
+        """A rank has said who it is."""
+        names = tuple(gpus.split(",")) if gpus else ()
+        self.ranks[rank] = RankState(rank, worker, local_rank, node, pid, names)
+        self.sizes.add(size)
+
+    def bye(self, rank: int, code: int) -> None:
+        """A rank has said how it ended."""
+        worker = self.ranks[rank].worker if rank in self.ranks else None
+        self.rank_exits[rank] = self._exit(code if code < 128 else 128 - code, rank, worker)
+
+    def rank_vanished(self, rank: int) -> None:
+        """A rank is gone without a word."""
+        if rank not in self.rank_exits:
+            self.rank_exits[rank] = self._exit(-int(signal.SIGKILL), rank, self.ranks[rank].worker)
+
+    def daemon_done(self, worker: int, code: int) -> None:
+        """A worker's MPI daemon has ended."""
+        self.daemons[worker] = self.daemons.get(worker, 1) - 1
+        if worker not in self.daemon_exits or self.daemon_exits[worker].good:
+            self.daemon_exits[worker] = self._exit(code, worker, worker)
+
+    def worker_lost(self, worker: int, code: int) -> None:
+        """A worker's own process has ended without being asked."""
+        self.lost[worker] = self._exit(code, worker, worker)
+
+    def launcher_ended(self, code: int) -> None:
+        """The launcher has ended."""
+        self.launcher = self._exit(code, 0, None)
+
+    def stop(self, reason: Reason, message: str) -> None:
+        """The engine itself ends the attempt; the first reason stands."""
+        if self.stopped is None:
+            self.stopped, self.stopped_message = reason, message
+
+    def _exit(self, code: int, index: int, worker: int | None) -> Exit:
+        sent = -code if code < 0 else None
+        return Exit(None if sent else code, sent, self._now(), index, worker, self.ending)
+
+    # -- what follows -----------------------------------------------------------------------------
+    def take_census(self) -> bool:
+        """Return whether every rank has reported; then the world is proved or found wrong."""
+        if self.proved is not None or len(self.ranks) < self._plan.world:
+            return False
+        wrong = self._differs()
+        self.proved = len(self.ranks)
+        if wrong:
+            self.stop(Reason.WORLD_DIFFERS, wrong)
+        return True
+
+    def _differs(self) -> str:
+        if self.sizes - {self._plan.world, 0}:
+            return f"ranks see worlds of {sorted(self.sizes)} ranks, planned was one of {self._plan.world}"
+        for worker in self._plan.workers:
+            seen = tuple(sorted(rank for rank, state in self.ranks.items() if state.worker == worker.index))
+            if worker.ranks and seen != worker.ranks:
+                return f"worker {worker.index} has ranks {list(seen)}, planned were {list(worker.ranks)}"
+        return ""
+
+    def quiet(self) -> bool:
+        """Return whether launcher, daemons and ranks have all been heard of to their end."""
+        daemons = all(count <= 0 for count in self.daemons.values())
+        return self.launcher is not None and daemons and not (self.ranks.keys() - self.rank_exits.keys())
+
+    def observe(self, *, ended: bool, ranks_watched: bool) -> Observation:
+        """Return everything as one value."""
+        job = self._plan.job
+        idle = [Exit(0, index=w.index) for w in self._plan.workers if w.index not in self.daemon_exits]
+        done = self.launcher is not None and self.launcher.good
+        return Observation(
+            workers_wanted=job.workers,
+            workers_ready=len(self.ready),
+            workers_lost=tuple(i for i, exit in self.lost.items() if not exit.by_us),
+            world_planned=self._plan.world,
+            world_proved=self.proved,
+            census=job.census,
+            launcher_started=self.launcher_started,
+            launcher=self.launcher,
+            workers=(*self.daemon_exits.values(), *(idle if done else ())),
+            ranks=tuple(self.rank_exits.values()),
+            ranks_watched=ranks_watched,
+            ended=ended,
+            cancel_requested=self.cancelled,
+            suspend_requested=self.suspended,
+            deadline_passed=self.deadline_passed,
+            deadline_seconds=job.deadline_seconds,
+            stopped=self.stopped,
+            stopped_message=self.stopped_message,
+        )
+
+    def rank_states(self) -> tuple[RankState, ...]:
+        """Return every rank as census and exits show it."""
+        return tuple(
+            msgspec.structs.replace(state, exit_code=_code(self.rank_exits.get(rank)))
+            for rank, state in sorted(self.ranks.items())
+        )
+
+    def worker_states(self, phase: Phase, gpus: Callable[[int], tuple[str, ...]]) -> tuple[WorkerState, ...]:
+        """Return every worker; one that failed keeps its own phase when the job has ended."""
+        limit = self._plan.job.resources.memory_bytes
+        return tuple(
+            WorkerState(
+                index=worker.index,
+                name=worker.name,
+                phase=self._worker_phase(worker.index, phase),
+                exit_code=_code(self.lost.get(worker.index) or self.daemon_exits.get(worker.index)),
+                gpus=gpus(worker.index),
+                memory_limit_bytes=limit,
+                memory_bytes=self.peak_bytes.get(worker.index),
+            )
+            for worker in self._plan.workers
+        )
+
+    def failed_workers(self) -> set[int]:
+        """Return the workers that failed by themselves (not those that we ended while cleaning up)."""
+        exits = [*self.rank_exits.values(), *self.lost.values(), *self.daemon_exits.values()]
+        bad = sorted(
+            (e for e in exits if not e.good and not e.by_us and e.worker is not None), key=lambda e: e.time
+        )
+        first = bad[0].worker if bad else None
+        return {first} if first is not None else set()
+
+    def _worker_phase(self, index: int, phase: Phase) -> Phase:
+        if phase is Phase.FAILED:
+            return Phase.FAILED if index in self.failed_workers() else Phase.CANCELLED
+        if phase in (Phase.PENDING, Phase.INITIALIZING) and index in self.ready:
+            return Phase.RUNNING
+        return phase
+
+
+def _code(exit: Exit | None) -> int | None:
+    if exit is None:
+        return None
+    return 128 + exit.signal if exit.signal else exit.code

@@ -1,0 +1,129 @@
+"""Lists, pages and what is added to a stored state when it is shown: position, wait, present usage."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mpijob.backends.local import scheduler
+from mpijob.backends.local.store import Row, Store
+from mpijob.model import Amounts, JobState, Page, Phase, Scope
+from mpijob.model.selector import selects
+from mpijob.observation import wait
+
+_state = msgspec.json.Decoder(JobState)
+
+
+def page(store: Store, scope: Scope) -> Page:
+    """Return one page of the jobs in a scope, newest first."""
+    where, values = _condition(scope)
+    total = store.read(f"SELECT count(*) FROM jobs WHERE {where}", *values)[0][0]  # noqa: S608 - constant words
+    if scope.after:
+        where, values = f"{where} AND seq<?", [*values, int(scope.after)]
+    found: list[tuple[int, JobState]] = []
+    for seq, state, labels in _newest(store, where, values, scope.limit, bool(scope.selector)):
+        if not scope.selector or selects(scope.selector, msgspec.json.decode(labels)):
+            found.append((seq, _state.decode(state)))
+        if len(found) > scope.limit:
+            break
+    more = len(found) > scope.limit
+    kept = found[: scope.limit]
+    after = str(kept[-1][0]) if more else ""
+    return Page(tuple(_brief(state) for _, state in kept), after, total)
+
+
+def _newest(store: Store, where: str, values: list[Any], limit: int, every: bool) -> list[Any]:
+    bound = "" if every else f" LIMIT {limit + 1}"
+    return store.read(f"SELECT seq, state, labels FROM jobs WHERE {where} ORDER BY seq DESC{bound}", *values)  # noqa: S608
+
+
+def _condition(scope: Scope) -> tuple[str, list[Any]]:
+    parts, values = ["newest=1"], list[Any]()
+    for column, value in (("namespace", scope.namespace), ("owner", scope.owner), ("queue", scope.queue)):
+        if value:
+            parts.append(f"{column}=?")
+            values.append(value)
+    for column, several in (("name", scope.names), ("phase", scope.phases)):
+        if several:
+            parts.append(f"{column} IN ({','.join('?' * len(several))})")
+            values += several
+    if scope.text:
+        parts.append("instr(name, ?)")
+        values.append(scope.text)
+    return " AND ".join(parts), values
+
+
+def _brief(state: JobState) -> JobState:
+    return msgspec.structs.replace(state, ranks=())
+
+
+def count(store: Store, phase: Phase) -> int:
+    """Return how many jobs are in a phase."""
+    return int(store.read("SELECT count(*) FROM jobs WHERE phase=?", phase.value)[0][0])
+
+
+def live(store: Store, row: Row, clock: Clock) -> JobState:
+    """Return a job's state with what is true only now: place in the queue, usage."""
+    state = row.state
+    if state.phase is Phase.QUEUED:
+        place = scheduler.position(store, row.seq, state.priority)
+        needs = Amounts(*store.read("SELECT cores, memory, gpus FROM jobs WHERE uid=?", row.uid)[0])
+        estimate = wait_estimate(store, clock, needs, row.seq)
+        return msgspec.structs.replace(state, queue_position=place, wait_estimate_seconds=estimate)
+    if state.phase is Phase.RUNNING:
+        return _with_usage(store, state)
+    return state
+
+
+def _with_usage(store: Store, state: JobState) -> JobState:
+    rows = store.read(
+        "SELECT worker, cores, memory, max(time) FROM samples WHERE uid=? AND attempt=? GROUP BY worker",
+        state.ref.uid, state.attempt,
+    )  # fmt: skip
+    used = {worker: (cores, memory) for worker, cores, memory, _ in rows}
+    workers = tuple(
+        msgspec.structs.replace(worker, cpu_cores=used[worker.index][0], memory_bytes=used[worker.index][1])
+        if worker.index in used
+        else worker
+        for worker in state.workers
+    )
+    return msgspec.structs.replace(state, workers=workers)
+
+
+class Clock(NamedTuple):
+    """What an estimate of waiting needs to know of the place."""
+
+    capacity: Amounts
+    now: float
+
+
+def wait_estimate(store: Store, clock: Clock, needs: Amounts, seq: int | None = None) -> float | None:
+    """Return how long a job at this place of the queue (None: a new one) will wait, as far as history tells."""
+    rows = store.read("SELECT state, cores, memory, gpus FROM jobs WHERE holds=1")
+    running = [_running(_state.decode(state), Amounts(*held), clock.now) for state, *held in rows]
+    ahead = store.read(
+        "SELECT cores, memory, gpus FROM jobs WHERE phase='Queued' AND seq<? ORDER BY priority DESC, seq LIMIT 200",
+        seq if seq is not None else 1 << 62,
+    )
+    estimate = wait.estimate(
+        wait.Waiting(needs),
+        free=clock.capacity.minus(scheduler.held(store)),
+        finished=_durations(store),
+        running=running,
+        ahead=[wait.Waiting(Amounts(*row)) for row in ahead],
+    )
+    return None if estimate is None else estimate.seconds
+
+
+def _running(state: JobState, holds: Amounts, now: float) -> wait.Running:
+    return wait.Running(max(0.0, now - (state.started or now)), holds)
+
+
+def _durations(store: Store) -> list[float]:
+    """Return how long the last finished jobs held their resources."""
+    rows = store.read(
+        "SELECT state FROM jobs WHERE phase IN ('Succeeded','Failed') ORDER BY seq DESC LIMIT 50"
+    )
+    states = [_state.decode(row[0]) for row in rows]
+    return [s.finished - s.started for s in states if s.started is not None and s.finished is not None]

@@ -1,0 +1,68 @@
+"""CPU and memory of each worker, from the process table.
+
+Resident sizes count shared pages once per process; only when their sum passes the limit is the
+exact share (PSS) asked for, because that is slow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from mpijob.backends.local import processes
+from mpijob.backends.local.store import Store
+from mpijob.model import Sample
+
+LOOK_SECONDS = 0.25
+KEEP_SECONDS = 1.0
+
+
+class Meter:
+    """Measures the workers of one attempt and keeps a sample a second."""
+
+    def __init__(self, store: Store, uid: str, attempt: int, limit_bytes: int) -> None:
+        self._store = store
+        self._uid = uid
+        self._attempt = attempt
+        self._limit = limit_bytes
+        self._looked = time.monotonic()
+        self._kept = time.monotonic()
+        self._cpu: dict[int, float] = {}
+        self._samples: list[Sample] = []
+
+    def due(self) -> bool:
+        """Return whether it is time to look again."""
+        return time.monotonic() - self._looked >= LOOK_SECONDS
+
+    def measure(self, workers: Mapping[int, int]) -> dict[int, int]:
+        """Return the bytes that each worker uses now (pid → index given), keeping samples by the way."""
+        self._looked = now = time.monotonic()
+        table = processes.table()
+        below = {index: processes.descendants(pid, table) for pid, index in workers.items()}
+        memory = {index: self._memory(found) for index, found in below.items()}
+        if now - self._kept >= KEEP_SECONDS:
+            self._keep(now, below, memory)
+        return memory
+
+    def _memory(self, found: list[processes.Process]) -> int:
+        resident = sum(process.memory_bytes for process in found)
+        if resident <= self._limit:
+            return resident
+        return processes.shared_fairly(process.pid for process in found)
+
+    def _keep(
+        self, now: float, below: Mapping[int, list[processes.Process]], memory: Mapping[int, int]
+    ) -> None:
+        seconds, self._kept = now - self._kept, now
+        for index, found in below.items():
+            cpu = sum(process.cpu_seconds for process in found)
+            busy = max(0.0, cpu - self._cpu.get(index, 0.0)) / seconds
+            self._cpu[index] = cpu
+            self._samples.append(Sample(time.time(), index, round(busy, 3), memory[index], self._attempt))
+        self.flush()
+
+    def flush(self) -> None:
+        """Write the samples that are not yet in the store."""
+        if self._samples:
+            self._store.add_samples(self._uid, tuple(self._samples))
+            self._samples.clear()

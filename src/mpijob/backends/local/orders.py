@@ -1,0 +1,139 @@
+"""What a supervisor is to run: the plan made concrete for one attempt on this machine.
+
+The plan is written for attempt 1; a later attempt differs only in its directory. Secret values are
+not in the plan: they lie in a file of mode 0600 beside it until the job has ended.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends.local.isolation import Isolation
+from mpijob.backends.local.paths import Home
+from mpijob.backends.local.worker import WorkerOrder
+from mpijob.model import Family, Plan
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SHIM = str(SCRIPTS / "rank.sh")
+
+
+class Orders:
+    """One attempt's directories, lines and variables."""
+
+    def __init__(self, home: Home, uid: str, attempt: int, plan: Plan, gpu_ids: tuple[str, ...]) -> None:
+        self.plan = plan
+        self.uid = uid
+        self.attempt = attempt
+        self.directory = home.attempt(uid, attempt)
+        self.work = home.work(uid)
+        self.logs = home.logs(uid, attempt)
+        self._first = str(home.attempt(uid, 1))
+        self._gpus = gpu_ids
+        self._secrets = read_secrets(home, uid)
+
+    @property
+    def isolation(self) -> Isolation:
+        """How the attempt's processes are kept together."""
+        return Isolation(self.plan.isolation)
+
+    @property
+    def shimmed(self) -> bool:
+        """Whether every rank reports to us (False when the command brings its own mpirun)."""
+        return not self.plan.own_launcher
+
+    @property
+    def launch(self) -> tuple[str, ...]:
+        """The launcher's argv."""
+        return tuple(self._moved(word) for word in self.plan.launch)
+
+    def environ(self) -> dict[str, str]:
+        """The launcher's environment; MPI hands it on to every rank."""
+        job = self.plan.job
+        environ = {name: self._moved(value) for name, value in self.plan.env.items()} | self._secrets
+        return environ | {
+            "MPIJOB_ATTEMPT": str(self.attempt),
+            "MPIJOB_ATTEMPT_DIR": str(self.directory),
+            "MPIJOB_GATE": "1" if job.census else "0",
+        }
+
+    def workers(self) -> tuple[WorkerOrder, ...]:
+        """What each worker is told."""
+        return tuple(self._worker(worker.index, worker.name) for worker in self.plan.workers)
+
+    def _worker(self, index: int, name: str) -> WorkerOrder:
+        directory = self.directory / "workers" / name
+        mine = self.gpus_of(index)
+        environ = self.environ() | {
+            "MPIJOB_WORKER": str(index),
+            "MPIJOB_WORKER_DIR": str(directory),
+            "TMPDIR": str(directory / "tmp"),
+            "CUDA_VISIBLE_DEVICES": ",".join(mine),
+            "MPIJOB_GPUS": ",".join(mine),
+            "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(mine),
+        }
+        own_name = self.plan.family is Family.OPENMPI and self.isolation is Isolation.NAMESPACES
+        return WorkerOrder(index, name, str(self.directory), str(self.work), environ, own_name)
+
+    def gpus_of(self, index: int) -> tuple[str, ...]:
+        """The GPUs of one worker."""
+        each = self.plan.job.resources.gpu
+        return self._gpus[index * each : (index + 1) * each]
+
+    def _gpus_per_rank(self, mine: tuple[str, ...]) -> str:
+        slots = self.plan.job.slots
+        return str(len(mine) // slots) if mine and len(mine) % slots == 0 else ""
+
+    def _moved(self, text: str) -> str:
+        return text.replace(self._first, str(self.directory)) if self.attempt > 1 else text
+
+    def prepare(self) -> None:
+        """Make the attempt's directories and pipes; doing it twice is no error."""
+        for path in (self.work, self.logs, self.directory / "ranks", self.directory / "workers"):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for worker in self.plan.workers:
+            (self.directory / "workers" / worker.name / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+            _pipe(self.directory / "workers" / worker.name / "ask")
+        for rank in range(self.plan.world if self.shimmed else 0):
+            _pipe(self.directory / "ranks" / f"{rank}.out")
+            _pipe(self.directory / "ranks" / f"{rank}.err")
+        _pipe(self.directory / "report")
+        _pipe(self.directory / "gate")
+        (self.directory / "hostfile").write_text(self.plan.hostfile)
+
+
+def provide_agent(home: Home) -> None:
+    """Put the start agent where it is executable: an installed package's files may not be."""
+    if not home.agent.exists():
+        temporary = home.agent.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes((SCRIPTS / "agent.sh").read_bytes())
+        temporary.chmod(0o700)
+        temporary.replace(home.agent)
+
+
+def _pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)
+
+
+def write_secrets(home: Home, uid: str, values: dict[str, str]) -> None:
+    """Put the secrets' values where only this user can read them."""
+    if values:
+        fd = os.open(home.job(uid) / "secrets.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(values))
+
+
+def read_secrets(home: Home, uid: str) -> dict[str, str]:
+    """Return the secrets' values of a job."""
+    try:
+        return msgspec.json.decode((home.job(uid) / "secrets.json").read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+
+
+def forget_secrets(home: Home, uid: str) -> None:
+    """Remove the secrets' values: the job has ended for good."""
+    (home.job(uid) / "secrets.json").unlink(missing_ok=True)

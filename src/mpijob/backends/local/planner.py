@@ -1,0 +1,199 @@
+"""From a job to exactly what would run on this machine. Nothing is started, nothing written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mpijob import admission
+from mpijob.backends.local import code, families, isolation, machine, scheduler
+from mpijob.backends.local.families import Installation
+from mpijob.backends.local.orders import SHIM
+from mpijob.backends.local.paths import Home
+from mpijob.dialects import launch
+from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.model import Amounts, Facts, Family, MPIJob, Plan
+from mpijob.model.command import own_launcher
+from mpijob.settings import Settings
+
+_KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
+         "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+         "no_proxy", "XDG_CACHE_HOME")  # fmt: skip
+
+
+def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: Path) -> Plan:
+    """Return the plan of a job that is well formed and admitted."""
+    job = code.resolve(job, directory)
+    found = _installation(job, settings, home, directory)
+    chosen = isolation.choose(settings.isolation)
+    _refuse_shared_names(job, found, chosen)
+    uid = uuid.uuid4().hex[:16]
+    attempt = home.attempt(uid, 1)
+    own = own_launcher(job.argv) if not job.programs else None
+    workers = launch.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
+    environ = _environ(job, found, attempt, str(home.agent))
+    _refuse_missing_program(job, environ["PATH"])
+    needs = admission.needs(job)
+    capacity = facts.capacity
+    holds = scheduler.within(needs, capacity, oversubscribe=facts.oversubscribe)
+    return Plan(
+        job=job,
+        uid=uid,
+        engine="local",
+        family=found.family,
+        family_version=found.version,
+        workers=workers,
+        world=job.world,
+        hostfile=launch.hostfile(found.family, workers, job.launch),
+        launch=job.argv if own else _line(job, found, attempt, str(home.agent)),
+        env=environ,
+        own_launcher=own.kind if own else "",
+        needs=holds,
+        free=facts.free,
+        capacity=capacity,
+        starts_now=holds.fits(facts.free) and not facts.waiting_jobs,
+        wait_estimate_seconds=facts.wait_estimate_seconds,
+        isolation=chosen.value,
+        guarantee=chosen.guarantee,
+        why=tuple(_why(job, found, own is not None)),
+        notices=tuple(_notices(job, needs, capacity, settings)),
+    )
+
+
+def _installation(job: MPIJob, settings: Settings, home: Home, directory: Path) -> Installation:
+    if job.mpi is Family.CUSTOM:
+        assert job.launch.custom is not None
+        return Installation(Family.CUSTOM, "", "", job.launch.custom.command[0])
+    linked = _linked_family(job, directory)
+    if job.mpi is Family.AUTO:
+        return families.find(settings, home, linked[0] if linked else Family.AUTO)
+    if linked and job.mpi not in linked:
+        raise InvalidJob.of((_mismatch(job, linked[0]),))
+    return families.find(settings, home, job.mpi)
+
+
+def _linked_family(job: MPIJob, directory: Path) -> tuple[Family, ...]:
+    """Return the families whose library the program is linked to, when it is a binary that says so."""
+    word = job.argv[0] if job.argv else ""
+    path = directory / word if "/" in word else Path(shutil.which(word) or "/nonexistent")
+    try:
+        with path.open("rb") as file:
+            data = file.read(64 << 20) if file.read(4) == b"\x7fELF" else b""
+    except OSError:
+        return ()
+    if b"\0libmpi.so.40\0" in data or b"\0libmpi.so.20\0" in data:
+        return (Family.OPENMPI,)
+    return (Family.MPICH, Family.INTEL) if b"\0libmpi.so.12\0" in data else ()
+
+
+def _mismatch(job: MPIJob, linked: Family) -> Finding:
+    return Finding(
+        code="MPI_MISMATCH",
+        field="mpi",
+        message=f"MPI version mismatch detected. {job.argv[0]} is linked to {linked.value}, not to {job.mpi.value}",
+        hint=f"set mpi: {linked.value}, or build the program for {job.mpi.value}",
+    )
+
+
+def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Isolation) -> None:
+    if found.family is not Family.OPENMPI or chosen is isolation.Isolation.NAMESPACES or job.workers == 1:
+        return
+    raise InvalidJob.of((Finding(
+        code="OPENMPI_NEEDS_NAMESPACES", field="mpi",
+        message="Open MPI tells workers apart by host name, and this machine allows no namespaces for that",
+        hint="set mpi: mpich, or use one worker with more slots",
+    ),))  # fmt: skip
+
+
+def _line(job: MPIJob, found: Installation, attempt: Path, agent: str) -> tuple[str, ...]:
+    return launch.line(
+        found.family,
+        job,
+        launcher=found.launcher,
+        hostfile=str(attempt / "hostfile"),
+        agent=agent,
+        shim=("/bin/sh", SHIM),
+        names=sorted({*job.env, *(secret.env for secret in job.secrets), *_ours(job), "PATH"}),
+    )
+
+
+def _ours(job: MPIJob) -> dict[str, str]:
+    """Return what every rank is told about its job."""
+    rank_variable = job.launch.custom.rank_variable if job.launch.custom else ""
+    return {
+        "MPIJOB_NAME": job.name,
+        "MPIJOB_NAMESPACE": job.namespace,
+        "MPIJOB_WORLD": str(job.world),
+        "MPIJOB_RANK_VARIABLE": rank_variable,
+        "OMP_NUM_THREADS": str(job.cores_per_rank),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _environ(job: MPIJob, found: Installation, attempt: Path, agent: str) -> dict[str, str]:
+    """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
+    hostfile = str(attempt / "hostfile")
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    family = found.family
+    environ = kept | {"PATH": _path(found, os.environ)} | found.variables()
+    environ |= launch.variables(family, hostfile=hostfile, agent=agent)
+    environ |= launch.one_machine(family, as_root=os.geteuid() == 0)
+    environ |= launch.settings_as_variables(family, job.launch)
+    return environ | _ours(job) | dict(job.env)
+
+
+def _path(found: Installation, environ: Mapping[str, str]) -> str:
+    """The library's own programs first, then this environment's Python, then the user's."""
+    ours = [os.path.dirname(found.launcher)] if found.prefix else []
+    ours += [os.path.join(sys.prefix, "bin")] if sys.prefix != sys.base_prefix else []
+    return os.pathsep.join([*ours, environ.get("PATH", os.defpath)])
+
+
+def _refuse_missing_program(job: MPIJob, path: str) -> None:
+    commands = [program.command[0] for program in job.programs] or [job.command[0]]
+    for command in commands:
+        if "/" not in command and shutil.which(command, path=path) is None:
+            raise InvalidJob.of((_no_program(job, command),))
+
+
+def _no_program(job: MPIJob, command: str) -> Finding:
+    here = job.code.path and (Path(job.code.path) / command).is_file()
+    hint = f"write ./{command}" if here else "give its path, install it, or correct the spelling"
+    return Finding(
+        code="COMMAND_NOT_FOUND",
+        field="command",
+        message=f"there is no program '{command}' on the PATH",
+        hint=hint,
+    )
+
+
+def _why(job: MPIJob, found: Installation, own: bool) -> Iterator[str]:
+    yield "engine local: no cluster was asked for"
+    if job.mpi is Family.AUTO:
+        yield f"mpi {found.family.value} {found.version}: the sturdiest here, and the program asks for no other"
+    else:
+        yield f"mpi {found.family.value} {found.version}: the job asks for it"
+    if own:
+        yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
+
+
+def _notices(job: MPIJob, needs: Amounts, capacity: Amounts, settings: Settings) -> Iterator[Finding]:
+    if job.image:
+        yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
+    if job.placement != type(job.placement)():
+        yield _notice("placement", "placement is not used here: there is one machine")
+    if job.queue:
+        yield _notice("queue", f"queue '{job.queue}' is noted only: the local engine has one queue")
+    if not job.resources.gpu and machine.gpu_ids(settings):
+        yield _notice("resources.gpu", "the job asks for no GPU, so its ranks see none of this machine's")
+    if needs.cores > capacity.cores:
+        text = f"{needs.cores:g} cores wanted, {capacity.cores:g} here: ranks take turns"
+        yield _notice("resources.cpu", text)
+
+
+def _notice(field: str, message: str) -> Finding:
+    return Finding(code="LOCAL_NOTICE", field=field, message=message, severity=Severity.NOTICE)

@@ -1,0 +1,201 @@
+"""Processes: starting them, finding their descendants, measuring and ending them.
+
+Everything is by pid and /proc; nothing here knows what a job is.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from mpijob.backends.local import linux
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Process(NamedTuple):
+    """One line of the process table."""
+
+    pid: int
+    parent: int
+    state: str
+    cpu_seconds: float
+    memory_bytes: int
+
+
+def spawn(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    directory: str,
+    fds: tuple[int, int, int],
+    prepare: Callable[[], None] | None = None,
+) -> int:
+    """Start a program in a session of its own that dies with us; return its pid.
+
+    A program that cannot be started ends with 127 (not there) or 126 (not executable), like a shell's.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    _become(argv, environ, directory, fds, prepare)
+
+
+def _become(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    directory: str,
+    fds: tuple[int, int, int],
+    prepare: Callable[[], None] | None,
+) -> NoReturn:
+    code = 126
+    try:
+        os.setsid()
+        linux.die_with_parent()
+        reset_signals()
+        for target, fd in enumerate(fds):
+            os.dup2(fd, target)
+        os.closerange(3, 4096)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.chdir(directory)
+        if prepare is not None:
+            prepare()
+        os.execvpe(argv[0], list(argv), environ)
+    except FileNotFoundError as error:
+        code = 127
+        os.write(2, f"mpijob: cannot start {argv[0]}: {error.strerror}\n".encode())
+    except OSError as error:
+        os.write(2, f"mpijob: cannot start {argv[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(code)
+
+
+def reset_signals() -> None:
+    """Undo what a forked Python process inherits: its handlers and its wake-up descriptor."""
+    signal.set_wakeup_fd(-1)
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGCHLD,
+        signal.SIGUSR1,
+        signal.SIGPIPE,
+        signal.SIGHUP,
+    ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Fork; run the work in the child, which never returns from it; return the child's pid."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        work()
+        code = 0
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+# -- the process table --------------------------------------------------------------------------------
+def table() -> dict[int, Process]:
+    """Return every process that /proc shows."""
+    found: dict[int, Process] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (process := look(int(entry))):
+            found[process.pid] = process
+    return found
+
+
+def look(pid: int) -> Process | None:
+    """Return one process, or None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    cpu = (int(fields[11]) + int(fields[12])) / _TICKS
+    return Process(pid, int(fields[1]), fields[0].decode(), cpu, int(fields[21]) * _PAGE)
+
+
+def descendants(root: int, processes: Mapping[int, Process]) -> list[Process]:
+    """Return all processes below one, without it."""
+    children: dict[int, list[Process]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    todo = [root]
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            found.append(child)
+            todo.append(child.pid)
+    return found
+
+
+def shared_fairly(pids: Iterable[int]) -> int:
+    """Return the memory of some processes with shared pages counted once among their users (PSS)."""
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+                total += next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
+        except (OSError, StopIteration):
+            continue
+    return total
+
+
+# -- ending -------------------------------------------------------------------------------------------
+def send(pid: int, number: int) -> None:
+    """Send a signal; a process that is gone already is no error."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def end_below(root: int, *, seconds: float = 5.0) -> bool:
+    """Kill everything below a process until nothing is left; return whether that was reached."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = [process for process in descendants(root, table()) if process.state not in "ZX"]
+        if not left:
+            return True
+        for process in left:
+            send(process.pid, signal.SIGKILL)
+        reap()
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+
+
+def swallow(fd: int) -> None:
+    """Empty a wake-up pipe."""
+    os.read(fd, 4096)
+
+
+def reap() -> dict[int, int]:
+    """Collect every child that has ended: pid → exit code, negative for a signal."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = os.waitstatus_to_exitcode(status)

@@ -1,0 +1,113 @@
+"""Start is recovery: find the jobs whose processes are gone, and say so.
+
+A job is somebody's as long as its runner or its supervisor lives (pid and start time, so that a pid
+used again is not mistaken for it). When both are gone the job has failed with SupervisorLost, and
+whatever is left of it is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends.local import machine, processes
+from mpijob.backends.local.orders import forget_secrets
+from mpijob.backends.local.store import Row, Store
+from mpijob.errors import Finding, Fix, Severity
+from mpijob.model import Event, JobState, Phase
+
+
+def recover(store: Store) -> int:
+    """Declare every job lost whose processes are gone; return how many there were."""
+    lost = [row for row in store.rows("holds=1") if not _owned(row)]
+    for row in lost:
+        fresh = store.rows("uid=? AND holds=1", row.uid)
+        if fresh and not _owned(fresh[0]):
+            declare_lost(store, fresh[0])
+    return len(lost)
+
+
+def _owned(row: Row) -> bool:
+    return machine.alive(row.runner) or machine.alive(row.supervisor)
+
+
+def declare_lost(store: Store, row: Row) -> None:
+    """Write that the job's supervisor is gone, after ending what it left behind."""
+    sweep(store, row)
+    state = row.state
+    if not (state.phase.final or state.phase is Phase.SUSPENDED):
+        state = msgspec.structs.replace(
+            state,
+            phase=Phase.FAILED,
+            reason="SupervisorLost",
+            message=LOST.message,
+            finished=time.time(),
+            findings=(LOST,),
+            workers=tuple(msgspec.structs.replace(w, phase=Phase.FAILED) for w in state.workers),
+        )
+        store.put(state, Event(time.time(), "Failed", LOST.message, Severity.ERROR, row.attempt))
+    settle(store, state)
+
+
+def settle(store: Store, state: JobState) -> None:
+    """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
+    retry = store.plan(state.ref.uid).job.retry
+    if state.phase is Phase.FAILED and state.attempt <= retry.limit:
+        _queue_again(store, state, retry.delay_seconds(state.attempt))
+        return
+    store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
+    if state.phase.final:
+        forget_secrets(store.home, state.ref.uid)
+
+
+def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
+    following = state.attempt + 1
+    text = (
+        f"attempt {state.attempt} failed ({state.message}); attempt {following} starts in {delay_seconds:g} s"
+    )
+    now = time.time()
+    again = fresh(state, "BackingOff", text)
+    event = Event(now, "Retrying", text, attempt=state.attempt)
+    store.put(again, event, holds=0, gpu_ids="", runner="", supervisor="", not_before=now + delay_seconds)
+
+
+def fresh(state: JobState, reason: str, message: str) -> JobState:
+    """Return the state of a job that waits for its next attempt."""
+    return msgspec.structs.replace(
+        state, phase=Phase.QUEUED, reason=reason, message=message, attempt=state.attempt + 1, queued=time.time(),
+        workers=(), ranks=(), started=None, running=None, finished=None, launcher_exit_code=None,
+    )  # fmt: skip
+
+
+LOST = Finding(
+    code="supervisor-lost",
+    message="the process that looked after the job is gone (killed, or the machine was restarted)",
+    hint="nothing of the job runs any more; run it again with: mpijob retry",
+    fixes=(Fix("run it again with the same configuration"),),
+)
+
+
+def sweep(store: Store, row: Row) -> None:
+    """End every process of this user that carries the job's mark."""
+    mark = f"MPIJOB_ATTEMPT_DIR={store.home.job(row.uid)}/".encode()
+    if machine.alive(row.supervisor):
+        processes.send(machine.pid_of(row.supervisor), signal.SIGKILL)
+    for pid in _marked(mark):
+        processes.send(pid, signal.SIGKILL)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                environ = Path(f"/proc/{entry}/environ").read_bytes()
+            except OSError:
+                continue
+            if mark in environ:
+                found.append(int(entry))
+    return found

@@ -1,0 +1,127 @@
+"""Who runs next: gang allocation of cores, memory and GPUs in one transaction.
+
+Order is priority, then the owner who holds least now, then age. The first in that order waits for
+its whole gang, and nobody overtakes it: a large job is never starved by small ones.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from mpijob.backends.local import machine
+from mpijob.backends.local.store import Store
+from mpijob.model import Amounts, Event, JobState, Phase
+from mpijob.settings import Settings
+
+_state = msgspec.json.Decoder(JobState)
+
+
+class Claimed(NamedTuple):
+    """A job that has been given its resources."""
+
+    uid: str
+    attempt: int
+    gpu_ids: tuple[str, ...]
+
+
+def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed | None:
+    """Give the next job that fits its whole gang, marked as this runner's; None when there is none."""
+    if not store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before<=? LIMIT 1", now):
+        return None
+    with store.transaction() as db:
+        held = _held(db)
+        chosen = next(iter(_in_order(db, now)), None)
+        if chosen is None or not _fits(chosen, held, settings):
+            return None
+        gpus = _free_gpus(db, settings)[: chosen.gpus]
+        _take(db, chosen, gpus, runner, now)
+        return Claimed(chosen.uid, chosen.attempt, gpus)
+
+
+class _Waiting(NamedTuple):
+    seq: int
+    uid: str
+    attempt: int
+    cores: float
+    memory: int
+    gpus: int
+    state: bytes
+
+
+def _in_order(db: sqlite3.Connection, now: float) -> list[_Waiting]:
+    rows = db.execute(
+        "SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state FROM jobs j"
+        " LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h"
+        " ON h.owner=j.owner AND h.namespace=j.namespace"
+        " WHERE j.phase='Queued' AND j.not_before<=? AND j.desired=''"
+        " ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1",
+        (now,),
+    )
+    return [_Waiting(*row) for row in rows]
+
+
+def _held(db: sqlite3.Connection) -> Amounts:
+    row = db.execute("SELECT total(cores), sum(memory), sum(gpus) FROM jobs WHERE holds=1").fetchone()
+    return Amounts(row[0], row[1] or 0, row[2] or 0)
+
+
+def held(store: Store) -> Amounts:
+    """Return what jobs hold now."""
+    row = store.read("SELECT total(cores), sum(memory), sum(gpus) FROM jobs WHERE holds=1")[0]
+    return Amounts(row[0], row[1] or 0, row[2] or 0)
+
+
+def _fits(job: _Waiting, held: Amounts, settings: Settings) -> bool:
+    needs = Amounts(job.cores, job.memory, job.gpus)
+    return needs.fits(machine.capacity(settings).minus(held))
+
+
+def within(needs: Amounts, capacity: Amounts, *, oversubscribe: bool) -> Amounts:
+    """Return what a job will hold: ranks may share cores, so never more cores than there are."""
+    if not oversubscribe or needs.cores <= capacity.cores:
+        return needs
+    return Amounts(capacity.cores, needs.memory_bytes, needs.gpus)
+
+
+def _free_gpus(db: sqlite3.Connection, settings: Settings) -> tuple[str, ...]:
+    taken = {gpu for (ids,) in db.execute("SELECT gpu_ids FROM jobs WHERE holds=1") for gpu in ids.split(",")}
+    return tuple(gpu for gpu in machine.gpu_ids(settings) if gpu not in taken)
+
+
+def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: str, now: float) -> None:
+    state = msgspec.structs.replace(
+        _state.decode(job.state),
+        phase=Phase.PENDING,
+        reason="StartingWorkers",
+        message="resources taken for all workers at once",
+        waiting_for="",
+        started=now,
+        attempt=job.attempt,
+    )
+    db.execute(
+        "UPDATE jobs SET phase=?, state=?, holds=1, gpu_ids=?, runner=?, version=version+1 WHERE uid=?",
+        (state.phase.value, msgspec.json.encode(state), ",".join(gpus), runner, job.uid),
+    )
+    event = Event(now, "GangScheduled", f"{state.workers_wanted} workers get their resources at once")
+    marked = msgspec.structs.replace(event, attempt=job.attempt)
+    db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (job.uid, msgspec.json.encode(marked)))
+
+
+def next_wake(store: Store) -> float | None:
+    """Return when the earliest delayed attempt is due, None when nothing waits for a time."""
+    now = time.time()
+    rows = store.read("SELECT min(not_before) FROM jobs WHERE phase='Queued' AND not_before>?", now)
+    return None if rows[0][0] is None else max(0.0, rows[0][0] - now)
+
+
+def position(store: Store, seq: int, priority: int) -> int:
+    """Return how many queued jobs stand before one, plus one."""
+    rows = store.read(
+        "SELECT count(*) FROM jobs WHERE phase='Queued' AND (priority>? OR (priority=? AND seq<?))",
+        priority, priority, seq,
+    )  # fmt: skip
+    return int(rows[0][0]) + 1

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Stands before every rank's command. It says who this rank is, waits until the world is proved,
+# gives the rank its own output and GPUs, runs the command, and says how it ended.
+rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
+size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
+slot=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
+if [ -n "$MPIJOB_RANK_VARIABLE" ]; then eval "rank=\$$MPIJOB_RANK_VARIABLE"; fi
+export MPIJOB_RANK="$rank" MPIJOB_WORLD="${size:-$MPIJOB_WORLD}" MPIJOB_LOCAL_RANK="$slot"
+if [ -n "$MPIJOB_GPUS_PER_RANK" ]; then
+  from=$((slot * MPIJOB_GPUS_PER_RANK + 1))
+  gpus=$(printf '%s' "$MPIJOB_GPUS" | cut -d, -f "$from-$((from + MPIJOB_GPUS_PER_RANK - 1))")
+  export CUDA_VISIBLE_DEVICES="$gpus" ROCR_VISIBLE_DEVICES="$gpus" ZE_AFFINITY_MASK="$gpus"
+else
+  gpus=${CUDA_VISIBLE_DEVICES:-}
+fi
+dir=$MPIJOB_ATTEMPT_DIR
+if [ -z "$rank" ]; then
+  echo "mpijob: the launcher gave this process no rank" >&2
+  exit 255
+fi
+printf 'rank %s\n' "$rank" > "$MPIJOB_WORKER_DIR/ask"
+exec > "$dir/ranks/$rank.out" 2> "$dir/ranks/$rank.err"
+printf 'hello %s %s %s %s %s %s\n' "$rank" "$size" "$MPIJOB_WORKER" "$slot" "$$" "$gpus" > "$dir/report"
+if [ "$MPIJOB_GATE" = 1 ]; then read -r _ < "$dir/gate" || exit 255; fi
+trap : TERM INT HUP USR1 USR2 CONT
+"$@"
+code=$?
+printf 'bye %s %s\n' "$rank" "$code" > "$dir/report"
+exit $code

@@ -1,0 +1,292 @@
+"""The local engine's truth: one SQLite database in WAL mode.
+
+Every change is one transaction, so a process killed at any moment leaves either the old or the
+new truth. Scheduling decisions are in `scheduler`; here rows are only written and read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mpijob.backends.local.paths import Home, cannot_write
+from mpijob.errors import BackendError, Conflict
+from mpijob.model import Event, JobRef, JobState, Phase, Plan, Sample
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE jobs (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  uid TEXT NOT NULL UNIQUE,
+  namespace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  newest INTEGER NOT NULL DEFAULT 1,      -- 1: the job that the name means now
+  owner TEXT NOT NULL,
+  queue TEXT NOT NULL DEFAULT '',
+  labels TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  phase TEXT NOT NULL,
+  state BLOB NOT NULL,
+  cores REAL NOT NULL,                    -- what the job holds once it starts
+  memory INTEGER NOT NULL,
+  gpus INTEGER NOT NULL,
+  gpu_ids TEXT NOT NULL DEFAULT '',
+  holds INTEGER NOT NULL DEFAULT 0,       -- 1: those amounts are taken now
+  attempt INTEGER NOT NULL DEFAULT 1,
+  not_before REAL NOT NULL DEFAULT 0,
+  desired TEXT NOT NULL DEFAULT '',       -- cancel, suspend, delete: what a user asked for
+  grace REAL,
+  runner TEXT NOT NULL DEFAULT '',        -- pid:start time of the process that runs the job
+  supervisor TEXT NOT NULL DEFAULT '',
+  version INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE UNIQUE INDEX one_newest ON jobs (namespace, name) WHERE newest = 1;
+CREATE INDEX by_phase ON jobs (phase, priority DESC, seq);
+CREATE INDEX holding ON jobs (holds) WHERE holds = 1;
+CREATE TABLE plans (uid TEXT PRIMARY KEY, plan BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, uid TEXT NOT NULL, event BLOB NOT NULL
+) STRICT;
+CREATE INDEX events_of ON events (uid, seq);
+CREATE TABLE samples (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL,
+  cores REAL NOT NULL, memory INTEGER NOT NULL
+) STRICT;
+CREATE INDEX samples_of ON samples (uid, time);
+"""
+
+_encode = msgspec.json.encode
+_state = msgspec.json.Decoder(JobState)
+_event = msgspec.json.Decoder(Event)
+_plan = msgspec.json.Decoder(Plan)
+
+
+class Row(NamedTuple):
+    """What the engine itself needs of a job."""
+
+    seq: int
+    uid: str
+    phase: Phase
+    state: JobState
+    attempt: int
+    holds: bool
+    desired: str
+    grace: float | None
+    runner: str
+    supervisor: str
+    gpu_ids: str
+
+
+_ROW = "seq, uid, phase, state, attempt, holds, desired, grace, runner, supervisor, gpu_ids"
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    seq, uid, phase, state, attempt, holds, *rest = values
+    return Row(seq, uid, Phase(phase), _state.decode(state), attempt, bool(holds), *rest)
+
+
+class Store:
+    """An open database. Not to be carried across a fork."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._db = _open(home)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Hold the write lock; commit at the end, roll back on an error."""
+        with _foreign_errors(self.home.database):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def read(self, sql: str, *values: Any) -> list[Any]:
+        """Return all rows of a query."""
+        with _foreign_errors(self.home.database):
+            return self._db.execute(sql, values).fetchall()
+
+    @property
+    def data_version(self) -> int:
+        """A number that changes when another process has written."""
+        return int(self.read("PRAGMA data_version")[0][0])
+
+    # -- jobs -------------------------------------------------------------------------------------
+    def add(self, plan: Plan, state: JobState, labels: str, priority: int) -> None:
+        """Write a new job as one transaction; raise Conflict when a job of that name is not finished."""
+        ref = state.ref
+        with self.transaction() as db:
+            for uid, phase in db.execute(
+                "SELECT uid, phase FROM jobs WHERE namespace=? AND name=? AND newest=1",
+                (ref.namespace, ref.name),
+            ).fetchall():
+                if not Phase(phase).final:
+                    raise name_in_use(ref, Phase(phase))
+                db.execute("UPDATE jobs SET newest=0 WHERE uid=?", (uid,))
+            needs = plan.needs
+            db.execute(
+                "INSERT INTO jobs (uid, namespace, name, owner, queue, labels, priority, phase, state,"
+                " cores, memory, gpus) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                (ref.uid, ref.namespace, ref.name, state.owner, state.queue, labels, priority,
+                 state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus),
+            )  # fmt: skip
+            db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
+
+    def find(self, ref: JobRef) -> Row | None:
+        """Return the job that a reference means now."""
+        if ref.uid:
+            rows = self.read(f"SELECT {_ROW} FROM jobs WHERE uid=?", ref.uid)  # noqa: S608 - constant text
+        else:
+            rows = self.read(
+                f"SELECT {_ROW} FROM jobs WHERE namespace=? AND name=? AND newest=1",  # noqa: S608
+                ref.namespace, ref.name,
+            )  # fmt: skip
+        return _row(rows[0]) if rows else None
+
+    def rows(self, where: str, *values: Any) -> list[Row]:
+        """Return the jobs for which a condition holds, oldest first."""
+        return [
+            _row(row) for row in self.read(f"SELECT {_ROW} FROM jobs WHERE {where} ORDER BY seq", *values)
+        ]  # noqa: S608
+
+    def plan(self, uid: str) -> Plan:
+        """Return the plan that a job runs by."""
+        rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
+        if not rows:
+            raise BackendError(f"the plan of job {uid} is gone")
+        return _plan.decode(rows[0][0])
+
+    def put(self, state: JobState, *events: Event, **columns: Any) -> None:
+        """Write a job's state, its other columns and the events that go with it, together."""
+        assigned = "".join(f", {column}=?" for column in columns)
+        with self.transaction() as db:
+            db.execute(
+                f"UPDATE jobs SET phase=?, state=?, attempt=?, version=version+1{assigned} WHERE uid=?",  # noqa: S608
+                (state.phase.value, _encode(state), state.attempt, *columns.values(), state.ref.uid),
+            )
+            _add_events(db, state.ref.uid, events)
+
+    def ask(self, uid: str, desired: str, grace: float | None) -> None:
+        """Note what a user wants to happen to a job."""
+        with self.transaction() as db:
+            db.execute("UPDATE jobs SET desired=?, grace=? WHERE uid=?", (desired, grace, uid))
+
+    def remove(self, uid: str) -> None:
+        """Forget a job and everything said about it."""
+        with self.transaction() as db:
+            row = db.execute("SELECT namespace, name, newest FROM jobs WHERE uid=?", (uid,)).fetchone()
+            for table in ("jobs", "plans", "events", "samples"):
+                db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))  # noqa: S608 - constant names
+            if row and row[2]:
+                db.execute(
+                    "UPDATE jobs SET newest=1 WHERE seq=(SELECT max(seq) FROM jobs WHERE namespace=? AND name=?)",
+                    row[:2],
+                )
+
+    # -- what is said and measured ----------------------------------------------------------------
+    def add_events(self, uid: str, *events: Event) -> None:
+        """Append events to a job."""
+        with self.transaction() as db:
+            _add_events(db, uid, events)
+
+    def events(self, uid: str, after: int = 0) -> list[Event]:
+        """Return a job's events after a sequence number."""
+        rows = self.read("SELECT seq, event FROM events WHERE uid=? AND seq>? ORDER BY seq", uid, after)
+        return [msgspec.structs.replace(_event.decode(event), sequence=seq) for seq, event in rows]
+
+    def add_samples(self, uid: str, samples: tuple[Sample, ...]) -> None:
+        """Append usage samples to a job."""
+        with self.transaction() as db:
+            db.executemany(
+                "INSERT INTO samples VALUES (?,?,?,?,?,?)",
+                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes) for s in samples],
+            )
+
+    def samples(self, uid: str) -> tuple[Sample, ...]:
+        """Return a job's usage samples in time order."""
+        rows = self.read(
+            "SELECT time, worker, cores, memory, attempt FROM samples WHERE uid=? ORDER BY time, worker", uid
+        )
+        return tuple(Sample(*row) for row in rows)
+
+
+def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
+    """Return the error for a name whose job is not finished."""
+    return Conflict(
+        f"job '{ref.name}' exists in namespace '{ref.namespace}' and is {phase.value}",
+        hint=f"choose another name, wait for it to end, or run: mpijob delete {ref.name} -n {ref.namespace}",
+    )
+
+
+def _add_events(db: sqlite3.Connection, uid: str, events: tuple[Event, ...]) -> None:
+    db.executemany(
+        "INSERT INTO events (uid, event) VALUES (?,?)", [(uid, _encode(event)) for event in events]
+    )
+
+
+def _open(home: Home) -> sqlite3.Connection:
+    home.ensure()
+    with _foreign_errors(home.database):
+        old_mask = os.umask(0o077)
+        try:
+            db = sqlite3.connect(home.database, timeout=30, isolation_level=None, check_same_thread=False)
+            db.execute("PRAGMA synchronous=NORMAL")
+        finally:
+            os.umask(old_mask)
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            _create(db)
+        elif version > _VERSION:
+            raise BackendError(
+                f"{home.database} was written by a newer mpijob (format {version}, this one knows {_VERSION})",
+                hint="use the newer version, or set MPIJOB_HOME to another directory",
+            )
+        return db
+
+
+def _create(db: sqlite3.Connection) -> None:
+    deadline = time.monotonic() + 30
+    while True:  # switching to WAL needs the file for itself; it does not honour the busy timeout
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    db.execute("BEGIN IMMEDIATE")
+    if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+        for statement in _SCHEMA.split(";\n"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={_VERSION}")
+    db.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def _foreign_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "disk" in text or "full" in text or "readonly" in text or "unable to open" in text:
+            raise cannot_write(path, text) from error
+        raise BackendError(f"the state database {path} did not answer: {text}") from error
+    except sqlite3.DatabaseError as error:
+        raise BackendError(
+            f"the state database {path} is damaged: {error}",
+            hint="move it away to start afresh; the jobs' logs beside it stay readable",
+        ) from error

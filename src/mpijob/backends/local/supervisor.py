@@ -1,0 +1,382 @@
+"""The supervisor of one attempt of one job.
+
+It starts the workers and the launcher, lets the ranks through the gate once the world is proved,
+keeps its own watch over every process (mpirun's exit code alone is never believed), ends everything
+when something has gone wrong, and writes the truth into the store as it changes. Where namespaces
+are allowed it is PID 1 of the job.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from mpijob.backends.local import linux, processes, worker
+from mpijob.backends.local.evidence import findings_for
+from mpijob.backends.local.faults import Faults
+from mpijob.backends.local.ledger import Ledger
+from mpijob.backends.local.logfiles import LogFile, Pump
+from mpijob.backends.local.machine import node_name
+from mpijob.backends.local.meter import Meter
+from mpijob.backends.local.orders import Orders
+from mpijob.backends.local.store import Store
+from mpijob.errors import Finding, Severity
+from mpijob.model import Event, JobState, Phase
+from mpijob.observation.phase import Reason, Standing, derive, failure
+
+SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
+LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
+TICK_SECONDS = 0.25
+
+
+class Supervisor:
+    """The loop over one attempt."""
+
+    def __init__(self, store: Store, orders: Orders, state: JobState) -> None:
+        self._store = store
+        self._orders = orders
+        self._job = orders.plan.job
+        self._state = state
+        self._ledger = Ledger(orders.plan, time.time)
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[int, int] = {}
+        self._watched: dict[int, int] = {}
+        self._launcher = 0
+        self._log: LogFile
+        self._pumps: dict[int, Pump] = {}
+        self._report = bytearray()
+        self._meter = Meter(store, state.ref.uid, orders.attempt, self._job.resources.memory_bytes)
+        self._faults = Faults(self._job.labels)
+        self._began = time.monotonic()
+        self._signalled = False
+        self._asked = True  # look once at the start: a wish may be older than we are
+        self._grace: float | None = None
+        self._node = node_name()
+
+    def run(self) -> JobState:
+        """Run the attempt to its end and return the last state; the store has it too."""
+        linux.adopt_orphans()
+        try:
+            self._open()
+            self._start_workers()
+        except OSError as error:
+            what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
+            self._ledger.stop(_reason_of(error), what)
+        self._watch_until_over()
+        self._end_everything()
+        return self._conclude()
+
+    # -- beginning --------------------------------------------------------------------------------
+    def _open(self) -> None:
+        self._wake_on_signals()
+        self._orders.prepare()
+        self._log = LogFile(self._orders.logs / "launcher.log")
+        self._reports = os.open(self._orders.directory / "report", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._watch(self._reports, self._read_reports)
+        self._gate = os.open(self._orders.directory / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _start_workers(self) -> None:
+        for order in self._orders.workers():
+            pid = processes.in_child(lambda order=order: worker.main(order))  # type: ignore[misc]  # bound now
+            self._workers[pid] = order.index
+
+    def _start_launcher(self) -> None:
+        self._ledger.launcher_started = True
+        self._tell("WorkersReady", f"Launcher discovered {len(self._ledger.ready)} workers")
+        out, out_end = os.pipe2(os.O_CLOEXEC)
+        err, err_end = os.pipe2(os.O_CLOEXEC)
+        stdin = os.open(self._stdin(), os.O_RDONLY | os.O_CLOEXEC)
+        argv, environ = self._orders.launch, self._orders.environ()
+        self._launcher = processes.spawn(argv, environ, str(self._orders.work), (stdin, out_end, err_end))
+        for fd in (stdin, out_end, err_end):
+            os.close(fd)
+        for fd, stream in ((out, "stdout"), (err, "stderr")):
+            self._pumps[fd] = Pump(fd, self._log, stream)
+            self._watch(fd, lambda fd=fd: self._pull(fd))  # type: ignore[misc]  # bound now
+
+    def _stdin(self) -> str:
+        return str(self._orders.work / self._job.launch.stdin) if self._job.launch.stdin else os.devnull
+
+    # -- the loop ---------------------------------------------------------------------------------
+    def _watch_until_over(self) -> None:
+        over_at: float | None = None
+        while over_at is None or time.monotonic() < over_at:
+            pause = TICK_SECONDS if over_at is None else min(TICK_SECONDS, over_at - time.monotonic())
+            self._turn(max(0.0, pause))
+            if over_at is None:
+                over_at = self._over_at()
+            elif self._ledger.quiet():
+                return
+
+    def _turn(self, seconds: float) -> None:
+        """Wait for something to happen, at most so long, and take note of it."""
+        for key, _ in self._selector.select(seconds):
+            key.data()
+        self._collect()
+        if self._asked:
+            self._look_at_wishes()
+        if self._meter.due():
+            self._measure()
+        self._faults.strike(self._began, self._workers, self._ledger, self._orders)
+        self._keep_time()
+
+    def _over_at(self) -> float | None:
+        """Return when to stop watching, or None while all is well."""
+        ledger = self._ledger
+        if ledger.cancelled or ledger.suspended:
+            return time.monotonic()
+        if failure(ledger.observe(ended=False, ranks_watched=self._orders.shimmed)):
+            return time.monotonic() + (0 if ledger.stopped else SETTLE_SECONDS)
+        if ledger.launcher is not None:
+            return time.monotonic() + (0 if ledger.quiet() else LINGER_SECONDS)
+        return None
+
+    def _read_reports(self) -> None:
+        try:
+            self._report += os.read(self._reports, 65536)
+        except BlockingIOError:
+            return  # read already, for a rank that had gone
+        while b"\n" in self._report:
+            line, _, self._report = self._report.partition(b"\n")
+            verb, *words = line.decode(errors="replace").split(" ")
+            handler: Callable[..., None] | None = getattr(self, f"_heard_{verb}", None)
+            if handler is not None:
+                handler(*words)
+
+    def _heard_ready(self, index: str) -> None:
+        self._ledger.ready.add(int(index))
+        if len(self._ledger.ready) == self._job.workers:
+            self._start_launcher()
+            self._advance()
+
+    def _heard_daemon(self, index: str, _pid: str) -> None:
+        self._ledger.daemons[int(index)] = self._ledger.daemons.get(int(index), 0) + 1
+
+    def _heard_done(self, index: str, code: str) -> None:
+        self._ledger.daemon_done(int(index), int(code))
+
+    def _heard_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
+        self._ledger.hello(int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node)
+        self._watch_rank(int(rank), int(pid))
+        if self._ledger.take_census() and self._ledger.stopped is None:
+            self._open_gate()
+
+    def _heard_bye(self, rank: str, code: str) -> None:
+        self._ledger.bye(int(rank), int(code))
+
+    def _watch_rank(self, rank: int, pid: int) -> None:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return  # its farewell is already in the pipe, or its daemon will tell
+        self._watched[fd] = rank
+        self._watch(fd, lambda: self._rank_gone(fd))
+
+    def _rank_gone(self, fd: int) -> None:
+        self._drop(fd)
+        self._read_reports()  # its last word, if it had one, is there by now
+        self._ledger.rank_vanished(self._watched.pop(fd))
+
+    def _open_gate(self) -> None:
+        if self._job.census:
+            os.write(self._gate, b"\n" * self._orders.plan.world)
+        seconds = time.monotonic() - self._began
+        self._advance(Event(time.time(), "WorldProved", self._census_sentence()),
+                      Event(time.time(), "Running", f"MPI initialization completed after {seconds:.2f} s"))  # fmt: skip
+
+    def _census_sentence(self) -> str:
+        counts = [
+            len([r for r in self._ledger.ranks.values() if r.worker == w]) for w in range(self._job.workers)
+        ]
+        return f"{len(self._ledger.ranks)} ranks on {self._job.workers} workers, as planned: {counts}"
+
+    def _pull(self, fd: int) -> None:
+        self._pumps[fd].pull()
+        if self._pumps[fd].ended:
+            del self._pumps[fd]
+            self._drop(fd)
+
+    def _collect(self) -> None:
+        for pid, code in processes.reap().items():
+            if pid == self._launcher:
+                self._ledger.launcher_ended(code)
+            elif pid in self._workers:
+                self._ledger.worker_lost(self._workers.pop(pid), code)
+
+    def _look_at_wishes(self) -> None:
+        self._asked = False
+        row = self._store.find(self._state.ref)
+        if row is None or row.desired in ("cancel", "delete"):
+            self._ledger.cancelled = True
+        elif row.desired == "suspend":
+            self._ledger.suspended = True
+        if row is not None and row.grace is not None:
+            self._grace = row.grace
+
+    def _measure(self) -> None:
+        for index, used in self._meter.measure(self._workers).items():
+            self._ledger.peak_bytes[index] = max(self._ledger.peak_bytes.get(index, 0), used)
+            if used > self._job.resources.memory_bytes:
+                limit = self._job.resources.memory
+                text = f"worker {index} used {used >> 20} MiB, its limit is {limit}"
+                self._ledger.stop(Reason.MEMORY_EXCEEDED, text)
+                self._ledger.lost.setdefault(index, self._ledger._exit(-9, index, index))
+
+    def _keep_time(self) -> None:
+        limit = self._job.deadline_seconds
+        if limit is None:
+            return
+        gone = time.monotonic() - self._began
+        early = self._job.signal.seconds_before
+        if early and gone >= limit - early and not self._signalled:
+            self._signalled = True
+            self._signal_ranks()
+            self._tell(
+                "Signalled", f"{self._job.signal.name} sent to every rank, {early:g} s before the deadline"
+            )
+        if gone >= limit:
+            self._ledger.deadline_passed = True
+
+    # -- the end ----------------------------------------------------------------------------------
+    def _end_everything(self) -> None:
+        ledger = self._ledger
+        gentle = ledger.cancelled or ledger.suspended or ledger.deadline_passed
+        if gentle and ledger.ranks and ledger.launcher is None:
+            self._end_gently()
+        ledger.ending = True
+        self._keep_for_a_look()
+        processes.send(self._launcher, signal.SIGKILL) if self._launcher and ledger.launcher is None else None
+        for pid in self._workers:
+            processes.send(pid, signal.SIGTERM)
+        self._until(lambda: not self._workers, 6.0)
+        processes.end_below(os.getpid())
+        self._drain()
+
+    def _end_gently(self) -> None:
+        """Send the job's signal and give the ranks the grace time to write what they must keep."""
+        self._ledger.ending = True
+        self._signal_ranks()
+        grace = self._job.grace_seconds if self._grace is None else self._grace
+        self._until(self._ledger.quiet, grace)
+
+    def _keep_for_a_look(self) -> None:
+        seconds = self._job.keep_on_failure_seconds
+        seen = self._ledger.observe(ended=True, ranks_watched=self._orders.shimmed)
+        standing = derive(seen)
+        if seconds <= 0 or standing.phase is not Phase.FAILED or not self._workers:
+            return
+        self._write(
+            standing, (Event(time.time(), "Kept", f"the workers stay {seconds:g} s for a look (exec)"),)
+        )
+        self._until(lambda: self._ledger.cancelled, seconds)
+
+    def _until(self, reached: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not reached() and time.monotonic() < deadline:
+            for key, _ in self._selector.select(min(0.05, max(0.0, deadline - time.monotonic()))):
+                key.data()
+            self._collect()
+            if self._asked:
+                self._look_at_wishes()
+
+    def _signal_ranks(self) -> None:
+        number = signal_number(self._job.signal.name)
+        table = processes.table()
+        daemons = {p.pid for pid in self._workers for p in table.values() if p.parent == pid}
+        for pid in self._workers:
+            for process in processes.descendants(pid, table):
+                if process.pid not in daemons and process.parent not in self._workers:
+                    processes.send(process.pid, number)
+
+    def _drain(self) -> None:
+        for pump in self._pumps.values():
+            pump.drain()
+        if hasattr(self, "_log"):
+            self._log.close()
+        self._meter.flush()
+
+    # -- what is told -----------------------------------------------------------------------------
+    def _advance(self, *events: Event) -> None:
+        seen = self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed)
+        self._write(derive(seen), events)
+
+    def _conclude(self) -> JobState:
+        standing = derive(self._ledger.observe(ended=True, ranks_watched=self._orders.shimmed))
+        findings: tuple[Finding, ...] = ()
+        if standing.phase is Phase.FAILED:
+            findings = findings_for(self._orders, self._ledger, standing)
+        event = Event(
+            time.time(), standing.phase.value, standing.message, _severity(standing), self._orders.attempt
+        )
+        self._write(standing, (event,), findings, time.time())
+        return self._state
+
+    def _write(
+        self,
+        standing: Standing,
+        events: tuple[Event, ...],
+        findings: tuple[Finding, ...] = (),
+        finished: float | None = None,
+    ) -> None:
+        now = time.time()
+        running = standing.phase is Phase.RUNNING and self._state.running is None
+        exit = self._ledger.launcher
+        self._state = msgspec.structs.replace(
+            self._state,
+            phase=standing.phase,
+            reason=standing.reason.value,
+            message=findings[0].message if findings else standing.message,
+            workers=self._ledger.worker_states(standing.phase, self._orders.gpus_of),
+            ranks=self._ledger.rank_states(),
+            running=now if running else self._state.running,
+            finished=finished,
+            findings=findings,
+            launcher_exit_code=None if exit is None else (128 + exit.signal if exit.signal else exit.code),
+        )
+        marked = tuple(msgspec.structs.replace(event, attempt=self._orders.attempt) for event in events)
+        self._store.put(self._state, *marked)
+
+    def _tell(self, reason: str, message: str) -> None:
+        self._store.add_events(
+            self._state.ref.uid, Event(time.time(), reason, message, attempt=self._orders.attempt)
+        )
+
+    # -- housekeeping -----------------------------------------------------------------------------
+    def _watch(self, fd: int, act: Callable[[], None]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, act)
+
+    def _drop(self, fd: int) -> None:
+        self._selector.unregister(fd)
+        os.close(fd)
+
+    def _wake_on_signals(self) -> None:
+        wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGUSR1, self._on_wish)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        self._watch(wake, lambda: processes.swallow(wake))
+
+    def _on_wish(self, *_: object) -> None:
+        self._asked = True
+
+
+def signal_number(name: str) -> int:
+    """Return the number of a signal named with or without SIG."""
+    return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
+
+
+def _severity(standing: Standing) -> Severity:
+    return Severity.ERROR if standing.phase is Phase.FAILED else Severity.NOTICE
+
+
+def _reason_of(error: OSError) -> Reason:
+    import errno
+
+    return Reason.DISK_FULL if error.errno == errno.ENOSPC else Reason.START_REFUSED

@@ -1,0 +1,179 @@
+"""One worker: the process that plays the pod.
+
+It has a session, a directory, limits and (for Open MPI) a host name of its own; it starts the MPI
+daemon that the launcher asks for through the agent, reads the output of its ranks, and adopts
+whatever they leave behind. It decides nothing: what it sees goes to the supervisor as lines on the
+attempt's report pipe.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends.local import isolation, linux, processes
+from mpijob.backends.local.logfiles import LogFile, Pump
+from mpijob.backends.local.terminal import Guest, listen
+
+
+class WorkerOrder(msgspec.Struct, frozen=True):
+    """What one worker is told at its start."""
+
+    index: int
+    name: str
+    attempt_dir: str
+    work_dir: str
+    environ: Mapping[str, str]
+    own_host_name: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """The worker's own directory."""
+        return Path(self.attempt_dir) / "workers" / self.name
+
+
+def main(order: WorkerOrder) -> None:
+    """Be the worker; called in a fresh fork of the supervisor."""
+    os.setsid()
+    linux.die_with_parent()
+    linux.adopt_orphans()
+    processes.reset_signals()
+    if order.own_host_name:
+        isolation.name_this_host(order.name)
+    Worker(order).run()
+
+
+class Worker:
+    """The worker's loop."""
+
+    def __init__(self, order: WorkerOrder) -> None:
+        self._order = order
+        self._directory = order.directory
+        self._logs = Path(order.attempt_dir) / "logs"
+        self._selector = selectors.DefaultSelector()
+        self._daemons: dict[int, str] = {}
+        self._guests: dict[int, Guest] = {}
+        self._pumps: dict[int, Pump] = {}
+        self._files: dict[str, LogFile] = {}
+        self._ending = False
+        self._report = os.open(f"{order.attempt_dir}/report", os.O_WRONLY | os.O_CLOEXEC)
+        self._asked = bytearray()
+
+    def run(self) -> None:
+        """Serve until told to end."""
+        self._wake_on_signals()
+        ask = os.open(self._directory / "ask", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._watch(ask, lambda: self._read_ask(ask))
+        door = listen(self._directory)
+        self._watch(door.fileno(), lambda: self._greet(Guest.at(door)))
+        self._tell(f"ready {self._order.index}")
+        while not self._ending:
+            for key, _ in self._selector.select():
+                key.data()
+            self._collect()
+        self._finish()
+
+    # -- requests ---------------------------------------------------------------------------------
+    def _read_ask(self, fd: int) -> None:
+        self._asked += os.read(fd, 65536)
+        while b"\n" in self._asked:
+            line, _, self._asked = self._asked.partition(b"\n")
+            verb, _, what = line.decode(errors="replace").partition(" ")
+            if what.isdigit():
+                (self._start if verb == "start" else self._open_rank)(what)
+
+    def _start(self, request: str) -> None:
+        command = (self._directory / f"request.{request}").read_text()
+        log = self._log(f"worker-{self._order.index}")
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        # As sshd does: the line was made by mpirun for a shell. No word of it is the user's.
+        argv = ("/bin/sh", "-c", command)
+        pid = processes.spawn(argv, self._order.environ, self._order.work_dir, (null, out_end, err_end))
+        for fd in (null, out_end, err_end):
+            os.close(fd)
+        self._daemons[pid] = request
+        self._pump(out, log, "stdout")
+        self._pump(err, log, "stderr")
+        self._tell(f"daemon {self._order.index} {pid}")
+
+    def _open_rank(self, rank: str) -> None:
+        log = self._log(f"rank-{rank}")
+        for suffix, stream in (("out", "stdout"), ("err", "stderr")):
+            path = f"{self._order.attempt_dir}/ranks/{rank}.{suffix}"
+            self._pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), log, stream)
+
+    def _greet(self, guest: Guest | None) -> None:
+        if guest is not None:
+            environ = {**self._order.environ, **guest.environ}
+            self._guests[guest.start(environ, self._order.work_dir)] = guest
+
+    # -- what goes on below us --------------------------------------------------------------------
+    def _collect(self) -> None:
+        for pid, code in processes.reap().items():
+            if pid in self._daemons:
+                self._answer(self._daemons.pop(pid), code)
+            elif pid in self._guests:
+                self._guests.pop(pid).farewell(code)
+
+    def _answer(self, request: str, code: int) -> None:
+        self._tell(f"done {self._order.index} {code}")
+        try:
+            fd = os.open(self._directory / f"answer.{request}", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno not in (errno.ENXIO, errno.ENOENT):
+                raise
+            return  # the agent is gone: nobody waits for the answer
+        os.write(fd, b"%d\n" % (code if code >= 0 else 128 - code))
+        os.close(fd)
+
+    # -- output -----------------------------------------------------------------------------------
+    def _log(self, source: str) -> LogFile:
+        if source not in self._files:
+            self._files[source] = LogFile(self._logs / f"{source}.log")
+        return self._files[source]
+
+    def _pump(self, fd: int, log: LogFile, stream: str) -> None:
+        pump = Pump(fd, log, stream)
+        self._pumps[fd] = pump
+        self._watch(fd, lambda: self._pull(pump))
+
+    def _pull(self, pump: Pump) -> None:
+        pump.pull()
+        if pump.ended:
+            self._selector.unregister(pump.fd)
+            os.close(pump.fd)
+            del self._pumps[pump.fd]
+
+    # -- housekeeping -----------------------------------------------------------------------------
+    def _watch(self, fd: int, act: Callable[[], None]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, act)
+
+    def _tell(self, line: str) -> None:
+        os.write(self._report, line.encode() + b"\n")
+
+    def _wake_on_signals(self) -> None:
+        wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._watch(wake, lambda: processes.swallow(wake))
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
+
+    def _finish(self) -> None:
+        """Everything below is dead or dying by order of the supervisor: take the last words and go."""
+        processes.end_below(os.getpid(), seconds=2.0)
+        for pump in self._pumps.values():
+            pump.drain()
+        for log in self._files.values():
+            log.close()

@@ -1,0 +1,10 @@
+"""An engine that runs nothing: jobs play on a virtual timeline, so tests and demos need no MPI.
+
+It keeps the promises of `backends.base`, held to them by the same conformance suite as the engine
+that starts real processes (`backends.local`).
+"""
+
+from mpijob.backends.memory.backend import MemoryBackend
+from mpijob.backends.memory.script import Outcome, Script
+
+__all__ = ["MemoryBackend", "Outcome", "Script"]

@@ -1,0 +1,245 @@
+"""The port of `backends.base` over the simulation in `engine`.
+
+Calls may come from several threads; one lock guards them all. A stream that has nothing to say lets
+virtual time leap to the next thing that is due; only when nothing is due at all (a job that hangs,
+nobody running) does it really wait, for another thread to do something.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from mpijob.backends.memory import plan as planning
+from mpijob.backends.memory import program, select, shelf
+from mpijob.backends.memory.engine import Engine
+from mpijob.backends.memory.script import Script
+from mpijob.errors import Conflict, NotFound
+from mpijob.model import (
+    Amounts,
+    Event,
+    Facts,
+    Identity,
+    JobRef,
+    JobState,
+    LogLine,
+    LogQuery,
+    MPIJob,
+    Page,
+    Phase,
+    Plan,
+    Quota,
+    Sample,
+    Scope,
+)
+from mpijob.observation import filters
+
+_PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
+_IDLE_SECONDS = 0.05
+
+
+class MemoryBackend:
+    """Simulated jobs: same promises, no processes, no waiting."""
+
+    def __init__(
+        self,
+        *,
+        script: Script | None = None,
+        capacity: Amounts = _PLENTY,
+        quotas: Mapping[str, Quota] | None = None,
+        who: Identity | None = None,
+        max_workers: int = 100,
+    ) -> None:
+        self._engine = Engine(capacity, quotas or {}, script or Script())
+        self._who = who or Identity("me")
+        self._max_workers = max_workers
+        self._changed = threading.Condition()
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return "memory"
+
+    @property
+    def plain(self) -> bool:
+        """Whether its coroutines never suspend."""
+        return True
+
+    @property
+    def now(self) -> float:
+        """The virtual time, in seconds since the epoch."""
+        return self._engine.now
+
+    async def whoami(self) -> Identity:
+        """Return the user that the backend was made for."""
+        return self._who
+
+    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+        """Return what admission needs to judge this job."""
+        with self._changed:
+            known = shelf.facts(self._engine, job.namespace)
+        return msgspec.structs.replace(known, max_workers=self._max_workers)
+
+    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+        """Return what would be played; start nothing."""
+        with self._changed:
+            return planning.make(job, facts, self._engine.new_uid())
+
+    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+        """Take a job in, unless one of that name has not ended; a plan handed in twice is one job."""
+        with self._changed:
+            if plan.uid in self._engine.records:
+                return self._engine.records[plan.uid].state.ref
+            older = shelf.newest(self._engine, JobRef(plan.job.namespace, plan.job.name))
+            if older is not None and not older.state.phase.final:
+                raise Conflict(
+                    f"the name '{plan.job.name}' is in use: {older.state.ref} is {older.state.phase.value}",
+                    hint="choose another name, or cancel or delete that job first",
+                )
+            self._changed.notify_all()
+            return self._engine.submit(plan, who)
+
+    async def spec(self, ref: JobRef) -> MPIJob:
+        """Return what was asked for."""
+        with self._changed:
+            return shelf.find(self._engine, ref).job
+
+    async def get(self, ref: JobRef) -> JobState:
+        """Return the job's present state."""
+        with self._changed:
+            return shelf.view(self._engine, shelf.find(self._engine, ref))
+
+    async def list(self, scope: Scope) -> Page:
+        """Return one page of the newest job of each name, newest first."""
+        with self._changed:
+            chosen = [record for record in shelf.current(self._engine) if select.belongs(record.state, scope)]
+            rest = [record for record in chosen if not scope.after or record.number < int(scope.after)]
+            page, more = rest[: scope.limit], rest[scope.limit :]
+            items = tuple(
+                msgspec.structs.replace(shelf.view(self._engine, record), ranks=()) for record in page
+            )
+            return Page(items, str(page[-1].number) if page and more else "", len(chosen))
+
+    async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+        """Yield every job's state once, then each change; a deleted job is told once as Deleting."""
+        seen: shelf.Seen = {}
+        while True:
+            with self._changed:
+                fresh = shelf.news(self._engine, scope, seen)
+            for state in fresh:
+                yield state
+            self._go_on()
+
+    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Yield the lines in time order; with follow, until the job has ended."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            said, ended = list(record.lines), shelf.silent(self._engine, record)
+        wanted = filters.predicate(query)
+        for line in filters.select(said, query):
+            yield line
+        at = len(said)
+        while query.follow and not ended:
+            self._go_on()
+            with self._changed:
+                fresh, ended = record.lines[at:], shelf.silent(self._engine, record)
+            at += len(fresh)
+            for line in fresh:
+                if wanted(line):
+                    yield line
+
+    async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+        """Yield what happened, in order; with follow, until the job has ended."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+        at, more = 0, True
+        while more:
+            with self._changed:
+                fresh, ended = (
+                    record.events[at:],
+                    record.state.phase.final or shelf.gone(self._engine, record),
+                )
+            at += len(fresh)
+            for event in fresh:
+                yield event
+            more = follow and not ended
+            if more:
+                self._go_on()
+
+    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+        """Return the usage invented so far."""
+        with self._changed:
+            return tuple(shelf.find(self._engine, ref).samples)
+
+    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+        """End the job at once; one that has ended already stays as it is."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            if not record.state.phase.final:
+                self._engine.end(record, Phase.CANCELLED, "Cancelled", "cancelled by the user")
+                self._changed.notify_all()
+            return shelf.view(self._engine, record)
+
+    async def suspend(self, ref: JobRef) -> JobState:
+        """Free what the job holds and keep it to be resumed."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            if record.state.phase.final:
+                raise _wrong_phase(record.state, "only a job that has not ended can be suspended")
+            if record.state.phase is not Phase.SUSPENDED:
+                self._engine.end(record, Phase.SUSPENDED, "Suspended", "suspended by the user")
+                self._changed.notify_all()
+            return shelf.view(self._engine, record)
+
+    async def resume(self, ref: JobRef) -> JobState:
+        """Queue a suspended job again, as its next attempt."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            if record.state.phase is not Phase.SUSPENDED:
+                raise _wrong_phase(record.state, "only a suspended job can be resumed")
+            self._engine.resume(record)
+            self._changed.notify_all()
+            return shelf.view(self._engine, record)
+
+    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+        """Remove the job of that uid; without a uid, all jobs that ever had the name."""
+        with self._changed:
+            shelf.find(self._engine, ref)
+            for record in shelf.everything(self._engine, ref):
+                self._engine.forget(record)
+            self._changed.notify_all()
+
+    async def execute(
+        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
+    ) -> int:
+        """Return the exit code that the command would have in a running job; nothing is run."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            if record.state.phase is not Phase.RUNNING:
+                raise _wrong_phase(record.state, "commands run only in a running job")
+            for kind, index, count in (
+                ("worker", worker, record.job.workers),
+                ("rank", rank, record.plan.world),
+            ):
+                if index is not None and not 0 <= index < count:
+                    raise NotFound(
+                        f"{record.state.ref} has no {kind} {index}: it has {count}, numbered from 0"
+                    )
+            return program.perform(argv, record.plan.env).exit_code
+
+    async def pause(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        with self._changed:
+            self._engine.advance(seconds)
+            self._changed.notify_all()
+
+    def _go_on(self) -> None:
+        with self._changed:
+            if not self._engine.leap():
+                self._changed.wait(_IDLE_SECONDS)
+
+
+def _wrong_phase(state: JobState, rule: str) -> Conflict:
+    return Conflict(f"{state.ref} is {state.phase.value}: {rule}")

@@ -1,0 +1,261 @@
+"""The simulation: a virtual clock, what is due on it, and how one job goes from phase to phase.
+
+Who may start, and in which order, is decided next door in `queue`; what the ranks do, in `script`.
+Nothing here waits: time passes only when somebody calls `advance` or `leap`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mpijob.backends.memory import queue
+from mpijob.backends.memory.program import Part
+from mpijob.backends.memory.record import Record, census, first_state, workers_in
+from mpijob.backends.memory.script import Script, cast
+from mpijob.errors import Finding, Severity
+from mpijob.model import (
+    Amounts,
+    Event,
+    Identity,
+    JobRef,
+    LogLine,
+    Phase,
+    Plan,
+    Quota,
+    Role,
+    Sample,
+    WorkerState,
+)
+
+EPOCH = 1_700_000_000.0
+_STEP_SECONDS = 0.2
+_KILLED = 137
+
+
+class Engine:
+    """All simulated jobs of one backend."""
+
+    def __init__(self, capacity: Amounts, quotas: Mapping[str, Quota], script: Script) -> None:
+        self.now = EPOCH
+        self.capacity = capacity
+        self.quotas = quotas
+        self.records: dict[str, Record] = {}
+        self._script = script
+        self._due: list[tuple[float, int, Record, int, Callable[[Record], None]]] = []
+        self._count = 0
+
+    # time
+
+    def advance(self, seconds: float) -> None:
+        """Let virtual time pass; everything that falls due happens in order."""
+        until = self.now + seconds
+        while self._due and self._due[0][0] <= until:
+            self._happen()
+        self.now = until
+
+    def leap(self) -> bool:
+        """Go on to the next thing that falls due; return whether there was one."""
+        while self._due and self._due[0][2].generation != self._due[0][3]:
+            heapq.heappop(self._due)
+        if self._due:
+            self._happen()
+            return True
+        return False
+
+    def _happen(self) -> None:
+        when, _, record, generation, action = heapq.heappop(self._due)
+        if record.generation == generation:
+            self.now = max(self.now, when)
+            action(record)
+
+    def _later(self, record: Record, seconds: float, action: Callable[[Record], None]) -> None:
+        entry = (self.now + seconds, self._next(), record, record.generation, action)
+        heapq.heappush(self._due, entry)
+
+    def new_uid(self) -> str:
+        """Return the uid of the next plan."""
+        return f"memory-{self._next()}"
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    # from submit to running
+
+    def submit(self, plan: Plan, who: Identity) -> JobRef:
+        """Take a job in; it starts at once when there is room for all of it."""
+        record = Record(plan, self._next(), first_state(plan, who, self.now))
+        self.records[record.state.ref.uid] = record
+        self.tell(record, "Submitted", f"{plan.job.workers} workers, {plan.world} ranks, by {who.user}")
+        self.enqueue(record)
+        return record.state.ref
+
+    def enqueue(self, record: Record) -> None:
+        """Put a job into the queue, and start whoever may start now."""
+        record.rests_until = None
+        record.change(phase=Phase.QUEUED, queued=self.now, reason="", message="")
+        self.tell(record, "Queued", "Waiting for its turn")
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Start every job that may start now, each wholly or not at all."""
+        while record := queue.next_up(self.records.values(), self.capacity, self.quotas):
+            self._start(record)
+
+    def _start(self, record: Record) -> None:
+        record.parts = cast(record.plan, self._script, record.state.attempt)
+        workers = workers_in(record.plan, Phase.PENDING)
+        record.change(phase=Phase.PENDING, workers=workers, ranks=(), started=self.now, finished=None)
+        self.tell(record, "GangScheduled", f"all {len(workers)} workers got their place at once")
+        self._later(record, _STEP_SECONDS, self._ready)
+        if record.job.deadline_seconds is not None:
+            self._later(record, record.job.deadline_seconds, self._too_late)
+
+    def _ready(self, record: Record) -> None:
+        workers = workers_in(record.plan, Phase.RUNNING)
+        record.change(phase=Phase.INITIALIZING, workers=workers)
+        self.tell(record, "WorkersReady", f"Launcher discovered {len(workers)} workers")
+        self._later(record, _STEP_SECONDS, self._proved)
+
+    def _proved(self, record: Record) -> None:
+        record.change(ranks=census(record.plan))
+        if record.job.census:
+            self.tell(record, "WorldProved", "MPI initialization completed")
+        self._later(record, _STEP_SECONDS, self._run)
+
+    def _run(self, record: Record) -> None:
+        record.change(phase=Phase.RUNNING, running=self.now)
+        self.tell(record, "Running", f"{record.plan.world} ranks are running")
+        self._measure(record)
+        for seat in record.state.ranks:
+            part = record.parts[seat.rank]
+            for offset, text in part.lines:
+                self._later(record, offset, _saying(self, seat.rank, seat.worker, text))
+            if part.ends is not None:
+                self._later(record, part.ends, _ending(self, seat.rank, seat.worker, part))
+
+    # while it runs
+
+    def say(self, record: Record, rank: int, worker: int, text: str) -> None:
+        """Write down one line of a rank."""
+        stamp = int(self.now * 1e6) * 1000 + len(record.lines) % 1000
+        line = LogLine(stamp, text.encode(), Role.RANK, "stdout", worker, rank, record.state.attempt)
+        record.lines.append(line)
+
+    def end_rank(self, record: Record, rank: int, worker: int, code: int) -> None:
+        """End one rank: the last good one ends the job well, the first bad one ends it for all."""
+        record.exit(rank, code)
+        if code:
+            self._broken(record, rank, worker, code)
+        elif all(seat.exit_code == 0 for seat in record.state.ranks):
+            self.end(record, Phase.SUCCEEDED, "Succeeded", f"all {record.plan.world} ranks ended well", 0)
+
+    def _broken(self, record: Record, rank: int, worker: int, code: int) -> None:
+        cause = f"worker {worker} failed: rank {rank} ended with exit code {code}"
+        finding = Finding("WORKER_FAILED", cause, worker=worker, rank=rank)
+        for seat in record.state.ranks:
+            if seat.exit_code is None:
+                record.exit(seat.rank, _KILLED)
+        self._fail(record, finding, f"1/{record.job.workers} workers failed", code)
+
+    def _too_late(self, record: Record) -> None:
+        limit = record.job.deadline_seconds
+        finding = Finding("DEADLINE_EXCEEDED", f"the job had not ended at its deadline of {limit:g} s")
+        self._fail(record, finding, finding.message, _KILLED, again=False)
+
+    def _fail(self, record: Record, finding: Finding, message: str, code: int, again: bool = True) -> None:
+        attempt, allowed = record.state.attempt, record.state.attempts_allowed
+        self.end(record, Phase.FAILED, finding.code.title().replace("_", ""), message, code, (finding,))
+        if again and attempt < allowed:
+            self._retry(record, attempt)
+
+    def _retry(self, record: Record, attempt: int) -> None:
+        delay = record.job.retry.delay_seconds(attempt)
+        record.rests_until = self.now + delay
+        text = f"attempt {attempt + 1} of {record.state.attempts_allowed} starts in {delay:g} s"
+        record.change(phase=Phase.QUEUED, attempt=attempt + 1, reason="Retrying", message=text, finished=None)
+        self.tell(record, "Retrying", text)
+        self._later(record, delay, self.enqueue)
+
+    # ends
+
+    def end(
+        self,
+        record: Record,
+        phase: Phase,
+        reason: str,
+        message: str,
+        code: int | None = None,
+        findings: tuple[Finding, ...] = (),
+    ) -> None:
+        """Stop everything that was due for a job, free what it held and say how it ended."""
+        record.generation += 1
+        self._measure(record)
+        finished = self.now if phase.final else None
+        fields = {"reason": reason, "message": message, "finished": finished, "findings": findings}
+        record.change(
+            phase=phase, workers=self._ended(record, phase, findings), launcher_exit_code=code, **fields
+        )
+        self.tell(record, phase.value, findings[0].message if findings else message, findings)
+        self.schedule()
+
+    def _ended(self, record: Record, phase: Phase, findings: tuple[Finding, ...]) -> tuple[WorkerState, ...]:
+        if not record.state.workers or phase is Phase.SUSPENDED:
+            return ()
+        blamed = {finding.worker: finding for finding in findings}
+        ended = Phase.CANCELLED if phase is Phase.FAILED and None not in blamed else phase
+        return tuple(
+            msgspec.structs.replace(worker, phase=phase, message=blamed[worker.index].message)
+            if worker.index in blamed
+            else worker
+            for worker in workers_in(record.plan, ended)
+        )
+
+    def resume(self, record: Record) -> None:
+        """Queue a suspended job again, as its next attempt."""
+        attempt = record.state.attempt + (record.state.started is not None)
+        record.change(attempt=attempt, workers=(), ranks=())
+        self.tell(record, "Resumed", f"queued again as attempt {record.state.attempt}")
+        self.enqueue(record)
+
+    def forget(self, record: Record) -> None:
+        """Remove a job, whatever it was doing, and let the next ones start."""
+        record.generation += 1
+        del self.records[record.state.ref.uid]
+        self.schedule()
+
+    def tell(self, record: Record, reason: str, message: str, findings: tuple[Finding, ...] = ()) -> None:
+        """Write down one event."""
+        severity = Severity.ERROR if findings else Severity.NOTICE
+        blamed = findings[0] if findings else None
+        record.events.append(
+            Event(
+                self.now,
+                reason,
+                message,
+                severity,
+                record.state.attempt,
+                blamed.worker if blamed else None,
+                blamed.rank if blamed else None,
+                len(record.events) + 1,
+            )
+        )
+
+    def _measure(self, record: Record) -> None:
+        if record.state.phase is not Phase.RUNNING:
+            return
+        worker, attempt = record.job.resources, record.state.attempt
+        for planned in record.plan.workers:
+            memory = worker.memory_bytes // 2
+            record.samples.append(Sample(self.now, planned.index, worker.cores * 0.9, memory, attempt))
+
+
+def _saying(engine: Engine, rank: int, worker: int, text: str) -> Callable[[Record], None]:
+    return lambda record: engine.say(record, rank, worker, text)
+
+
+def _ending(engine: Engine, rank: int, worker: int, part: Part) -> Callable[[Record], None]:
+    return lambda record: engine.end_rank(record, rank, worker, part.exit_code)

@@ -1,0 +1,39 @@
+"""The plan of a simulated run: the same shape as a real one, nothing looked up anywhere."""
+
+from __future__ import annotations
+
+
+from mpijob.admission import needs
+from mpijob.dialects import launch
+from mpijob.model import Facts, Family, MPIJob, Plan
+
+
+def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
+    """Return what would be played for this job."""
+    family = Family.MPICH if job.mpi is Family.AUTO else job.mpi
+    workers = launch.place(_mapped(job), [f"{job.name}-worker-{index}" for index in range(job.workers)])
+    return Plan(
+        job=job,
+        uid=uid,
+        engine="memory",
+        family=family,
+        family_version="simulated",
+        workers=workers,
+        world=job.world,
+        hostfile=launch.hostfile(family, workers, job.launch),
+        launch=("mpiexec", "-n", str(job.world), *job.argv),
+        env={"MPIJOB_NAME": job.name, "MPIJOB_NAMESPACE": job.namespace, **job.env},
+        needs=needs(job),
+        free=facts.free,
+        capacity=facts.capacity,
+        starts_now=needs(job).fits(facts.free) and not facts.waiting_jobs,
+        isolation="none",
+        guarantee="nothing is started, so nothing can be left running",
+        why=("engine memory: the client was made with it",),
+    )
+
+
+def _mapped(job: MPIJob) -> MPIJob:
+    """Return the job with a mapping that can be played; every other one fills slot by slot here."""
+    known = job.launch.map_by in ("", "slot", "node")
+    return job if known else job.replace(launch=job.launch.replace(map_by=""))

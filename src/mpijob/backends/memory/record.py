@@ -1,0 +1,109 @@
+"""What the memory engine keeps of one job, and how its frozen state is built from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.memory.program import Part
+from mpijob.model import (
+    Event,
+    Identity,
+    JobRef,
+    JobState,
+    LogLine,
+    MPIJob,
+    Phase,
+    Plan,
+    RankState,
+    Sample,
+    WorkerState,
+)
+
+PRIORITIES = {"low": -100, "normal": 0, "high": 100, "urgent": 1000}
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One job that was submitted; `generation` grows whenever what was due for it no longer is."""
+
+    plan: Plan
+    number: int
+    state: JobState
+    generation: int = 0
+    version: int = 0
+    rests_until: float | None = None
+    parts: dict[int, Part] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    lines: list[LogLine] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def job(self) -> MPIJob:
+        """What was asked for."""
+        return self.plan.job
+
+    @property
+    def waits(self) -> bool:
+        """Whether it stands in the queue."""
+        return self.state.phase is Phase.QUEUED
+
+    def change(self, **fields: Any) -> None:
+        """Replace fields of the state; whoever watches sees a new version."""
+        self.state = msgspec.structs.replace(self.state, **fields)
+        self.version += 1
+
+    def exit(self, rank: int, code: int) -> None:
+        """Note how one rank ended."""
+        ranks = tuple(
+            msgspec.structs.replace(item, exit_code=code) if item.rank == rank else item
+            for item in self.state.ranks
+        )
+        self.change(ranks=ranks)
+
+
+def first_state(plan: Plan, who: Identity, now: float) -> JobState:
+    """Return the state of a job at the moment of its submission."""
+    job = plan.job
+    return JobState(
+        ref=JobRef(job.namespace, job.name, plan.uid),
+        phase=Phase.QUEUED,
+        engine=plan.engine,
+        mpi=plan.family.value,
+        owner=job.owner or who.user,
+        labels=dict(job.labels),
+        description=job.description,
+        image=job.image,
+        queue=job.queue,
+        priority=priority_number(job.priority),
+        attempts_allowed=1 + job.retry.limit,
+        world=plan.world,
+        workers_wanted=job.workers,
+        created=now,
+        queued=now,
+    )
+
+
+def priority_number(priority: str | int) -> int:
+    """Return a priority as a number; names that are not known count as normal."""
+    return priority if isinstance(priority, int) else PRIORITIES.get(priority, 0)
+
+
+def workers_in(plan: Plan, phase: Phase) -> tuple[WorkerState, ...]:
+    """Return every worker of the plan in one phase."""
+    limit = plan.job.resources.memory_bytes
+    return tuple(
+        WorkerState(worker.index, worker.name, phase, node="memory", memory_limit_bytes=limit)
+        for worker in plan.workers
+    )
+
+
+def census(plan: Plan) -> tuple[RankState, ...]:
+    """Return every rank where the plan put it."""
+    return tuple(
+        RankState(rank, worker.index, local, node="memory")
+        for worker in plan.workers
+        for local, rank in enumerate(worker.ranks)
+    )

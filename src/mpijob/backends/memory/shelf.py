@@ -1,0 +1,96 @@
+"""Finding jobs among all that are kept, and showing them; the caller holds the backend's lock."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpijob import admission
+from mpijob.backends.memory import queue, select
+from mpijob.backends.memory.engine import Engine
+from mpijob.backends.memory.record import Record
+from mpijob.errors import NotFound
+from mpijob.model import Facts, JobRef, JobState, Phase, Scope
+
+Seen = dict[str, tuple[int, JobState]]
+
+
+def current(engine: Engine) -> list[Record]:
+    """Return the newest job of each name, newest first."""
+    newest_of = {(r.state.ref.namespace, r.state.ref.name): r for r in engine.records.values()}
+    return sorted(newest_of.values(), key=lambda record: -record.number)
+
+
+def newest(engine: Engine, ref: JobRef) -> Record | None:
+    """Return the newest job of that name, if there is any."""
+    return next((record for record in current(engine) if _same_name(record.state.ref, ref)), None)
+
+
+def find(engine: Engine, ref: JobRef) -> Record:
+    """Return the job of that uid, or without a uid the newest of that name; raise NotFound."""
+    found = engine.records.get(ref.uid) if ref.uid else newest(engine, ref)
+    if found is None or not _same_name(found.state.ref, ref):
+        raise NotFound(
+            f"no job '{ref.name}' in namespace '{ref.namespace}'", hint="`mpijob list -A` shows all jobs"
+        )
+    return found
+
+
+def everything(engine: Engine, ref: JobRef) -> list[Record]:
+    """Return the job of that uid, or without a uid all that ever had the name."""
+    if ref.uid:
+        return [find(engine, ref)]
+    return [record for record in engine.records.values() if _same_name(record.state.ref, ref)]
+
+
+def gone(engine: Engine, record: Record) -> bool:
+    """Return whether the job was deleted."""
+    return record.state.ref.uid not in engine.records
+
+
+def silent(engine: Engine, record: Record) -> bool:
+    """Return whether nothing more will be said: the job has ended, is suspended, or was deleted."""
+    return record.state.phase.final or record.state.phase is Phase.SUSPENDED or gone(engine, record)
+
+
+def facts(engine: Engine, namespace: str) -> Facts:
+    """Return what the place says about itself, for jobs of one namespace."""
+    records = list(engine.records.values())
+    quota = engine.quotas.get(namespace)
+    mine = [record.state for record in records if record.state.ref.namespace == namespace]
+    return Facts(
+        place="memory",
+        capacity=engine.capacity,
+        free=engine.capacity.minus(queue.held(records)),
+        quota=queue.usage(quota, records) if quota else None,
+        taken_names=frozenset(state.ref.name for state in mine if not state.phase.final),
+        waiting_jobs=len(queue.order(records)),
+        families={"mpich": "simulated", "openmpi": "simulated", "intel": "simulated"},
+    )
+
+
+def view(engine: Engine, record: Record) -> JobState:
+    """Return the state as shown: a waiting job knows its place and what it waits for."""
+    if not record.waits or record.rests_until is not None:
+        return record.state
+    ahead = queue.order(engine.records.values()).index(record)
+    known = msgspec.structs.replace(facts(engine, record.state.ref.namespace), waiting_jobs=ahead)
+    text = admission.waiting_sentence(record.job, known)
+    return msgspec.structs.replace(record.state, queue_position=ahead + 1, waiting_for=text, message=text)
+
+
+def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
+    """Return what a watcher has not seen yet, oldest job first; a deleted job is told once as Deleting."""
+    fresh: list[JobState] = []
+    for record in reversed(current(engine)):
+        uid = record.state.ref.uid
+        told = uid in seen and seen[uid][0] == record.version
+        if not told and select.belongs(record.state, scope):
+            fresh.append(view(engine, record))
+            seen[uid] = (record.version, record.state)
+    for uid in [uid for uid in seen if uid not in engine.records]:
+        fresh.append(msgspec.structs.replace(seen.pop(uid)[1], phase=Phase.DELETING))
+    return fresh
+
+
+def _same_name(one: JobRef, other: JobRef) -> bool:
+    return (one.namespace, one.name) == (other.namespace, other.name)

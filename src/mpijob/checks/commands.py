@@ -1,0 +1,109 @@
+"""What is to run: a command, or several programs in one world; and commands that bring their own launcher.
+
+How the ranks are laid out is in `launching`.
+"""
+
+from __future__ import annotations
+
+from mpijob.checks.rule import Findings, Limits, error, unfit, warning
+from mpijob.checks.shape import oversubscribed
+from mpijob.errors import Finding
+from mpijob.model import Family, MPIJob
+from mpijob.model.command import OwnLauncher, own_launcher
+from mpijob.model.words import shown
+
+
+def command(job: MPIJob, limits: Limits) -> Findings:
+    """There is a command or there are programs, not both."""
+    if job.command and job.programs:
+        yield error("programs", "the job has both a command and programs", "keep one of the two")
+    elif job.args and not job.command:
+        yield error(
+            "args", "the job has args but no command", "put the program into command, its arguments into args"
+        )
+    elif not job.command and not job.programs:
+        yield error("command", "the job has no command", "for example: command: [python, train.py]")
+    yield from _words("command", job.command)
+    yield from _words("args", job.args, first_may_be_empty=True)
+
+
+def _words(field: str, words: tuple[str, ...], first_may_be_empty: bool = False) -> Findings:
+    if words and not words[0].strip() and not first_may_be_empty:
+        yield error(f"{field}[0]", "the program has no name", "for example: [python, train.py]")
+    for index, word in enumerate(words):
+        if reason := unfit(word):
+            yield error(f"{field}[{index}]", f"the word {reason}", "remove it; no program can be given that")
+
+
+def programs(job: MPIJob, limits: Limits) -> Findings:
+    """Each program has a command and ranks, and together they are as many as the job says."""
+    for index, program in enumerate(job.programs):
+        field = f"programs[{index}]"
+        if program.ranks < 1:
+            yield error(f"{field}.ranks", f"{shown(program.ranks)} ranks are asked for; at least 1 is needed")
+        if not program.command:
+            yield error(
+                f"{field}.command", "the program has no command", "for example: command: [python, train.py]"
+            )
+        yield from _words(f"{field}.command", program.command)
+        yield from _words(f"{field}.args", program.args, first_may_be_empty=True)
+        yield from _nested(field, own_launcher((*program.command, *program.args)))
+    yield from _sum_of_programs(job)
+
+
+def _nested(field: str, own: OwnLauncher | None) -> Findings:
+    if own is not None:
+        message = f"{shown(own.program)} would start a world inside a world"
+        yield error(f"{field}.command", message, "name the program itself; its ranks are in the ranks field")
+
+
+def _sum_of_programs(job: MPIJob) -> Findings:
+    if job.programs and job.ranks is not None and job.ranks != job.world:
+        message = f"the programs have {shown(job.world)} ranks in all, but ranks is {shown(job.ranks)}"
+        yield error("ranks", message, f"leave ranks out, or use ranks: {shown(job.world)}", {"ranks": None})
+
+
+def own_ranks(job: MPIJob, limits: Limits) -> Findings:
+    """A command's own launcher asks for the ranks that the job has."""
+    own = own_launcher(job.argv)
+    if own is None or job.programs:
+        return
+    if own.ranks is not None and own.ranks != job.world and not oversubscribed(job):
+        yield _ranks_differ(job, own, own.ranks)
+    if own.per_worker is not None and own.per_worker != job.slots:
+        said = f"{own.program} {own.ranks_option} asks for {own.per_worker} ranks on each worker"
+        message = f"{said}, but the job has slots: {shown(job.slots)}"
+        yield error("command", message, f"use slots: {own.per_worker}", {"slots": own.per_worker})
+
+
+def _ranks_differ(job: MPIJob, own: OwnLauncher, ranks: int) -> Finding:
+    said = f"{own.program} {own.ranks_option} asks for {ranks} ranks"
+    world = f"{shown(job.workers)} workers × {shown(job.slots)} slots" if job.ranks is None else "ranks"
+    message = f"{said}, but the job has {shown(job.world)} ({world})"
+    patch = {"ranks": ranks} if 0 < ranks <= job.workers * job.slots else None
+    remedy = f"set ranks: {ranks}" if patch else f"change workers and slots so that they give {ranks}"
+    hint = f"leave {own.ranks_option} out, use {own.ranks_option} {shown(job.world)}, or {remedy}"
+    return error("command", message, hint, patch)
+
+
+def own_hosts(job: MPIJob, limits: Limits) -> Findings:
+    """A command's own launcher leaves the list of workers to the job."""
+    own = own_launcher(job.argv)
+    if own is not None and own.own_hosts:
+        message = (
+            f"{own.program} {own.hosts_option} brings its own list of hosts, but the job makes that list"
+        )
+        yield error(
+            "command", message, f"remove {own.hosts_option} and its value: the workers are found without it"
+        )
+
+
+def own_family(job: MPIJob, limits: Limits) -> Findings:
+    """A command's own launcher belongs to the MPI family that the job names."""
+    own = own_launcher(job.argv)
+    if own is None or not own.families or job.mpi in (Family.AUTO, Family.CUSTOM):
+        return
+    if job.mpi not in own.families:
+        wanted = " or ".join(own.families)
+        message = f"{own.program} belongs to {wanted}, but the job says mpi: {job.mpi}"
+        yield warning("mpi", message, f"use mpi: {own.families[0]}", {"mpi": own.families[0]})

@@ -1,0 +1,121 @@
+"""Files and directories that the job uses: volumes, and the code that goes along.
+
+Only the words are judged here; whether a directory exists is found by the engine.
+"""
+
+from __future__ import annotations
+
+from mpijob.checks.rule import Findings, Limits, dns_name, error, unfit_line, warning
+from mpijob.model import MPIJob, Volume, VolumeKind, quantity
+from mpijob.model.words import shown
+
+_SOURCES = {
+    VolumeKind.PATH: "a directory, such as /data/train",
+    VolumeKind.CLAIM: "the name of a volume claim",
+    VolumeKind.NFS: "server:/directory",
+    VolumeKind.CONFIG: "the name of a config map",
+    VolumeKind.SECRET: "the name of a secret",
+}
+_LARGEST_FILES = 1024 * 1024
+_SYSTEM = frozenset({"proc", "sys", "dev", "etc", "bin", "sbin", "lib", "lib64", "usr", "run"})
+
+
+def volumes(job: MPIJob, limits: Limits) -> Findings:
+    """Each volume has a mount of its own and the source that its kind needs."""
+    taken: set[str] = set()
+    for index, volume in enumerate(job.volumes):
+        field = f"volumes[{index}]"
+        place = volume.mount.rstrip("/")
+        yield from _mount(f"{field}.mount", volume.mount, volume.kind)
+        if place and place in taken:
+            yield error(
+                f"{field}.mount",
+                f"{shown(volume.mount)} is used by two volumes",
+                "give each its own directory",
+            )
+        taken.add(place)
+        yield from _source(f"{field}.source", volume)
+        yield from _size(f"{field}.size", volume)
+
+
+def _mount(field: str, mount: str, kind: VolumeKind) -> Findings:
+    if reason := unfit_line(mount):
+        yield error(field, f"the directory {reason}", _MOUNT_HINT)
+    elif not mount.startswith("/"):
+        yield error(field, f"{shown(mount)} is not an absolute directory", _MOUNT_HINT)
+    elif ".." in mount.split("/") or ":" in mount:
+        yield error(field, f"{shown(mount)} holds '..' or ':'", "name the directory itself")
+    elif not mount.strip("/"):
+        yield error(field, "a volume cannot take the place of /", _MOUNT_HINT)
+    elif mount.strip("/").split("/")[0] in _SYSTEM and kind is not VolumeKind.SHM:
+        yield warning(field, f"{shown(mount)} hides what the system has there", _MOUNT_HINT)
+
+
+_MOUNT_HINT = "for example: /data"
+
+
+def _source(field: str, volume: Volume) -> Findings:
+    wanted = _SOURCES.get(volume.kind)
+    source = volume.source
+    if wanted is None:
+        if source:
+            yield error(field, f"a volume of kind {volume.kind} has no source", "remove it")
+    elif not source:
+        yield error(field, f"a volume of kind {volume.kind} needs a source", f"give {wanted}")
+    elif unfit_line(source) or ".." in source.split("/") or not _fits(volume.kind, source):
+        yield error(
+            field, f"{shown(source)} cannot be the source of a volume of kind {volume.kind}", f"give {wanted}"
+        )
+
+
+def _fits(kind: VolumeKind, source: str) -> bool:
+    if kind is VolumeKind.PATH:
+        return bool(source.strip())
+    if kind is VolumeKind.NFS:
+        server, colon, directory = source.partition(":")
+        return bool(colon and server) and directory.startswith("/") and ".." not in directory.split("/")
+    return dns_name(source)
+
+
+def _size(field: str, volume: Volume) -> Findings:
+    if volume.size == "":
+        return
+    if volume.kind not in (VolumeKind.SCRATCH, VolumeKind.SHM):
+        yield warning(field, f"a volume of kind {volume.kind} has its own size", "remove size")
+    try:
+        fits = quantity.parse(volume.size) > 0
+    except ValueError:
+        fits = False
+    if not fits:
+        yield error(field, f"{shown(volume.size)} is not a size", "for example: 10Gi")
+
+
+def code(job: MPIJob, limits: Limits) -> Findings:
+    """Paths that go along stay inside their directory; inline files are small."""
+    if reason := unfit_line(job.code.path):
+        yield error("code.path", f"the path {reason}", "name one directory")
+    for field, paths in (("include", job.code.include), ("exclude", job.code.exclude)):
+        for index, path in enumerate(paths):
+            yield from _inside(f"code.{field}[{index}]", path)
+    for path in job.code.files:
+        yield from _inside("code.files", path)
+    yield from _small_enough(job)
+
+
+def _inside(field: str, path: str) -> Findings:
+    if reason := unfit_line(path):
+        yield error(field, f"the path {reason}", _INSIDE_HINT)
+    elif not path.strip() or path.startswith(("/", "~")) or ".." in path.split("/") or path in (".", "./"):
+        if field.startswith("code.include") and path in (".", "./"):
+            return
+        yield error(field, f"{shown(path)} does not stay inside the job's directory", _INSIDE_HINT)
+
+
+_INSIDE_HINT = "write it relative to code.path, without '..': src/train.py"
+
+
+def _small_enough(job: MPIJob) -> Findings:
+    size = sum(len(text) for text in job.code.files.values())
+    if size > _LARGEST_FILES:
+        message = f"the inline files have {size} letters; at most {_LARGEST_FILES} go along in a spec"
+        yield error("code.files", message, "put them into a directory and name it in code.path")

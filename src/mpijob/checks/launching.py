@@ -1,0 +1,173 @@
+"""How ranks are laid out and started: each option must mean something to the MPI family in use.
+
+How options become words of mpirun or mpiexec is known by `dialects.launch`; this only refuses what
+would mean nothing there, or would break the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from mpijob.checks.rule import Findings, Limits, error, unfit_line
+from mpijob.model import Family, MPIJob
+from mpijob.model.command_options import MPIRUN, pairs
+from mpijob.model.words import BIND_TO, MAP_BY, choice_hint, shown
+
+_HYDRA = (Family.MPICH, Family.INTEL)
+_ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_MCA_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_LAYOUT = re.compile(r"[A-Za-z0-9_:=,.+\-]*")
+_OWNERS = (("MPIR_CVAR_", (Family.MPICH,)), ("I_MPI_", (Family.INTEL,)), ("OMPI_MCA_", (Family.OPENMPI,)))
+_RIGHT_FORM = {
+    Family.MPICH: "MPICH takes variables, for example MPIR_CVAR_CH4_NETMOD: ofi",
+    Family.INTEL: "Intel MPI takes variables, for example I_MPI_FABRICS: shm:ofi",
+}
+_AGENTS = frozenset(
+    {"-launcher", "--launcher", "-launcher-exec", "--launcher-exec", "-bootstrap", "--bootstrap"}
+    | {
+        "-bootstrap-exec",
+        "--bootstrap-exec",
+        "--launch-agent",
+        "-rmk",
+        "--rmk",
+        "--dvm",
+        "-configfile",
+        "--app",
+    }
+)
+_AGENT_SETTINGS = frozenset(
+    {"plm_ssh_agent", "plm_rsh_agent", "prte_default_hostfile", "orte_default_hostfile", "plm", "ras"}
+)
+_MCA_FLAGS = frozenset({"mca", "prtemca", "pmixmca", "gmca", "gpmixmca", "omca"})
+_OPENMPI_FLAGS = _MCA_FLAGS | {"x", "tune", "report-bindings"}
+_HYDRA_FLAGS = frozenset({"genv", "env", "genvall", "genvlist", "ppn", "perhost", "iface", "prepend-rank"})
+
+
+def layout(job: MPIJob, limits: Limits) -> Findings:
+    """map_by and bind_to use words that the family has."""
+    yield from _layout_word("launch.map_by", job.launch.map_by, _known(MAP_BY, job.mpi))
+    yield from _layout_word("launch.bind_to", job.launch.bind_to, _known(BIND_TO, job.mpi))
+    if reason := unfit_line(job.launch.rankfile):
+        yield error("launch.rankfile", f"the path {reason}", "name one file")
+    if reason := unfit_line(job.launch.stdin):
+        yield error("launch.stdin", f"the path {reason}", "name one file")
+    if job.launch.rankfile and (job.launch.map_by or job.launch.bind_to):
+        yield error(
+            "launch.rankfile", "a rankfile says already where each rank runs", "remove map_by and bind_to"
+        )
+
+
+def _known(words: dict[str, tuple[str, ...]], family: Family) -> tuple[str, ...]:
+    if family in words:
+        return words[family]
+    return tuple(dict.fromkeys(word for own in words.values() for word in own))
+
+
+def _layout_word(field: str, text: str, known: tuple[str, ...]) -> Findings:
+    word = text.partition(":")[0].lower()
+    if text and (not _LAYOUT.fullmatch(text) or (word and word not in known)):
+        yield error(field, f"{shown(text)} is not known here", choice_hint(word, known))
+
+
+def settings(job: MPIJob, limits: Limits) -> Findings:
+    """Settings are in the form of the family: parameters for Open MPI, variables for the others."""
+    for key, value in job.launch.settings.items():
+        if reason := unfit_line(value):
+            yield error(f"launch.settings.{key}", f"the value {reason}", "write it on one line")
+        if not _ENVIRONMENT_NAME.fullmatch(key) and not _MCA_NAME.fullmatch(key):
+            yield error(
+                "launch.settings",
+                f"{shown(key)} cannot be the name of a setting",
+                "for example: btl_tcp_if_include",
+            )
+        elif key.removeprefix("OMPI_MCA_").removeprefix("PRTE_MCA_") in _AGENT_SETTINGS:
+            yield error(f"launch.settings.{key}", f"{key} {_BREAKS}", "remove it")
+        else:
+            yield from _owner_of(job.mpi, key)
+    yield from _mixed(job)
+
+
+_BREAKS = "is decided by the plan: a value of your own would break the start"
+
+
+def _owner_of(family: Family, key: str) -> Findings:
+    field = f"launch.settings.{key}"
+    if family in _HYDRA and _MCA_NAME.fullmatch(key):
+        message = f"{key} is a parameter of Open MPI and means nothing to {family}"
+        yield error(field, message, f"{_RIGHT_FORM[family]}; or use mpi: openmpi")
+    for prefix, owners in _OWNERS:
+        if key.startswith(prefix) and family not in (*owners, Family.AUTO, Family.CUSTOM):
+            yield error(
+                field, f"{key} belongs to {owners[0]} and means nothing to {family}", f"use mpi: {owners[0]}"
+            )
+
+
+def _mixed(job: MPIJob) -> Findings:
+    owners = {owner for key in job.launch.settings if (owner := _one_owner(key))}
+    if job.mpi is Family.AUTO and len(owners) > 1:
+        message = f"the settings belong to different MPI families: {', '.join(sorted(owners))}"
+        yield error("launch.settings", message, "keep one family's settings, and name it in mpi")
+
+
+def _one_owner(key: str) -> Family | None:
+    if _MCA_NAME.fullmatch(key):
+        return Family.OPENMPI
+    return next((owners[0] for prefix, owners in _OWNERS if key.startswith(prefix)), None)
+
+
+def flags(job: MPIJob, limits: Limits) -> Findings:
+    """Extra flags leave alone what the plan decides, and belong to the family."""
+    words = job.launch.flags
+    for index, word in enumerate(words):
+        if reason := unfit_line(word):
+            yield error(f"launch.flags[{index}]", f"the flag {reason}", "write one word on one line")
+    if words and not words[0].startswith("-"):
+        message = f"{shown(words[0])} would be taken for the program"
+        yield error("launch.flags[0]", message, "flags begin with '-'; the program goes into command")
+    if ":" in words:
+        yield error(
+            "launch.flags",
+            "':' would begin a second program",
+            "use programs for several programs in one world",
+        )
+    for option, value in _options(words):
+        yield from _breaking(option, value)
+        yield from _foreign(job.mpi, option)
+
+
+def _options(words: tuple[str, ...]) -> Iterable[tuple[str, str]]:
+    """Return every option, also those behind words whose option is not known to take a value."""
+    found: list[tuple[str, str]] = []
+    rest = words
+    while rest:
+        found += pairs(rest, MPIRUN)
+        skipped = next((at for at, word in enumerate(rest) if not word.startswith("-")), len(rest))
+        taken = next((at for at in range(skipped + 1, len(rest)) if rest[at].startswith("-")), len(rest))
+        rest = rest[taken:]
+    return dict.fromkeys(found)
+
+
+def _breaking(option: str, value: str) -> Findings:
+    decided = {
+        **dict.fromkeys(MPIRUN.ranks, "workers, slots and ranks"),
+        **dict.fromkeys(MPIRUN.hosts, "workers"),
+    }
+    if option in decided:
+        yield error("launch.flags", f"{option} {_BREAKS}", f"remove it and use {decided[option]}")
+    elif option in _AGENTS:
+        yield error("launch.flags", f"{option} {_BREAKS}", "remove it")
+    elif option.lstrip("-") in _MCA_FLAGS and value in _AGENT_SETTINGS:
+        yield error("launch.flags", f"{option} {value} {_BREAKS}", "remove it")
+
+
+def _foreign(family: Family, option: str) -> Findings:
+    name = option.lstrip("-")
+    if family in _HYDRA and name in _OPENMPI_FLAGS:
+        message = f"{option} is an option of Open MPI and means nothing to {family}"
+        yield error(
+            "launch.flags", message, f"{_RIGHT_FORM[family]}, in launch.settings; or use mpi: openmpi"
+        )
+    elif family is Family.OPENMPI and name in _HYDRA_FLAGS:
+        message = f"{option} is an option of MPICH and Intel MPI and means nothing to {family}"
+        yield error("launch.flags", message, "variables go into env; or use mpi: mpich")

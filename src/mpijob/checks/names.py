@@ -1,0 +1,104 @@
+"""Names that must live in DNS and in labels: the job's own, its namespace and queue, its labels.
+
+Shapes and amounts are in `shape`, what reaches the ranks in `environment`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from mpijob.checks.rule import LONGEST_LABEL, Findings, Limits, dns_label, dns_name, error, unfit, unfit_line
+from mpijob.model import MPIJob
+from mpijob.model.words import shown
+
+_NAME_RULE = "use small letters, digits and dashes, beginning and ending with a letter or digit"
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LONGEST_TEXT = 16_384
+
+
+def name(job: MPIJob, limits: Limits) -> Findings:
+    """The name is a DNS label, and so is the longest name made from it."""
+    longest = _longest_derived(job, limits)
+    room = LONGEST_LABEL - (len(longest) - len(job.name))
+    better = suggested(job.name, room)
+    if not job.name:
+        yield error("name", "the job has no name", f"for example: {better}", {"name": better})
+    elif not dns_label(job.name[:LONGEST_LABEL].rstrip("-")) or job.name.endswith("-"):
+        yield error(
+            "name", f"{shown(job.name)} cannot be a name: {_NAME_RULE}", f"use {better}", {"name": better}
+        )
+    elif len(longest) > LONGEST_LABEL:
+        reason = f"with {len(job.name)} letters it is too long: its worker would be called {longest[-24:]!r}"
+        message = f"{reason} with {len(longest)} letters in all, and {LONGEST_LABEL} are allowed"
+        yield error("name", message, f"use at most {room} letters, such as {better}", {"name": better})
+
+
+def _longest_derived(job: MPIJob, limits: Limits) -> str:
+    last = max(0, min(job.workers, limits.max_workers) - 1)
+    return f"{job.name}-a99-worker-{last}"
+
+
+def suggested(wanted: str, room: int = 40) -> str:
+    """Return a valid name that is as near as can be to the one wanted."""
+    plain = unicodedata.normalize("NFKD", wanted[:200]).encode("ascii", "ignore").decode().lower()
+    dashed = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    return dashed[: max(1, room)].strip("-") or "my-job"
+
+
+def namespace(job: MPIJob, limits: Limits) -> Findings:
+    """The namespace is a DNS label."""
+    if not dns_label(job.namespace):
+        better = suggested(job.namespace, LONGEST_LABEL) if job.namespace else "default"
+        message = f"{shown(job.namespace)} cannot be a namespace: {_NAME_RULE}"
+        yield error("namespace", message, f"use {better}", {"namespace": better})
+
+
+def queue(job: MPIJob, limits: Limits) -> Findings:
+    """The queue, if one is named, is a DNS name."""
+    if job.queue and not dns_name(job.queue):
+        yield error("queue", f"{shown(job.queue)} cannot be the name of a queue: {_NAME_RULE}")
+
+
+def pull_secrets(job: MPIJob, limits: Limits) -> Findings:
+    """Pull secrets are DNS names."""
+    for index, secret in enumerate(job.pull_secrets):
+        if not dns_name(secret):
+            yield error(
+                f"pull_secrets[{index}]", f"{shown(secret)} cannot be the name of a secret: {_NAME_RULE}"
+            )
+
+
+def labels(job: MPIJob, limits: Limits) -> Findings:
+    """Labels and cost labels are what Kubernetes takes as labels."""
+    for field, mapping in (("labels", job.labels), ("cost", job.cost)):
+        for key, value in mapping.items():
+            yield from _label(f"{field}.{key}" if not unfit_line(key) else field, key, value)
+
+
+def _label(field: str, key: str, value: str) -> Findings:
+    prefix, slash, last = key.rpartition("/")
+    if not _LABEL_NAME.fullmatch(last) or (slash and not dns_name(prefix)):
+        yield error(
+            field, f"{shown(key)} cannot be a label: {_LABEL_RULE}", "for example: team or example.org/team"
+        )
+    if value and not _LABEL_NAME.fullmatch(value):
+        yield error(field, f"{shown(value)} cannot be the value of a label: {_LABEL_RULE}", _LABEL_REMEDY)
+
+
+_LABEL_RULE = "at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+_LABEL_REMEDY = "put longer text into description"
+
+
+def texts(job: MPIJob, limits: Limits) -> Findings:
+    """Owner and image are one line of text, the description any text of a sensible length."""
+    for field, text in (("owner", job.owner), ("image", job.image)):
+        if reason := unfit_line(text):
+            yield error(field, f"the text {reason}", "write it on one line, without control characters")
+    if any(letter.isspace() for letter in job.image):
+        yield error("image", f"{shown(job.image)} holds a blank: an image is one word", "remove the blank")
+    if reason := unfit(job.description):
+        yield error("description", f"the text {reason}", "remove it")
+    if len(job.description) > _LONGEST_TEXT:
+        message = f"{len(job.description)} letters are too many: at most {_LONGEST_TEXT} are kept"
+        yield error("description", message, "keep long texts in a file beside the job")

@@ -1,0 +1,91 @@
+"""What a rule is: a code, the fields it reads, and a function from a job to findings.
+
+The rules themselves stand in the neighbours of this module, one function each; `runner` lists them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.errors import Finding, Fix, Severity
+from mpijob.model import MPIJob
+
+Findings = Iterator[Finding]
+
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+LONGEST_LABEL = 63
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What an administrator has set that rules must know."""
+
+    max_workers: int = 100
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule. It is left out when one of the fields it reads has a wrong type already."""
+
+    code: str
+    reads: frozenset[str]
+    check: Callable[[MPIJob, Limits], Findings]
+
+
+def rule(code: str, reads: str, check: Callable[[MPIJob, Limits], Findings]) -> Rule:
+    """Return a rule that reads the fields named, separated by blanks."""
+    return Rule(code, frozenset(reads.split()), check)
+
+
+def error(field: str, message: str, hint: str = "", patch: dict[str, Any] | None = None) -> Finding:
+    """Return a finding that stops the job."""
+    return _finding(Severity.ERROR, field, message, hint, patch)
+
+
+def warning(field: str, message: str, hint: str = "", patch: dict[str, Any] | None = None) -> Finding:
+    """Return a finding that the user should think about."""
+    return _finding(Severity.WARNING, field, message, hint, patch)
+
+
+def notice(field: str, message: str, hint: str = "") -> Finding:
+    """Return a finding that only informs."""
+    return _finding(Severity.NOTICE, field, message, hint, None)
+
+
+def _finding(
+    severity: Severity, field: str, message: str, hint: str, patch: dict[str, Any] | None
+) -> Finding:
+    fixes = (Fix(hint, patch),) if patch else ()
+    return Finding(code="", message=message, hint=hint, field=field, severity=severity, fixes=fixes)
+
+
+def dns_label(text: str) -> bool:
+    """Return whether a text is a DNS-1123 label."""
+    return len(text) <= LONGEST_LABEL and LABEL.fullmatch(text) is not None
+
+
+def dns_name(text: str) -> bool:
+    """Return whether a text is a DNS-1123 subdomain: labels with dots between them."""
+    return len(text) <= 253 and all(dns_label(part) for part in text.split("."))
+
+
+def unfit(text: str) -> str:
+    """Return why a text cannot reach a process, or "" when it can."""
+    if "\0" in text:
+        return "holds a NUL byte"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "is not valid Unicode"
+    return ""
+
+
+def unfit_line(text: str) -> str:
+    """Return why a text cannot be a name or a single line, or "" when it can."""
+    if reason := unfit(text):
+        return reason
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
+        return "holds a line break or another control character"
+    return ""

@@ -1,0 +1,38 @@
+"""describe: everything known of one job, from its spec to the cause of its failure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpijob.cli import shown
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.output import Format, as_yaml, finding_lines
+from mpijob.observation.masking import masked_job
+
+_LAST_EVENTS = 20
+
+
+@command("describe", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@name_argument
+@pass_app
+def describe(app: App, name: str) -> None:
+    """Show everything known of a job, and what went wrong."""
+    state = app.client.state(name)
+    spec, findings = masked_job(app.client.spec(name)), app.client.why(name)
+    events = tuple(app.client.events(name))
+    if app.out.structured:
+        app.out.value({"state": state, "spec": spec, "findings": findings, "events": events})
+        return
+    now = app.now()
+    app.out.lines(shown.state_lines(state, now))
+    _section(app, "Workers", shown.worker_lines(state.workers) if state.workers else [])
+    _section(app, "Ranks", shown.rank_lines(state) if state.ranks else [])
+    _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
+    _section(app, "Events", [shown.event_line(event, now) for event in events[-_LAST_EVENTS:]])
+    _section(app, "Findings", finding_lines(findings))
+
+
+def _section(app: App, title: str, lines: list[str]) -> None:
+    if lines:
+        app.out.lines(("", f"{title}:", *(f"  {line}" for line in lines)))

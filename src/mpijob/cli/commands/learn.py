@@ -1,0 +1,151 @@
+"""explain, schema, doctor, mpi, completion, version: about the tool itself."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from mpijob import __version__
+from mpijob.cli import text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
+from mpijob.cli.options import SETTINGS, command
+from mpijob.cli.output import Format, finding_lines
+from mpijob.errors import Unsupported
+from mpijob.model import MPIJob
+
+_PROGRAM, _VARIABLE = "mpijob", "_MPIJOB_COMPLETE"
+
+
+@command("explain", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
+@click.argument("field", default="", metavar="[FIELD]")
+@pass_app
+def explain(app: App, field: str) -> None:
+    """Explain a field of the job file.
+
+    FIELD is a path such as launch.map_by; without it, the fields of a job are listed.
+    """
+    from mpijob.dialects import schema as fields
+
+    if not field:
+        app.out.lines(_field_list())
+        return
+    found = fields.explain(field)
+    if app.out.structured:
+        app.out.value(found)
+        return
+    app.out.lines(
+        text.pairs(
+            (
+                ("Field", found.path),
+                ("Type", found.type + (", required" if found.required else "")),
+                ("Default", found.default),
+                ("Words", ", ".join(found.words)),
+                ("Example", found.example),
+                ("Flag", ", ".join(_flags_of(field))),
+                ("Fields", ", ".join(found.fields)),
+            )
+        )
+    )
+    app.out.lines(("", found.description))
+
+
+def _field_list() -> list[str]:
+    from mpijob.dialects import schema as fields
+
+    rows = ((name, fields.explain(name).description) for name in MPIJob.__struct_fields__)
+    return text.table(("FIELD", "DESCRIPTION"), rows)
+
+
+def _flags_of(field: str) -> list[str]:
+    table: tuple[Flag | Switch, ...] = (*FLAGS, *SWITCHES)
+    said = [flag.option for flag in table if flag.path == field]
+    return said or ([ELSEWHERE[field]] if field in ELSEWHERE else [])
+
+
+@command("schema", outputs=(), namespace=False)
+@pass_app
+def schema(app: App) -> None:
+    """Print the JSON Schema of the job file."""
+    from mpijob.dialects import schema as fields
+
+    app.out.format = Format.JSON
+    app.out.value(fields.json_schema())
+
+
+@command("completion", outputs=(), namespace=False)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@pass_app
+def completion(app: App, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    For bash: mpijob completion bash > ~/.local/share/bash-completion/completions/mpijob
+    """
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None
+    app.out.text(maker(click.get_current_context().find_root().command, {}, _PROGRAM, _VARIABLE).source())
+
+
+@command("version", outputs=(Format.TABLE, Format.JSON), namespace=False)
+@pass_app
+def version(app: App) -> None:
+    """Print the version."""
+    if app.out.structured:
+        app.out.value({"version": __version__})
+    else:
+        app.out.line(f"mpijob {__version__}")
+
+
+@command("doctor", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
+@pass_app
+def doctor(app: App) -> None:
+    """Check whether this machine is ready to run jobs."""
+    findings = _part("mpijob.client.doctor", "doctor").report()
+    if app.out.structured:
+        app.out.value(findings)
+    else:
+        app.out.lines(finding_lines(findings) or ["everything that was checked is in order"])
+
+
+@click.group("mpi", context_settings=SETTINGS)
+def mpi() -> None:
+    """List and install MPI families."""
+
+
+@command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
+@pass_app
+def mpi_list(app: App) -> None:
+    """List the MPI families and where each was found."""
+    rows = _part("mpijob.client.families", "mpi list").available()
+    if app.out.structured:
+        app.out.value(rows)
+        return
+    app.out.lines(text.table(("FAMILY", "VERSION"), rows.items()))
+
+
+@command("install", outputs=(), namespace=False)
+@click.argument("family")
+@pass_app
+def mpi_install(app: App, family: str) -> None:
+    """Install an MPI family for this user."""
+    part = _part("mpijob.client.families", "mpi install")
+    with app.out.progress(f"installing {family} …"):
+        app.out.line(part.install(family))
+
+
+mpi.add_command(mpi_list)
+mpi.add_command(mpi_install)
+
+
+def _part(module: str, verb: str) -> Any:
+    """Return a part of the client that not every installation has."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise Unsupported(f"{verb} is not part of this installation") from error

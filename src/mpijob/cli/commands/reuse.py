@@ -1,0 +1,106 @@
+"""retry, clone, compare, export: what is made from jobs that exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from mpijob.cli import text
+from mpijob.cli.commands.steer import show_state
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import job_flags
+from mpijob.cli.jobspec import TakesCommand, command_changes
+from mpijob.cli.options import command, job_names, name_argument
+from mpijob.cli.output import Format
+from mpijob.cli.overlay import changes_of, overlay
+from mpijob.observation import masking
+
+if TYPE_CHECKING:
+    from mpijob.client.compare import Comparison
+
+
+@command("retry")
+@name_argument
+@pass_app
+def retry(app: App, name: str) -> None:
+    """Run a finished job again with the same configuration."""
+    show_state(app, app.client.retry(name).state())
+
+
+@command("clone", cls=TakesCommand)
+@name_argument
+@click.argument("new_name", required=False, metavar="[NEW_NAME]")
+@job_flags
+@click.option(
+    "--replace", is_flag=True, help="Take the place of the job itself, if it has not started or has ended."
+)
+@pass_app
+def clone(app: App, name: str, new_name: str | None, replace: bool, **given: Any) -> None:
+    """Create a copy of a job with changes.
+
+    Flags and the command after `--` are the changes; without NEW_NAME a free name is chosen.
+    """
+    changes = [*changes_of(given), *command_changes(given)]
+    tree = overlay(msgspec.to_builtins(app.client.spec(name)), changes)
+    touched = {change.path.partition(".")[0] for change in changes}
+    made = app.client.clone(
+        name, new_name, replace=replace, changes={field: tree[field] for field in touched}
+    )
+    show_state(app, made.state())
+
+
+@command("compare", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@click.argument("names", nargs=-1, required=True, metavar="NAME NAME...", shell_complete=job_names)
+@pass_app
+def compare(app: App, names: tuple[str, ...]) -> None:
+    """Show how jobs differ: configuration, duration, result."""
+    found = _safe(app.client.compare(*names))
+    if app.out.structured:
+        app.out.value(found)
+        return
+    rows = [
+        ("phase", *(job.phase.value for job in found.jobs)),
+        ("duration", *(text.duration(job.duration_seconds) for job in found.jobs)),
+        ("result", *(job.result or "-" for job in found.jobs)),
+        *((row.field, *(_word(value) for value in row.values)) for row in found.differences),
+    ]
+    app.out.lines(text.table(("FIELD", *(text.one_line(job.ref.name) for job in found.jobs)), rows))
+
+
+def _safe(found: Comparison) -> Comparison:
+    rows = tuple(
+        msgspec.structs.replace(row, values=tuple(_masked(row.field, value) for value in row.values))
+        for row in found.differences
+    )
+    return msgspec.structs.replace(found, differences=rows)
+
+
+def _masked(field: str, value: Any) -> Any:
+    if field.startswith("env.") and masking.looks_secret(field.removeprefix("env.")):
+        return None if value is None else masking.MASK
+    if field in ("command", "args") and isinstance(value, list):
+        return list(masking.masked_argv(value))
+    return value
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value or "-"
+    return "-" if value is None else msgspec.json.encode(value).decode()
+
+
+@command("export", outputs=(Format.YAML, Format.JSON))
+@name_argument
+@pass_app
+def export(app: App, name: str) -> None:
+    """Print a job as a job file."""
+    from mpijob.dialects import jobfile
+
+    job = app.client.spec(name)
+    safe = masking.masked_job(job)
+    app.out.text(jobfile.write(safe, format="json" if app.out.format is Format.JSON else "yaml"))
+    if hidden := masking.masked_names(job):
+        names = ", ".join(hidden)
+        app.out.note(f"not shown: the values of {names}; give them again as --env, or better as --secret")

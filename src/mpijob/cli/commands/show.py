@@ -1,0 +1,83 @@
+"""list, get: where jobs stand. `describe` next door tells everything about one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mpijob.cli import shown
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.output import Format
+from mpijob.model import JobState, Phase
+
+
+def filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose among jobs."""
+    for option in reversed(
+        (
+            click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace."),
+            click.option("-l", "--selector", default="", metavar="LABELS", help="As in team=cv,tier!=test."),
+            click.option(
+                "--phase", "phases", multiple=True, type=phase_choice, help="Only jobs in this phase."
+            ),
+            click.option("--owner", default="", help="Only jobs of this user."),
+            click.option("--queue", default="", help="Only jobs of this queue."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=False)
+
+
+@command("list")
+@filters
+@click.option("--text", default="", help="Only jobs whose name or description holds this.")
+@click.option("--limit", default=100, type=click.IntRange(1, 10_000), help="At most this many jobs.")
+@click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
+@pass_app
+def list_jobs(app: App, **chosen: Any) -> None:
+    """List jobs, newest first."""
+    page = app.client.list(**chosen)
+    if app.out.structured:
+        app.out.value(page)
+        return
+    show_states(app, page.items, namespaced=chosen["all_namespaces"])
+    if page.after:
+        app.out.note(f"{page.total} jobs in all; the next page: {app.program} list --after {page.after}")
+
+
+@command("get")
+@name_argument
+@click.argument("more", nargs=-1, metavar="[NAME]...")
+@pass_app
+def get(app: App, name: str, more: tuple[str, ...]) -> None:
+    """Show where jobs stand."""
+    states = [app.client.state(one) for one in (name, *more)]
+    if app.out.structured:
+        app.out.value(states if more else states[0])
+    else:
+        show_states(app, states, namespaced=False)
+
+
+def show_states(app: App, states: Any, *, namespaced: bool) -> None:
+    """Print jobs as a table, or their names alone."""
+    states = tuple(states)
+    if app.out.format is Format.NAME:
+        app.out.lines(_name(state, namespaced) for state in states)
+        return
+    if not states:
+        app.out.note("no jobs found")
+        return
+    wide = app.out.format is Format.WIDE
+    header, *rows = shown.list_lines(states, app.now(), wide=wide, namespaced=namespaced)
+    app.out.line(header)
+    app.out.phases(rows, (state.phase for state in states))
+
+
+def _name(state: JobState, namespaced: bool) -> str:
+    return str(state.ref) if namespaced else state.ref.name

@@ -1,0 +1,79 @@
+"""wait, cancel, suspend, resume: what is done to jobs that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+from mpijob.cli import exits, shown
+from mpijob.cli.commands.show import phase_choice
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import Duration, command, name_argument, names_argument
+from mpijob.cli.output import Format
+from mpijob.model import JobState, Phase
+
+
+@command("wait")
+@name_argument
+@click.option("--for", "phases", multiple=True, type=phase_choice, help="Until it is in this phase.")
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Give up after this time.")
+@pass_app
+def wait(app: App, name: str, phases: tuple[str, ...], timeout: float | None) -> None:
+    """Wait until a job has ended, or has reached a phase."""
+    wanted = tuple(Phase(phase) for phase in phases) or None
+    with app.out.progress(f"waiting for {name} …"):
+        state = app.client.wait(name, timeout=timeout, for_phases=wanted)
+    show_state(app, state)
+    reached = wanted is not None and state.phase in wanted
+    if not reached and state.phase is Phase.FAILED:
+        app.out.findings(app.client.why(name))
+    exits.end(exits.OK if reached else exits.after(state.phase))
+
+
+@command("cancel")
+@names_argument
+@click.option(
+    "--grace", type=Duration(), metavar="TIME", help="Time to end by itself, where not the job's own."
+)
+@pass_app
+def cancel(app: App, names: tuple[str, ...], grace: float | None) -> None:
+    """End jobs with grace; their records stay."""
+    each(app, names, lambda name: app.client.cancel(name, grace_period=grace))
+
+
+@command("suspend")
+@names_argument
+@pass_app
+def suspend(app: App, names: tuple[str, ...]) -> None:
+    """End the processes of jobs and keep the jobs to be resumed."""
+    each(app, names, app.client.suspend)
+
+
+@command("resume")
+@names_argument
+@pass_app
+def resume(app: App, names: tuple[str, ...]) -> None:
+    """Queue suspended jobs again."""
+    each(app, names, app.client.resume)
+
+
+def each(app: App, names: tuple[str, ...], act: Callable[[str], JobState]) -> None:
+    """Do something to every job named and show where it stands then."""
+    if not names:
+        raise click.UsageError("name at least one job")
+    for name in names:
+        with app.out.progress(f"waiting for {name} …"):
+            state = act(name)
+        show_state(app, state)
+
+
+def show_state(app: App, state: JobState) -> None:
+    """Print one job's state: a line for people, all of it for programs."""
+    if app.out.structured:
+        app.out.value(state)
+    elif app.out.format is Format.NAME:
+        app.out.line(state.ref.name)
+    else:
+        line = shown.result_line(state) if state.phase.final else shown.phase_line(state)
+        app.out.phases([line], [state.phase])

@@ -1,0 +1,58 @@
+"""logs, events: what was said and what happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mpijob.cli import shown
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.follow import Look, show_lines
+from mpijob.cli.options import Moment, Numbers, command, name_argument
+from mpijob.cli.output import Format
+from mpijob.model import Role
+from mpijob.observation.masking import secret_values
+
+
+@command("logs", outputs=(Format.TABLE, Format.JSON))
+@name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
+@click.option("--worker", "workers", type=Numbers(), default=(), metavar="0-3,7", help="Only these workers.")
+@click.option("--role", "roles", multiple=True, type=click.Choice(list(Role)), help="Only this role.")
+@click.option("--since", type=Moment(), metavar="TIME", help="Not before: 1h (ago), 24h, or a date and time.")
+@click.option("--until", type=Moment(), metavar="TIME", help="Not after: as for --since.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option("--grep", "regex", default="", metavar="REGEX", help="Only lines that match.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
+@click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
+@click.option("--no-prefix", is_flag=True, help="Do not say which rank a line comes from.")
+@click.option("--raw", is_flag=True, help="Print the bytes as they are, control bytes and secrets included.")
+@pass_app
+def logs(
+    app: App,
+    name: str,
+    timestamps: bool,
+    no_prefix: bool,
+    raw: bool,
+    roles: tuple[str, ...],
+    **query: Any,
+) -> None:
+    """Print the merged output of launcher, workers and ranks."""
+    secrets = secret_values(app.client.spec(name))
+    look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps, secrets=secrets)
+    show_lines(app, app.client.logs(name, roles=tuple(Role(role) for role in roles), **query), look)
+
+
+@command("events", outputs=(Format.TABLE, Format.JSON))
+@name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@pass_app
+def events(app: App, name: str, follow: bool) -> None:
+    """Print what happened to a job, in order."""
+    for event in app.client.events(name, follow=follow):
+        if app.out.format is Format.JSON:
+            app.out.json_line(event)
+        else:
+            app.out.line(shown.event_line(event, app.now()))

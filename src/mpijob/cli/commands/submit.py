@@ -1,0 +1,97 @@
+"""create, run, plan: from flags and a file to a job. The client does the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mpijob.cli import exits, shown
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import job_flags
+from mpijob.cli.jobspec import Given, TakesCommand, given_options
+from mpijob.cli.options import command
+from mpijob.cli.output import Format
+from mpijob.model import Plan
+from mpijob.observation.masking import masked_plan
+
+if TYPE_CHECKING:
+    from mpijob.client import Job
+
+
+@command("create", cls=TakesCommand)
+@given_options
+@job_flags
+@click.option("--dry-run", is_flag=True, help="Show the plan; create nothing.")
+@pass_app
+def create(app: App, dry_run: bool, **given: Any) -> None:
+    """Create a job.
+
+    NAME, --workers, --image and the command after `--` are enough; -f FILE gives the rest, and flags
+    win over the file.
+    """
+    asked = Given.of(app, given)
+    if dry_run:
+        _show_plan(app, _planned(app, asked))
+        return
+    state = _submitted(app, asked).state()
+    if app.out.structured:
+        app.out.value(state)
+    elif app.out.format is Format.NAME:
+        app.out.line(state.ref.name)
+    else:
+        app.out.line(shown.phase_line(state))
+        app.out.note(f"follow it: {app.words(state.ref, 'logs -f')}")
+
+
+@command("run", outputs=(Format.TABLE, Format.JSON), cls=TakesCommand)
+@given_options
+@job_flags
+@click.option("--rm", "remove", is_flag=True, help="Delete the job when it has ended.")
+@click.option("--raw", is_flag=True, help="Print the job's bytes as they are.")
+@click.option("--no-prefix", is_flag=True, help="Do not say which rank a line comes from.")
+@click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
+@pass_app
+def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **given: Any) -> None:
+    """Create a job and follow it to its end.
+
+    Ctrl-C leaves the job running; a second Ctrl-C within 2 s cancels it. The exit status is 1 when the
+    job failed.
+    """
+    from mpijob.cli.follow import Follower, Look
+
+    handle = _submitted(app, Given.of(app, given))
+    look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps)
+    state = Follower(app, handle, look).to_the_end()
+    if remove:
+        app.client.delete(handle.ref)
+    exits.end(exits.after(state.phase))
+
+
+@command("plan", outputs=(Format.TABLE, Format.JSON, Format.YAML), cls=TakesCommand)
+@given_options
+@job_flags
+@pass_app
+def plan(app: App, **given: Any) -> None:
+    """Show exactly what would run; start nothing."""
+    _show_plan(app, _planned(app, Given.of(app, given)))
+
+
+def _planned(app: App, asked: Given) -> Plan:
+    job = asked.job()
+    with asked.placed(), app.out.progress("asking the engine what is free …"):
+        return app.client.plan(job)
+
+
+def _submitted(app: App, asked: Given) -> Job:
+    job = asked.job()
+    with asked.placed(), app.out.progress(f"submitting {job.name} …"):
+        return app.client.submit(job)
+
+
+def _show_plan(app: App, plan: Plan) -> None:
+    safe = masked_plan(plan)
+    if app.out.structured:
+        app.out.value(safe)
+    else:
+        app.out.lines(shown.plan_lines(safe))

@@ -1,0 +1,127 @@
+"""Follow one job to its end: its phases on stderr, its merged output on stdout.
+
+Used by `run`; `logs` shares the way a line is shown. Ctrl-C detaches, twice cancels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from mpijob.cli import shown, text
+from mpijob.cli.context import App
+from mpijob.cli.output import Format, finding_lines
+from mpijob.model import JobState, LogLine, Phase
+from mpijob.observation import masking
+
+if TYPE_CHECKING:
+    from mpijob.client import Job
+
+SECOND_CHANCE_SECONDS = 2.0
+_LOOK_AGAIN_SECONDS = 1.0
+_WAITING = (Phase.QUEUED, Phase.SUSPENDED)
+
+
+class Look(NamedTuple):
+    """How log lines are shown."""
+
+    raw: bool = False
+    prefix: bool = True
+    timestamps: bool = False
+    secrets: tuple[str, ...] = ()
+
+
+def show_lines(app: App, lines: Iterable[LogLine], look: Look) -> None:
+    """Print log lines: JSON where asked for, raw bytes where asked for, else visible text."""
+    for line in lines:
+        show_line(app, line, look)
+
+
+def show_line(app: App, line: LogLine, look: Look) -> None:
+    """Print one log line."""
+    if app.out.format is Format.JSON:
+        value = shown.log_value(line)
+        app.out.json_line(value | {"text": masking.masked_text(value["text"], look.secrets)})
+        return
+    prefix = shown.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
+    if look.raw:
+        app.out.raw(prefix.encode() + line.text)
+        return
+    app.out.line(prefix + masking.masked_text(text.visible(line.text), look.secrets))
+
+
+class Follower:
+    """One job being followed; remembers which phase was told last."""
+
+    def __init__(self, app: App, job: Job, look: Look) -> None:
+        self._app = app
+        self._job = job
+        self._look = look._replace(secrets=masking.secret_values(job.spec))
+        self._told: tuple[Any, ...] = ()
+        self._looked = 0.0
+
+    def to_the_end(self) -> JobState:
+        """Follow until the job has ended and say how; return its last state."""
+        try:
+            state = self._follow()
+        except KeyboardInterrupt:
+            self._detach()
+        self._result(state)
+        return state
+
+    def _follow(self) -> JobState:
+        self._until_it_starts()
+        try:
+            for line in self._app.client.logs(self._job.ref, follow=True):
+                show_line(self._app, line, self._look)
+                self._glance()
+        except BrokenPipeError:
+            self._app.out.silence()  # nobody reads any more; the result still counts
+        return self._app.client.wait(self._job.ref)
+
+    def _until_it_starts(self) -> None:
+        first = self._job.state()
+        self._tell(first)
+        if first.phase not in _WAITING:
+            return
+        for state in self._app.client.watch(names=(first.ref.name,), namespace=first.ref.namespace):
+            self._tell(state)
+            if state.phase not in _WAITING:
+                return
+
+    def _glance(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_AGAIN_SECONDS:
+            self._looked = now
+            self._tell(self._job.state())
+
+    def _tell(self, state: JobState) -> None:
+        key = (state.phase, state.attempt, state.waiting_for, state.queue_position)
+        if key != self._told and not state.phase.final:
+            self._told = key
+            self._app.out.phase_note(shown.phase_line(state), state.phase)
+
+    def _result(self, state: JobState) -> None:
+        if self._app.out.format is Format.JSON:
+            self._app.out.json_line(state)
+            return
+        self._app.out.phase_note(shown.result_line(state), state.phase)
+        if state.phase is not Phase.SUCCEEDED:
+            for line in finding_lines(self._app.client.why(self._job.ref)):
+                self._app.out.note(line)
+
+    def _detach(self) -> None:
+        ref = self._job.ref
+        self._app.out.note(
+            f"\njob {ref.name} goes on; {self._app.words(ref, 'logs -f')} follows it again, "
+            f"{self._app.words(ref, 'cancel')} ends it, and so does Ctrl-C within {SECOND_CHANCE_SECONDS:g} s"
+        )
+        try:
+            time.sleep(SECOND_CHANCE_SECONDS)
+        except KeyboardInterrupt:
+            state = self._app.client.cancel(ref)
+            self._app.out.phase_note(shown.phase_line(state), state.phase)
+        raise click.exceptions.Exit(130) from None

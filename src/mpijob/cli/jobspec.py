@@ -1,0 +1,131 @@
+"""From NAME, -f FILE, flags and the words after `--` to one MPIJob.
+
+A wrong value is told in the same sentence wherever it came from. The table of flags is in `flags`,
+laying them over a tree in `overlay`, and over a file in `merged`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from mpijob.cli.context import App
+from mpijob.cli.overlay import Change, Tree, changes_of, overlay
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import MPIJob
+from mpijob.model.conform import problems
+
+_AFTER = "mpijob.words_after"
+
+
+class TakesCommand(click.Command):
+    """A command that takes another command after `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows `--` apart, untouched."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_AFTER] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show in the usage line where the command goes."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+def words_after() -> tuple[str, ...]:
+    """Return the command that was given after `--`."""
+    words: tuple[str, ...] = click.get_current_context().meta.get(_AFTER, ())
+    return words
+
+
+def given_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add NAME and -f to a command."""
+    function = click.argument("words", nargs=-1, metavar="[NAME]")(function)
+    return click.option("-f", "--file", metavar="FILE", help="A job file, YAML or JSON; - is stdin.")(
+        function
+    )
+
+
+class Given(NamedTuple):
+    """What a command line says about a job."""
+
+    file: str | None
+    text: str
+    changes: tuple[Change, ...]
+
+    @classmethod
+    def of(cls, app: App, given: Mapping[str, Any], command: tuple[str, ...] = ()) -> Given:
+        """Read it off the command line; `command` stands where the words after `--` are not the job's."""
+        changes = changes_of(given)
+        if app.namespace is not None:
+            changes.append(Change("namespace", app.namespace))
+        if name := _name(given.get("words", ())):
+            changes.append(Change("name", name))
+        changes += command_changes(given, command)
+        file = given.get("file")
+        return cls(file, read_file(file) if file else "", tuple(changes))
+
+    def job(self) -> MPIJob:
+        """Return the job that file and flags describe together."""
+        if self.file is None:
+            return from_tree(overlay({}, self.changes))
+        from mpijob.cli import merged
+
+        return merged.job(self.text, self.file, self.changes)
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Bring what a check finds back to the file's lines."""
+        try:
+            yield
+        except InvalidJob as error:
+            if self.file is None or not error.findings:
+                raise
+            from mpijob.cli import merged
+
+            raise merged.placed(error, self.text, self.file, self.changes) from error
+
+
+def from_tree(tree: Tree) -> MPIJob:
+    """Return the job of a command line without a file; wrong types are told as a file's are."""
+    if wrong := problems(tree):
+        findings = tuple(Finding(one.code, one.message, one.hint, one.field) for one in wrong)
+        raise InvalidJob.of(findings, "the command line")
+    return msgspec.convert(tree, MPIJob)
+
+
+def _name(words: tuple[str, ...]) -> str:
+    if len(words) > 1:
+        raise click.UsageError(f"the command goes after --: {words[0]} -- {' '.join(words[1:])}")
+    return words[0] if words else ""
+
+
+def command_changes(given: Mapping[str, Any], command: tuple[str, ...] = ()) -> list[Change]:
+    """Return the change of command; a new one does not keep the arguments that the old one had."""
+    argv = command or words_after()
+    if not argv:
+        return []
+    changes = [Change("command", list(argv))]
+    return changes if given.get("flag_arg") else [*changes, Change("args", [])]
+
+
+def read_file(path: str) -> str:
+    """Return the text of a file, or of stdin for `-`."""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.UsageError(
+            f"{path}: not UTF-8 text, byte {error.start} is 0x{error.object[error.start]:02x}"
+        ) from error

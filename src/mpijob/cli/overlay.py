@@ -1,0 +1,80 @@
+"""Lay the flags over what a file says: pure work on the tree of a job file.
+
+`flags` says how each flag meets the file; the tree that comes out is read by the job file's own reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from mpijob.cli import values
+from mpijob.cli.flags import FLAGS, SWITCHES, Flag, Merge
+
+Tree = dict[str, Any]
+
+
+class Change(NamedTuple):
+    """One field, what is wanted there, and how it meets what is there already."""
+
+    path: str
+    value: Any
+    merge: Merge = Merge.SET
+    key: str = ""
+
+
+def changes_of(given: Mapping[str, Any]) -> list[Change]:
+    """Return what the flags of a command line ask for."""
+    changes = [_change(flag, given[flag.parameter]) for flag in FLAGS if given.get(flag.parameter)]
+    changes += [Change(switch.path, switch.value) for switch in SWITCHES if given.get(switch.parameter)]
+    return changes + [_anywhere(text) for text in given.get("set_field", ())]
+
+
+def _change(flag: Flag, said: str | Sequence[str]) -> Change:
+    try:
+        if isinstance(said, str):
+            return Change(flag.path, flag.read(said), flag.merge, flag.key)
+        read = [flag.read(one) for one in said]
+    except click.BadParameter as error:
+        error.param_hint = flag.option
+        raise
+    if flag.merge is Merge.KEYS:
+        return Change(flag.path, {key: value for one in read for key, value in one.items()}, flag.merge)
+    return Change(flag.path, read, flag.merge, flag.key)
+
+
+def _anywhere(text: str) -> Change:
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise click.BadParameter(f"{text!r} is not of the form PATH=VALUE", param_hint="--set-field")
+    return Change(path, values.anything(value))
+
+
+def overlay(tree: Tree, changes: Sequence[Change]) -> Tree:
+    """Return the tree with the changes made; the tree given stays as it is."""
+    for change in changes:
+        tree = _changed(tree, change.path.split("."), change)
+    return tree
+
+
+def _changed(tree: Tree, path: list[str], change: Change) -> Tree:
+    first, *rest = path
+    below = tree.get(first)
+    if rest:
+        return {**tree, first: _changed(below if isinstance(below, dict) else {}, rest, change)}
+    return {**tree, first: _met(below, change)}
+
+
+def _met(there: Any, change: Change) -> Any:
+    if change.merge is Merge.KEYS and isinstance(there, dict):
+        return {**there, **change.value}
+    if change.merge is Merge.BY_KEY and isinstance(there, (list, tuple)):
+        new = {item[change.key] for item in change.value}
+        return [item for item in there if _key(item, change.key) not in new] + change.value
+    return change.value
+
+
+def _key(item: Any, key: str) -> Any:
+    return item.get(key) if isinstance(item, dict) else None

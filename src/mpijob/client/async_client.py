@@ -1,0 +1,37 @@
+"""The client for event loops: the names of `blocking.Client`, as coroutines and async iterators."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from mpijob.client.async_documented import AsyncDocumented
+from mpijob.client.async_reading import AsyncReading
+from mpijob.client.async_writing import AsyncWriting
+
+if TYPE_CHECKING:
+    from mpijob.client.templates import Templates
+
+
+class AsyncClient(AsyncReading, AsyncWriting, AsyncDocumented):
+    """Jobs on one engine, by coroutines; a plain engine's calls are moved to threads."""
+
+    @property
+    def templates(self) -> Templates:
+        """The job templates; plain calls, for they are small files."""
+        from mpijob.client.templates import Templates
+
+        return Templates.of(self.settings)
+
+    async def close(self) -> None:
+        """Give back what the client holds; jobs go on."""
+        if self.owns_backend and (close := getattr(self.backend, "close", None)):
+            close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

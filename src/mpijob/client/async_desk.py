@@ -1,0 +1,30 @@
+"""The root of the async verbs: a front whose port never blocks the loop."""
+
+from __future__ import annotations
+
+from mpijob.backends.base import Backend
+from mpijob.client.async_job import AsyncJob
+from mpijob.client.front import Front
+from mpijob.client.threaded import Threaded
+from mpijob.model import JobRef
+from mpijob.settings import Settings
+
+
+class AsyncDesk(Front):
+    """A front whose calls are coroutines."""
+
+    def __init__(
+        self,
+        backend: Backend | None = None,
+        *,
+        namespace: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__(backend, namespace=namespace, settings=settings)
+        self.port: Backend = Threaded(self.backend) if self.backend.plain else self.backend
+
+    async def _job(self, ref: JobRef) -> AsyncJob:
+        from mpijob.client.async_client import AsyncClient
+
+        assert isinstance(self, AsyncClient)
+        return AsyncJob(self, await self.port.get(ref))

@@ -1,0 +1,124 @@
+"""The handle of one job for coroutines; `job` is the blocking one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mpijob.client.front import Format
+from mpijob.errors import Finding
+from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
+
+if TYPE_CHECKING:
+    from mpijob.client.async_client import AsyncClient
+
+
+class AsyncJob:
+    """One job, with coroutines for verbs."""
+
+    def __init__(self, client: AsyncClient, state: JobState) -> None:
+        self.client = client
+        self.last = state
+
+    @property
+    def ref(self) -> JobRef:
+        """The job's address."""
+        return self.last.ref
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.ref.name
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace."""
+        return self.ref.namespace
+
+    async def spec(self) -> MPIJob:
+        """Return what was asked for."""
+        return await self.client.spec(self.ref)
+
+    async def state(self) -> JobState:
+        """Return what is seen of the job now."""
+        self.last = await self.client.state(self.ref)
+        return self.last
+
+    async def wait(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 the blocking name
+        for_phases: Collection[Phase] | None = None,
+    ) -> JobState:
+        """Return the state once the job is in one of the phases; without any, once it has ended."""
+        self.last = await self.client.wait(self.ref, timeout, for_phases)
+        return self.last
+
+    async def wait_for_completion(self, timeout: float | None = None) -> JobState:  # noqa: ASYNC109 the blocking name
+        """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
+        self.last = await self.client.wait_for_completion(self.ref, timeout)
+        return self.last
+
+    def logs(self, **wanted: Any) -> AsyncIterator[LogLine]:
+        """Yield the merged lines; the options are those of `AsyncClient.logs`."""
+        return self.client.logs(self.ref, **wanted)
+
+    def events(self, follow: bool = False) -> AsyncIterator[Event]:
+        """Yield what happened, in order."""
+        return self.client.events(self.ref, follow)
+
+    async def metrics(self) -> tuple[Sample, ...]:
+        """Return the usage measured so far."""
+        return await self.client.metrics(self.ref)
+
+    async def why(self) -> tuple[Finding, ...]:
+        """Return why the job stands where it stands, the first cause first."""
+        return await self.client.why(self.ref)
+
+    async def result(self) -> Any:
+        """Return what the job's function returned on rank 0 (see `client.function`)."""
+        from mpijob.client import function
+
+        return function.result(self.name, [line async for line in self.logs(ranks=(0,))])
+
+    async def cancel(self, grace_period: float | None = None) -> JobState:
+        """Ask the job to end."""
+        self.last = await self.client.cancel(self.ref, grace_period)
+        return self.last
+
+    async def suspend(self) -> JobState:
+        """End the processes, keep the job to be resumed."""
+        self.last = await self.client.suspend(self.ref)
+        return self.last
+
+    async def resume(self) -> JobState:
+        """Queue the suspended job again."""
+        self.last = await self.client.resume(self.ref)
+        return self.last
+
+    async def delete(self, grace_period: float | None = None) -> None:
+        """Remove the job and all that is known of it."""
+        await self.client.delete(self.ref, grace_period)
+
+    async def retry(self) -> AsyncJob:
+        """Submit the same configuration again and return the new job."""
+        return await self.client.retry(self.ref)
+
+    async def clone(self, new_name: str | None = None, *, replace: bool = False, **fields: Any) -> AsyncJob:
+        """Submit a changed copy and return the new job."""
+        return await self.client.clone(self.ref, new_name, replace=replace, **fields)
+
+    async def export(self, format: Format = "yaml") -> str:
+        """Return the job as a job file."""
+        return await self.client.export(self.ref, format)
+
+    async def execute(self, argv: Sequence[str], worker: int | None = None, rank: int | None = None) -> int:
+        """Run a command with this terminal inside the job."""
+        return await self.client.execute(self.ref, argv, worker, rank)
+
+    def _repr_html_(self) -> str:
+        from mpijob.client import display
+
+        return display.html(self.last)
+
+    def __repr__(self) -> str:
+        return f"<AsyncJob {self.ref}: {self.last.phase.value}>"

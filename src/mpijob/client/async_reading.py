@@ -1,0 +1,189 @@
+"""The coroutines that only look; the blocking twin in `reading` describes each verb at length."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from mpijob.client import waiting
+from mpijob.client.async_desk import AsyncDesk
+from mpijob.client.async_job import AsyncJob
+from mpijob.client.front import Format, Target, log_query
+from mpijob.errors import Finding
+from mpijob.model import Event, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+
+if TYPE_CHECKING:
+    from mpijob.client.compare import Comparison
+
+
+class AsyncReading(AsyncDesk):
+    """The half of the client that changes nothing."""
+
+    async def get(self, name: Target, namespace: str | None = None) -> AsyncJob:
+        """Return the newest job of that name; raise NotFound."""
+        return await self._job(self.ref(name, namespace))
+
+    async def state(self, name: Target, namespace: str | None = None) -> JobState:
+        """Return where the job stands now."""
+        return await self.port.get(self.ref(name, namespace))
+
+    async def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
+        """Return what was asked for."""
+        return await self.port.spec(self.ref(name, namespace))
+
+    async def list(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+        text: str = "",
+        limit: int = 100,
+        after: str = "",
+    ) -> Page:
+        """Return one page of jobs, newest first; `page.after` asks for the next one."""
+        scope = self.scope(
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+            selector=selector,
+            phases=phases,
+            owner=owner,
+            queue=queue,
+            text=text,
+            limit=limit,
+            after=after,
+        )
+        return await self.port.list(scope)
+
+    def jobs(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+        text: str = "",
+    ) -> AsyncIterator[JobState]:
+        """Yield the jobs of all pages, newest first."""
+        from mpijob.client import again
+
+        scope = self.scope(
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+            selector=selector,
+            phases=phases,
+            owner=owner,
+            queue=queue,
+            text=text,
+        )
+        return again.pages(scope, self.port)
+
+    def watch(
+        self,
+        *,
+        names: Iterable[str] = (),
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+    ) -> AsyncIterator[JobState]:
+        """Yield every job's state once, then each change, until the caller stops."""
+        scope = self.scope(
+            names=names,
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+            selector=selector,
+            phases=phases,
+            owner=owner,
+            queue=queue,
+        )
+        return self.port.watch(scope)
+
+    async def wait(
+        self,
+        name: Target,
+        timeout: float | None = None,  # noqa: ASYNC109 the blocking name
+        for_phases: Collection[Phase] | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> JobState:
+        """Return the state once the job is in one of the phases; without any, once it has ended.
+
+        Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted.
+        """
+        ref = self.ref(name, namespace)
+        return await waiting.wait(ref, self.port, seconds=timeout, phases=for_phases)
+
+    async def wait_for_completion(
+        self,
+        name: Target,
+        timeout: float | None = None,  # noqa: ASYNC109 the blocking name
+        *,
+        namespace: str | None = None,
+    ) -> JobState:
+        """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
+        ref = self.ref(name, namespace)
+        return await waiting.completion(ref, self.port, seconds=timeout)
+
+    def logs(
+        self,
+        name: Target,
+        *,
+        namespace: str | None = None,
+        follow: bool = False,
+        roles: Iterable[Role | str] = (),
+        workers: Iterable[int] = (),
+        ranks: Iterable[int] = (),
+        since: float | None = None,
+        until: float | None = None,
+        tail: int | None = None,
+        regex: str = "",
+        attempt: int | None = None,
+    ) -> AsyncIterator[LogLine]:
+        """Yield the merged lines in time order; with follow, until the job has ended and all is said."""
+        query = log_query(
+            follow=follow,
+            roles=roles,
+            workers=workers,
+            ranks=ranks,
+            since=since,
+            until=until,
+            tail=tail,
+            regex=regex,
+            attempt=attempt,
+        )
+        return self.port.logs(self.ref(name, namespace), query)
+
+    def events(
+        self, name: Target, follow: bool = False, *, namespace: str | None = None
+    ) -> AsyncIterator[Event]:
+        """Yield what happened, in order; with follow, until the job has ended."""
+        return self.port.events(self.ref(name, namespace), follow=follow)
+
+    async def metrics(self, name: Target, *, namespace: str | None = None) -> tuple[Sample, ...]:
+        """Return the usage measured so far."""
+        return await self.port.samples(self.ref(name, namespace))
+
+    async def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
+        """Return why the job stands where it stands, the first cause first."""
+        return (await self.state(name, namespace)).findings
+
+    async def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
+        """Return how two or more jobs differ: configuration, phase, duration, result."""
+        from mpijob.client import compare
+
+        pairs = [(await self.spec(name, namespace), await self.state(name, namespace)) for name in names]
+        return compare.compare(pairs)
+
+    async def export(self, name: Target, format: Format = "yaml", *, namespace: str | None = None) -> str:
+        """Return the job as a job file, ready to be submitted again."""
+        from mpijob.dialects import jobfile
+
+        return jobfile.write(await self.spec(name, namespace), format=format)

@@ -1,0 +1,156 @@
+"""The coroutines that act; the blocking twin in `writing` describes each verb at length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from mpijob.client.async_desk import AsyncDesk
+from mpijob.client.async_job import AsyncJob
+from mpijob.client.front import Target
+from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
+
+if TYPE_CHECKING:
+    from mpijob.client.again import Done
+
+
+class AsyncWriting(AsyncDesk):
+    """The half of the client that acts."""
+
+    async def plan(self, job: MPIJob) -> Plan:
+        """Return exactly what would run; nothing is started."""
+        from mpijob.client import flow
+
+        return await flow.plan(self.localized(job), self.port, max_workers=self.settings.max_workers)
+
+    @overload
+    async def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> AsyncJob: ...
+    @overload
+    async def submit(self, job: MPIJob, *, dry_run: Literal[True]) -> Plan: ...
+    @overload
+    async def submit(self, job: MPIJob, *, dry_run: bool) -> AsyncJob | Plan: ...
+    async def submit(self, job: MPIJob, *, dry_run: bool = False) -> AsyncJob | Plan:
+        """Start the job, or queue it, and return its handle; a dry run returns the plan instead."""
+        from mpijob.client import flow
+
+        if dry_run:
+            return await self.plan(job)
+        work = flow.submit(self.localized(job), self.port, max_workers=self.settings.max_workers)
+        return await self._job(await work)
+
+    async def run(self, job: MPIJob, timeout: float | None = None) -> AsyncJob:  # noqa: ASYNC109 the blocking name
+        """Submit the job and wait until it has succeeded; raise JobFailed when it did not."""
+        handle = await self.submit(job)
+        await handle.wait_for_completion(timeout)
+        return handle
+
+    async def cancel(
+        self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
+    ) -> JobState:
+        """Ask the job to end, with its grace period or this one."""
+        ref = self.ref(name, namespace)
+        return await self.port.cancel(ref, grace_seconds=grace_period)
+
+    async def suspend(self, name: Target, *, namespace: str | None = None) -> JobState:
+        """End the processes, free what they held, keep the job to be resumed."""
+        return await self.port.suspend(self.ref(name, namespace))
+
+    async def resume(self, name: Target, *, namespace: str | None = None) -> JobState:
+        """Queue a suspended job again, as its next attempt."""
+        return await self.port.resume(self.ref(name, namespace))
+
+    async def delete(
+        self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
+    ) -> None:
+        """End the job if needed and remove all that is known of it."""
+        ref = self.ref(name, namespace)
+        await self.port.delete(ref, grace_seconds=grace_period)
+
+    async def delete_all(
+        self,
+        *,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        namespace: str | None = None,
+        every: bool = False,
+        grace_period: float | None = None,
+    ) -> tuple[Done, ...]:
+        """Delete every job that matches; the answer says for each whether it worked."""
+        from mpijob.client import again
+
+        async def act(ref: JobRef) -> None:
+            await self.port.delete(ref, grace_seconds=grace_period)
+
+        scope = self.scope(namespace=namespace, selector=selector, phases=phases)
+        return await again.each(scope, self.port, act, unlimited=every)
+
+    async def cancel_all(
+        self,
+        *,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        namespace: str | None = None,
+        every: bool = False,
+        grace_period: float | None = None,
+    ) -> tuple[Done, ...]:
+        """Cancel every job that matches; the answer says for each whether it worked."""
+        from mpijob.client import again
+
+        async def act(ref: JobRef) -> None:
+            await self.port.cancel(ref, grace_seconds=grace_period)
+
+        scope = self.scope(namespace=namespace, selector=selector, phases=phases)
+        return await again.each(scope, self.port, act, unlimited=every)
+
+    async def retry(self, name: Target, *, namespace: str | None = None) -> AsyncJob:
+        """Submit the configuration of a job that has ended again, under the same name."""
+        from mpijob.client import again
+
+        ref = self.ref(name, namespace)
+        work = again.retry(ref, self.port, max_workers=self.settings.max_workers)
+        return await self._job(await work)
+
+    async def clone(
+        self,
+        name: Target,
+        new_name: str | None = None,
+        *,
+        namespace: str | None = None,
+        replace: bool = False,
+        changes: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> AsyncJob:
+        """Submit a changed copy: under a new name, or with `replace` in place of the job itself.
+
+        Fields are given by name (`workers=8`), or by path in `changes` (`{"env.LR": "0.1"}`).
+        """
+        from mpijob.client import again
+
+        ref, wanted = self.ref(name, namespace), {**(changes or {}), **fields}
+        limit = self.settings.max_workers
+        if replace:
+            again.refuse_new_name(ref, new_name)
+            return await self._job(await again.replace(ref, wanted, self.port, max_workers=limit))
+        return await self._job(await again.clone(ref, new_name, wanted, self.port, max_workers=limit))
+
+    async def array(self, job: MPIJob, values: Mapping[str, Sequence[Any]]) -> list[AsyncJob]:
+        """Submit one job for each combination of the values: `{"env.LR": [0.1, 0.01], "workers": [2, 4]}`."""
+        from mpijob.client import sweep
+
+        jobs = sweep.expand(self.localized(job), values)
+        for one in jobs:
+            await self.plan(one)  # all are known to be sound before the first one starts
+        return [await self.submit(one) for one in jobs]
+
+    async def execute(
+        self,
+        name: Target,
+        argv: Sequence[str],
+        worker: int | None = None,
+        rank: int | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> int:
+        """Run a command with this terminal inside a worker, beside a rank or in the launcher."""
+        ref = self.ref(name, namespace)
+        return await self.port.execute(ref, tuple(argv), worker=worker, rank=rank)

@@ -1,0 +1,66 @@
+"""The client for scripts, notebooks and the command line: every call returns when it is done.
+
+It holds an engine and a bridge to it; the verbs are in two halves, `reading` and `writing`, and the
+names that the product's documents print are in `documented`. `async_client` is the same for coroutines.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from mpijob.backends.base import Backend
+from mpijob.client.documented import Documented
+from mpijob.client.reading import Reading
+from mpijob.client.writing import Writing
+from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.client.templates import Templates
+
+
+class Client(Reading, Writing, Documented):
+    """Jobs on one engine, by blocking calls.
+
+    >>> from mpijob import Client, MPIJob
+    >>> from mpijob.backends.memory import MemoryBackend
+    >>> client = Client(MemoryBackend())
+    >>> job = client.run(MPIJob(name="hello", workers=2, command=["echo", "hello"]))
+    >>> job.phase.value
+    'Succeeded'
+    """
+
+    def __init__(
+        self,
+        backend: Backend | None = None,
+        *,
+        namespace: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__(backend, namespace=namespace, settings=settings)
+
+    @property
+    def templates(self) -> Templates:
+        """The job templates: the user's own, the team's, and the library's."""
+        from mpijob.client.templates import Templates
+
+        return Templates.of(self.settings)
+
+    def twin(self) -> Client:
+        """Return a client for another thread; one that was given its engine shares it."""
+        backend = None if self.owns_backend else self.backend
+        return Client(backend, namespace=self.namespace, settings=self.settings)
+
+    def close(self) -> None:
+        """Give back what the client holds; jobs go on."""
+        self._bridge.close()
+        if self.owns_backend and (close := getattr(self.backend, "close", None)):
+            close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

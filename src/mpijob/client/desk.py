@@ -1,0 +1,30 @@
+"""The root of the blocking verbs: a front with a bridge behind it."""
+
+from __future__ import annotations
+
+from mpijob.backends.base import Backend
+from mpijob.client.bridge import bridge_to
+from mpijob.client.front import Front
+from mpijob.client.job import Job
+from mpijob.model import JobRef
+from mpijob.settings import Settings
+
+
+class Desk(Front):
+    """A front whose calls block."""
+
+    def __init__(
+        self,
+        backend: Backend | None = None,
+        *,
+        namespace: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__(backend, namespace=namespace, settings=settings)
+        self._bridge = bridge_to(self.backend)
+
+    def _job(self, ref: JobRef) -> Job:
+        from mpijob.client.blocking import Client
+
+        assert isinstance(self, Client)
+        return Job(self, self._bridge.call(self.backend.get(ref)))

@@ -1,0 +1,52 @@
+"""The names that the product's documents print, each one line over the client's own verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mpijob.client import legacy
+from mpijob.client.desk import Desk
+from mpijob.client.front import JobStatus, log_query
+from mpijob.client.job import Job
+from mpijob.model import Event, Resources
+
+
+class Documented(Desk):
+    """`create_mpi_job`, `get_job_status`, `stream_job_events`, `get_job_logs`, `delete_job`."""
+
+    def create_mpi_job(
+        self,
+        name: str,
+        runtime: str = "",
+        num_nodes: int = 4,
+        image: str = "",
+        command: Sequence[str] = (),
+        resources: Resources | Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Submit a job; `num_nodes` are its workers, `runtime` may name the MPI library."""
+        from mpijob.client import flow
+
+        job = legacy.job(
+            name=name, workers=num_nodes, image=image, command=command, resources=resources, runtime=runtime
+        )
+        work = flow.submit(self.localized(job), self.backend, max_workers=self.settings.max_workers)
+        return self._job(self._bridge.call(work))
+
+    def get_job_status(self, name: str) -> JobStatus:
+        """Return phase, launcher readiness and the count of ready workers."""
+        return JobStatus.of(self._bridge.call(self.backend.get(self.ref(name))))
+
+    def stream_job_events(self, name: str) -> Iterator[Event]:
+        """Yield what happens, until the job has ended."""
+        return self._bridge.iterate(self.backend.events(self.ref(name), follow=True))
+
+    def get_job_logs(self, name: str, pod_type: str = "", pod_index: int | None = None) -> str:
+        """Return the log of the launcher, of a worker (all its ranks), or of everybody."""
+        query = log_query(roles=legacy.roles(pod_type), workers=() if pod_index is None else (pod_index,))
+        lines = self._bridge.iterate(self.backend.logs(self.ref(name), query))
+        return "".join(legacy.shown(line) for line in lines)
+
+    def delete_job(self, name: str, grace_period: float | None = None) -> None:
+        """Delete a job, with this grace period if it still runs."""
+        self._bridge.call(self.backend.delete(self.ref(name), grace_seconds=grace_period))

@@ -1,0 +1,27 @@
+"""Which engine a user's settings mean; each is loaded only when it is chosen."""
+
+from __future__ import annotations
+
+from mpijob.backends.base import Backend
+from mpijob.errors import InvalidJob
+from mpijob.settings import Settings
+
+ENGINES = ("local", "memory")
+
+
+def open_backend(settings: Settings) -> Backend:
+    """Return the engine that the settings name."""
+    if settings.engine == "local":
+        from mpijob.backends.local import LocalBackend
+
+        return LocalBackend(settings)
+    if settings.engine == "memory":
+        from mpijob.backends.memory import MemoryBackend
+
+        return MemoryBackend()
+    from mpijob.model.words import choice_hint
+
+    raise InvalidJob(
+        f"there is no engine '{settings.engine}'",
+        hint=f"set MPIJOB_ENGINE or `engine` in the settings file; {choice_hint(settings.engine, ENGINES)}",
+    )

@@ -1,0 +1,52 @@
+"""The whole story on one page: check, admit, plan, submit.
+
+The stages do not know each other; here they are introduced. The dry run is the first half of
+submitting, never a second path. What to do with a job that exists already (retry, clone, replace)
+is told in `again`, waiting in `waiting`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpijob.backends.base import Backend
+from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.model import Facts, Identity, JobRef, MPIJob, Plan
+
+
+async def prepare(
+    job: MPIJob, who: Identity, backend: Backend, *, max_workers: int, replaces: str = ""
+) -> Plan:
+    """Return exactly what would run; this is the dry run, and the first half of submitting.
+
+    `replaces` names a job that makes way for this one, so that its name does not count as taken.
+    """
+    from mpijob import admission, checks  # a list of jobs needs neither: start-up is a feature
+
+    remarks = _refuse_errors(checks.run(job, max_workers=max_workers))  # is it well formed?
+    job = checks.normal(job)
+    facts = _without(await backend.facts(job, who), replaces)
+    advice = admission.admit(job, who, facts)  # may it, and is there room?
+    plan = await backend.plan(job, facts)  # what exactly will run?
+    return msgspec.structs.replace(plan, notices=(*remarks, *advice, *plan.notices))
+
+
+async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
+    """Start the job, or queue it, wholly or not at all."""
+    who = await backend.whoami()
+    return await backend.submit(await prepare(job, who, backend, max_workers=max_workers), who)
+
+
+async def plan(job: MPIJob, backend: Backend, *, max_workers: int) -> Plan:
+    """Return the dry run of this job for the user who asks."""
+    return await prepare(job, await backend.whoami(), backend, max_workers=max_workers)
+
+
+def _refuse_errors(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    if errors := tuple(finding for finding in findings if finding.severity is Severity.ERROR):
+        raise InvalidJob.of(errors)
+    return findings
+
+
+def _without(facts: Facts, name: str) -> Facts:
+    return msgspec.structs.replace(facts, taken_names=facts.taken_names - {name}) if name else facts

@@ -1,0 +1,119 @@
+"""What the blocking and the async client have in common: engine, namespace, and how a call becomes values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from mpijob.backends.base import Backend
+from mpijob.client.engines import open_backend
+from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase, Role, Scope
+from mpijob.settings import Settings, load
+
+Target = str | JobRef
+Format = Literal["yaml", "json"]
+UNSET_NAMESPACE = "default"
+
+
+class Front:
+    """The part of a client that knows where it stands.
+
+    A job that names no namespace of its own goes to the client's.
+    """
+
+    def __init__(
+        self,
+        backend: Backend | None = None,
+        *,
+        namespace: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = load() if settings is None else settings
+        self.owns_backend = backend is None
+        self.backend: Backend = open_backend(self.settings) if backend is None else backend
+        self.namespace = namespace or self.settings.namespace
+
+    def ref(self, target: Target, namespace: str | None = None) -> JobRef:
+        """Return the address of a job given by name, or by its address already."""
+        if isinstance(target, JobRef):
+            return target
+        return JobRef(namespace or self.namespace, target)
+
+    def localized(self, job: MPIJob) -> MPIJob:
+        """Return the job in this client's namespace, unless it names another one itself."""
+        if job.namespace == UNSET_NAMESPACE and self.namespace != UNSET_NAMESPACE:
+            return job.replace(namespace=self.namespace)
+        return job
+
+    def scope(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        names: Iterable[str] = (),
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+        text: str = "",
+        limit: int = 100,
+        after: str = "",
+    ) -> Scope:
+        """Return which jobs are meant."""
+        return Scope(
+            namespace="" if all_namespaces else namespace or self.namespace,
+            names=tuple(names),
+            phases=tuple(Phase(phase).value for phase in phases),
+            selector=selector,
+            owner=owner,
+            queue=queue,
+            text=text,
+            limit=limit,
+            after=after,
+        )
+
+
+def log_query(
+    *,
+    follow: bool = False,
+    roles: Iterable[Role | str] = (),
+    workers: Iterable[int] = (),
+    ranks: Iterable[int] = (),
+    since: float | None = None,
+    until: float | None = None,
+    tail: int | None = None,
+    regex: str = "",
+    attempt: int | None = None,
+) -> LogQuery:
+    """Return which lines are meant."""
+    return LogQuery(
+        follow=follow,
+        roles=tuple(Role(role) for role in roles),
+        workers=tuple(workers),
+        ranks=tuple(ranks),
+        since=since,
+        until=until,
+        tail=tail,
+        regex=regex,
+        attempt=attempt,
+    )
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """The short answer to "how is it": phase, launcher, and how many workers are ready."""
+
+    name: str
+    phase: Phase
+    launcher_ready: bool
+    workers_ready: int
+    workers: int
+    message: str = ""
+
+    @classmethod
+    def of(cls, state: JobState) -> JobStatus:
+        """Return the short answer for a state."""
+        ready = sum(worker.phase is Phase.RUNNING for worker in state.workers)
+        launcher = state.phase in (Phase.INITIALIZING, Phase.RUNNING)
+        return cls(state.ref.name, state.phase, launcher, ready, state.workers_wanted, state.message)

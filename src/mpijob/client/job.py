@@ -1,0 +1,142 @@
+"""The handle of one job: the client's verbs with the name already said.
+
+A handle means the very job it was made for: after a retry, the old handle still shows the old job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mpijob.client.front import Format
+from mpijob.errors import Finding, NotFound
+from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
+
+if TYPE_CHECKING:
+    from mpijob.client.blocking import Client
+
+
+class Job:
+    """One job, with blocking verbs."""
+
+    def __init__(self, client: Client, state: JobState) -> None:
+        self.client = client
+        self.last = state
+
+    @property
+    def ref(self) -> JobRef:
+        """The job's address."""
+        return self.last.ref
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.ref.name
+
+    @property
+    def namespace(self) -> str:
+        """The job's namespace."""
+        return self.ref.namespace
+
+    @property
+    def phase(self) -> Phase:
+        """Where the job stands now."""
+        return self.state().phase
+
+    @property
+    def spec(self) -> MPIJob:
+        """What was asked for."""
+        return self.client.spec(self.ref)
+
+    def state(self) -> JobState:
+        """Return what is seen of the job now."""
+        self.last = self.client.state(self.ref)
+        return self.last
+
+    def wait(self, timeout: float | None = None, for_phases: Collection[Phase] | None = None) -> JobState:
+        """Return the state once the job is in one of the phases; without any, once it has ended."""
+        self.last = self.client.wait(self.ref, timeout, for_phases)
+        return self.last
+
+    def wait_for_completion(self, timeout: float | None = None) -> JobState:
+        """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
+        self.last = self.client.wait_for_completion(self.ref, timeout)
+        return self.last
+
+    def logs(self, **wanted: Any) -> Iterator[LogLine]:
+        """Yield the merged lines; the options are those of `Client.logs`."""
+        return self.client.logs(self.ref, **wanted)
+
+    def events(self, follow: bool = False) -> Iterator[Event]:
+        """Yield what happened, in order."""
+        return self.client.events(self.ref, follow)
+
+    def metrics(self) -> tuple[Sample, ...]:
+        """Return the usage measured so far."""
+        return self.client.metrics(self.ref)
+
+    def why(self) -> tuple[Finding, ...]:
+        """Return why the job stands where it stands, the first cause first."""
+        return self.client.why(self.ref)
+
+    def result(self) -> Any:
+        """Return what the job's function returned on rank 0 (see `client.function`)."""
+        from mpijob.client import function
+
+        return function.result(self.name, self.logs(ranks=(0,)))
+
+    def cancel(self, grace_period: float | None = None) -> JobState:
+        """Ask the job to end."""
+        self.last = self.client.cancel(self.ref, grace_period)
+        return self.last
+
+    def suspend(self) -> JobState:
+        """End the processes, keep the job to be resumed."""
+        self.last = self.client.suspend(self.ref)
+        return self.last
+
+    def resume(self) -> JobState:
+        """Queue the suspended job again."""
+        self.last = self.client.resume(self.ref)
+        return self.last
+
+    def delete(self, grace_period: float | None = None) -> None:
+        """Remove the job and all that is known of it."""
+        self.client.delete(self.ref, grace_period)
+
+    def retry(self) -> Job:
+        """Submit the same configuration again and return the new job."""
+        return self.client.retry(self.ref)
+
+    def clone(self, new_name: str | None = None, *, replace: bool = False, **fields: Any) -> Job:
+        """Submit a changed copy and return the new job."""
+        return self.client.clone(self.ref, new_name, replace=replace, **fields)
+
+    def export(self, format: Format = "yaml") -> str:
+        """Return the job as a job file."""
+        return self.client.export(self.ref, format)
+
+    def execute(self, argv: Sequence[str], worker: int | None = None, rank: int | None = None) -> int:
+        """Run a command with this terminal inside the job."""
+        return self.client.execute(self.ref, argv, worker, rank)
+
+    def widget(self) -> Any:
+        """Return a live view for a notebook, or plain text where ipywidgets is not installed."""
+        from mpijob.client import display
+
+        return display.widget(self)
+
+    def _shown(self) -> JobState:
+        """Return the state to display; a deleted job is shown as it was last seen."""
+        try:
+            return self.state()
+        except NotFound:
+            return self.last
+
+    def _repr_html_(self) -> str:
+        from mpijob.client import display
+
+        return display.html(self._shown())
+
+    def __repr__(self) -> str:
+        return f"<Job {self.ref}: {self.last.phase.value}>"

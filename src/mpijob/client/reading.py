@@ -1,0 +1,182 @@
+"""The verbs that only look: get, list, watch, wait, logs, events, metrics, why, compare, export."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from mpijob.client import waiting
+from mpijob.client.desk import Desk
+from mpijob.client.front import Format, Target, log_query
+from mpijob.client.job import Job
+from mpijob.errors import Finding
+from mpijob.model import Event, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+
+if TYPE_CHECKING:
+    from mpijob.client.compare import Comparison
+
+
+class Reading(Desk):
+    """The half of the client that changes nothing."""
+
+    def get(self, name: Target, namespace: str | None = None) -> Job:
+        """Return the newest job of that name; raise NotFound."""
+        return self._job(self.ref(name, namespace))
+
+    def state(self, name: Target, namespace: str | None = None) -> JobState:
+        """Return where the job stands now."""
+        return self._bridge.call(self.backend.get(self.ref(name, namespace)))
+
+    def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
+        """Return what was asked for."""
+        return self._bridge.call(self.backend.spec(self.ref(name, namespace)))
+
+    def list(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+        text: str = "",
+        limit: int = 100,
+        after: str = "",
+    ) -> Page:
+        """Return one page of jobs, newest first; `page.after` asks for the next one."""
+        scope = self.scope(
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+            selector=selector,
+            phases=phases,
+            owner=owner,
+            queue=queue,
+            text=text,
+            limit=limit,
+            after=after,
+        )
+        return self._bridge.call(self.backend.list(scope))
+
+    def jobs(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+        text: str = "",
+    ) -> Iterator[JobState]:
+        """Yield the jobs of all pages, newest first."""
+        from mpijob.client import again
+
+        scope = self.scope(
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+            selector=selector,
+            phases=phases,
+            owner=owner,
+            queue=queue,
+            text=text,
+        )
+        return self._bridge.iterate(again.pages(scope, self.backend))
+
+    def watch(
+        self,
+        *,
+        names: Iterable[str] = (),
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+    ) -> Iterator[JobState]:
+        """Yield every job's state once, then each change, until the caller stops."""
+        scope = self.scope(
+            names=names,
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+            selector=selector,
+            phases=phases,
+            owner=owner,
+            queue=queue,
+        )
+        return self._bridge.iterate(self.backend.watch(scope))
+
+    def wait(
+        self,
+        name: Target,
+        timeout: float | None = None,
+        for_phases: Collection[Phase] | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> JobState:
+        """Return the state once the job is in one of the phases; without any, once it has ended.
+
+        Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted.
+        """
+        ref = self.ref(name, namespace)
+        return self._bridge.call(waiting.wait(ref, self.backend, seconds=timeout, phases=for_phases))
+
+    def wait_for_completion(
+        self, name: Target, timeout: float | None = None, *, namespace: str | None = None
+    ) -> JobState:
+        """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
+        ref = self.ref(name, namespace)
+        return self._bridge.call(waiting.completion(ref, self.backend, seconds=timeout))
+
+    def logs(
+        self,
+        name: Target,
+        *,
+        namespace: str | None = None,
+        follow: bool = False,
+        roles: Iterable[Role | str] = (),
+        workers: Iterable[int] = (),
+        ranks: Iterable[int] = (),
+        since: float | None = None,
+        until: float | None = None,
+        tail: int | None = None,
+        regex: str = "",
+        attempt: int | None = None,
+    ) -> Iterator[LogLine]:
+        """Yield the merged lines in time order; with follow, until the job has ended and all is said."""
+        query = log_query(
+            follow=follow,
+            roles=roles,
+            workers=workers,
+            ranks=ranks,
+            since=since,
+            until=until,
+            tail=tail,
+            regex=regex,
+            attempt=attempt,
+        )
+        return self._bridge.iterate(self.backend.logs(self.ref(name, namespace), query))
+
+    def events(self, name: Target, follow: bool = False, *, namespace: str | None = None) -> Iterator[Event]:
+        """Yield what happened, in order; with follow, until the job has ended."""
+        return self._bridge.iterate(self.backend.events(self.ref(name, namespace), follow=follow))
+
+    def metrics(self, name: Target, *, namespace: str | None = None) -> tuple[Sample, ...]:
+        """Return the usage measured so far."""
+        return self._bridge.call(self.backend.samples(self.ref(name, namespace)))
+
+    def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
+        """Return why the job stands where it stands, the first cause first."""
+        return self.state(name, namespace).findings
+
+    def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
+        """Return how two or more jobs differ: configuration, phase, duration, result."""
+        from mpijob.client import compare
+
+        return compare.compare([(self.spec(name, namespace), self.state(name, namespace)) for name in names])
+
+    def export(self, name: Target, format: Format = "yaml", *, namespace: str | None = None) -> str:
+        """Return the job as a job file, ready to be submitted again."""
+        from mpijob.dialects import jobfile
+
+        return jobfile.write(self.spec(name, namespace), format=format)

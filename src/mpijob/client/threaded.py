@@ -1,0 +1,169 @@
+"""A plain engine as the async client sees it: each call happens in a thread, so the loop is never blocked.
+
+Streams get a thread of their own that hands items over one by one. A stream that is closed while it
+has nothing to say leaves that (daemon) thread waiting for the next item, and it ends then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, Generic, TypeVar
+
+from mpijob.backends.base import Backend
+from mpijob.client.bridge import Direct, drive
+from mpijob.model import (
+    Event,
+    Facts,
+    Identity,
+    JobRef,
+    JobState,
+    LogLine,
+    LogQuery,
+    MPIJob,
+    Page,
+    Plan,
+    Sample,
+    Scope,
+)
+
+T = TypeVar("T")
+_AHEAD = 256
+
+
+class Threaded:
+    """The port over a plain engine, for use on an event loop."""
+
+    plain = False
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+        self.name = inner.name
+
+    async def whoami(self) -> Identity:
+        """Return the user as this place knows them."""
+        return await _moved(self._inner.whoami())
+
+    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+        """Return what admission needs to judge this job for this user."""
+        return await _moved(self._inner.facts(job, who))
+
+    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+        """Return exactly what would run."""
+        return await _moved(self._inner.plan(job, facts))
+
+    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+        """Start, or queue, what the plan says."""
+        return await _moved(self._inner.submit(plan, who))
+
+    async def spec(self, ref: JobRef) -> MPIJob:
+        """Return what was asked for."""
+        return await _moved(self._inner.spec(ref))
+
+    async def get(self, ref: JobRef) -> JobState:
+        """Return the job's present state."""
+        return await _moved(self._inner.get(ref))
+
+    async def list(self, scope: Scope) -> Page:
+        """Return one page of states."""
+        return await _moved(self._inner.list(scope))
+
+    def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+        """Yield every job's state once, then each change."""
+        return _streamed(self._inner.watch(scope))
+
+    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Yield the merged lines in time order."""
+        return _streamed(self._inner.logs(ref, query))
+
+    def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+        """Yield what happened, in order."""
+        return _streamed(self._inner.events(ref, follow=follow))
+
+    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+        """Return the usage measured so far."""
+        return await _moved(self._inner.samples(ref))
+
+    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+        """Ask the job to end."""
+        return await _moved(self._inner.cancel(ref, grace_seconds=grace_seconds))
+
+    async def suspend(self, ref: JobRef) -> JobState:
+        """End the processes, keep the job."""
+        return await _moved(self._inner.suspend(ref))
+
+    async def resume(self, ref: JobRef) -> JobState:
+        """Queue a suspended job again."""
+        return await _moved(self._inner.resume(ref))
+
+    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+        """Remove all that is known of the job."""
+        await _moved(self._inner.delete(ref, grace_seconds=grace_seconds))
+
+    async def execute(
+        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
+    ) -> int:
+        """Run a command inside the job."""
+        return await _moved(self._inner.execute(ref, argv, worker=worker, rank=rank))
+
+    async def pause(self, seconds: float) -> None:
+        """Let a moment pass."""
+        await _moved(self._inner.pause(seconds))
+
+
+async def _moved(work: Awaitable[T]) -> T:
+    return await asyncio.to_thread(drive, work)
+
+
+async def _streamed(stream: AsyncIterator[T]) -> AsyncIterator[T]:
+    pump = _Pump(stream, asyncio.get_running_loop())
+    try:
+        async for item in pump.items():
+            yield item
+    finally:
+        pump.stop()
+
+
+class _Pump(Generic[T]):
+    """The thread that reads a plain stream, at most some items ahead of its reader."""
+
+    def __init__(self, stream: AsyncIterator[T], loop: asyncio.AbstractEventLoop) -> None:
+        self._stream, self._loop = stream, loop
+        self._queue: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
+        self._room = threading.Semaphore(_AHEAD)
+        self._stopped = threading.Event()
+        threading.Thread(target=self._work, name="mpijob-stream", daemon=True).start()
+
+    async def items(self) -> AsyncIterator[T]:
+        """Yield what the stream yields, raise what it raises."""
+        while True:
+            ended, item = await self._queue.get()
+            self._room.release()
+            if not ended:
+                yield item
+            elif item is None:
+                return
+            else:
+                raise item
+
+    def stop(self) -> None:
+        """Let the thread end with the next item."""
+        self._stopped.set()
+        self._room.release()
+
+    def _work(self) -> None:
+        outcome: BaseException | None = None
+        try:
+            for item in Direct().iterate(self._stream):
+                self._room.acquire()
+                if self._stopped.is_set():
+                    return
+                self._put(False, item)
+        except Exception as error:  # the reader raises it: nothing is lost
+            outcome = error
+        self._put(True, outcome)
+
+    def _put(self, ended: bool, item: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, (ended, item))

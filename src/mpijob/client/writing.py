@@ -1,0 +1,160 @@
+"""The verbs that act: plan, submit, run, cancel, suspend, resume, delete, retry, clone, array, execute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from mpijob.client.desk import Desk
+from mpijob.client.front import Target
+from mpijob.client.job import Job
+from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
+
+if TYPE_CHECKING:
+    from mpijob.client.again import Done
+
+
+class Writing(Desk):
+    """The half of the client that acts."""
+
+    def plan(self, job: MPIJob) -> Plan:
+        """Return exactly what would run; nothing is started."""
+        from mpijob.client import flow
+
+        return self._bridge.call(
+            flow.plan(self.localized(job), self.backend, max_workers=self.settings.max_workers)
+        )
+
+    @overload
+    def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> Job: ...
+    @overload
+    def submit(self, job: MPIJob, *, dry_run: Literal[True]) -> Plan: ...
+    @overload
+    def submit(self, job: MPIJob, *, dry_run: bool) -> Job | Plan: ...
+    def submit(self, job: MPIJob, *, dry_run: bool = False) -> Job | Plan:
+        """Start the job, or queue it, and return its handle; a dry run returns the plan instead."""
+        from mpijob.client import flow
+
+        if dry_run:
+            return self.plan(job)
+        work = flow.submit(self.localized(job), self.backend, max_workers=self.settings.max_workers)
+        return self._job(self._bridge.call(work))
+
+    def run(self, job: MPIJob, timeout: float | None = None) -> Job:
+        """Submit the job and wait until it has succeeded; raise JobFailed when it did not."""
+        handle = self.submit(job)
+        handle.wait_for_completion(timeout)
+        return handle
+
+    def cancel(
+        self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
+    ) -> JobState:
+        """Ask the job to end, with its grace period or this one."""
+        ref = self.ref(name, namespace)
+        return self._bridge.call(self.backend.cancel(ref, grace_seconds=grace_period))
+
+    def suspend(self, name: Target, *, namespace: str | None = None) -> JobState:
+        """End the processes, free what they held, keep the job to be resumed."""
+        return self._bridge.call(self.backend.suspend(self.ref(name, namespace)))
+
+    def resume(self, name: Target, *, namespace: str | None = None) -> JobState:
+        """Queue a suspended job again, as its next attempt."""
+        return self._bridge.call(self.backend.resume(self.ref(name, namespace)))
+
+    def delete(
+        self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
+    ) -> None:
+        """End the job if needed and remove all that is known of it."""
+        ref = self.ref(name, namespace)
+        self._bridge.call(self.backend.delete(ref, grace_seconds=grace_period))
+
+    def delete_all(
+        self,
+        *,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        namespace: str | None = None,
+        every: bool = False,
+        grace_period: float | None = None,
+    ) -> tuple[Done, ...]:
+        """Delete every job that matches; the answer says for each whether it worked."""
+        from mpijob.client import again
+
+        async def act(ref: JobRef) -> None:
+            await self.backend.delete(ref, grace_seconds=grace_period)
+
+        scope = self.scope(namespace=namespace, selector=selector, phases=phases)
+        return self._bridge.call(again.each(scope, self.backend, act, unlimited=every))
+
+    def cancel_all(
+        self,
+        *,
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        namespace: str | None = None,
+        every: bool = False,
+        grace_period: float | None = None,
+    ) -> tuple[Done, ...]:
+        """Cancel every job that matches; the answer says for each whether it worked."""
+        from mpijob.client import again
+
+        async def act(ref: JobRef) -> None:
+            await self.backend.cancel(ref, grace_seconds=grace_period)
+
+        scope = self.scope(namespace=namespace, selector=selector, phases=phases)
+        return self._bridge.call(again.each(scope, self.backend, act, unlimited=every))
+
+    def retry(self, name: Target, *, namespace: str | None = None) -> Job:
+        """Submit the configuration of a job that has ended again, under the same name."""
+        from mpijob.client import again
+
+        ref = self.ref(name, namespace)
+        work = again.retry(ref, self.backend, max_workers=self.settings.max_workers)
+        return self._job(self._bridge.call(work))
+
+    def clone(
+        self,
+        name: Target,
+        new_name: str | None = None,
+        *,
+        namespace: str | None = None,
+        replace: bool = False,
+        changes: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> Job:
+        """Submit a changed copy: under a new name, or with `replace` in place of the job itself.
+
+        Fields are given by name (`workers=8`), or by path in `changes` (`{"env.LR": "0.1"}`).
+        """
+        from mpijob.client import again
+
+        ref, wanted = self.ref(name, namespace), {**(changes or {}), **fields}
+        limit = self.settings.max_workers
+        if replace:
+            again.refuse_new_name(ref, new_name)
+            return self._job(self._bridge.call(again.replace(ref, wanted, self.backend, max_workers=limit)))
+        return self._job(
+            self._bridge.call(again.clone(ref, new_name, wanted, self.backend, max_workers=limit))
+        )
+
+    def array(self, job: MPIJob, values: Mapping[str, Sequence[Any]]) -> list[Job]:
+        """Submit one job for each combination of the values: `{"env.LR": [0.1, 0.01], "workers": [2, 4]}`."""
+        from mpijob.client import sweep
+
+        jobs = sweep.expand(self.localized(job), values)
+        for one in jobs:
+            self.plan(one)  # all are known to be sound before the first one starts
+        return [self.submit(one) for one in jobs]
+
+    def execute(
+        self,
+        name: Target,
+        argv: Sequence[str],
+        worker: int | None = None,
+        rank: int | None = None,
+        *,
+        namespace: str | None = None,
+    ) -> int:
+        """Run a command with this terminal inside a worker, beside a rank or in the launcher."""
+        ref = self.ref(name, namespace)
+        return self._bridge.call(self.backend.execute(ref, tuple(argv), worker=worker, rank=rank))

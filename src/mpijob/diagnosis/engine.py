@@ -1,0 +1,157 @@
+"""Apply the rules to the evidence, and say the first cause first.
+
+The order of trust: decisions, then measured facts, then by time the first exit or specific line, then
+time limits, then generic banners. When nothing is recognised, the answer says so and shows the first
+lines that look like an error; it never invents a cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.diagnosis.corpus import quoted
+from mpijob.diagnosis.evidence import Evidence
+from mpijob.diagnosis.hits import Hit, find
+from mpijob.diagnosis.rule import Rule, Trust
+from mpijob.diagnosis.rules import RULES, UNKNOWN
+from mpijob.diagnosis.words import fill, fill_patch, words
+from mpijob.errors import Finding, Fix, Severity
+from mpijob.model import MPIJob
+
+MOST_FINDINGS = 4
+_ERRORS = re.compile(rb"(?i)\b(?:error|fatal|failed|failure|abort|traceback|cannot|killed|panic|denied)\b")
+
+
+def explain(seen: Evidence) -> tuple[Finding, ...]:
+    """Return the findings, most likely first cause first; nothing for a job that did not fail."""
+    rules = [rule for rule in RULES if not seen.succeeded or _doubts_success(rule, seen)]
+    hits = sorted(find(seen, rules), key=lambda hit: (hit.rule.trust, hit.time, hit.place))
+    kept = _kept(hits)
+    if kept:
+        return tuple(_finding(seen, hit) for hit in kept[:MOST_FINDINGS])
+    return () if seen.succeeded else (_unknown(seen),)
+
+
+def summary(failed: int, total: int) -> str:
+    """Return the job's failure in one line: `Failed - 1/8 workers failed`."""
+    return f"Failed - {failed}/{total} workers failed"
+
+
+def fixed(job: MPIJob, fix: Fix) -> MPIJob:
+    """Return the job with a fix applied; raise msgspec.ValidationError if the patch does not fit."""
+    return msgspec.convert(_merged(msgspec.to_builtins(job), fix.patch), MPIJob)
+
+
+def _doubts_success(rule: Rule, seen: Evidence) -> bool:
+    """Whether a rule may fire although all ended with 0; a proved world silences what was only said."""
+    return rule.even_on_success and (rule.trust is Trust.FACT or not seen.world_proved)
+
+
+def _kept(hits: list[Hit]) -> list[Hit]:
+    """Return one hit a rule, without those that say less than another does."""
+    first: dict[str, Hit] = {}
+    for hit in hits:
+        first[hit.rule.id] = _joined(first[hit.rule.id], hit) if hit.rule.id in first else hit
+    idle = [hit for hit in first.values() if any(_better(other, hit) for other in first.values())]
+    rest = [_placed(hit, idle) for hit in first.values() if hit not in idle]
+    specific = [hit for hit in rest if hit.rule.trust < Trust.GENERIC]
+    return specific or rest[:1]
+
+
+def _joined(first: Hit, later: Hit) -> Hit:
+    """Return the first hit of a rule with what only a later one knew."""
+    if first.rank is not None and later.rank is not None and first.rank != later.rank:
+        return first
+    return msgspec.structs.replace(
+        first,
+        rank=later.rank if first.rank is None else first.rank,
+        worker=later.worker if first.worker is None else first.worker,
+        values={**later.values, **{name: value for name, value in first.values.items() if value is not None}},
+        evidence=first.evidence or later.evidence,
+    )
+
+
+def _placed(hit: Hit, idle: list[Hit]) -> Hit:
+    """Return a hit with the rank that a weaker report of the same failure names."""
+    if hit.rank is not None or hit.rule.trust is not Trust.CAUSE:
+        return hit
+    named = next((other for other in idle if other.rank is not None and _better(hit, other)), None)
+    return hit if named is None else msgspec.structs.replace(hit, rank=named.rank, worker=named.worker)
+
+
+def _better(other: Hit, hit: Hit) -> bool:
+    """Whether another finding makes this one idle: the same failure, said more exactly."""
+    if other is hit or (other.rule.id not in hit.rule.yields_to and "*" not in hit.rule.yields_to):
+        return False
+    if other.rule.trust is Trust.GENERIC and hit.rule.trust < Trust.GENERIC:
+        return False
+    strangers = other.rank is not None and hit.rank is not None and other.rank != hit.rank
+    return not strangers or other.rule.trust < hit.rule.trust or other.time <= hit.time
+
+
+def _finding(seen: Evidence, hit: Hit) -> Finding:
+    rule, values = hit.rule, words(seen, hit.worker, hit.rank, hit.values)
+    causes = (fill(cause, values) for cause in rule.causes)
+    fixes = tuple(_fixes(rule, values))
+    return Finding(
+        code=rule.id,
+        message=next((cause for cause in causes if cause), rule.title),
+        hint=fixes[0].text if fixes else "",
+        field=rule.field,
+        worker=hit.worker,
+        rank=hit.rank,
+        severity=Severity.WARNING if seen.succeeded else Severity.ERROR,
+        evidence=hit.evidence or _facts_as_evidence(values),
+        fixes=fixes,
+        confidence=rule.confidence if hit.confidence is None else hit.confidence,
+    )
+
+
+def _fixes(rule: Rule, values: Mapping[str, Any]) -> Iterator[Fix]:
+    for remedy in rule.remedies:
+        patch = fill_patch(remedy.patch, values)
+        if (text := fill(remedy.text, values)) and not _incomplete(patch):
+            yield Fix(text, patch)
+
+
+def _incomplete(patch: Any) -> bool:
+    return any(_incomplete(value) for value in patch.values()) if isinstance(patch, dict) else patch is None
+
+
+def _facts_as_evidence(values: Mapping[str, Any]) -> tuple[str, ...]:
+    lines = ("memory: peak {peak} of {limit}", "ended by {signal_name}", "exit code {code}", "{message}")
+    return tuple(line for template in lines if (line := fill(template, values)))
+
+
+def _unknown(seen: Evidence) -> Finding:
+    launcher = seen.launcher
+    how = None
+    if launcher is not None:
+        how = f"signal {launcher.signal}" if launcher.signal else f"exit code {launcher.code}"
+    values = {"how": how, "message": seen.message or None}
+    message = next(text for cause in UNKNOWN.causes if (text := fill(cause, values)))
+    return Finding(
+        code=UNKNOWN.id,
+        message=message,
+        hint=UNKNOWN.remedies[0].text,
+        severity=Severity.ERROR,
+        evidence=_first_error(seen),
+        fixes=tuple(Fix(remedy.text) for remedy in UNKNOWN.remedies),
+        confidence=0.0,
+    )
+
+
+def _first_error(seen: Evidence) -> tuple[str, ...]:
+    """Return the window around the first line that looks like an error, else the last lines."""
+    at = next((n for n, line in enumerate(seen.logs) if _ERRORS.search(line.text)), len(seen.logs) - 5)
+    return tuple(quoted(line) for line in seen.logs[max(0, at - 1) : max(0, at - 1) + 6] if line.text.strip())
+
+
+def _merged(spec: Any, patch: Any) -> Any:
+    if not (isinstance(spec, dict) and isinstance(patch, dict)):
+        return patch
+    return spec | {key: _merged(spec.get(key), value) for key, value in patch.items()}

@@ -1,0 +1,98 @@
+"""Find where the rules hold: in the facts, and in what was said.
+
+A sign in a rank's own stream counts for that rank whatever its text says; names in the launcher's
+reports are used where there is nothing better. `engine` ranks what is found here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.diagnosis.corpus import Stream, shown, streams
+from mpijob.diagnosis.evidence import Evidence
+from mpijob.diagnosis.rule import Rule, Sign
+from mpijob.diagnosis.signs import facts
+from mpijob.diagnosis.words import worker_of_host
+from mpijob.model import Role
+
+AFTERWORD_LINES = 8
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A rule that holds, with where and when its sign was seen."""
+
+    rule: Rule
+    place: int
+    time: float
+    worker: int | None = None
+    rank: int | None = None
+    values: dict[str, Any] = {}
+    evidence: tuple[str, ...] = ()
+    confidence: float | None = None
+
+
+def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
+    """Yield every place where a rule holds: each fact, and the first place in each stream."""
+    said, known = streams(seen.logs), tuple(facts(seen))
+    for place, rule in enumerate(rules):
+        for fact in known:
+            if fact.name in rule.facts:
+                yield Hit(rule, place, fact.time, fact.worker, fact.rank, fact.values, (), fact.confidence)
+        for stream in said:
+            if (hit := _in_stream(seen, rule, place, stream)) is not None:
+                yield hit
+
+
+def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | None:
+    """Return the sign that tells most in one stream, at the time of the first one."""
+    matches = [match for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
+    if not matches:
+        return None
+    best = max(matches, key=lambda match: (len(_named(match)), -match.start()))
+    named, (first, last) = _named(best), _lines(stream, best)
+    rank, worker = _speaker(seen, stream, named)
+    time = min(stream.lines[stream.at(match.start())].time for match in matches) / 1e9
+    return Hit(rule, place, time, worker, rank, dict(named), _quote(stream, first, last))
+
+
+def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> re.Match[bytes] | None:
+    if sign.literal.encode() not in stream.text:
+        return None
+    matches = sign.regex.finditer(stream.text)
+    return next((match for match in matches if not _survived(seen, rule, stream, match)), None)
+
+
+def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]) -> bool:
+    """Whether a rank went on after what looked like its end: it said more, or ended with 0."""
+    if not rule.uncaught or stream.role is not Role.RANK:
+        return False
+    if any(exit.good for exit in seen.ranks if exit.index == stream.rank):
+        return True
+    _, last = _lines(stream, match)
+    return len(stream.lines) - 1 - last > AFTERWORD_LINES
+
+
+def _named(match: re.Match[bytes]) -> dict[str, str]:
+    return {name: shown(text) for name, text in match.groupdict().items() if text is not None}
+
+
+def _lines(stream: Stream, match: re.Match[bytes]) -> tuple[int, int]:
+    return stream.at(match.start()), stream.at(max(match.start(), match.end() - 1))
+
+
+def _speaker(seen: Evidence, stream: Stream, named: dict[str, str]) -> tuple[int | None, int | None]:
+    """Return rank and worker: whose stream it is, else what the sign names."""
+    said = named.pop("rank", "")
+    rank = int(said) if stream.rank is None and said.isdecimal() and len(said) < 8 else stream.rank
+    host = named.get("host")
+    worker = stream.worker if stream.worker is not None or host is None else worker_of_host(host)
+    return rank, seen.worker_of(rank) if worker is None else worker
+
+
+def _quote(stream: Stream, first: int, last: int) -> tuple[str, ...]:
+    quotes = stream.quote(first, last)
+    return quotes if len(quotes) <= 6 else (*quotes[:2], "…", *quotes[-3:])

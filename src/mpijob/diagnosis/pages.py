@@ -1,0 +1,79 @@
+"""The troubleshooting page of a rule, written from the rule itself, so that both say the same.
+
+The pages are kept in docs/troubleshooting; a test holds them in step. To write them anew:
+`python -m mpijob.diagnosis.pages docs/troubleshooting`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from mpijob.diagnosis.rule import Remedy, Rule
+from mpijob.diagnosis.rules import RULES, UNKNOWN
+
+
+class _Placeholders(dict[str, str]):
+    """Every field as `<field>`."""
+
+    def __missing__(self, name: str) -> str:
+        return f"<{name}>"
+
+
+def page(rule: Rule) -> str:
+    """Return the page: what you see, why, what to do."""
+    seen = "\n".join(f"> {_plain(cause)}" for cause in rule.causes[:1])
+    steps = "\n".join(_step(number, remedy) for number, remedy in enumerate(rule.remedies, start=1))
+    return (
+        f"# {rule.id}: {rule.title}\n\n## What you see\n{seen}\n{_signs(rule)}\n## Why\n{rule.why}\n\n"
+        f"## What to do\n{steps}\n"
+    )
+
+
+def index(codes: Mapping[str, str]) -> str:
+    """Return the index of all pages: the rules' and those of the error codes given with their titles."""
+    rules = {rule.id: rule.title for rule in (*RULES, UNKNOWN)}
+    return (
+        "# Troubleshooting\n\n`mpijob describe JOB` names the cause of a failure with one of these codes.\n\n"
+        f"## A job failed\n{_rows(rules)}\n\n## A command was refused\n{_rows(codes)}\n"
+    )
+
+
+def _rows(titles: Mapping[str, str]) -> str:
+    rows = (f"| [{code}]({code.lower()}.md) | {title} |" for code, title in sorted(titles.items()))
+    return "\n".join(("| code | meaning |", "| --- | --- |", *rows))
+
+
+def _signs(rule: Rule) -> str:
+    literals = sorted({sign.literal.strip() for sign in rule.signs})
+    if not literals:
+        return ""
+    return "\nIn the log: " + ", ".join(f"`{literal}`" for literal in literals) + ".\n"
+
+
+def _step(number: int, remedy: Remedy) -> str:
+    text = f"{number}. {_plain(remedy.text)}"
+    return f"{text} (in the spec: `{_change(remedy.patch)}`)" if remedy.patch else text
+
+
+def _change(patch: Mapping[str, object]) -> str:
+    return _plain(msgspec.json.encode(patch).decode(), braces=False)
+
+
+def _plain(template: str, *, braces: bool = True) -> str:
+    if braces:
+        return template.format_map(_Placeholders())
+    return template.replace('"{', '"<').replace('}"', '>"')
+
+
+def main(folder: Path) -> None:
+    """Write the pages of all rules."""
+    for rule in (*RULES, UNKNOWN):
+        (folder / rule.page).write_text(page(rule))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

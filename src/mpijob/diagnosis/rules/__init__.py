@@ -1,0 +1,10 @@
+"""All rules, by theme; within one level of trust and one moment, the earlier entry wins."""
+
+from mpijob.diagnosis.rule import Rule
+from mpijob.diagnosis.rules import engine, memory, mpi, program, reach
+
+RULES: tuple[Rule, ...] = (*engine.RULES, *memory.RULES, *program.RULES, *mpi.RULES, *reach.RULES)
+UNKNOWN = engine.UNKNOWN
+IDS = frozenset(rule.id for rule in (*RULES, UNKNOWN))
+
+__all__ = ["IDS", "RULES", "UNKNOWN"]

@@ -1,0 +1,205 @@
+"""Causes that the engine itself knows: what was decided, refused, lost or out of time."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+
+RULES = (
+    Rule(
+        id="CANCELLED",
+        title="The job was cancelled",
+        why="Somebody with the right to do so asked for the job to end. Ranks got the job's signal, and "
+        "after the grace time they were ended. Lines about signal 15 or 9 in the log follow from that.",
+        trust=Trust.DECISION,
+        facts=("reason:Cancelled",),
+        causes=("The job was cancelled.",),
+        remedies=(Remedy("run it again: mpijob retry JOB"),),
+        confidence=1.0,
+    ),
+    Rule(
+        id="START_REFUSED",
+        title="The job could not be started",
+        why="The machine refused to start a process of the job: a limit on processes or files, a directory "
+        "that may not be written, or a program that cannot be run. Nothing of the job was left running.",
+        trust=Trust.FACT,
+        facts=("reason:StartRefused",),
+        causes=("Worker {worker} could not be started: {message}", "The job could not be started: {message}"),
+        remedies=(
+            Remedy("mend what the message names, then run it again: mpijob retry JOB"),
+            Remedy("see what this machine allows: mpijob doctor"),
+        ),
+        confidence=1.0,
+        yields_to=("MISSING_EXECUTABLE", "NOT_EXECUTABLE", "MISSING_INTERPRETER", "DISK_FULL"),
+    ),
+    Rule(
+        id="START_TIMEOUT",
+        title="The workers did not find each other in time",
+        why="All workers were started, but MPI did not come up between them within the time allowed. Usually "
+        "something between them drops packets, or a worker's program never reached MPI_Init.",
+        trust=Trust.LIMIT,
+        facts=("reason:StartTimeout",),
+        causes=("MPI initialization timeout - workers cannot communicate.",),
+        remedies=(
+            Remedy("allow traffic between the launcher and all workers, in both directions"),
+            Remedy("look at the worker that said least: mpijob logs JOB --role worker"),
+        ),
+        confidence=0.8,
+    ),
+    Rule(
+        id="SUPERVISOR_LOST",
+        title="The process that looked after the job is gone",
+        why="Each job has a supervisor process. It was killed, or the machine was restarted. Everything that "
+        "the job had started was ended then, so nothing is left running.",
+        trust=Trust.FACT,
+        facts=("reason:SupervisorLost",),
+        causes=(
+            "The process that looked after the job is gone: it was killed, or the machine was restarted.",
+        ),
+        remedies=(
+            Remedy("run it again: mpijob retry JOB"),
+            Remedy("let the job survive this by itself: allow one more attempt", {"retry": {"limit": 1}}),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
+        id="DISK_FULL",
+        title="The disk is full",
+        why="A write failed because the file system has no room left (or the user's quota on it is used up). "
+        "Logs, checkpoints and temporary files all count.",
+        trust=Trust.FACT,
+        facts=("reason:DiskFull",),
+        signs=(
+            Sign("No space left on device", r"No space left on device(?![^\n]{0,80}/dev/shm)"),
+            Sign("Disk quota exceeded", r"Disk quota exceeded"),
+        ),
+        causes=("{who} could not write: the disk is full.",),
+        remedies=(
+            Remedy("free some room: mpijob delete JOB removes the logs of finished jobs"),
+            Remedy("write checkpoints and data to a volume with more room"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="HANG",
+        title="The ranks went silent",
+        why="No rank said anything for a long time and none of them ended: usually some wait for a message "
+        "or a collective call that another rank never makes, or one rank failed while the others wait for "
+        "it.",
+        trust=Trust.LIMIT,
+        facts=("silent",),
+        causes=("No rank said anything for {silent} s; the ranks probably wait for each other (hang).",),
+        remedies=(
+            Remedy("see where each rank stands: mpijob exec JOB --rank 0 -- py-spy dump --pid PID"),
+            Remedy(
+                "run the program with python -m mpi4py, so that an exception in one rank ends all",
+                {"command": "{with_mpi4py}"},
+            ),
+            Remedy(
+                "look for calls that only some ranks make: a Send without Recv, a collective inside an if"
+            ),
+        ),
+        confidence=0.7,
+    ),
+    Rule(
+        id="DEADLINE_EXCEEDED",
+        title="The job ran longer than its time limit",
+        why="The job has a deadline, and it was still running then. It got its signal and was ended.",
+        trust=Trust.LIMIT,
+        facts=("reason:DeadlineExceeded",),
+        causes=(
+            "The job ran longer than its time limit of {deadline} s.",
+            "The job ran longer than its time limit.",
+        ),
+        remedies=(
+            Remedy("allow twice the time", {"deadline_seconds": "{longer_deadline}"}),
+            Remedy(
+                "write a checkpoint before the end: ask for a signal two minutes earlier",
+                {"signal": {"name": "USR1", "seconds_before": 120}},
+            ),
+        ),
+        confidence=1.0,
+        field="deadline_seconds",
+    ),
+    Rule(
+        id="LAUNCHER_KILLED",
+        title="The launcher was killed from outside",
+        why="The process that starts the ranks (mpirun or mpiexec) was ended by a signal that neither we nor "
+        "the program sent: another user of the account, an administrator, or the system short of memory.",
+        trust=Trust.CAUSE,
+        facts=("launcher-killed",),
+        causes=("The launcher was ended from outside by {signal_name}.",),
+        remedies=(
+            Remedy("run it again: mpijob retry JOB"),
+            Remedy("let the job survive this by itself: allow one more attempt", {"retry": {"limit": 1}}),
+        ),
+        confidence=0.8,
+        yields_to=("OOM_KILLED", "MEMORY_LIMIT", "WORKER_LOST", "DAEMON_LOST"),
+    ),
+    Rule(
+        id="WORKER_LOST",
+        title="A worker is gone",
+        why="A worker ended while its ranks were still running: it was killed, or its machine went away. "
+        "Every rank on it is lost, and the others cannot go on without them.",
+        facts=("reason:WorkerLost", "worker-ended"),
+        signs=(
+            Sign("connection to worker", r"connection to worker (?P<host>\S+) lost"),
+            Sign("closed by remote host", r"Connection to (?P<host>\S+) closed by remote host"),
+        ),
+        causes=("Worker {worker} disappeared while the job ran.", "A worker disappeared while the job ran."),
+        remedies=(
+            Remedy("run it again: mpijob retry JOB"),
+            Remedy(
+                "let the job survive this by itself: queue it again when a worker is lost",
+                {"requeue_on_lost_worker": True},
+            ),
+            Remedy("see what the worker used before it went: mpijob top JOB"),
+        ),
+        confidence=0.85,
+        yields_to=("OOM_KILLED", "MEMORY_LIMIT"),
+    ),
+    Rule(
+        id="DAEMON_LOST",
+        title="MPI's helper process on a worker is gone",
+        why="Each worker runs a small process of the MPI library that starts and joins its ranks. It was "
+        "killed. The MPI libraries notice this late or never, and some even report success; we watch it "
+        "ourselves.",
+        facts=("reason:DaemonLost",),
+        signs=(
+            Sign(
+                "has lost communication with",
+                r"(?:ORTE|PRTE) has lost communication with a remote daemon"
+                r"(?:[\s\S]{0,200}?Remote daemon: \S+ on node (?P<host>\S+))?",
+            ),
+        ),
+        causes=(
+            "MPI's helper process on worker {worker} was lost while the job ran.",
+            "MPI's helper process on a worker was lost while the job ran.",
+        ),
+        remedies=(
+            Remedy("run it again: mpijob retry JOB"),
+            Remedy("see whether the worker was short of memory: mpijob top JOB"),
+        ),
+        confidence=0.8,
+        even_on_success=True,
+        yields_to=("OOM_KILLED", "MEMORY_LIMIT", "WORKER_LOST"),
+    ),
+)
+
+UNKNOWN = Rule(
+    id="UNKNOWN",
+    title="The cause is not recognised",
+    why="The job failed, and nothing in its exits or its output matches a cause that we know. We say so "
+    "instead of guessing; the first lines that look like an error are shown.",
+    trust=Trust.GENERIC,
+    causes=(
+        "The cause is not recognised: {message} (launcher: {how}).",
+        "The cause is not recognised: the launcher ended with {how}.",
+        "The cause is not recognised: {message}.",
+        "The cause is not recognised.",
+    ),
+    remedies=(
+        Remedy("read the log around the first error: mpijob logs JOB --tail 200"),
+        Remedy("run the program with one worker and one rank, to see whether it fails without MPI too"),
+    ),
+    confidence=0.0,
+)

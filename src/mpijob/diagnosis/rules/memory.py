@@ -1,0 +1,144 @@
+"""Causes around memory: limits, the system's killer, Python and GPUs."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+
+_MORE = Remedy("raise the memory of each worker to {more_memory}", {"resources": {"memory": "{more_memory}"}})
+_FEWER = Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"})
+_SMALLER = Remedy("make batches or chunks of data smaller")
+
+RULES = (
+    Rule(
+        id="MEMORY_LIMIT",
+        title="A worker used more memory than its limit",
+        why="The job states how much memory a worker may use. All ranks of the worker and its share of "
+        "/dev/shm count together. It used more, and was ended before it could harm others.",
+        trust=Trust.FACT,
+        facts=("memory-exceeded", "reason:MemoryLimitExceeded"),
+        causes=(
+            "Worker-{worker} exceeded memory limit ({limit_short}). Consider increasing memory request or "
+            "reducing data batch size.",
+            "A worker exceeded memory limit ({limit_short}). Consider increasing memory request or reducing "
+            "data batch size.",
+        ),
+        remedies=(_MORE, _FEWER, _SMALLER),
+        confidence=1.0,
+        field="resources.memory",
+    ),
+    Rule(
+        id="OOM_KILLED",
+        title="The system killed a process, probably for lack of memory",
+        why="Signal 9 without a sender of ours is what the Linux kernel sends when memory runs out, in the "
+        "worker's limit or on the whole machine. It can also be a person's kill -9.",
+        trust=Trust.CAUSE,
+        facts=("oom-killed", "rank-killed-by-system"),
+        signs=(
+            Sign(
+                "noticed that process rank",
+                r"noticed that process rank (?P<rank>\d+)(?: with PID \d+ on node "
+                r"(?P<host>\S+)| .{0,80}?) exited on signal 9\b",
+            ),
+            Sign("EXIT STRING", r"EXIT STRING: Killed \(signal 9\)"),
+            Sign(
+                "BAD TERMINATION",
+                r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = PID \d+ RUNNING AT "
+                r"(?P<host>\S+) = EXIT CODE: 9\b",
+            ),
+            Sign("oom-kill", r"(?:oom-kill(?:er)?:|Out of memory: Killed process|oom_reaper)"),
+        ),
+        causes=(
+            "Worker-{worker} was terminated by the system, likely due to running out of memory (OOM). The "
+            "process was forcibly killed to protect the node.",
+            "A rank was terminated by the system, likely due to running out of memory (OOM). The process was "
+            "forcibly killed to protect the node.",
+        ),
+        remedies=(
+            _MORE,
+            _SMALLER,
+            _FEWER,
+            Remedy(
+                "if memory was far below the limit, somebody sent SIGKILL: ask who, then mpijob retry JOB"
+            ),
+        ),
+        confidence=0.6,
+        field="resources.memory",
+        yields_to=("MEMORY_LIMIT", "SEGFAULT", "RANK_KILLED"),
+    ),
+    Rule(
+        id="RANK_KILLED",
+        title="A rank was killed from outside",
+        why="A rank was ended by signal 9 although its worker's memory was well below the limit: then it was "
+        "not the system short of memory, but somebody or something with the same rights.",
+        facts=("rank-killed",),
+        causes=(
+            "{who} was killed from outside by {signal_name}; its worker used {peak} of {limit} at most.",
+            "{who} was killed from outside by {signal_name}.",
+        ),
+        remedies=(
+            Remedy("run it again: mpijob retry JOB"),
+            Remedy(
+                "see whether another tool ends processes: job limits of the shell, a watchdog, a clean-up "
+                "script"
+            ),
+        ),
+        confidence=0.85,
+    ),
+    Rule(
+        id="MEMORY_ERROR",
+        title="A Python program asked for memory that it could not get",
+        why="Python or numpy asked for a block of memory and the system said no: the worker's address limit "
+        "is reached, or the array is larger than memory.",
+        signs=(
+            Sign("MemoryError", r"^(?:\S*[ ])?(?P<error>[\w.]*MemoryError(?:: (?P<detail>[^\n]+))?)$"),
+            Sign("std::bad_alloc", r"(?P<error>std::bad_alloc)"),
+        ),
+        causes=(
+            "{who} could not get the memory that it asked for: {detail}",
+            "{who} ran out of memory: {error}",
+        ),
+        remedies=(_MORE, _SMALLER, _FEWER),
+        field="resources.memory",
+        uncaught=True,
+    ),
+    Rule(
+        id="CUDA_OOM",
+        title="A GPU ran out of memory",
+        why="The model, its optimizer's state and one batch did not fit into the memory of the GPU; or "
+        "several ranks share one GPU.",
+        signs=(
+            Sign("CUDA out of memory", r"CUDA out of memory"),
+            Sign("OutOfMemoryError", r"torch\.(?:cuda\.)?OutOfMemoryError"),
+            Sign("CUBLAS_STATUS_ALLOC_FAILED", r"CUBLAS_STATUS_ALLOC_FAILED"),
+            Sign("cudaErrorMemoryAllocation", r"cudaErrorMemoryAllocation"),
+            Sign("hipErrorOutOfMemory", r"hipErrorOutOfMemory"),
+            Sign("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: [^\n]{0,80}(?:OOM|out of memory)"),
+        ),
+        causes=("Worker {worker} failed: CUDA out of memory", "{who} failed: CUDA out of memory"),
+        remedies=(
+            Remedy("halve the batch size"),
+            Remedy("use mixed precision, gradient checkpointing or a sharded optimizer"),
+            Remedy("give each rank a GPU of its own: one slot for each GPU of a worker"),
+        ),
+        uncaught=True,
+    ),
+    Rule(
+        id="SHM_FULL",
+        title="The shared memory /dev/shm is too small",
+        why="Ranks on one worker exchange data through /dev/shm. In a container it has 64 MiB unless more is "
+        "asked for; data loaders use it too.",
+        signs=(
+            Sign("shared-memory backing", r"not enough space for \S+ \(the shared-memory backing"),
+            Sign("shared memory segment", r"Error while creating shared memory segment"),
+            Sign("No space left on device", r"No space left on device[^\n]{0,80}/dev/shm"),
+            Sign("torch_", r"unable to (?:open|write to) (?:file )?</?torch_"),
+            Sign("Bus error", r"Bus error"),
+        ),
+        causes=("{who} found no room in /dev/shm.",),
+        remedies=(
+            Remedy("mount a larger /dev/shm: a volume of kind shm at /dev/shm"),
+            Remedy("use fewer data loader processes"),
+        ),
+        confidence=0.75,
+    ),
+)

@@ -1,0 +1,216 @@
+"""Causes in the use of MPI: libraries that do not fit, worlds that are not as planned, wrong calls."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+
+_SAME = Remedy("use the MPI that the program was built with: mpi: openmpi, mpich or intel")
+
+RULES = (
+    Rule(
+        id="MPI_MISMATCH",
+        title="The program was built for another MPI than the one that starts it",
+        why="Each rank then believes to be alone: all say rank 0 of 1, each does the whole work, and the "
+        "launcher even reports success. It happens when the image or the environment holds two MPI "
+        "libraries.",
+        trust=Trust.FACT,
+        facts=("world-of-singletons",),
+        signs=(
+            Sign(
+                "suspicious MPI execution",
+                r"suspicious MPI execution environment\s+Your environment has \S+ set, "
+                r"but mpi4py was built with (?P<library>[^\n]+?)\.?\s*$",
+            ),
+            Sign("no-pmix-but", r"no-pmix-but"),
+            Sign("unsupported PMI version", r"Runtime environment uses unsupported PMI version"),
+            Sign("_Init", r"PMI2?_Init (?:failed|returned)"),
+            Sign("undefined symbol", r"undefined symbol: (?:ompi_|MPIR_|opal_)\w+"),
+            Sign("libmpi", r"libmpi(?:cxx|_cxx)?\.so\.\d+: cannot open shared object"),
+        ),
+        causes=(
+            "MPI version mismatch detected. The program is built with {library}, the launcher is {family}: "
+            "each rank believed to be alone.",
+            "MPI version mismatch detected. The program is built for another MPI than the launcher's, so "
+            "each rank believed to be alone.",
+        ),
+        remedies=(
+            _SAME,
+            Remedy(
+                "check the image's MPI installation: only one MPI should be on the PATH and the library path"
+            ),
+            Remedy("rebuild mpi4py or the program with the mpicc of the MPI in use"),
+        ),
+        confidence=0.9,
+        even_on_success=True,
+        field="mpi",
+    ),
+    Rule(
+        id="WORLD_DIFFERS",
+        title="The world was not the planned one",
+        why="Before the program starts, a short launch of our own counts the ranks. It found another number "
+        "than the plan says, so the job was ended instead of computing something wrong.",
+        trust=Trust.FACT,
+        facts=("world-differs",),
+        causes=("The job planned {planned} ranks, and {proved} came up.",),
+        remedies=(
+            Remedy("compare with the plan: mpijob plan FILE"),
+            Remedy("if the command calls mpirun itself, let its -np be {planned}"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="NOT_ENOUGH_SLOTS",
+        title="More ranks were asked for than there are slots",
+        why="The workers offer workers × slots places. Open MPI refuses to start more ranks than that; MPICH "
+        "and Intel MPI start them all the same, several on one place.",
+        signs=(
+            Sign(
+                "not enough slots", r"not enough slots available in the system to satisfy the (?P<asked>\d+)"
+            ),
+            Sign("already filled", r"All nodes which are allocated for this job are already filled"),
+        ),
+        causes=(
+            "{asked} ranks were asked for, and {workers} workers × {slots} slots give room for {room}.",
+            "More ranks were asked for than the {room} slots of the workers.",
+        ),
+        remedies=(
+            Remedy("run as many ranks as there are slots: {room}", {"ranks": "{room}"}),
+            Remedy("raise slots or workers until their product is enough"),
+            Remedy("for tests only, let ranks share a slot", {"launch": {"map_by": ":OVERSUBSCRIBE"}}),
+        ),
+        confidence=0.95,
+        field="slots",
+    ),
+    Rule(
+        id="TRUNCATED_MESSAGE",
+        title="A message was larger than the buffer for it",
+        why="A rank received more than it had made room for: counts or types differ between sender and "
+        "receiver, or a message meant for another call was received.",
+        signs=(
+            Sign("MPI_ERR_TRUNCATE", r"MPI_ERR_TRUNCATE"),
+            Sign("Message truncated", r"Message truncated"),
+        ),
+        causes=("{who} received a message that was larger than its buffer (MPI_ERR_TRUNCATE).",),
+        remedies=(
+            Remedy("compare count and type of the Send and the Recv that belong together"),
+            Remedy("give messages of different kinds different tags"),
+        ),
+        confidence=0.95,
+        uncaught=True,
+    ),
+    Rule(
+        id="INVALID_RANK",
+        title="A message was sent to a rank that does not exist",
+        why="Ranks are numbered from 0 to the size of the world minus 1. The program named another one: "
+        "often the number of ranks is fixed in the code, and the job has fewer.",
+        signs=(
+            Sign("MPI_ERR_RANK", r"MPI_ERR_RANK"),
+            Sign(
+                "Invalid rank",
+                r"Invalid rank has value (?P<named>-?\d+) but must be nonnegative and less than "
+                r"(?P<size>\d+)",
+            ),
+            Sign("Invalid rank", r"Invalid rank, error stack"),
+        ),
+        causes=(
+            "{who} named rank {named}, but the world has only {size} ranks, the first of them rank 0.",
+            "{who} named a rank that does not exist; the world has {world} ranks.",
+        ),
+        remedies=(
+            Remedy("take the number of ranks from MPI (comm.size) instead of a constant"),
+            Remedy("or run as many ranks as the program expects"),
+        ),
+        confidence=0.95,
+        uncaught=True,
+    ),
+    Rule(
+        id="MPI_CALL_ERROR",
+        title="An MPI call failed",
+        why="MPI found something wrong in a call and ended the job. The class of the error says what: "
+        "counts, types, communicators or roots that do not fit together.",
+        signs=(
+            Sign(
+                "An error occurred in",
+                r"\*\*\* An error occurred in (?P<call>MPI_\w+)(?:[\s\S]{0,300}?\*\*\* "
+                r"(?P<error>MPI_ERR_\w+))?",
+            ),
+            Sign("Fatal error in", r"Fatal error in (?:internal_|P?MPI_)(?P<call>\w+)"),
+        ),
+        causes=("{call} failed with {error}.", "The MPI call {call} failed."),
+        remedies=(
+            Remedy("compare the arguments of this call on all ranks: counts, types, root, communicator"),
+        ),
+        confidence=0.85,
+        yields_to=("TRUNCATED_MESSAGE", "INVALID_RANK"),
+    ),
+    Rule(
+        id="PEER_LOST",
+        title="A rank lost its connection to another one",
+        why="A rank found the connection to another rank closed. That other rank died first; this line only "
+        "follows from it.",
+        trust=Trust.GENERIC,
+        signs=(
+            Sign(
+                "Socket closed",
+                r"An error occurred in Socket closed \[\S+ \*\*\* reported by process \[\d+,(?P<rank>\d+)\]",
+            ),
+            Sign(
+                "unexpectedly disconnected", r"MPI communication peer process has unexpectedly disconnected"
+            ),
+        ),
+        causes=("{who} lost its connection to another rank, which had ended before.",),
+        remedies=(
+            Remedy("find the rank that ended first: mpijob describe JOB shows the exits in order of time"),
+            Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
+        ),
+        confidence=0.4,
+    ),
+    Rule(
+        id="RANK_ENDED_EARLY",
+        title="A rank ended before the others, and it is not said how",
+        why="Intel MPI reports ranks that it ended itself, after another one had failed, in the same words "
+        "as a rank that was killed. Its report alone does not prove which rank failed first, or why.",
+        trust=Trust.GENERIC,
+        signs=(
+            Sign(
+                "KILLED BY SIGNAL",
+                r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: 9\b",
+            ),
+            Sign(
+                "BAD TERMINATION",
+                r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = PID \d+ RUNNING AT "
+                r"(?P<host>\S+) = EXIT CODE: (?!9\b|15\b)(?P<code>\d+)",
+            ),
+        ),
+        causes=(
+            "A rank on worker {worker} ended early; which one failed first is not proved by the launcher's "
+            "report.",
+            "A rank ended early; which one failed first is not proved by the launcher's report.",
+        ),
+        remedies=(
+            Remedy(
+                "read the last lines of the ranks on that worker: mpijob logs JOB --worker {worker} --tail 50"
+            ),
+            Remedy("look at memory: a rank that vanishes without a word was often killed for it"),
+        ),
+        confidence=0.3,
+    ),
+    Rule(
+        id="TERMINATED",
+        title="The launcher was told to end",
+        why="The ranks ended by signal 15, which is what a launcher passes on when it is itself told to end: "
+        "by a cancel, a time limit, a log-out, or a person.",
+        trust=Trust.GENERIC,
+        signs=(
+            Sign("signal 15", r"EXIT STRING: Terminated \(signal 15\)"),
+            Sign("KILLED BY SIGNAL", r"KILLED BY SIGNAL: 15 \(Terminated\)"),
+        ),
+        causes=("The launcher was told to end (SIGTERM), and its ranks with it.",),
+        remedies=(
+            Remedy("see who or what ended it: mpijob events JOB"),
+            Remedy("run it again: mpijob retry JOB"),
+        ),
+        confidence=0.4,
+        yields_to=("RANK_ENDED_EARLY",),
+    ),
+)

@@ -1,0 +1,283 @@
+"""Causes in the user's own program: how it starts, and how it ends."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+
+_MPI4PY = Remedy(
+    "run the program with python -m mpi4py, so that an exception in one rank ends all at once",
+    {"command": "{with_mpi4py}"},
+)
+_PYTHON = ("IMPORT_ERROR", "MEMORY_ERROR", "CUDA_OOM", "TRUNCATED_MESSAGE", "INVALID_RANK", "MISSING_LIBRARY")
+
+RULES = (
+    Rule(
+        id="MISSING_EXECUTABLE",
+        title="The program does not exist where the ranks run",
+        why="A rank could not be started because its program, or the first directory of its path, is not "
+        "there. A relative path is looked up in the job's directory, a bare name on the PATH of the workers.",
+        signs=(
+            Sign(
+                "Executable:",
+                r"could not access an executable: Executable: (?P<program>\S+) Node: (?P<host>\S+)",
+            ),
+            Sign(
+                "execvp error",
+                r"\[proxy:\d+@(?P<host>\S+)\][^\n]{0,300}?execvp error on file (?P<program>\S+) "
+                r"\(No such file or directory\)",
+            ),
+            Sign("execvp error", r"execvp error on file (?P<program>\S+) \(No such file or directory\)"),
+            Sign("unable to find the specified", r"was unable to find the specified executable file"),
+            Sign(
+                "executable file not found",
+                r"exec: \"(?P<program>[^\"]+)\": executable file not found in \$PATH",
+            ),
+            Sign("can't open file", r"can't open file '(?P<program>[^']+)': \[Errno 2\]"),
+        ),
+        causes=(
+            "{program} does not exist on worker {worker}.",
+            "{program} does not exist where the ranks run.",
+        ),
+        remedies=(
+            Remedy("give the path as the workers see it; a relative path starts in the job's directory"),
+            Remedy("if it is a file of yours, let it go along with the job: code.path"),
+        ),
+        confidence=0.95,
+        field="command",
+    ),
+    Rule(
+        id="NOT_EXECUTABLE",
+        title="The program may not be executed",
+        why="The file is there, but it is not marked as executable, or it is made for another kind of "
+        "processor.",
+        signs=(
+            Sign(
+                "execvp error",
+                r"execvp error on file (?P<program>\S+) \((?:Permission denied|Exec format error)\)",
+            ),
+            Sign("ermission denied", r"exec: \"?(?P<program>[^\":\s]+)\"?: [Pp]ermission denied"),
+            Sign(
+                "xec format error",
+                r"(?:(?P<program>\S+): )?(?:cannot execute binary file: )?[Ee]xec format error",
+            ),
+        ),
+        causes=("{program} may not be executed.",),
+        remedies=(
+            Remedy("make it executable: chmod +x {program}"),
+            Remedy("or name its interpreter first: python {program}"),
+        ),
+        confidence=0.9,
+        field="command",
+    ),
+    Rule(
+        id="MISSING_INTERPRETER",
+        title="The interpreter in the script's first line does not exist",
+        why="A script starts with #! and the path of its interpreter. That interpreter is not on the worker, "
+        "or the line ends with a carriage return from another system.",
+        signs=(
+            Sign("bad interpreter", r"(?P<program>\S+): (?P<interpreter>\S+): bad interpreter: No such file"),
+            Sign("env: ", r"env: ['‘](?P<interpreter>[^'’\n]+)['’]: No such file or directory"),
+        ),
+        causes=(
+            "The interpreter {interpreter} of {program} does not exist.",
+            "{interpreter} does not exist.",
+        ),
+        remedies=(
+            Remedy("name the interpreter in the command: python script.py"),
+            Remedy("correct the script's first line; #!/usr/bin/env python3 finds the one on the PATH"),
+        ),
+        confidence=0.95,
+        field="command",
+    ),
+    Rule(
+        id="IMPORT_ERROR",
+        title="A Python module is not installed for the ranks",
+        why="The program imports a module that the Python on the workers does not have, or cannot load. The "
+        "Python that runs the ranks is not always the one of your shell.",
+        signs=(
+            Sign(
+                "ModuleNotFoundError",
+                r"^(?:\S*[ ])?ModuleNotFoundError: (?P<detail>No module named '(?P<module>[\w.]+)')",
+            ),
+            Sign("ImportError", r"^(?:\S*[ ])?ImportError: (?P<detail>(?![^\n]*\.so)[^\n]{1,200})"),
+        ),
+        causes=(
+            "{who} could not import '{module}': the module is not installed there.",
+            "{who} could not import a module: {detail}",
+        ),
+        remedies=(
+            Remedy("install it in the environment of the job: pip install {module}"),
+            Remedy(
+                "see which Python runs the ranks: mpijob run -- python -c 'import sys; print(sys.executable)'"
+            ),
+            _MPI4PY,
+        ),
+        confidence=0.95,
+        uncaught=True,
+    ),
+    Rule(
+        id="MISSING_LIBRARY",
+        title="A shared library is missing on the workers",
+        why="The program needs a library that the loader does not find there. LD_LIBRARY_PATH of your shell "
+        "does not reach the ranks unless the job says so.",
+        signs=(
+            Sign(
+                "error while loading shared",
+                r"error while loading shared libraries: (?P<library>\S+): cannot open",
+            ),
+            Sign("GLIBC", r"version .(?P<library>GLIBC(?:XX)?_[\d.]+). not found"),
+            Sign(
+                "ImportError", r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): cannot open shared object file"
+            ),
+        ),
+        causes=(
+            "The library {library} is missing on worker {worker}.",
+            "The library {library} is missing where the ranks run.",
+        ),
+        remedies=(
+            Remedy("let its directory reach the ranks: env.LD_LIBRARY_PATH"),
+            Remedy("install it, or use an image that holds it"),
+            Remedy("a GPU driver's library: the worker has no GPU, or asks for none"),
+        ),
+        confidence=0.95,
+        yields_to=("MPI_MISMATCH",),
+    ),
+    Rule(
+        id="SEGFAULT",
+        title="A rank crashed",
+        why="A rank read or wrote memory that is not its own and was stopped by the system. The fault is in "
+        "native code: the program, a library, or two libraries of versions that do not fit.",
+        facts=("rank-crashed",),
+        signs=(
+            Sign(
+                "exited on",
+                r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on "
+                r"signal (?:11|7|8|4)\b",
+            ),
+            Sign("Segmentation fault", r"\[(?P<host>[\w.-]+):\d+\] Signal: Segmentation fault \(11\)"),
+            Sign(
+                "KILLED BY SIGNAL",
+                r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: "
+                r"(?:11|7|8|4)\b",
+            ),
+            Sign("EXIT STRING", r"EXIT STRING: (?:Segmentation fault|Bus error|Floating point exception)"),
+            Sign("Segmentation fault", r"^(?:Fatal Python error: )?Segmentation fault"),
+            Sign("Caught signal 11", r"Caught signal 11"),
+        ),
+        causes=("{who} crashed ({signal_name}).", "{who} crashed (segmentation fault)."),
+        remedies=(
+            Remedy(
+                "see the Python line of the crash: set PYTHONFAULTHANDLER=1",
+                {"env": {"PYTHONFAULTHANDLER": "1"}},
+            ),
+            Remedy("run one rank alone, to see whether MPI has a part in it"),
+            Remedy("use one version of MPI, CUDA and numpy everywhere; rebuild extensions against it"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="MPI_ABORT",
+        title="The program itself stopped the job",
+        why="A rank called MPI_Abort, which ends all ranks. Programs do so when they find something wrong; "
+        "the reason is in the rank's own lines just before. python -m mpi4py does it after an uncaught "
+        "exception.",
+        signs=(
+            Sign(
+                "MPI_ABORT",
+                r"MPI_ABORT was invoked on rank (?P<rank>\d+) in communicator[\s\S]{0,200}?Errorcode: "
+                r"(?P<code>-?\d+)",
+            ),
+            Sign(
+                "Abort(",
+                r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm \d+\): application "
+                r"called MPI_Abort",
+            ),
+        ),
+        causes=("{who} stopped the job itself (MPI_Abort with code {code}).",),
+        remedies=(Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),),
+        confidence=0.9,
+        yields_to=("PYTHON_EXCEPTION", "MPI_CALL_ERROR", *_PYTHON),
+    ),
+    Rule(
+        id="PYTHON_EXCEPTION",
+        title="A Python exception was not caught",
+        why="A rank ended with an exception. Under plain python the other ranks then wait for it for ever, "
+        "because it never reaches MPI_Finalize.",
+        signs=(
+            Sign(
+                "Traceback",
+                r"^(?:\S*[ ])?Traceback \(most recent call last\):\s*\n(?:(?:\S*[ ])?[ \t]+[^\n]*\n)*(?:\S*[ "
+                r"])?(?P<error>[A-Za-z_][\w.]*(?:: [^\n]{0,300})?)$",
+            ),
+        ),
+        causes=("{who} failed with an exception: {error}",),
+        remedies=(
+            Remedy("mend what the exception says; its place is in the lines shown"),
+            _MPI4PY,
+        ),
+        confidence=0.85,
+        uncaught=True,
+        yields_to=_PYTHON,
+    ),
+    Rule(
+        id="RANK_SIGNAL",
+        title="A rank was ended by a signal",
+        why="A rank got a signal that it did not handle. SIGABRT is its own doing (an assertion, a C++ "
+        "exception), SIGTERM and SIGXCPU come from outside.",
+        facts=("rank-signalled", "rank-aborted"),
+        causes=("{who} was ended by {signal_name}.",),
+        remedies=(
+            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
+            Remedy("run it again if the signal came from outside: mpijob retry JOB"),
+        ),
+        confidence=0.75,
+        yields_to=("*",),
+    ),
+    Rule(
+        id="RANK_EXIT",
+        title="A rank ended with an error code",
+        why="A rank ended by itself with a code other than 0, which ends the job. What the code means is "
+        "known to the program only; the reason is usually in the rank's last lines.",
+        facts=("rank-exited",),
+        signs=(
+            Sign(
+                "non-zero status",
+                r"exited with non-zero status, thus causing the job to be terminated[\s\S]{0,200}?"
+                r"Process name: \[[^\]\n]*,(?P<rank>\d+)\] Exit code: (?P<code>\d+)",
+            ),
+        ),
+        causes=("{who} exited with code {code}.",),
+        remedies=(
+            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
+            Remedy("check its arguments and the files that it reads"),
+        ),
+        confidence=0.7,
+        yields_to=("*",),
+    ),
+    Rule(
+        id="NO_FINALIZE",
+        title="A rank left without telling MPI",
+        why="A rank ended with 0 but without MPI_Finalize: an early return, os._exit, or a rank that never "
+        "reached MPI_Init while others did.",
+        signs=(Sign("exiting improperly", r"exiting improperly\. There are three reasons this could occur"),),
+        causes=("{who} ended without MPI_Finalize.",),
+        remedies=(Remedy("look for sys.exit, os._exit or a return before the end of the program"),),
+        confidence=0.8,
+    ),
+    Rule(
+        id="ROOT_REFUSED",
+        title="Open MPI does not run as root",
+        why="Open MPI's mpirun refuses to work for the user root unless it is told twice that this is meant.",
+        signs=(Sign("attempt to run as root", r"has detected an attempt to run as root"),),
+        causes=("Open MPI refused to run as root.",),
+        remedies=(
+            Remedy("run as an ordinary user"),
+            Remedy(
+                "allow it for this job",
+                {"env": {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}},
+            ),
+        ),
+        confidence=0.95,
+        trust=Trust.CAUSE,
+    ),
+)

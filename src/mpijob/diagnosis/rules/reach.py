@@ -1,0 +1,169 @@
+"""Causes on the way from the launcher to the workers: names, connections, keys, helpers."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
+
+RULES = (
+    Rule(
+        id="UNKNOWN_HOST",
+        title="The launcher does not find a worker by its name",
+        why="The hostfile names a worker that nobody knows: it was never started, it is gone, or its name is "
+        "written in another way than the network knows it.",
+        signs=(
+            Sign(
+                "Could not resolve hostname",
+                r"Could not resolve hostname (?P<host>\S+?): (?:Name or service not "
+                r"known|Temporary failure in name resolution|No address)",
+            ),
+            Sign("Couldn't resolve", r"Couldn't resolve (?P<host>\S+)"),
+            Sign("cannot reach worker", r"cannot reach worker (?P<host>\S+): No such file or directory"),
+            Sign("unknown worker", r"unknown worker (?P<host>\S+)"),
+        ),
+        causes=("The launcher does not find the worker {host}.",),
+        remedies=(
+            Remedy("let the job write the hostfile: leave out a -host, -hostfile or -f of your own"),
+            Remedy("see whether the worker is up: mpijob get JOB"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="CONNECTION_REFUSED",
+        title="A worker does not accept connections",
+        why="The worker's machine answers, but nothing listens on the port: its ssh server or start agent "
+        "has not started, listens on another port, or has ended.",
+        signs=(
+            Sign(
+                "Connection refused", r"connect to host (?P<host>\S+) port (?P<port>\d+): Connection refused"
+            ),
+            Sign("Connection refused", r"cannot reach worker (?P<host>\S+): Connection refused"),
+        ),
+        causes=("Nothing answers on {host}, port {port}.", "The worker {host} does not accept connections."),
+        remedies=(
+            Remedy("see why it did not come up: mpijob logs JOB --role worker"),
+            Remedy("let the workers' start command be the job's own; one of yours must start the ssh server"),
+            Remedy("compare the port of the server with the launcher's"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="NETWORK_BLOCKED",
+        title="Packets to a worker are dropped",
+        why="The connection got no answer at all, not even a refusal: a firewall or a network policy in "
+        "between, or an address that is not routed.",
+        signs=(
+            Sign(
+                "connect to host",
+                r"connect to host (?P<host>\S+) port (?P<port>\d+): (?:Connection timed out|Operation "
+                r"timed out|No route to host)",
+            ),
+        ),
+        causes=("MPI communication failure - check NetworkPolicies: {host}, port {port} gave no answer.",),
+        remedies=(Remedy("allow traffic between the launcher and all workers, in both directions"),),
+        confidence=0.85,
+    ),
+    Rule(
+        id="MPI_UNREACHABLE",
+        title="Ranks can start but cannot talk to each other",
+        why="The launcher reached every worker, but the ranks' own connections do not work: they use other "
+        "ports and sometimes another network interface.",
+        signs=(
+            Sign(
+                "unable to reach each other",
+                r"At least one pair of MPI processes are unable to reach each other",
+            ),
+            Sign("TCP connect to a peer", r"failed to TCP connect to a peer MPI process"),
+            Sign(
+                "inbound MPI TCP", r"inbound MPI TCP connection request from a peer [\s\S]{0,200}?unexpected"
+            ),
+        ),
+        causes=("MPI communication failure - check NetworkPolicies",),
+        remedies=(
+            Remedy("allow all TCP ports between the workers"),
+            Remedy(
+                "Check if InfiniBand network is available. Fall back to TCP communication by setting "
+                "`MPI_FLAGS=--mca btl tcp,self`",
+                {"launch": {"settings": {"btl": "tcp,self"}}},
+            ),
+            Remedy(
+                "with several network interfaces, name the right one",
+                {"launch": {"settings": {"btl_tcp_if_include": "eth0"}}},
+            ),
+        ),
+        confidence=0.85,
+    ),
+    Rule(
+        id="HOST_KEY",
+        title="A worker's ssh key is not known",
+        why="ssh compares the worker's key with a list and found none, or another one: the worker was made "
+        "anew, or the launcher's ssh settings ask for strict checking.",
+        signs=(
+            Sign(
+                "Host key verification failed",
+                r"(?:host key is known for (?P<host>\S+) and[\s\S]{0,120}?)?Host key verification failed",
+            ),
+        ),
+        causes=("ssh did not accept the key of {host}.", "ssh did not accept the key of a worker."),
+        remedies=(
+            Remedy("let the job make its own keys: no ssh settings of your own in the image"),
+            Remedy("in an image of your own: StrictHostKeyChecking no, for the workers only"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="PERMISSION_DENIED",
+        title="ssh does not let the launcher in",
+        why="The worker's ssh server did not accept the launcher's key: another key, a key file that others "
+        "may read, or a user that the image does not know.",
+        signs=(
+            Sign(
+                "Permission denied (",
+                r"(?:\S+@(?P<host>[^\s:]+): )?Permission denied \((?:publickey|password|keyboard)",
+            ),
+            Sign("UNPROTECTED PRIVATE KEY", r"UNPROTECTED PRIVATE KEY FILE"),
+            Sign("Load key", r"Load key [^\n]{1,120}: (?:bad permissions|invalid format|error in libcrypto)"),
+            Sign("No user exists", r"No user exists for uid \d+"),
+        ),
+        causes=("ssh on {host} did not accept the launcher's key.", "ssh did not accept the launcher's key."),
+        remedies=(
+            Remedy("let the job make its own keys, and mount them where the running user's home is"),
+            Remedy("the key file must be readable by its owner only: chmod 600"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="DAEMON_NOT_STARTED",
+        title="MPI's helper process did not start on a worker",
+        why="The launcher could not start its helper on a worker, or the helper could not connect back. The "
+        "launcher's report does not say why; the first line of ssh or of the loader above it does, if there "
+        "is one.",
+        trust=Trust.GENERIC,
+        signs=(
+            Sign(
+                "Unable to run bstrap_proxy",
+                r"Unable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code \d+\)",
+            ),
+            Sign(
+                "daemon failed to report back",
+                r"A daemon failed to report back after being spawned"
+                r"(?:[\s\S]{0,500}?Remote host: (?P<host>\S+))?",
+            ),
+            Sign("unable to reliably start", r"was unable to reliably start one or more daemons"),
+            Sign("unexpectedly failed after", r"daemon has unexpectedly failed after launch"),
+            Sign("not found", r"(?:orted|prted|hydra_\w+): (?:command )?not found"),
+            Sign("Launch proxy failed", r"Launch proxy failed"),
+        ),
+        causes=(
+            "The launcher could not start its helper on {host}.",
+            "The launcher could not start its helper on a worker.",
+        ),
+        remedies=(
+            Remedy("see what the worker said: mpijob logs JOB --role worker"),
+            Remedy("the same MPI must be on launcher and workers, at the same path"),
+            Remedy(
+                "without an error above: the worker cannot connect back; allow worker-to-launcher traffic"
+            ),
+        ),
+        confidence=0.5,
+    ),
+)

@@ -1,0 +1,127 @@
+"""The facts among the evidence, by name: `memory-exceeded`, `rank-killed`, `reason:Cancelled` …
+
+Only the first process that ended badly by itself is a sign; what the launcher or we ended afterwards
+is noise. Rules refer to these names; meaning and remedies are theirs.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.diagnosis.evidence import Evidence, Exit, Memory
+
+CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
+TOGETHER_SECONDS = 0.25
+NEAR_LIMIT = 0.9
+_ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
+_TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One sign that is not text."""
+
+    name: str
+    time: float = 0.0
+    worker: int | None = None
+    rank: int | None = None
+    values: dict[str, Any] = {}
+    confidence: float | None = None
+
+
+def facts(seen: Evidence) -> Iterator[Fact]:
+    """Yield the facts of an attempt, with the values that sentences need."""
+    if seen.reason:
+        yield Fact(f"reason:{seen.reason}", worker=seen.worker, values={"message": seen.message or None})
+    for memory in seen.memory:
+        yield from _memory(memory)
+    yield from _exits(seen)
+    yield from _world(seen)
+    yield from _silence(seen)
+
+
+def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
+    """Return the exit that came first; a crash among those within a moment of it is the culprit."""
+    bad = sorted((exit for exit in exits if not exit.good and not exit.by_us), key=lambda exit: exit.time)
+    if not bad:
+        return None
+    together = [exit for exit in bad if exit.time - bad[0].time <= TOGETHER_SECONDS]
+    return next((exit for exit in together if exit.killer in CRASHES), bad[0])
+
+
+def _memory(memory: Memory) -> Iterator[Fact]:
+    values = {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
+    if memory.exceeded:
+        yield Fact("memory-exceeded", memory.time, memory.worker, values=values)
+    elif memory.oom_kills:
+        yield Fact("oom-killed", memory.time, memory.worker, values=values, confidence=0.95)
+
+
+def _exits(seen: Evidence) -> Iterator[Fact]:
+    rank, worker = first_exit(seen.ranks), first_exit(seen.workers)
+    if rank is not None:
+        at = rank.worker if rank.worker is not None else seen.worker_of(rank.index)
+        yield Fact(_rank_ended(rank, seen.memory_of(at)), rank.time, at, rank.index, _how(rank))
+    if worker is not None:
+        yield Fact("worker-ended", worker.time, worker.index, values=_how(worker))
+    launcher = seen.launcher
+    if launcher is not None and not launcher.by_us and not launcher.good:
+        outside = launcher.signal or -(launcher.code or 0)  # 137 would be what it reports of a rank
+        if outside in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
+            yield Fact("launcher-killed", launcher.time, values=_how(launcher))
+
+
+def _rank_ended(exit: Exit, memory: Memory | None) -> str:
+    if exit.killer in CRASHES:
+        return "rank-aborted" if exit.killer == signal.SIGABRT else "rank-crashed"
+    if exit.killer == signal.SIGKILL:
+        far = (
+            memory is not None and memory.limit_bytes and memory.peak_bytes < NEAR_LIMIT * memory.limit_bytes
+        )
+        return "rank-killed" if far else "rank-killed-by-system"
+    return "rank-signalled" if exit.killer else "rank-exited"
+
+
+def _how(exit: Exit) -> dict[str, Any]:
+    killer = exit.killer
+    return {"code": exit.code, "signal": killer, "signal_name": signal_name(killer) if killer else None}
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name as people know it: `SIGSEGV`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _world(seen: Evidence) -> Iterator[Fact]:
+    world = seen.world
+    values = {"planned": world.planned, "proved": world.proved, "library": world.library or None}
+    if world.singletons or (world.proved == 1 and world.planned > 1) or _alone(seen):
+        yield Fact("world-of-singletons", values=values)
+    elif world.proved is not None and world.proved != world.planned:
+        yield Fact("world-differs", values=values)
+
+
+def _alone(seen: Evidence) -> bool:
+    """Whether several ranks of a larger world each said that they are rank 0 of 1."""
+    if seen.spec.world < 2 or any(_TOGETHER.search(line.text) for line in seen.logs):
+        return False
+    alone = [line for line in seen.logs if _ALONE.search(line.text)]
+    return len({line.rank for line in alone}) > 1 or sum(line.rank is None for line in alone) > 1
+
+
+def _silence(seen: Evidence) -> Iterator[Fact]:
+    silent, elapsed = seen.silent_seconds, seen.elapsed_seconds
+    overdue = seen.reason == "DeadlineExceeded" and silent and elapsed and silent >= max(30.0, elapsed / 2)
+    if seen.reason == "Silent" or overdue:
+        yield Fact("silent", values={"silent": _whole(silent)})
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)

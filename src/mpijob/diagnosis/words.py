@@ -1,0 +1,99 @@
+"""The numbers and names that a rule's sentences and patches are filled with.
+
+A field that is not known is None, and a sentence or remedy that needs it is not used: better to say
+less than to invent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from string import Formatter
+from typing import Any
+
+from mpijob.diagnosis.evidence import Evidence
+from mpijob.model import quantity
+
+GIB, MIB = 1 << 30, 1 << 20
+_HOST = re.compile(r"worker-(\d{1,6})(?:\.|$)")
+_PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
+
+
+def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every field for one finding; what the sign itself said wins."""
+    spec, memory = seen.spec, seen.memory_of(worker)
+    peak = max(said.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
+    limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0) or spec.resources.memory_bytes
+    return {
+        "worker": worker,
+        "rank": rank,
+        "who": who(worker, rank),
+        "job": spec.name,
+        "workers": spec.workers,
+        "slots": spec.slots,
+        "fewer_slots": spec.slots // 2 or None,
+        "world": spec.world,
+        "room": spec.workers * spec.slots,
+        "family": seen.family.value,
+        "program": spec.argv[0] if spec.argv else None,
+        "peak": quantity.as_bytes(peak) if peak else None,
+        "limit": quantity.as_bytes(limit),
+        "limit_short": short_size(limit),
+        "more_memory": larger(max(peak, limit)),
+        "deadline": None if spec.deadline_seconds is None else f"{spec.deadline_seconds:g}",
+        "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
+        "with_mpi4py": with_mpi4py(spec.command),
+    } | {name: value for name, value in said.items() if value is not None}
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str | None:
+    """Return a template with its fields, or None when one of them is not known."""
+    names = [name for _, name, _, _ in Formatter().parse(template) if name]
+    if any(values.get(name) is None for name in names):
+        return None
+    return template.format_map(values)
+
+
+def fill_patch(patch: Any, values: Mapping[str, Any]) -> Any:
+    """Return a patch with its fields; one that is nothing but a field keeps the field's type."""
+    if isinstance(patch, Mapping):
+        return {key: fill_patch(value, values) for key, value in patch.items()}
+    if isinstance(patch, str) and re.fullmatch(r"\{\w+\}", patch):
+        return values.get(patch[1:-1])
+    return patch
+
+
+def who(worker: int | None, rank: int | None) -> str:
+    """Return who it was, as far as that is known, to begin a sentence with."""
+    if rank is not None:
+        return f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
+    return "A rank" if worker is None else f"Worker {worker}"
+
+
+def worker_of_host(host: str) -> int | None:
+    """Return a worker's number from its name: `bert-worker-3` is worker 3."""
+    match = _HOST.search(host)
+    return int(match[1]) if match else None
+
+
+def short_size(size: int) -> str:
+    """Return a memory limit as the short sentences write it: `32GB`, `512MB`."""
+    if size >= GIB:
+        return f"{size / GIB:.3g}GB"
+    return f"{size / MIB:.3g}MB"
+
+
+def larger(size: int) -> str:
+    """Return one and a half times a memory size, as a round amount for a spec."""
+    wanted = size * 1.5
+    if wanted >= 2 * GIB:
+        return f"{math.ceil(wanted / GIB)}Gi"
+    return f"{math.ceil(wanted / MIB / 64) * 64}Mi"
+
+
+def with_mpi4py(command: tuple[str, ...]) -> list[str] | None:
+    """Return a Python command run by mpi4py's runner, which ends all ranks when one fails."""
+    if len(command) < 1 or not _PYTHON.fullmatch(command[0]) or "mpi4py" in command:
+        return None
+    return [command[0], "-m", "mpi4py", *command[1:]]

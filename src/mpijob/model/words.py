@@ -1,0 +1,85 @@
+"""The words that a spec may use, and how a wrong one is answered.
+
+`checks` and `dialects` both refuse words; they are strangers, so what they share stands here: the
+lists, the guess at what was meant, and how any value, however large or odd, is shown in a sentence.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+GPU_KINDS = ("nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu")
+MIG_PREFIX = "nvidia.com/mig-"
+PRIORITIES = ("low", "normal", "high", "urgent")
+PLACES = ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket", "package", "board")
+MAP_BY = {
+    "openmpi": ("slot", *PLACES[:-1], "node", "seq", "ppr", "pe-list", "rankfile", "dist"),
+    "mpich": ("slot", *PLACES, "node", "user"),
+    "intel": ("slot", *PLACES, "node", "user"),
+}
+BIND_TO = {
+    "openmpi": ("none", *PLACES[:-1], "cpu-list"),
+    "mpich": ("none", *PLACES, "rr", "user"),
+    "intel": ("none", *PLACES, "rr", "user"),
+}
+SIGNALS = (
+    "HUP",
+    "INT",
+    "QUIT",
+    "USR1",
+    "USR2",
+    "ALRM",
+    "TERM",
+    "CONT",
+    "XCPU",
+    "WINCH",
+)
+
+_SHOWN = 60
+_WIDEST_NUMBER_BITS = 256
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is nearest to a wrong one, or "" when none is near."""
+    choices = {choice.lower(): choice for choice in known}
+    close = difflib.get_close_matches(word[:_SHOWN].lower(), choices, n=1, cutoff=0.6)
+    return choices[close[0]] if close else ""
+
+
+def choice_hint(word: str, known: Iterable[str]) -> str:
+    """Return the remedy for a word that is not one of the known ones."""
+    choices = tuple(known)
+    listed = ", ".join(choices)
+    meant = did_you_mean(word, choices)
+    return f"did you mean '{meant}'? allowed: {listed}" if meant else f"allowed: {listed}"
+
+
+def shown(value: object) -> str:
+    """Return a value as a sentence can hold it: short, and never failing on odd or huge ones."""
+    if isinstance(value, str):
+        text = str(value)
+        return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return _shown_number(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return _shown_kind(value)
+
+
+def _shown_number(value: int) -> str:
+    if value.bit_length() <= _WIDEST_NUMBER_BITS:
+        return str(int(value))
+    return f"a number of {value.bit_length()} bits"
+
+
+def _shown_kind(value: object) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return "a list"
+    return f"a value of type {type(value).__name__}"

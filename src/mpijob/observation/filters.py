@@ -1,0 +1,129 @@
+"""Which lines are wanted: a LogQuery as a predicate over single lines, and the tail of a stream.
+
+Regular expressions come from users, so they run in re2, whose time is linear in the text, when it is
+installed (`mpijob[regex]`). Without it Python's own engine is used with a guard: patterns that can
+take exponential time are refused and only the first KiB of a line is searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from mpijob.errors import InvalidJob
+from mpijob.model import LogLine, LogQuery
+
+Predicate = Callable[[LogLine], bool]
+Search = Callable[[bytes], bool]
+
+LONGEST_PATTERN = 1000
+GUARDED_BYTES = 1024
+MOST_REPEATS = 4
+
+
+def predicate(query: LogQuery) -> Predicate:
+    """Return a function that says whether a line is wanted; every part of the query must agree."""
+    tests = [*_sources(query), *_times(query)]
+    if query.regex:
+        search = compile_search(query.regex)
+        tests.append(lambda line: search(line.text))
+    return lambda line: all(test(line) for test in tests)
+
+
+def select(lines: Iterable[LogLine], query: LogQuery) -> Iterator[LogLine]:
+    """Yield the wanted lines of a stored stream, only the last `tail` of them when that is set."""
+    wanted = predicate(query)
+    chosen = (line for line in lines if wanted(line))
+    return chosen if query.tail is None else iter(deque(chosen, maxlen=max(0, query.tail)))
+
+
+def _sources(query: LogQuery) -> Iterator[Predicate]:
+    if query.roles:
+        roles = frozenset(query.roles)
+        yield lambda line: line.role in roles
+    if query.workers:
+        workers = frozenset(query.workers)
+        yield lambda line: line.worker in workers
+    if query.ranks:
+        ranks = frozenset(query.ranks)
+        yield lambda line: line.rank in ranks
+    if query.attempt is not None:
+        attempt = query.attempt
+        yield lambda line: line.attempt == attempt
+
+
+def _times(query: LogQuery) -> Iterator[Predicate]:
+    if query.since is not None:
+        since_ns = int(query.since * 1e9)
+        yield lambda line: line.time >= since_ns
+    if query.until is not None:
+        until_ns = int(query.until * 1e9)
+        yield lambda line: line.time <= until_ns
+
+
+def compile_search(pattern: str) -> Search:
+    """Return a search over bytes for a user's pattern; raise InvalidJob with the reason if it is none."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise InvalidJob(f"the pattern has {len(pattern)} characters; {LONGEST_PATTERN} are allowed")
+    try:
+        import re2
+    except ImportError:
+        return guarded_search(pattern)
+    options = re2.Options()
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: logs need not be valid UTF-8
+    try:
+        compiled = re2.compile(pattern.encode(), options)
+    except re2.error as error:
+        raise _not_a_pattern(pattern, _reason(error)) from error
+    return lambda text: compiled.search(text) is not None
+
+
+def guarded_search(pattern: str) -> Search:
+    """Return the search that is used where re2 is not installed."""
+    try:
+        compiled = re.compile(pattern.encode())
+    except re.error as error:
+        raise _not_a_pattern(pattern, str(error)) from error
+    if reason := _risk(pattern):
+        raise InvalidJob(
+            f"the pattern {pattern!r} could take very long: {reason}",
+            hint="write it more simply, or install mpijob[regex], which searches in linear time",
+        )
+    return lambda text: compiled.search(text[:GUARDED_BYTES]) is not None
+
+
+def _not_a_pattern(pattern: str, reason: str) -> InvalidJob:
+    return InvalidJob(
+        f"{pattern!r} is not a regular expression: {reason}",
+        hint="put a backslash before ( ) [ ] { } * + ? . to search for the character itself",
+    )
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0] if error.args else error
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _risk(pattern: str) -> str:
+    """Return why a pattern may backtrack without end: a repeated group that holds a choice or repeat."""
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", _keep_references, pattern)
+    if "#" in plain:
+        return "it refers back to a group"
+    if len(re.findall(r"[*+]|\{\d*,\d*\}", plain)) > MOST_REPEATS:
+        return f"it has more than {MOST_REPEATS} repeats"
+    opened: list[int] = []
+    for at, character in enumerate(plain):
+        if character == "(":
+            opened.append(at)
+        elif character == ")" and opened:
+            inside = plain[opened.pop() + 1 : at].removeprefix("?:")
+            if plain[at + 1 : at + 2] in ("*", "+", "{") and re.search(r"[*+?{|]", inside):
+                return "a repeated group holds a repeat or a choice"
+    return ""
+
+
+def _keep_references(match: re.Match[str]) -> str:
+    """Replace escapes and character sets by a letter, references to groups by a mark."""
+    return "#" if re.fullmatch(r"\\[1-9]", match[0]) else "x"

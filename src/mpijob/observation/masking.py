@@ -1,0 +1,137 @@
+"""Keep secrets out of what is shown: specs, plans, log lines.
+
+A spec names its secrets by reference, but people also put tokens into plain variables and
+arguments. Whatever looks like a secret by its name, or is the value of one, is shown as `***`.
+Making control bytes visible is the business of the face that prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.model import MPIJob, Plan
+
+MASK = "***"
+SHORTEST = 6  # a shorter value ("1", "true") would blot out innocent text wherever it occurs
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SUSPECT = frozenset(
+    (
+        "token",
+        "password",
+        "passwd",
+        "passphrase",
+        "pass",
+        "pwd",
+        "secret",
+        "key",
+        "apikey",
+        "credential",
+        "auth",
+    )
+)
+_OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(=.*)?", re.DOTALL)
+# The shapes that well-known services give their tokens; each pattern is linear in the text.
+_SHAPES = re.compile(
+    r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{20,}|sha256~[\w-]{20,}|AKIA[A-Z0-9]{16}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)|(?<=[Bb]earer )[\w.~+/=-]{8,}"
+)
+
+
+def looks_secret(name: str) -> bool:
+    """Return whether a variable's or option's name says that its value is a secret."""
+    if name in ("PWD", "OLDPWD"):
+        return False  # the shell's working directories
+    words = {word.lower() for word in _WORDS.findall(name)}
+    return any(word in _SUSPECT or word.removesuffix("s") in _SUSPECT for word in words)
+
+
+def secret_values(job: MPIJob) -> tuple[str, ...]:
+    """Return the values in a spec that must not be shown, the longest first."""
+    envs = [job.env, *(program.env for program in job.programs)]
+    values = {value for env in envs for name, value in env.items() if looks_secret(name)}
+    return tuple(sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True))
+
+
+def masked_env(env: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables with the secret ones masked."""
+    named = frozenset(secret_names)
+    return {name: MASK if name in named or looks_secret(name) else value for name, value in env.items()}
+
+
+def masked_argv(argv: Iterable[str]) -> tuple[str, ...]:
+    """Return a command whose `--password x` and `--token=x` arguments are masked."""
+    shown: list[str] = []
+    hide_next = False
+    for word in argv:
+        option = _OPTION.fullmatch(word)
+        suspect = option is not None and looks_secret(option[1])
+        if hide_next and option is None:
+            word = MASK
+        elif suspect and option is not None and option[2]:
+            word = f"{option[1]}={MASK}"
+        hide_next = suspect and option is not None and not option[2]
+        shown.append(word)
+    return tuple(shown)
+
+
+def masked_text(text: str, values: Iterable[str] = ()) -> str:
+    """Return a text without the given values and without anything shaped like a well-known token."""
+    for value in values:
+        if len(value) >= SHORTEST:
+            text = text.replace(value, MASK)
+    return _SHAPES.sub(MASK, text)
+
+
+def masked_job(job: MPIJob) -> MPIJob:
+    """Return the spec as it may be shown."""
+    names = tuple(secret.env for secret in job.secrets)
+    programs = tuple(
+        program.replace(
+            command=masked_argv(program.command),
+            args=masked_argv(program.args),
+            env=masked_env(program.env, names),
+        )
+        for program in job.programs
+    )
+    return job.replace(
+        env=masked_env(job.env, names),
+        command=masked_argv(job.command),
+        args=masked_argv(job.args),
+        programs=programs,
+    )
+
+
+def masked_plan(plan: Plan) -> Plan:
+    """Return the plan as it may be shown: spec, environment, launch line and documents."""
+    values = (*secret_values(plan.job), *_resolved(plan))
+    return msgspec.structs.replace(
+        plan,
+        job=masked_job(plan.job),
+        env=masked_env(plan.env, (secret.env for secret in plan.job.secrets)),
+        launch=tuple(masked_text(word, values) for word in masked_argv(plan.launch)),
+        documents=tuple(masked_tree(document, values) for document in plan.documents),
+    )
+
+
+def masked_tree(tree: Any, values: tuple[str, ...]) -> Any:
+    """Return a document of dicts, lists and texts with every secret value masked."""
+    if isinstance(tree, Mapping):
+        return {key: masked_tree(value, values) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [masked_tree(value, values) for value in tree]
+    return masked_text(tree, values) if isinstance(tree, str) else tree
+
+
+def masked_names(job: MPIJob) -> tuple[str, ...]:
+    """Return the variables of a spec whose values are masked when it is shown."""
+    return tuple(sorted(name for name in job.env if looks_secret(name)))
+
+
+def _resolved(plan: Plan) -> tuple[str, ...]:
+    names = {secret.env for secret in plan.job.secrets}
+    return tuple(value for name, value in plan.env.items() if name in names or looks_secret(name))

@@ -1,0 +1,150 @@
+"""Secrets are not shown: by their name, by their value, by their shape."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpijob.model import MPIJob, Program, Secret
+from mpijob.observation import masking
+from tests.unit.cli_support import Cli
+
+SECRETS = (
+    "API_TOKEN",
+    "DB_PASSWORD",
+    "AWS_SECRET_ACCESS_KEY",
+    "wandbApiKey",
+    "HF_TOKENS",
+    "DB_PASS",
+    "AUTH",
+    "my-key",
+)
+INNOCENT = ("LR", "MONKEY_COUNT", "KEYBOARD", "AUTHOR", "PASSES", "TOKENIZER", "PWD", "OMP_NUM_THREADS")
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_name_that_says_secret_is_recognised(name: str) -> None:
+    assert masking.looks_secret(name)
+
+
+@pytest.mark.parametrize("name", INNOCENT)
+def test_an_innocent_name_is_left_alone(name: str) -> None:
+    assert not masking.looks_secret(name)
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+@pytest.mark.parametrize(
+    "token",
+    [
+        "ghp_" + "a" * 36,
+        "hf_" + "b" * 30,
+        "AKIA" + "C" * 16,
+        "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln",
+        "sha256~" + "d" * 40,
+    ],
+)
+def test_the_shape_of_a_well_known_token_is_enough(token: str) -> None:
+    assert masking.masked_text(f"using {token} now") == "using *** now"
+
+
+def test_a_bearer_header_keeps_its_first_word() -> None:
+    assert masking.masked_text("Authorization: Bearer abcdef123456") == "Authorization: Bearer ***"
+
+
+@pytest.mark.security
+@given(st.text(min_size=masking.SHORTEST, max_size=40).filter(lambda value: "*" not in value))
+def test_no_secret_value_survives_in_a_text(value: str) -> None:
+    job = MPIJob(name="a", env={"API_TOKEN": value})
+    assert value not in masking.masked_text(f"x{value}y{value}", masking.secret_values(job))
+
+
+def test_a_short_value_does_not_blot_out_innocent_text() -> None:
+    job = MPIJob(name="a", env={"USE_KEY": "1"})
+    assert masking.masked_text("step 1 of 10", masking.secret_values(job)) == "step 1 of 10"
+
+
+def test_arguments_after_a_telling_option_are_masked() -> None:
+    shown = masking.masked_argv(("x", "--password", "p", "--token=t", "--lr", "0.1", "--api-key", "--flag"))
+    assert shown == ("x", "--password", "***", "--token=***", "--lr", "0.1", "--api-key", "--flag")
+
+
+@pytest.mark.security
+def test_programs_and_named_secrets_are_masked_in_a_spec() -> None:
+    job = MPIJob(
+        name="a",
+        env={"PLAIN": "resolved"},
+        secrets=(Secret(env="PLAIN", source="env:X"),),
+        programs=(Program(ranks=1, command=("p", "--token", "t"), env={"MY_KEY": "k"}),),
+    )
+    shown = masking.masked_job(job)
+    assert (shown.env, shown.programs[0].env) == ({"PLAIN": "***"}, {"MY_KEY": "***"})
+    assert shown.programs[0].command == ("p", "--token", "***")
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+@pytest.mark.parametrize(
+    "words", [("describe", "j"), ("describe", "j", "-o", "json"), ("export", "j"), ("get", "j", "-o", "yaml")]
+)
+def test_a_secret_variable_is_shown_by_no_command(words: tuple[str, ...]) -> None:
+    cli = Cli()
+    cli(
+        "run",
+        "j",
+        "--workers",
+        "2",
+        "--env",
+        "API_TOKEN=hunter2hunter2",
+        "--",
+        "tool",
+        "--password",
+        "s3cret!",
+    )
+    result = cli(*words)
+    assert result.exit_code == 0, result.stderr
+    assert "hunter2" not in result.output
+    assert "s3cret" not in result.output
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+@pytest.mark.parametrize("format", ["table", "json", "yaml"])
+def test_a_plan_shows_no_secret(format: str) -> None:
+    words = (
+        "plan",
+        "j",
+        "--workers",
+        "2",
+        "--env",
+        "API_TOKEN=hunter2hunter2",
+        "-o",
+        format,
+        "--",
+        "echo",
+        "hunter2hunter2",
+    )
+    result = Cli()(*words)
+    assert result.exit_code == 0, result.stderr
+    assert "***" in result.stdout
+    assert "API_TOKEN" in result.stdout
+    assert "hunter2hunter2" not in result.stdout.replace("echo hunter2hunter2", "")
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+def test_a_secret_printed_by_a_rank_is_masked_in_logs() -> None:
+    cli = Cli()
+    script = "echo the token is hunter2hunter2"
+    result = cli("run", "j", "--workers", "2", "--env", "API_TOKEN=hunter2hunter2", "--", "sh", "-c", script)
+    assert result.stdout.splitlines()[0] == "[Rank-0] the token is ***"
+    assert "hunter2" not in cli.ok("logs", "j", "-o", "json")
+
+
+def test_export_says_which_values_are_missing() -> None:
+    cli = Cli()
+    cli.ok("create", "j", "--workers", "2", "--env", "API_TOKEN=hunter2hunter2", "--", "true")
+    result = cli("export", "j")
+    assert "API_TOKEN" in result.stderr
+    assert "--secret" in result.stderr

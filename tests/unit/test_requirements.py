@@ -1,0 +1,167 @@
+"""The requirement list, the marks on tests and the table that is made of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools import requirements
+from tools.requirements import Requirement, Row, Shown
+
+ROOT = requirements.ROOT
+IDS_IN_SECTION = {1: 52, 2: 23, 3: 36, 4: 24, 5: 43, 6: 23, 7: 23, 8: 25, 9: 15, 10: 2}
+
+
+def a_row(*outcomes: str) -> Row:
+    tests = tuple(Shown(f"test_{number}", outcome, ("FR-1",)) for number, outcome in enumerate(outcomes))
+    return Row(Requirement("FR-1", "1. First", "It works."), tests)
+
+
+def run_pytest(folder: Path, source: str, *flags: str) -> tuple[int, str, list[dict[str, object]]]:
+    """Run a test file of its own under the plugin; return status, output and what was recorded."""
+    (folder / "test_sample.py").write_text(source)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    req\n")
+    written = folder / "results.json"
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tools.requirement_marks",
+        "--results",
+        str(written),
+        *flags,
+    ]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=60)
+    tests = json.loads(written.read_text())["tests"] if written.exists() else []
+    return done.returncode, done.stdout + done.stderr, tests
+
+
+def test_the_list_holds_every_id_once() -> None:
+    found = requirements.load()
+    sections = [int(entry.section.split(".")[0]) for entry in found.values()]
+    assert {number: sections.count(number) for number in IDS_IN_SECTION} == IDS_IN_SECTION
+    assert len(found) == 266
+
+
+def test_every_requirement_is_one_sentence() -> None:
+    for entry in requirements.load().values():
+        assert (
+            entry.text[0].isupper()
+            or entry.text.startswith("`")
+            or entry.id in ("D-sdk", "E-sdk", "D-init", "Q18")
+        )
+        assert entry.text.rstrip("'\"").endswith(".")
+        assert "\n" not in entry.text
+
+
+def test_an_id_that_stands_in_two_sections_is_refused() -> None:
+    section = '[[section]]\nnumber = {}\ntitle = "S{}"\n[section.requirements]\nFR-1 = "It works."\n'
+    with pytest.raises(ValueError, match=r"FR-1 stands twice: in '1\. S1' and in 'S2'"):
+        requirements.parse(section.format(1, 1) + section.format(2, 2))
+
+
+def test_an_id_without_a_sentence_is_refused() -> None:
+    with pytest.raises(ValueError, match="FR-1 has no sentence"):
+        requirements.parse('[[section]]\nnumber = 1\ntitle = "S"\n[section.requirements]\nFR-1 = " "\n')
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "result"),
+    [
+        ((), "open"),
+        (("skipped",), "open"),
+        (("passed",), "passed"),
+        (("passed", "skipped"), "passed"),
+        (("passed", "failed"), "failed"),
+    ],
+)
+def test_a_row_is_passed_only_by_tests_that_ran(outcomes: tuple[str, ...], result: str) -> None:
+    assert a_row(*outcomes).result == result
+
+
+def test_the_table_counts_open_rows_and_names_the_tests() -> None:
+    table = (a_row("passed"), a_row("failed"), a_row())
+    text = requirements.render(table)
+    assert text.endswith("3 rows: 1 passed, 1 failed, 1 open")
+    assert "· failed: test_0" in text
+
+
+def test_the_table_is_also_written_for_programs() -> None:
+    written = json.loads(requirements.as_json((a_row("passed"),)))
+    assert written["counts"] == {"passed": 1, "failed": 0, "open": 0}
+    assert written["rows"][0]["tests"] == [{"test": "test_0", "outcome": "passed"}]
+
+
+def test_without_a_run_every_row_is_open_and_the_reader_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert requirements.main(["--results", str(tmp_path / "none.json"), "--only", "open"]) == 0
+    told = capsys.readouterr()
+    assert told.out.rstrip().endswith("266 rows: 0 passed, 0 failed, 266 open")
+    assert "make test" in told.err
+
+
+def test_results_that_name_an_id_no_longer_listed_are_left_aside() -> None:
+    entry = Requirement("FR-1", "1. First", "It works.")
+    table = requirements.rows({"FR-1": entry}, [Shown("test_old", "passed", ("FR-0", "FR-1"))])
+    assert [row.requirement.id for row in table] == ["FR-1"]
+    assert table[0].result == "passed"
+
+
+SAMPLE = """
+import pytest
+
+@pytest.mark.req("FR-002", "R1")
+def test_good(): assert True
+
+@pytest.mark.req("FR-003")
+def test_bad(): assert False
+
+@pytest.mark.req("FR-004")
+@pytest.mark.skip(reason="not today")
+def test_skipped(): assert True
+
+@pytest.mark.req("FR-005")
+@pytest.mark.xfail
+def test_expected_to_fail(): assert False
+
+@pytest.fixture
+def broken():
+    yield
+    raise OSError("teardown")
+
+@pytest.mark.req("FR-007")
+def test_with_a_broken_teardown(broken): assert True
+"""
+
+
+@pytest.mark.parametrize("flags", [(), ("-n", "2")], ids=["one process", "two processes"])
+def test_each_outcome_is_recorded_with_its_ids(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    status, output, tests = run_pytest(tmp_path, SAMPLE, *flags)
+    assert status == 1, output
+    assert [(test["test"], test["outcome"], test["ids"]) for test in tests] == [
+        ("test_sample.py::test_bad", "failed", ["FR-003"]),
+        ("test_sample.py::test_expected_to_fail", "skipped", ["FR-005"]),
+        ("test_sample.py::test_good", "passed", ["FR-002", "R1"]),
+        ("test_sample.py::test_skipped", "skipped", ["FR-004"]),
+        ("test_sample.py::test_with_a_broken_teardown", "failed", ["FR-007"]),
+    ]
+
+
+@pytest.mark.parametrize("flags", [(), ("-n", "1")], ids=["one process", "a worker process"])
+@pytest.mark.parametrize(("mark", "told"), [('"FR-999"', "'FR-999'"), ("", "a req mark without an id")])
+def test_an_unknown_id_stops_the_run_at_collection(
+    tmp_path: Path, flags: tuple[str, ...], mark: str, told: str
+) -> None:
+    source = f"import pytest\n@pytest.mark.req({mark})\ndef test_it(): assert True\n"
+    status, output, tests = run_pytest(tmp_path, source, *flags)
+    assert status != 0
+    assert tests == []
+    assert "is not in docs/requirements.toml" in output
+    assert told in output

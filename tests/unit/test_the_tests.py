@@ -1,0 +1,91 @@
+"""The tests are held to rules themselves: each one can fail, none is skipped, hostile input is covered."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+FILES = sorted(TESTS.rglob("test_*.py"))
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    for node in ast.walk(tree):
+        if isinstance(node, Function) and node.name.startswith("test_"):
+            yield node
+
+
+def can_fail(function: Function) -> bool:
+    """Return whether a test asserts something itself, or through check_…, expect_… or pytest.raises."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name in ("raises", "warns", "fail") or name.startswith(("check_", "expect_")):
+                return True
+    return False
+
+
+def toothless(tree: ast.AST) -> list[str]:
+    return [function.name for function in functions(tree) if not can_fail(function)]
+
+
+def marked(tree: ast.Module, mark: str) -> list[str]:
+    """Return the tests of a module that carry a mark, on themselves, their class or the module."""
+    names = {function.name for function in functions(tree) if _decorated(function, mark)}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and _decorated(node, mark):
+            names |= {function.name for function in functions(node)}
+        if isinstance(node, ast.Assign) and re.match(rf"pytestmark = .*mark\.{mark}\b", ast.unparse(node)):
+            names |= {function.name for function in functions(tree)}
+    return sorted(names)
+
+
+def _decorated(node: Function | ast.ClassDef, mark: str) -> bool:
+    return any(f"mark.{mark}" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+@pytest.mark.parametrize(
+    ("body", "fails"),
+    [
+        ("assert x", True),
+        ("with pytest.raises(ValueError): f()", True),
+        ("check_order(x)", True),
+        ("helpers.expect_lines(x)", True),
+        ("f()", False),
+        ("checked = f()", False),
+    ],
+)
+def test_a_test_that_asserts_nothing_is_recognised(body: str, fails: bool) -> None:
+    assert toothless(ast.parse(f"def test_it(): \n    {body}")) == ([] if fails else ["test_it"])
+
+
+def test_marks_are_found_on_functions_classes_and_modules() -> None:
+    function = "@pytest.mark.security\ndef test_a(): assert 1\ndef test_b(): assert 1"
+    group = "@pytest.mark.security\nclass TestIt:\n    def test_c(self): assert 1"
+    module = "pytestmark = [pytest.mark.security]\ndef test_d(): assert 1"
+    found = [marked(ast.parse(source), "security") for source in (function, group, module)]
+    assert found == [["test_a"], ["test_c"], ["test_d"]]
+
+
+def test_every_test_can_fail() -> None:
+    assert {str(path): names for path in FILES if (names := toothless(parse(path)))} == {}
+
+
+def test_no_test_is_skipped_by_a_mark() -> None:
+    assert {str(path): names for path in FILES if (names := marked(parse(path), "skip"))} == {}
+
+
+@pytest.mark.req("D-tests")
+def test_at_least_25_tests_are_marked_security() -> None:
+    assert sum(len(marked(parse(path), "security")) for path in FILES) >= 25

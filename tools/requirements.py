@@ -1,0 +1,148 @@
+"""The requirement table: which tests show which requirement, and how they ended last time.
+
+The ids and their sentences are in docs/requirements.toml; `requirement_marks` (its neighbour, a pytest
+plugin) writes what each test showed. Here both are laid side by side. Standard library only, so that
+the table can be printed before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "docs" / "requirements.toml"
+RESULTS = ROOT / ".make" / "results.json"
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One id with its sentence and the section it stands in."""
+
+    id: str
+    section: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One test of the last run: how it ended and which ids it carries."""
+
+    test: str
+    outcome: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    requirement: Requirement
+    tests: tuple[Shown, ...]
+
+    @property
+    def result(self) -> str:
+        """Say `passed` when every test passed, `failed` when one failed, else `open`.
+
+        A skipped test shows nothing, so a row with only skipped tests is open.
+        """
+        outcomes = {test.outcome for test in self.tests}
+        if "failed" in outcomes:
+            return "failed"
+        return "passed" if "passed" in outcomes else "open"
+
+
+def parse(text: str) -> dict[str, Requirement]:
+    """Return the requirements by id; raise ValueError for an id that stands twice or says nothing."""
+    found: dict[str, Requirement] = {}
+    for section in tomllib.loads(text)["section"]:
+        for id, sentence in section["requirements"].items():
+            if id in found:
+                raise ValueError(f"{id} stands twice: in '{found[id].section}' and in '{section['title']}'")
+            if not isinstance(sentence, str) or not sentence.strip():
+                raise ValueError(f"{id} has no sentence")
+            found[id] = Requirement(id, f"{section['number']}. {section['title']}", sentence)
+    return found
+
+
+def load(path: Path = LIST) -> dict[str, Requirement]:
+    """Return the requirements that the project keeps."""
+    return parse(path.read_text(encoding="utf-8"))
+
+
+def results(path: Path = RESULTS) -> tuple[Shown, ...]:
+    """Return the tests of the last run; none if there was no run."""
+    try:
+        written: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    return tuple(Shown(test["test"], test["outcome"], tuple(test["ids"])) for test in written["tests"])
+
+
+def rows(requirements: Mapping[str, Requirement], tests: Iterable[Shown]) -> tuple[Row, ...]:
+    """Return one row for each requirement, in the order of the list."""
+    by_id: dict[str, list[Shown]] = {id: [] for id in requirements}
+    for test in tests:
+        for id in test.ids:
+            if id in by_id:  # results may be older than the list
+                by_id[id].append(test)
+    return tuple(Row(requirements[id], tuple(shown)) for id, shown in by_id.items())
+
+
+def counts(table: Sequence[Row]) -> dict[str, int]:
+    """Return how many rows passed, failed and are open."""
+    return {result: sum(row.result == result for row in table) for result in ("passed", "failed", "open")}
+
+
+def render(table: Sequence[Row], *, only: str = "") -> str:
+    """Return the table as text, section by section, with the counts at its end."""
+    lines: list[str] = []
+    section = ""
+    for row in (row for row in table if only in ("", row.result)):
+        if row.requirement.section != section:
+            section = row.requirement.section
+            lines += ["", section]
+        lines.append(f"  {row.result:<6}  {row.requirement.id:<14}  {row.requirement.text}")
+        lines += [f"  {'':<6}  {'':<14}  · {test.outcome}: {test.test}" for test in row.tests]
+    number = counts(table)
+    total = f"{len(table)} rows: {number['passed']} passed, {number['failed']} failed, {number['open']} open"
+    return "\n".join([*lines, "", total]).lstrip("\n")
+
+
+def as_json(table: Sequence[Row]) -> str:
+    """Return the table for other programs."""
+    entries = [
+        {
+            "id": row.requirement.id,
+            "section": row.requirement.section,
+            "text": row.requirement.text,
+            "result": row.result,
+            "tests": [{"test": test.test, "outcome": test.outcome} for test in row.tests],
+        }
+        for row in table
+    ]
+    return json.dumps({"counts": counts(table), "rows": entries}, indent=2, ensure_ascii=False)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table; a failed row gives status 1, an open one does not."""
+    parser = argparse.ArgumentParser(description="print requirement → tests → result of the last run")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--only", choices=["", "passed", "failed", "open"], default="")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(argv)
+    table = rows(load(), results(args.results))
+    sys.stdout.write((as_json(table) if args.json else render(table, only=args.only)) + "\n")
+    if not args.results.exists():
+        sys.stderr.write("no results of a run yet: `make test` writes them\n")
+    return 1 if counts(table)["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
