@@ -28,7 +28,8 @@ def a_reader(folder: Path) -> Reader:
 @pytest.mark.engine
 @pytest.mark.req("FR-031", "AC9", "SC-011", "FR-UX-004", "B-9")
 def test_the_quickstart_works_word_for_word(tmp_path: Path) -> None:
-    assert a_reader(tmp_path).follow(PAGE) == []
+    wrong = a_reader(tmp_path).follow(PAGE)
+    assert wrong == [], "\n".join(wrong)
 
 
 @pytest.mark.req("SC-001")

@@ -41,7 +41,8 @@ class Cli:
         return result.stdout
 
     def json(self, *words: str) -> Any:
-        return json.loads(self.ok(*words, "-o", "json"))
+        at = words.index("--") if "--" in words else len(words)
+        return json.loads(self.ok(*words[:at], "-o", "json", *words[at:]))
 
     def finished(self, name: str, *command: str) -> None:
         """Run a job to its end, however it ends."""

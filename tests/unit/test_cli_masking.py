@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.cli_support import Cli
 
 from mpijob.model import MPIJob, Program, Secret
 from mpijob.observation import masking
-from tests.unit.cli_support import Cli
 
 SECRETS = (
     "API_TOKEN",
@@ -112,24 +112,12 @@ def test_a_secret_variable_is_shown_by_no_command(words: tuple[str, ...]) -> Non
 @pytest.mark.req("D-sanitize")
 @pytest.mark.parametrize("format", ["table", "json", "yaml"])
 def test_a_plan_shows_no_secret(format: str) -> None:
-    words = (
-        "plan",
-        "j",
-        "--workers",
-        "2",
-        "--env",
-        "API_TOKEN=hunter2hunter2",
-        "-o",
-        format,
-        "--",
-        "echo",
-        "hunter2hunter2",
-    )
-    result = Cli()(*words)
+    flags = ("--workers", "2", "--env", "API_TOKEN=hunter2hunter2", "-o", format)
+    result = Cli()("plan", "j", *flags, "--", "echo", "hunter2hunter2")
     assert result.exit_code == 0, result.stderr
     assert "***" in result.stdout
     assert "API_TOKEN" in result.stdout
-    assert "hunter2hunter2" not in result.stdout.replace("echo hunter2hunter2", "")
+    assert "hunter2hunter2" not in result.stdout
 
 
 @pytest.mark.security

@@ -7,10 +7,18 @@ import pytest
 
 from mpijob import errors
 from mpijob.diagnosis import pages
+from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES, UNKNOWN
 
 DOCS = Path(__file__).parents[2] / "docs" / "troubleshooting"
 ALL_RULES = (*RULES, UNKNOWN)
+ANEW = "PYTHONPATH=. python -c 'from tests.unit.test_troubleshooting import write; write()'"
+
+
+def write() -> None:
+    for rule in ALL_RULES:
+        (DOCS / rule.page).write_text(pages.page(rule))
+    (DOCS / "README.md").write_text(pages.index(titles_of_errors()))
 
 
 def error_codes() -> set[str]:
@@ -31,13 +39,17 @@ def test_every_code_has_a_troubleshooting_page(code: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.id)
-def test_the_page_of_a_rule_is_in_step_with_the_rule(rule: pages.Rule) -> None:
-    wanted = pages.page(rule)
-    assert (DOCS / rule.page).read_text() == wanted, (
-        "run: python -m mpijob.diagnosis.pages docs/troubleshooting"
-    )
+def test_the_page_of_a_rule_is_in_step_with_the_rule(rule: Rule) -> None:
+    assert (DOCS / rule.page).read_text() == pages.page(rule), f"to write it anew: {ANEW}"
+
+
+def titles_of_errors() -> dict[str, str]:
+    firsts = {code: (DOCS / f"{code.lower()}.md").read_text().partition("\n")[0] for code in error_codes()}
+    return {code: first.removeprefix(f"# {code}: ") for code, first in firsts.items()}
 
 
 def test_the_index_names_every_page_and_nothing_else() -> None:
-    linked = set(re.findall(r"\(([\w-]+\.md)\)", (DOCS / "README.md").read_text()))
+    index = (DOCS / "README.md").read_text()
+    linked = set(re.findall(r"\(([\w-]+\.md)\)", index))
     assert linked == {path.name for path in DOCS.glob("*.md")} - {"README.md"}
+    assert index == pages.index(titles_of_errors()), f"to write it anew: {ANEW}"

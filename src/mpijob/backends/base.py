@@ -83,7 +83,9 @@ class Backend(Protocol):
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove all that is known of it."""
 
-    async def execute(self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None) -> int:
+    async def execute(
+        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
+    ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher; return its status."""
 
     async def pause(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mpijob.checks.rule import Findings, Limits, dns_name, error, unfit, unfit_line, warning
+from mpijob.checks.rule import Findings, Limits, at, dns_name, error, unfit, unfit_line, warning
 from mpijob.errors import Finding
 from mpijob.model import MPIJob
 from mpijob.model.words import shown
@@ -34,13 +34,13 @@ def _variables(field: str, env: Mapping[str, str]) -> Findings:
         if not _VARIABLE.fullmatch(key):
             yield _bad_name(field, key)
         elif reason := unfit(value):
-            yield error(f"{field}.{key}", f"the value {reason}", "remove it; no process can be given that")
+            yield error(at(field, key), f"the value {reason}", "remove it; no process can be given that")
         elif len(value.encode()) + len(key) >= _LONGEST_VALUE:
             size = len(value.encode())
             message = f"the value has {size} bytes; less than {_LONGEST_VALUE} can be given to a process"
-            yield error(f"{field}.{key}", message, "put it into code.files")
+            yield error(at(field, key), message, "put it into code.files")
         else:
-            yield from _reserved(f"{field}.{key}", key)
+            yield from _reserved(at(field, key), key)
 
 
 def _bad_name(field: str, key: str) -> Finding:

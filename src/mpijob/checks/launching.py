@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mpijob.checks.rule import Findings, Limits, error, unfit_line
+from mpijob.checks.rule import Findings, Limits, at, error, unfit_line
 from mpijob.model import Family, MPIJob
 from mpijob.model.command_options import MPIRUN, pairs
 from mpijob.model.words import BIND_TO, MAP_BY, choice_hint, shown
@@ -74,7 +74,7 @@ def settings(job: MPIJob, limits: Limits) -> Findings:
     """Settings are in the form of the family: parameters for Open MPI, variables for the others."""
     for key, value in job.launch.settings.items():
         if reason := unfit_line(value):
-            yield error(f"launch.settings.{key}", f"the value {reason}", "write it on one line")
+            yield error(at("launch.settings", key), f"the value {reason}", "write it on one line")
         if not _ENVIRONMENT_NAME.fullmatch(key) and not _MCA_NAME.fullmatch(key):
             yield error(
                 "launch.settings",
@@ -82,7 +82,7 @@ def settings(job: MPIJob, limits: Limits) -> Findings:
                 "for example: btl_tcp_if_include",
             )
         elif key.removeprefix("OMPI_MCA_").removeprefix("PRTE_MCA_") in _AGENT_SETTINGS:
-            yield error(f"launch.settings.{key}", f"{key} {_BREAKS}", "remove it")
+            yield error(at("launch.settings", key), f"{key} {_BREAKS}", "remove it")
         else:
             yield from _owner_of(job.mpi, key)
     yield from _mixed(job)
@@ -92,7 +92,7 @@ _BREAKS = "is decided by the plan: a value of your own would break the start"
 
 
 def _owner_of(family: Family, key: str) -> Findings:
-    field = f"launch.settings.{key}"
+    field = at("launch.settings", key)
     if family in _HYDRA and _MCA_NAME.fullmatch(key):
         message = f"{key} is a parameter of Open MPI and means nothing to {family}"
         yield error(field, message, f"{_RIGHT_FORM[family]}; or use mpi: openmpi")

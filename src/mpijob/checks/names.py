@@ -8,7 +8,17 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from mpijob.checks.rule import LONGEST_LABEL, Findings, Limits, dns_label, dns_name, error, unfit, unfit_line
+from mpijob.checks.rule import (
+    LONGEST_LABEL,
+    Findings,
+    Limits,
+    at,
+    dns_label,
+    dns_name,
+    error,
+    unfit,
+    unfit_line,
+)
 from mpijob.model import MPIJob
 from mpijob.model.words import shown
 
@@ -73,7 +83,7 @@ def labels(job: MPIJob, limits: Limits) -> Findings:
     """Labels and cost labels are what Kubernetes takes as labels."""
     for field, mapping in (("labels", job.labels), ("cost", job.cost)):
         for key, value in mapping.items():
-            yield from _label(f"{field}.{key}" if not unfit_line(key) else field, key, value)
+            yield from _label(at(field, key), key, value)
 
 
 def _label(field: str, key: str, value: str) -> Findings:

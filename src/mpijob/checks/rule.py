@@ -89,3 +89,8 @@ def unfit_line(text: str) -> str:
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
         return "holds a line break or another control character"
     return ""
+
+
+def at(field: str, key: str) -> str:
+    """Return the path of an entry; only the field's when the key cannot be shown."""
+    return f"{field}.{key}" if len(key) <= 100 and not unfit_line(key) else field

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from mpijob.checks.rule import Findings, Limits, dns_name, error, notice, warning
+from mpijob.checks.rule import Findings, Limits, at, dns_name, error, notice, warning
 from mpijob.model import MPIJob, Resources, quantity
 from mpijob.model.quantity import Amount, as_bytes, as_count
 from mpijob.model.words import GPU_KINDS, MIG_PREFIX, choice_hint, shown
@@ -152,10 +152,12 @@ def _others(field: str, part: Resources) -> Findings:
             )
         elif name.startswith(GPU_KINDS) or name in ("cpu", "memory"):
             yield error(
-                f"{field}.others.{name}", f"{name} has a field of its own", f"use {field}.gpu, cpu or memory"
+                at(f"{field}.others", name),
+                f"{name} has a field of its own",
+                f"use {field}.gpu, cpu or memory",
             )
         elif _amount(amount) is None:
-            yield from _positive(f"{field}.others.{name}", amount)
+            yield from _positive(at(f"{field}.others", name), amount)
 
 
 def _small(job: MPIJob) -> Findings:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -136,12 +137,15 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 
 def confirm(app: App, question: str, yes: bool) -> None:
     """Ask before something that cannot be undone; end the command if the answer is no."""
-    import sys
-
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not someone_is_there():
         raise click.UsageError(f"{question} Nobody can be asked here: add --yes")
     if not click.confirm(question, err=True):
         app.out.note("nothing was changed")
         raise click.exceptions.Exit(130)
+
+
+def someone_is_there() -> bool:
+    """Return whether a person can answer a question."""
+    return sys.stdin.isatty()

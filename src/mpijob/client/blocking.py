@@ -25,7 +25,7 @@ class Client(Reading, Writing, Documented):
     >>> from mpijob import Client, MPIJob
     >>> from mpijob.backends.memory import MemoryBackend
     >>> client = Client(MemoryBackend())
-    >>> job = client.run(MPIJob(name="hello", workers=2, command=["echo", "hello"]))
+    >>> job = client.run(MPIJob(name="hello", workers=2, command=("echo", "hello")))
     >>> job.phase.value
     'Succeeded'
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from mpijob.backends.base import Backend
@@ -43,31 +43,31 @@ class Threaded:
 
     async def whoami(self) -> Identity:
         """Return the user as this place knows them."""
-        return await _moved(self._inner.whoami())
+        return await _moved(self._inner.whoami)
 
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what admission needs to judge this job for this user."""
-        return await _moved(self._inner.facts(job, who))
+        return await _moved(lambda: self._inner.facts(job, who))
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would run."""
-        return await _moved(self._inner.plan(job, facts))
+        return await _moved(lambda: self._inner.plan(job, facts))
 
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Start, or queue, what the plan says."""
-        return await _moved(self._inner.submit(plan, who))
+        return await _moved(lambda: self._inner.submit(plan, who))
 
     async def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
-        return await _moved(self._inner.spec(ref))
+        return await _moved(lambda: self._inner.spec(ref))
 
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
-        return await _moved(self._inner.get(ref))
+        return await _moved(lambda: self._inner.get(ref))
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of states."""
-        return await _moved(self._inner.list(scope))
+        return await _moved(lambda: self._inner.list(scope))
 
     def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change."""
@@ -83,37 +83,38 @@ class Threaded:
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
-        return await _moved(self._inner.samples(ref))
+        return await _moved(lambda: self._inner.samples(ref))
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """Ask the job to end."""
-        return await _moved(self._inner.cancel(ref, grace_seconds=grace_seconds))
+        return await _moved(lambda: self._inner.cancel(ref, grace_seconds=grace_seconds))
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
-        return await _moved(self._inner.suspend(ref))
+        return await _moved(lambda: self._inner.suspend(ref))
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""
-        return await _moved(self._inner.resume(ref))
+        return await _moved(lambda: self._inner.resume(ref))
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove all that is known of the job."""
-        await _moved(self._inner.delete(ref, grace_seconds=grace_seconds))
+        await _moved(lambda: self._inner.delete(ref, grace_seconds=grace_seconds))
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command inside the job."""
-        return await _moved(self._inner.execute(ref, argv, worker=worker, rank=rank))
+        return await _moved(lambda: self._inner.execute(ref, argv, worker=worker, rank=rank))
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass."""
-        await _moved(self._inner.pause(seconds))
+        await _moved(lambda: self._inner.pause(seconds))
 
 
-async def _moved(work: Awaitable[T]) -> T:
-    return await asyncio.to_thread(drive, work)
+async def _moved(start: Callable[[], Awaitable[T]]) -> T:
+    """Run a call in a thread; it is only made there, so that one cancelled before leaves nothing behind."""
+    return await asyncio.to_thread(lambda: drive(start()))
 
 
 async def _streamed(stream: AsyncIterator[T]) -> AsyncIterator[T]:

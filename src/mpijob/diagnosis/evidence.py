@@ -8,34 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mpijob.model import Family, LogLine, MPIJob
-
-
-class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one process ended; `index` is the worker's or the rank's number.
-
-    `by_us` marks what the engine ended itself while cleaning up: it is never a cause. `time` is in
-    seconds since the epoch.
-    """
-
-    code: int | None = None
-    signal: int | None = None
-    time: float = 0.0
-    index: int = 0
-    worker: int | None = None
-    by_us: bool = False
-
-    @property
-    def good(self) -> bool:
-        """Whether it ended by itself with 0."""
-        return self.code == 0 and not self.signal
-
-    @property
-    def killer(self) -> int | None:
-        """The signal that ended it; shells report signal 9 as exit code 137, Python as -9."""
-        if self.signal or (self.code is not None and self.code < 0):
-            return self.signal or -(self.code or 0)
-        return self.code - 128 if self.code is not None and 128 < self.code < 160 else None
+from mpijob.model import Exit, Family, LogLine, MPIJob
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):

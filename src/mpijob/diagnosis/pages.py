@@ -1,14 +1,13 @@
 """The troubleshooting page of a rule, written from the rule itself, so that both say the same.
 
-The pages are kept in docs/troubleshooting; a test holds them in step. To write them anew:
-`python -m mpijob.diagnosis.pages docs/troubleshooting`.
+The pages are kept in docs/troubleshooting; tests/unit/test_troubleshooting.py holds them in step and
+says how to write them anew.
 """
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -17,10 +16,10 @@ from mpijob.diagnosis.rules import RULES, UNKNOWN
 
 
 class _Placeholders(dict[str, str]):
-    """Every field as `<field>`."""
+    """Every field as its name in capitals, as manuals write what differs from case to case."""
 
     def __missing__(self, name: str) -> str:
-        return f"<{name}>"
+        return name.upper()
 
 
 def page(rule: Rule) -> str:
@@ -60,20 +59,9 @@ def _step(number: int, remedy: Remedy) -> str:
 
 
 def _change(patch: Mapping[str, object]) -> str:
-    return _plain(msgspec.json.encode(patch).decode(), braces=False)
+    text = msgspec.json.encode(patch).decode()
+    return re.sub(r'"\{(\w+)\}"', lambda field: field[1].upper(), text)
 
 
-def _plain(template: str, *, braces: bool = True) -> str:
-    if braces:
-        return template.format_map(_Placeholders())
-    return template.replace('"{', '"<').replace('}"', '>"')
-
-
-def main(folder: Path) -> None:
-    """Write the pages of all rules."""
-    for rule in (*RULES, UNKNOWN):
-        (folder / rule.page).write_text(page(rule))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+def _plain(template: str) -> str:
+    return template.format_map(_Placeholders())

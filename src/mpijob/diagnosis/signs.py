@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from mpijob.diagnosis.evidence import Evidence, Exit, Memory
+from mpijob.diagnosis.evidence import Evidence, Memory
+from mpijob.model import Exit
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
 TOGETHER_SECONDS = 0.25

@@ -64,13 +64,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = '"' if not is_text(text) else "|" if _is_block(text) else None
+    if not is_text(text) or not all(line.isprintable() for line in text.split("\n")):
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+    style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-def _is_block(text: str) -> bool:
-    lines = text.split("\n")
-    return len(lines) > 1 and text.isprintable() is False and all(line.isprintable() for line in lines)
 
 
 def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:

@@ -5,7 +5,6 @@ The sentences come from `model.describe`, the types from msgspec, the call names
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import msgspec
@@ -37,7 +36,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a job file, each field with its description and example."""
-    schema = copy.deepcopy(msgspec.json.schema(MPIJob))
+    schema: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(MPIJob)))
     for name, part in schema["$defs"].items():
         for field, described in part.get("properties", {}).items():
             part["properties"][field] = _described(f"{name}.{field}", field, described)

@@ -21,6 +21,7 @@ MAX_DEPTH = 50
 MAX_NODES = 10_000
 MAX_FINDINGS = 50
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNTAKEN = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
@@ -110,7 +111,7 @@ def _decoded(text: str | bytes) -> str:
     decoded = decoded.removeprefix("\ufeff")
     if "\0" in decoded:
         raise Stop(_not_text("holds a NUL byte", _line(decoded[: decoded.index("\0")])))
-    return _PAIR.sub(_joined, decoded)
+    return _as_yaml(decoded) if decoded.lstrip()[:1] in ("{", "[") else decoded
 
 
 def _line(before: str | bytes) -> int:
@@ -119,6 +120,11 @@ def _line(before: str | bytes) -> int:
 
 def _not_text(reason: str, line: int) -> Finding:
     return Finding(code="NOT_TEXT", message=f"the file {reason}", hint="save it as UTF-8 text", line=line)
+
+
+def _as_yaml(json: str) -> str:
+    """Return JSON with the few letters escaped that YAML would not take as they are."""
+    return _UNTAKEN.sub(lambda match: f"\\u{ord(match[0]):04x}", _PAIR.sub(_joined, json))
 
 
 def _joined(match: re.Match[str]) -> str:
@@ -140,8 +146,10 @@ def _events(text: str) -> Iterator[yaml.Event]:
 def _syntax(error: yaml.MarkedYAMLError, text: str) -> Finding:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    lines = text.splitlines()
-    here = lines[line - 1] if line <= len(lines) else ""
+    lines = text.rstrip().split("\n")
+    if line > len(lines):  # the fault is that the file ends: show where
+        line, column = len(lines), len(lines[-1]) + 1
+    here = lines[line - 1]
     if "\t" in here[: len(here) - len(here.lstrip())] or "'\\t'" in str(error.problem):
         message, hint = "a tab is used where blanks are needed", "indent with blanks"
     else:

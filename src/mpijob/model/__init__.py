@@ -22,13 +22,14 @@ from mpijob.model.job import (
 from mpijob.model.plan import Plan, PlannedWorker
 from mpijob.model.records import Event, LogLine, LogQuery, Role, Sample
 from mpijob.model.ref import JobRef, Scope
-from mpijob.model.state import JobState, Page, Phase, RankState, WorkerState
+from mpijob.model.state import Exit, JobState, Page, Phase, RankState, WorkerState
 
 __all__ = [
     "Amounts",
     "Code",
     "CustomLaunch",
     "Event",
+    "Exit",
     "Facts",
     "Family",
     "Identity",

@@ -43,6 +43,43 @@ class Phase(StrEnum):
         return "Running" if self in (Phase.RUNNING, Phase.DELETING) else "Pending"
 
 
+class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one process ended; `index` is the worker's or the rank's number.
+
+    `time` (seconds since the epoch) orders the first cause before what followed from it. `by_us` marks
+    what the engine ended itself while cleaning up, which is never a cause.
+    """
+
+    code: int | None = None
+    signal: int | None = None
+    time: float = 0.0
+    index: int = 0
+    worker: int | None = None
+    by_us: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether it ended by itself with 0."""
+        return self.code == 0 and not self.signal
+
+    @property
+    def killer(self) -> int | None:
+        """The signal that ended it; shells report signal 9 as exit code 137."""
+        if self.signal:
+            return self.signal
+        return self.code - 128 if self.code is not None and 128 < self.code < 160 else None
+
+    @property
+    def status(self) -> int | None:
+        """The exit code as a shell would show it."""
+        return 128 + self.signal if self.signal else self.code
+
+    def __str__(self) -> str:
+        if self.signal:
+            return f"was ended by signal {self.signal}"
+        return "ended, its exit code is not known" if self.code is None else f"exited with {self.code}"
+
+
 class RankState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One rank as the census found it and as it ended."""
 

@@ -88,22 +88,27 @@ def masked_text(text: str, values: Iterable[str] = ()) -> str:
 
 
 def masked_job(job: MPIJob) -> MPIJob:
-    """Return the spec as it may be shown."""
+    """Return the spec as it may be shown: a secret's value is masked wherever the command repeats it."""
     names = tuple(secret.env for secret in job.secrets)
+    values = secret_values(job)
     programs = tuple(
         program.replace(
-            command=masked_argv(program.command),
-            args=masked_argv(program.args),
+            command=_safe_argv(program.command, values),
+            args=_safe_argv(program.args, values),
             env=masked_env(program.env, names),
         )
         for program in job.programs
     )
     return job.replace(
         env=masked_env(job.env, names),
-        command=masked_argv(job.command),
-        args=masked_argv(job.args),
+        command=_safe_argv(job.command, values),
+        args=_safe_argv(job.args, values),
         programs=programs,
     )
+
+
+def _safe_argv(argv: Iterable[str], values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(masked_text(word, values) for word in masked_argv(argv))
 
 
 def masked_plan(plan: Plan) -> Plan:
@@ -113,7 +118,7 @@ def masked_plan(plan: Plan) -> Plan:
         plan,
         job=masked_job(plan.job),
         env=masked_env(plan.env, (secret.env for secret in plan.job.secrets)),
-        launch=tuple(masked_text(word, values) for word in masked_argv(plan.launch)),
+        launch=_safe_argv(plan.launch, values),
         documents=tuple(masked_tree(document, values) for document in plan.documents),
     )
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mpijob.model import Phase
+from mpijob.model import Exit, Phase
 
 
 class Reason(StrEnum):
@@ -44,31 +44,6 @@ class Reason(StrEnum):
     LAUNCHER_UNACCOUNTED = "LauncherUnaccounted"
     WORLD_DIFFERS = "WorldDiffers"
     WORLD_UNPROVED = "WorldUnproved"
-
-
-class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one process ended. `time` orders the first cause before what followed from it.
-
-    `index` is the worker's or the rank's number; `by_us` marks what the engine ended itself while
-    cleaning up, which is never a cause.
-    """
-
-    code: int | None = None
-    signal: int | None = None
-    time: float = 0.0
-    index: int = 0
-    worker: int | None = None
-    by_us: bool = False
-
-    @property
-    def good(self) -> bool:
-        """Whether it ended by itself with 0."""
-        return self.code == 0 and not self.signal
-
-    def __str__(self) -> str:
-        if self.signal:
-            return f"was ended by signal {self.signal}"
-        return "ended, its exit code is not known" if self.code is None else f"exited with {self.code}"
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -226,8 +201,8 @@ def _failed(reason: Reason, message: str) -> Standing:
 
 
 def _deadline(seen: Observation) -> str:
-    limit = "its time limit" if seen.deadline_seconds is None else f"{seen.deadline_seconds:g} s"
-    return f"the job ran longer than {limit}"
+    limit = "its deadline" if seen.deadline_seconds is None else f"its deadline of {seen.deadline_seconds:g} s"
+    return f"the job ran past {limit}"
 
 
 def _ranks(seen: Observation) -> str:

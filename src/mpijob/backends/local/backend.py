@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -58,14 +59,15 @@ class LocalBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._home = Home(settings.home)
-        self._opened: Store | None = None
+        self._of_thread = threading.local()  # a database connection belongs to one thread
 
     @property
     def _store(self) -> Store:
-        if self._opened is None:
-            self._opened = Store(self._home)
-            recovery.recover(self._opened)
-        return self._opened
+        store: Store | None = getattr(self._of_thread, "store", None)
+        if store is None:
+            self._of_thread.store = store = Store(self._home)
+            recovery.recover(store)
+        return store
 
     # -- before ------------------------------------------------------------------------------------
     async def whoami(self) -> Identity:
@@ -317,12 +319,14 @@ class LocalBackend:
         raise WaitTimeout(f"job '{ref.name}' has not ended within {seconds:g} s; it will be ended")
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """End the job if needed and remove all that is known of it."""
+        """End the job if needed and remove all that is known of it, and of earlier ones of that name."""
         row = self._row(ref)
         if row.holds or not row.phase.final:
             await self._end(ref, "delete", Phase.CANCELLED, grace_seconds)
-        self._store.remove(row.uid)
-        shutil.rmtree(self._home.job(row.uid), ignore_errors=True)
+        older = [] if ref.uid else self._store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
+        for gone in (*older, row):
+            self._store.remove(gone.uid)
+            shutil.rmtree(self._home.job(gone.uid), ignore_errors=True)
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None

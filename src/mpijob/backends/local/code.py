@@ -23,7 +23,8 @@ _SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules
 def resolve(job: MPIJob, directory: Path) -> MPIJob:
     """Return the job with the directory that goes along made explicit and absolute.
 
-    Without a `code.path`, the current directory goes along when the command names a file in it.
+    Without a `code.path`, the current directory goes along when the command names a file in it; only
+    the files named when the directory is too large.
     """
     code = job.code
     if code.path or code.include:
@@ -32,14 +33,20 @@ def resolve(job: MPIJob, directory: Path) -> MPIJob:
             raise InvalidJob.of((_missing(path),))
         return job.replace(code=code.replace(path=str(path.resolve())))
     words = [*job.argv, *(word for program in job.programs for word in (*program.command, *program.args))]
-    if any(_is_file_here(word, directory) for word in words):
-        return job.replace(code=code.replace(path=str(directory.resolve())))
-    return job
+    named = tuple(dict.fromkeys(os.path.normpath(word) for word in words if _is_file_here(word, directory)))
+    if not named:
+        return job
+    whole = code.replace(path=str(directory.resolve()))
+    try:
+        chosen(whole)
+    except InvalidJob:  # nobody asked for the whole directory: what the command names is enough
+        whole = whole.replace(include=named)
+    return job.replace(code=whole)
 
 
 def _is_file_here(word: str, directory: Path) -> bool:
     try:
-        return bool(word) and not word.startswith(("/", "-")) and (directory / word).is_file()
+        return bool(word) and not word.startswith(("/", "-", "..")) and (directory / word).is_file()
     except (OSError, ValueError):
         return False
 

@@ -8,7 +8,7 @@ from mpijob import diagnosis
 from mpijob.backends.local import logs
 from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.orders import Orders
-from mpijob.diagnosis.evidence import Evidence, Exit, Memory, World
+from mpijob.diagnosis.evidence import Evidence, Memory, World
 from mpijob.errors import Finding
 from mpijob.observation import phase
 
@@ -27,20 +27,24 @@ def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evide
         spec=plan.job,
         family=plan.family,
         attempt=orders.attempt,
-        reason=standing.reason.value,
+        reason=_reason(ledger, standing),
         message=standing.message,
         worker=next(iter(ledger.failed_workers()), None),
-        launcher=_exit(ledger.launcher) if ledger.launcher else None,
-        workers=tuple(_exit(e) for e in workers),
-        ranks=tuple(_exit(e) for e in ledger.rank_exits.values()),
+        launcher=ledger.launcher,
+        workers=tuple(workers),
+        ranks=tuple(ledger.rank_exits.values()),
         memory=_memory(orders, ledger, standing),
         world=World(planned=plan.world, proved=ledger.proved),
         logs=tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM)),
     )
 
 
-def _exit(seen: phase.Exit) -> Exit:
-    return Exit(seen.code, seen.signal, seen.time, seen.index, seen.worker, seen.by_us)
+def _reason(ledger: Ledger, standing: phase.Standing) -> str:
+    """Return the verdict; a worker that failed while its process lives has lost its MPI daemon."""
+    if standing.reason is not phase.Reason.WORKER_FAILED:
+        return standing.reason.value
+    first = min((e for e in ledger.daemon_exits.values() if not e.good), key=lambda e: e.time)
+    return "DaemonLost" if first.signal or (first.code or 0) > 128 else standing.reason.value
 
 
 def _memory(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Memory, ...]:

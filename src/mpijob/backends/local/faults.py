@@ -68,6 +68,8 @@ def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Or
                     _kill_daemon(process.pid)
         case "kill-rank" if ledger.proved and fault.number in ledger.ranks:
             _kill_below(ledger.ranks[fault.number].pid)
+        case "kill-launcher" if ledger.proved and ledger.launcher_pid:
+            processes.send(ledger.launcher_pid, signal.SIGKILL)
         case "refuse-start" if directory is not None and not ledger.launcher_started:
             (directory / "refuse").touch()
         case "drop-name" if directory is not None and not ledger.launcher_started:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from mpijob.model import Phase, Plan, RankState, WorkerState
-from mpijob.observation.phase import Exit, Observation, Reason
+from mpijob.model import Exit, Phase, Plan, RankState, WorkerState
+from mpijob.observation.phase import Observation, Reason
 
 
 class Ledger:
@@ -30,8 +30,10 @@ class Ledger:
         self.lost: dict[int, Exit] = {}
         self.launcher: Exit | None = None
         self.launcher_started = False
+        self.launcher_pid = 0
         self.proved: int | None = None
         self.ending = False
+        self._deaths: dict[int, tuple[float, bool]] = {}
         self.cancelled = False
         self.suspended = False
         self.deadline_passed = False
@@ -51,7 +53,13 @@ class Ledger:
     def bye(self, rank: int, code: int) -> None:
         """A rank has said how it ended."""
         worker = self.ranks[rank].worker if rank in self.ranks else None
-        self.rank_exits[rank] = self._exit(code if code < 128 else 128 - code, rank, worker)
+        exit = self._exit(code if code < 128 else 128 - code, rank, worker)
+        time, by_us = self._deaths.get(rank, (exit.time, exit.by_us))
+        self.rank_exits[rank] = msgspec.structs.replace(exit, time=time, by_us=by_us)
+
+    def program_gone(self, rank: int) -> None:
+        """A rank's program is gone; its shim, which knows how it ended, will speak in a moment."""
+        self._deaths[rank] = (self._now(), self.ending)
 
     def rank_vanished(self, rank: int) -> None:
         """A rank is gone without a word."""
@@ -66,7 +74,11 @@ class Ledger:
 
     def worker_lost(self, worker: int, code: int) -> None:
         """A worker's own process has ended without being asked."""
-        self.lost[worker] = self._exit(code, worker, worker)
+        self.lost.setdefault(worker, self._exit(code, worker, worker))
+
+    def silent(self, worker: int) -> None:
+        """A worker is being ended by us for a fault of its own."""
+        self.lost.setdefault(worker, self._exit(-int(signal.SIGKILL), worker, worker))
 
     def launcher_ended(self, code: int) -> None:
         """The launcher has ended."""
@@ -121,7 +133,7 @@ class Ledger:
             launcher_started=self.launcher_started,
             launcher=self.launcher,
             workers=(*self.daemon_exits.values(), *(idle if done else ())),
-            ranks=tuple(self.rank_exits.values()),
+            ranks=tuple(sorted(self.rank_exits.values(), key=lambda e: (e.time, not e.signal))),
             ranks_watched=ranks_watched,
             ended=ended,
             cancel_requested=self.cancelled,
@@ -135,7 +147,7 @@ class Ledger:
     def rank_states(self) -> tuple[RankState, ...]:
         """Return every rank as census and exits show it."""
         return tuple(
-            msgspec.structs.replace(state, exit_code=_code(self.rank_exits.get(rank)))
+            msgspec.structs.replace(state, exit_code=self._status(self.rank_exits.get(rank)))
             for rank, state in sorted(self.ranks.items())
         )
 
@@ -147,7 +159,7 @@ class Ledger:
                 index=worker.index,
                 name=worker.name,
                 phase=self._worker_phase(worker.index, phase),
-                exit_code=_code(self.lost.get(worker.index) or self.daemon_exits.get(worker.index)),
+                exit_code=self._status(self.lost.get(worker.index) or self.daemon_exits.get(worker.index)),
                 gpus=gpus(worker.index),
                 memory_limit_bytes=limit,
                 memory_bytes=self.peak_bytes.get(worker.index),
@@ -164,15 +176,13 @@ class Ledger:
         first = bad[0].worker if bad else None
         return {first} if first is not None else set()
 
+    @staticmethod
+    def _status(exit: Exit | None) -> int | None:
+        return None if exit is None else exit.status
+
     def _worker_phase(self, index: int, phase: Phase) -> Phase:
         if phase is Phase.FAILED:
             return Phase.FAILED if index in self.failed_workers() else Phase.CANCELLED
         if phase in (Phase.PENDING, Phase.INITIALIZING) and index in self.ready:
             return Phase.RUNNING
         return phase
-
-
-def _code(exit: Exit | None) -> int | None:
-    if exit is None:
-        return None
-    return 128 + exit.signal if exit.signal else exit.code

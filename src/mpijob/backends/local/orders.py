@@ -7,16 +7,16 @@ not in the plan: they lie in a file of mode 0600 beside it until the job has end
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import msgspec
 
 from mpijob.backends.local.isolation import Isolation
-from mpijob.backends.local.paths import Home
+from mpijob.backends.local.paths import SCRIPTS, Home
 from mpijob.backends.local.worker import WorkerOrder
 from mpijob.model import Family, Plan
 
-SCRIPTS = Path(__file__).parent / "scripts"
 SHIM = str(SCRIPTS / "rank.sh")
 
 
@@ -30,6 +30,7 @@ class Orders:
         self.directory = home.attempt(uid, attempt)
         self.work = home.work(uid)
         self.logs = home.logs(uid, attempt)
+        self.temporary = temporary(uid)
         self._first = str(home.attempt(uid, 1))
         self._gpus = gpu_ids
         self._secrets = read_secrets(home, uid)
@@ -57,6 +58,8 @@ class Orders:
             "MPIJOB_ATTEMPT": str(self.attempt),
             "MPIJOB_ATTEMPT_DIR": str(self.directory),
             "MPIJOB_GATE": "1" if job.census else "0",
+            "MPIJOB_TMPDIR": str(self.temporary),
+            "TMPDIR": str(self.temporary / "launcher"),
         }
 
     def workers(self) -> tuple[WorkerOrder, ...]:
@@ -69,7 +72,7 @@ class Orders:
         environ = self.environ() | {
             "MPIJOB_WORKER": str(index),
             "MPIJOB_WORKER_DIR": str(directory),
-            "TMPDIR": str(directory / "tmp"),
+            "TMPDIR": str(self.temporary / str(index)),
             "CUDA_VISIBLE_DEVICES": ",".join(mine),
             "MPIJOB_GPUS": ",".join(mine),
             "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(mine),
@@ -94,14 +97,21 @@ class Orders:
         for path in (self.work, self.logs, self.directory / "ranks", self.directory / "workers"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for worker in self.plan.workers:
-            (self.directory / "workers" / worker.name / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.directory / "workers" / worker.name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.temporary / str(worker.index)).mkdir(mode=0o700, parents=True, exist_ok=True)
             _pipe(self.directory / "workers" / worker.name / "ask")
         for rank in range(self.plan.world if self.shimmed else 0):
             _pipe(self.directory / "ranks" / f"{rank}.out")
             _pipe(self.directory / "ranks" / f"{rank}.err")
+        (self.temporary / "launcher").mkdir(mode=0o700, parents=True, exist_ok=True)
         _pipe(self.directory / "report")
         _pipe(self.directory / "gate")
         (self.directory / "hostfile").write_text(self.plan.hostfile)
+
+
+def temporary(uid: str) -> Path:
+    """Return the job's own temporary directory; short, because sockets are made there (108 bytes at most)."""
+    return Path(tempfile.gettempdir()) / f"mpijob-{uid[:12]}"
 
 
 def provide_agent(home: Home) -> None:

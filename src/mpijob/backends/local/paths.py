@@ -10,10 +10,12 @@ HOME/mpi/FAMILY/                    MPI libraries installed by `mpijob mpi insta
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
-from mpijob import __version__
 from mpijob.errors import BackendError
+
+SCRIPTS = Path(__file__).parent / "scripts"
 
 
 class Home:
@@ -29,8 +31,8 @@ class Home:
 
     @property
     def agent(self) -> Path:
-        """The start agent, executable, of this version of the package."""
-        return self.root / f"agent-{__version__}.sh"
+        """The start agent, executable; another version of it gets another name."""
+        return self.root / f"agent-{zlib.crc32((SCRIPTS / 'agent.sh').read_bytes()):08x}.sh"
 
     @property
     def runner_log(self) -> Path:

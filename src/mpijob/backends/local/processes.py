@@ -133,6 +133,15 @@ def look(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), fields[0].decode(), cpu, int(fields[21]) * _PAGE)
 
 
+def children(pid: int) -> list[int]:
+    """Return the children of a process's first thread."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
 def descendants(root: int, processes: Mapping[int, Process]) -> list[Process]:
     """Return all processes below one, without it."""
     children: dict[int, list[Process]] = {}

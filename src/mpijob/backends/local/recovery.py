@@ -8,6 +8,7 @@ whatever is left of it is ended.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends.local import machine, processes
-from mpijob.backends.local.orders import forget_secrets
+from mpijob.backends.local.orders import forget_secrets, temporary
 from mpijob.backends.local.store import Row, Store
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Event, JobState, Phase
@@ -55,6 +56,7 @@ def declare_lost(store: Store, row: Row) -> None:
 
 def settle(store: Store, state: JobState) -> None:
     """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
+    shutil.rmtree(temporary(state.ref.uid), ignore_errors=True)
     retry = store.plan(state.ref.uid).job.retry
     if state.phase is Phase.FAILED and state.attempt <= retry.limit:
         _queue_again(store, state, retry.delay_seconds(state.attempt))

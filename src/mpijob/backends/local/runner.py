@@ -58,6 +58,7 @@ def _environ() -> dict[str, str]:
         "LC_ALL",
         "TZ",
         "COVERAGE_PROCESS_START",
+        "COVERAGE_PROCESS_CONFIG",
         "COVERAGE_FILE",
     )
     found = {name: os.environ[name] for name in kept if name in os.environ}
@@ -186,4 +187,3 @@ def _supervise(home: Home, orders: Orders) -> None:
     row = store.rows("uid=?", orders.uid)[0]
     Supervisor(store, orders, row.state).run()
     store.close()
-

@@ -243,7 +243,7 @@ def _open(home: Home) -> sqlite3.Connection:
     with _foreign_errors(home.database):
         old_mask = os.umask(0o077)
         try:
-            db = sqlite3.connect(home.database, timeout=30, isolation_level=None, check_same_thread=False)
+            db = sqlite3.connect(home.database, timeout=30, isolation_level=None)
             db.execute("PRAGMA synchronous=NORMAL")
         finally:
             os.umask(old_mask)

@@ -31,6 +31,7 @@ from mpijob.observation.phase import Reason, Standing, derive, failure
 
 SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
 LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
+SILENT_SECONDS = 3.0
 TICK_SECONDS = 0.25
 
 
@@ -46,7 +47,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, int] = {}
         self._watched: dict[int, int] = {}
-        self._launcher = 0
+        self._heard: dict[int, float] = {}
+        self._programs: set[int] = set()
         self._log: LogFile
         self._pumps: dict[int, Pump] = {}
         self._report = bytearray()
@@ -92,7 +94,9 @@ class Supervisor:
         err, err_end = os.pipe2(os.O_CLOEXEC)
         stdin = os.open(self._stdin(), os.O_RDONLY | os.O_CLOEXEC)
         argv, environ = self._orders.launch, self._orders.environ()
-        self._launcher = processes.spawn(argv, environ, str(self._orders.work), (stdin, out_end, err_end))
+        self._ledger.launcher_pid = processes.spawn(
+            argv, environ, str(self._orders.work), (stdin, out_end, err_end)
+        )
         for fd in (stdin, out_end, err_end):
             os.close(fd)
         for fd, stream in ((out, "stdout"), (err, "stderr")):
@@ -115,13 +119,11 @@ class Supervisor:
 
     def _turn(self, seconds: float) -> None:
         """Wait for something to happen, at most so long, and take note of it."""
-        for key, _ in self._selector.select(seconds):
-            key.data()
-        self._collect()
-        if self._asked:
-            self._look_at_wishes()
+        self._listen(seconds)
         if self._meter.due():
             self._measure()
+            self._look_for_silence()
+            self._watch_programs()
         self._faults.strike(self._began, self._workers, self._ledger, self._orders)
         self._keep_time()
 
@@ -148,7 +150,11 @@ class Supervisor:
             if handler is not None:
                 handler(*words)
 
+    def _heard_alive(self, index: str) -> None:
+        self._heard[int(index)] = time.monotonic()
+
     def _heard_ready(self, index: str) -> None:
+        self._heard_alive(index)
         self._ledger.ready.add(int(index))
         if len(self._ledger.ready) == self._job.workers:
             self._start_launcher()
@@ -182,6 +188,26 @@ class Supervisor:
         self._read_reports()  # its last word, if it had one, is there by now
         self._ledger.rank_vanished(self._watched.pop(fd))
 
+    def _watch_programs(self) -> None:
+        """Watch the programs themselves too: a shim tells how one ended, but on a busy machine tells it late."""
+        for rank, state in self._ledger.ranks.items():
+            if rank not in self._programs and rank not in self._ledger.rank_exits:
+                for pid in processes.children(state.pid):
+                    self._programs.add(rank)
+                    self._watch_program(rank, pid)
+
+    def _watch_program(self, rank: int, pid: int) -> None:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+
+        def gone() -> None:
+            self._drop(fd)
+            self._ledger.program_gone(rank)
+
+        self._watch(fd, gone)
+
     def _open_gate(self) -> None:
         if self._job.census:
             os.write(self._gate, b"\n" * self._orders.plan.world)
@@ -201,12 +227,31 @@ class Supervisor:
             del self._pumps[fd]
             self._drop(fd)
 
-    def _collect(self) -> None:
-        for pid, code in processes.reap().items():
-            if pid == self._launcher:
-                self._ledger.launcher_ended(code)
-            elif pid in self._workers:
-                self._ledger.worker_lost(self._workers.pop(pid), code)
+    def _listen(self, seconds: float) -> None:
+        """Wait for news, at most so long, and note it: what was killed comes before what followed from it."""
+        ready = self._selector.select(seconds)
+        ended = processes.reap()
+        for pid in self._workers.keys() & ended.keys():
+            self._ledger.worker_lost(self._workers.pop(pid), ended[pid])
+        launcher = ended.get(self._ledger.launcher_pid)
+        if launcher is not None and launcher < 0:
+            self._ledger.launcher_ended(launcher)
+        for key, _ in ready:
+            key.data()
+        if launcher is not None and launcher >= 0:
+            self._ledger.launcher_ended(launcher)
+        if self._asked:
+            self._look_at_wishes()
+
+    def _look_for_silence(self) -> None:
+        """A worker that is there and says nothing is as bad as one that is gone."""
+        now = time.monotonic()
+        for pid, index in self._workers.items():
+            if now - self._heard.get(index, now) > SILENT_SECONDS:
+                text = f"worker {index} has been silent for {SILENT_SECONDS:g} s"
+                self._ledger.stop(Reason.WORKER_LOST, text)
+                self._ledger.silent(index)
+                processes.send(pid, signal.SIGKILL)
 
     def _look_at_wishes(self) -> None:
         self._asked = False
@@ -225,7 +270,7 @@ class Supervisor:
                 limit = self._job.resources.memory
                 text = f"worker {index} used {used >> 20} MiB, its limit is {limit}"
                 self._ledger.stop(Reason.MEMORY_EXCEEDED, text)
-                self._ledger.lost.setdefault(index, self._ledger._exit(-9, index, index))
+                self._ledger.silent(index)
 
     def _keep_time(self) -> None:
         limit = self._job.deadline_seconds
@@ -250,10 +295,11 @@ class Supervisor:
             self._end_gently()
         ledger.ending = True
         self._keep_for_a_look()
-        processes.send(self._launcher, signal.SIGKILL) if self._launcher and ledger.launcher is None else None
+        if ledger.launcher_pid and ledger.launcher is None:
+            processes.send(ledger.launcher_pid, signal.SIGKILL)
         for pid in self._workers:
             processes.send(pid, signal.SIGTERM)
-        self._until(lambda: not self._workers, 6.0)
+        self._until(lambda: not self._workers, 3.0)
         processes.end_below(os.getpid())
         self._drain()
 
@@ -278,11 +324,7 @@ class Supervisor:
     def _until(self, reached: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not reached() and time.monotonic() < deadline:
-            for key, _ in self._selector.select(min(0.05, max(0.0, deadline - time.monotonic()))):
-                key.data()
-            self._collect()
-            if self._asked:
-                self._look_at_wishes()
+            self._listen(min(0.05, max(0.0, deadline - time.monotonic())))
 
     def _signal_ranks(self) -> None:
         number = signal_number(self._job.signal.name)
@@ -336,7 +378,7 @@ class Supervisor:
             running=now if running else self._state.running,
             finished=finished,
             findings=findings,
-            launcher_exit_code=None if exit is None else (128 + exit.signal if exit.signal else exit.code),
+            launcher_exit_code=None if exit is None else exit.status,
         )
         marked = tuple(msgspec.structs.replace(event, attempt=self._orders.attempt) for event in events)
         self._store.put(self._state, *marked)

@@ -12,6 +12,7 @@ import errno
 import os
 import selectors
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,6 +21,8 @@ import msgspec
 from mpijob.backends.local import isolation, linux, processes
 from mpijob.backends.local.logfiles import LogFile, Pump
 from mpijob.backends.local.terminal import Guest, listen
+
+HEARTBEAT_SECONDS = 1.0
 
 
 class WorkerOrder(msgspec.Struct, frozen=True):
@@ -64,6 +67,7 @@ class Worker:
         self._ending = False
         self._report = os.open(f"{order.attempt_dir}/report", os.O_WRONLY | os.O_CLOEXEC)
         self._asked = bytearray()
+        self._beaten = time.monotonic()
 
     def run(self) -> None:
         """Serve until told to end."""
@@ -74,10 +78,17 @@ class Worker:
         self._watch(door.fileno(), lambda: self._greet(Guest.at(door)))
         self._tell(f"ready {self._order.index}")
         while not self._ending:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(HEARTBEAT_SECONDS):
                 key.data()
             self._collect()
+            self._beat()
         self._finish()
+
+    def _beat(self) -> None:
+        """Let the supervisor know that we are not stuck."""
+        if time.monotonic() - self._beaten >= HEARTBEAT_SECONDS:
+            self._beaten = time.monotonic()
+            self._tell(f"alive {self._order.index}")
 
     # -- requests ---------------------------------------------------------------------------------
     def _read_ask(self, fd: int) -> None:

@@ -204,9 +204,8 @@ class MemoryBackend:
             return shelf.view(self._engine, record)
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """Remove the job of that uid; without a uid, all jobs that ever had the name."""
+        """Remove the job, and with the newest of a name the earlier ones too."""
         with self._changed:
-            shelf.find(self._engine, ref)
             for record in shelf.everything(self._engine, ref):
                 self._engine.forget(record)
             self._changed.notify_all()

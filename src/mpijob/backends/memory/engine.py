@@ -141,7 +141,8 @@ class Engine:
 
     def say(self, record: Record, rank: int, worker: int, text: str) -> None:
         """Write down one line of a rank."""
-        stamp = int(self.now * 1e6) * 1000 + len(record.lines) % 1000
+        last = record.lines[-1].time if record.lines else 0
+        stamp = max(int(self.now * 1e6) * 1000, last + 1)
         line = LogLine(stamp, text.encode(), Role.RANK, "stdout", worker, rank, record.state.attempt)
         record.lines.append(line)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from mpijob.admission import needs
 from mpijob.dialects import launch
 from mpijob.model import Facts, Family, MPIJob, Plan

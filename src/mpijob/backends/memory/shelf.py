@@ -36,9 +36,10 @@ def find(engine: Engine, ref: JobRef) -> Record:
 
 
 def everything(engine: Engine, ref: JobRef) -> list[Record]:
-    """Return the job of that uid, or without a uid all that ever had the name."""
-    if ref.uid:
-        return [find(engine, ref)]
+    """Return what goes with a job: an earlier one goes alone, the newest takes the earlier ones along."""
+    found = find(engine, ref)
+    if found is not newest(engine, ref):
+        return [found]
     return [record for record in engine.records.values() if _same_name(record.state.ref, ref)]
 
 

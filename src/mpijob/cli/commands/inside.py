@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from secrets import token_hex
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
 from mpijob.cli.jobspec import Given, TakesCommand, given_options, words_after
 from mpijob.cli.options import Duration, command, name_argument
-from mpijob.model import Phase
+from mpijob.model import JobRef, Phase
 
 ALLOC_LABEL = "mpijob/alloc"
 _HOLD = ("sleep", "infinity")
@@ -45,18 +46,22 @@ def alloc(app: App, timeout: float | None, **given: Any) -> None:
 
     The workers are given back when the shell, or the command after `--`, ends.
     """
-    job = Given.of(app, given | {"words": ()}, command=_HOLD).job()
+    if not given["words"] and not given["file"]:
+        given["words"] = (f"alloc-{token_hex(3)}",)
+    job = Given.of(app, given, command=_HOLD).job()
     held = app.client.submit(job.replace(labels={**job.labels, ALLOC_LABEL: "true"}))
-    status = 1
     try:
-        with app.out.progress(f"waiting for {job.workers} workers …"):
-            state = app.client.wait(job.name, timeout=timeout, for_phases=(Phase.RUNNING,))
-        app.out.phase_note(shown.phase_line(state), state.phase)
-        if state.phase is Phase.RUNNING:
-            status = app.client.execute(job.name, words_after() or _shell(), worker=0, rank=None)
+        status = _inside(app, held.ref, timeout)
     finally:
-        app.client.cancel(held.ref.name)
+        app.client.cancel(held.ref)
     exits.end(status)
+
+
+def _inside(app: App, ref: JobRef, timeout: float | None) -> int:
+    with app.out.progress(f"waiting for the workers of {ref.name} …"):
+        state = app.client.wait(ref, timeout=timeout, for_phases=(Phase.RUNNING,))
+    app.out.phase_note(shown.phase_line(state), state.phase)
+    return app.client.execute(ref, words_after() or _shell(), worker=0)
 
 
 def _shell() -> tuple[str, ...]:

@@ -20,7 +20,9 @@ from mpijob.observation.masking import secret_values
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
 @click.option("--worker", "workers", type=Numbers(), default=(), metavar="0-3,7", help="Only these workers.")
-@click.option("--role", "roles", multiple=True, type=click.Choice(list(Role)), help="Only this role.")
+@click.option(
+    "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]), help="Only this role."
+)
 @click.option("--since", type=Moment(), metavar="TIME", help="Not before: 1h (ago), 24h, or a date and time.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Not after: as for --since.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")

@@ -102,13 +102,13 @@ RULES = (
     ),
     Rule(
         id="DEADLINE_EXCEEDED",
-        title="The job ran longer than its time limit",
+        title="The job ran past its deadline",
         why="The job has a deadline, and it was still running then. It got its signal and was ended.",
         trust=Trust.LIMIT,
         facts=("reason:DeadlineExceeded",),
         causes=(
-            "The job ran longer than its time limit of {deadline} s.",
-            "The job ran longer than its time limit.",
+            "The job ran past its deadline of {deadline} s.",
+            "The job ran past its deadline.",
         ),
         remedies=(
             Remedy("allow twice the time", {"deadline_seconds": "{longer_deadline}"}),

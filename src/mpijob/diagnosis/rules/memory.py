@@ -90,7 +90,9 @@ RULES = (
         why="Python or numpy asked for a block of memory and the system said no: the worker's address limit "
         "is reached, or the array is larger than memory.",
         signs=(
-            Sign("MemoryError", r"^(?:\S*[ ])?(?P<error>[\w.]*MemoryError(?:: (?P<detail>[^\n]+))?)$"),
+            Sign(
+                "MemoryError", r"^(?:\S*[ ])?(?P<error>[\w.]*(?<!OutOf)MemoryError(?:: (?P<detail>[^\n]+))?)$"
+            ),
             Sign("std::bad_alloc", r"(?P<error>std::bad_alloc)"),
         ),
         causes=(

@@ -15,11 +15,11 @@ case $worker in
 esac
 dir=$MPIJOB_ATTEMPT_DIR/workers/$worker
 if [ ! -p "$dir/ask" ]; then
-  echo "mpijob-agent: Could not resolve hostname $worker: no such worker in this job" >&2
+  echo "mpijob-agent: cannot reach worker $worker: No such file or directory" >&2
   exit 255
 fi
 if [ -e "$dir/refuse" ]; then
-  echo "mpijob-agent: connect to worker $worker: Connection refused" >&2
+  echo "mpijob-agent: cannot reach worker $worker: Connection refused" >&2
   exit 255
 fi
 mkfifo -m 600 "$dir/answer.$$" || exit 255

@@ -1,0 +1,1 @@
+"""The promises that every engine keeps, as tests that know no engine."""

@@ -1,0 +1,83 @@
+"""Room, queue, priorities, deadlines, retry policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpijob import Client, JobFailed, Phase
+from mpijob.errors import QuotaExceeded
+from mpijob.model import Resources, Retry
+
+from .builders import PATIENCE, a_job, fails_on_worker_1, fills_the_place, running, says_hello
+
+
+@pytest.mark.req("SC-006", "FR-027", "D-quota")
+def test_a_job_larger_than_the_place_is_refused_with_numbers(client: Client) -> None:
+    job = a_job(workers=8, resources=Resources(cpu="2", memory="256Mi"))
+    with pytest.raises(QuotaExceeded, match=r"16\.1.*4"):
+        client.submit(job)
+    assert client.list().total == 0
+
+
+@pytest.mark.req("FR-RES-005")
+def test_a_job_that_finds_no_room_waits_and_knows_its_place(client: Client) -> None:
+    running(client, fills_the_place("first"))
+    client.submit(fills_the_place("second"))
+    third = client.submit(fills_the_place("third")).state()
+    assert (third.phase, third.queue_position) == (Phase.QUEUED, 2)
+    assert client.state("second").queue_position == 1
+
+
+@pytest.mark.req("FR-028", "E-gang")
+def test_a_job_starts_wholly_or_not_at_all(client: Client) -> None:
+    running(client, fills_the_place("first"))
+    waiting = client.submit(fills_the_place("second")).state()
+    assert not any(worker.phase.active for worker in waiting.workers)
+
+
+def test_waiting_jobs_start_in_the_order_of_their_submission(client: Client) -> None:
+    for name in ("first", "second", "third"):
+        client.submit(fills_the_place(name, "true"))
+    started = {
+        name: client.wait_for_completion(name, PATIENCE).started or 0.0
+        for name in ("third", "second", "first")
+    }
+    assert started["first"] < started["second"] < started["third"]
+
+
+def test_a_higher_priority_starts_before_those_that_wait(client: Client) -> None:
+    first = running(client, fills_the_place("first"))
+    client.submit(fills_the_place("usual", "true"))
+    client.submit(fills_the_place("urgent", "true", priority=100))
+    assert client.state("urgent").queue_position == 1
+    first.cancel(grace_period=0)
+    usual = client.wait_for_completion("usual", PATIENCE)
+    assert (client.wait_for_completion("urgent", PATIENCE).started or 0.0) < (usual.started or 0.0)
+
+
+def test_a_job_that_passes_its_deadline_fails(client: Client) -> None:
+    client.submit(a_job("late", "sleep 300", deadline_seconds=1.0))
+    with pytest.raises(JobFailed, match="of 1 s"):
+        client.wait_for_completion("late", PATIENCE)
+
+
+@pytest.mark.req("PMV-005")
+def test_a_failed_job_is_tried_again_as_often_as_it_says(client: Client) -> None:
+    client.submit(fails_on_worker_1(retry=Retry(limit=1, backoff_seconds=0.1)))
+    state = client.wait("bad", PATIENCE)
+    assert (state.phase, state.attempt, state.attempts_allowed) == (Phase.FAILED, 2, 2)
+    assert "Retrying" in [event.reason for event in client.events("bad")]
+
+
+def test_small_jobs_run_beside_each_other(client: Client) -> None:
+    one, two = running(client, a_job("one", "sleep 300")), running(client, a_job("two", "sleep 300"))
+    assert (one.phase, two.phase) == (Phase.RUNNING, Phase.RUNNING)
+
+
+def test_a_cancelled_waiting_job_never_starts(client: Client) -> None:
+    first = running(client, fills_the_place("first"))
+    second = client.submit(fills_the_place("second"))
+    second.cancel()
+    first.cancel(grace_period=0)
+    client.submit(says_hello()).wait_for_completion(PATIENCE)
+    assert second.state().started is None

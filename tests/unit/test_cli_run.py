@@ -1,0 +1,143 @@
+"""run: the log on stdout, phases and result on stderr, Ctrl-C detaches, twice cancels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.cli_support import Cli
+
+from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.client import Client
+from mpijob.model import Amounts, LogLine, Phase
+
+
+@pytest.mark.req("FR-CLI-003", "FR-009", "FR-CLI-002", "FR-020")
+def test_run_prints_ranks_lines_on_stdout_and_the_rest_on_stderr() -> None:
+    result = Cli()("run", "hello", "--workers", "2", "--", "echo", "hi")
+    assert result.exit_code == 0
+    assert sorted(result.stdout.splitlines()) == ["[Rank-0] hi", "[Rank-1] hi"]
+    first, *_, last = result.stderr.splitlines()
+    assert first.startswith("hello: Pending")
+    assert "hello: Running" in result.stderr
+    assert last == "hello Succeeded after 0.7s, ran 0.7s, 2 ranks on 2 workers"
+
+
+@pytest.mark.req("AC3", "FR-010")
+def test_a_failed_run_ends_with_1_and_tells_the_cause() -> None:
+    result = Cli()("run", "bad", "--workers", "2", "--", "sh", "-c", "exit 3")
+    assert result.exit_code == 1
+    assert "bad Failed after" in result.stderr
+    assert "error: worker 0 failed: rank 0 ended with exit code 3 [WORKER_FAILED]" in result.stderr
+
+
+def test_a_waiting_job_says_what_it_waits_for_before_it_runs() -> None:
+    cli = Cli(MemoryBackend(capacity=Amounts(cores=3, memory_bytes=2**40)))
+    cli.ok("create", "first", "--workers", "2", "--", "sleep", "5")
+    result = cli("run", "second", "--workers", "2", "--", "echo", "hi")
+    assert result.exit_code == 0
+    lines = result.stderr.splitlines()
+    assert "second: Queued" in lines[0]
+    assert "Waiting for" in lines[0]
+    assert "waited" in lines[-1]
+
+
+@pytest.mark.req("PMV-005")
+def test_a_retried_run_counts_its_attempts() -> None:
+    cli = Cli(MemoryBackend(script=Script(jobs={"r": Outcome(exit_code=1, attempts=1)})))
+    result = cli("run", "r", "--workers", "2", "--retry", "2", "--", "x")
+    assert result.exit_code == 0
+    assert "attempt 2 of 3" in result.stderr.splitlines()[-1]
+
+
+def test_rm_deletes_the_job_after_its_end() -> None:
+    cli = Cli()
+    cli("run", "gone", "--workers", "2", "--rm", "--", "true")
+    assert cli("get", "gone").exit_code == 3
+
+
+def test_run_in_json_prints_lines_and_then_the_state() -> None:
+    lines = Cli()("run", "j", "--workers", "2", "-o", "json", "--", "echo", "hi").stdout.splitlines()
+    assert '"text":"hi"' in lines[0]
+    assert '"phase":"Succeeded"' in lines[-1]
+
+
+class Interrupted(Client):
+    """A client whose log is interrupted after the first line."""
+
+    def logs(self, name: Any, **wanted: Any) -> Iterator[LogLine]:
+        yield next(iter(super().logs(name, **wanted)))
+        raise KeyboardInterrupt
+
+
+def a_hanging_job() -> MemoryBackend:
+    return MemoryBackend(script=Script(default=Outcome(hangs=True, lines=("step",))))
+
+
+def test_ctrl_c_detaches_and_the_job_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("mpijob.cli.follow.time.sleep", slept.append)
+    cli = Cli(a_hanging_job(), Interrupted)
+    result = cli("run", "long", "--workers", "2", "--", "x")
+    assert (result.exit_code, slept) == (130, [2.0])
+    assert "job long goes on" in result.stderr
+    assert "mpijob cancel long ends it" in result.stderr
+    assert cli.connect().state("long").phase is Phase.RUNNING
+
+
+def test_a_second_ctrl_c_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mpijob.cli.follow.time.sleep", again)
+    cli = Cli(a_hanging_job(), Interrupted)
+    result = cli("run", "long", "--workers", "2", "--", "x")
+    assert result.exit_code == 130
+    assert cli.connect().state("long").phase is Phase.CANCELLED
+    assert "long: Cancelled" in result.stderr
+
+
+def test_something_slow_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    from mpijob.cli.output import Output
+
+    with Output().progress("waiting for room …", after_seconds=0.0):
+        deadline = time.monotonic() + 10
+        told = ""
+        while not told and time.monotonic() < deadline:
+            told = capsys.readouterr().err
+    assert told == "waiting for room …\n"
+
+
+def test_alloc_holds_workers_runs_the_shell_and_gives_them_back() -> None:
+    ran: list[tuple[Any, ...]] = []
+
+    class Inside(Client):
+        def execute(self, name: Any, argv: Any, worker: Any = None, rank: Any = None, **more: Any) -> int:
+            state = self.state(name)
+            ran.append((tuple(argv), worker, state.phase, state.labels))
+            return 5
+
+    cli = Cli(a_hanging_job(), Inside)
+    result = cli("alloc", "held", "--workers", "2", "--label", "a=b", "--", "mpirun", "x")
+    assert result.exit_code == 5, result.stderr
+    assert ran == [(("mpirun", "x"), 0, Phase.RUNNING, {"a": "b", "mpijob/alloc": "true"})]
+    assert cli.connect().state("held").phase is Phase.CANCELLED
+
+
+@pytest.mark.req("C-exec")
+def test_exec_passes_the_command_on_and_returns_its_status() -> None:
+    ran: list[tuple[Any, ...]] = []
+
+    class Inside(Client):
+        def execute(self, name: Any, argv: Any, worker: Any = None, rank: Any = None, **more: Any) -> int:
+            ran.append((name, tuple(argv), worker, rank))
+            return 42
+
+    cli = Cli(client=Inside)
+    assert cli("exec", "j", "--rank", "3", "--", "cat", "--", "-x").exit_code == 42
+    assert cli("exec", "j", "--worker", "1").exit_code == 42
+    assert ran[0] == ("j", ("cat", "--", "-x"), None, 3)
+    assert ran[1][2:] == (1, None)
+    assert cli("exec", "j", "--worker", "1", "--rank", "2").exit_code == 2

@@ -1,0 +1,122 @@
+"""The async client over a plain engine: the loop is never blocked, streams can be left."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import aclosing
+
+import pytest
+
+from mpijob import AsyncClient, JobFailed, MPIJob, Phase
+from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.errors import NotFound, WaitTimeout
+from mpijob.model import JobRef, JobState
+from mpijob.settings import Settings
+
+
+def a_client(script: Script | None = None) -> AsyncClient:
+    return AsyncClient(MemoryBackend(script=script), settings=Settings())
+
+
+def a_job(name: str = "job", **fields: object) -> MPIJob:
+    return MPIJob(**{"name": name, "workers": 2, "command": ("echo", "hi"), **fields})  # type: ignore[arg-type]  # builder
+
+
+@pytest.mark.req("FR-013", "FR-SDK-003")
+def test_a_job_lives_its_whole_life_by_coroutines() -> None:
+    async def life() -> None:
+        async with a_client() as client:
+            job = await client.run(a_job(), 60)
+            assert [line.text async for line in job.logs()] == [b"hi", b"hi"]
+            assert [event.reason async for event in job.events(follow=True)][-1] == "Succeeded"
+            assert len(await job.metrics()) == 4
+            again = await job.retry()
+            assert (await again.wait(60)).phase is Phase.SUCCEEDED
+            copy = await again.clone(workers=3)
+            assert (await copy.spec()).workers == 3
+            assert [state.ref.name async for state in client.jobs()] == ["job-2", "job"]
+            assert (await client.compare("job", "job-2")).differences[0].field == "workers"
+            assert "workers: 3" in await copy.export()
+            await copy.suspend()
+            await copy.resume()
+            assert (await copy.cancel()).phase is Phase.CANCELLED
+            assert await copy.why() == ()
+            assert [done.ok for done in await client.delete_all(every=True)] == [True, True]
+            assert (await client.list()).total == 0
+
+    asyncio.run(life())
+
+
+def test_calls_to_a_plain_engine_happen_in_another_thread() -> None:
+    threads = []
+
+    class Watched(MemoryBackend):
+        async def get(self, ref: JobRef) -> JobState:
+            threads.append(threading.current_thread())
+            return await super().get(ref)
+
+    async def ask() -> None:
+        client = AsyncClient(Watched(), settings=Settings())
+        await client.submit(a_job())
+
+    asyncio.run(ask())
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+def test_errors_cross_the_threads() -> None:
+    async def ask() -> None:
+        client = a_client(Script(default=Outcome(exit_code=1)))
+        with pytest.raises(NotFound, match="nobody"):
+            await client.get("nobody")
+        with pytest.raises(NotFound, match="nobody"):
+            [line async for line in client.logs("nobody")]
+        with pytest.raises(JobFailed, match="exit code 1"):
+            await client.run(a_job())
+
+    asyncio.run(ask())
+
+
+def test_a_watch_can_be_left_while_nothing_happens() -> None:
+    async def ask() -> list[str]:
+        client = a_client()
+        await client.submit(a_job(labels={"memory.mpijob/outcome": "hangs"}))
+        seen = []
+        async with aclosing(client.watch()) as states:  # type: ignore[type-var]  # a generator
+            async for state in states:
+                seen.append(state.phase.value)
+                if state.phase is Phase.RUNNING:
+                    break
+        return seen
+
+    assert asyncio.run(asyncio.wait_for(ask(), 20))[-1] == "Running"
+
+
+def test_a_wait_can_be_cancelled() -> None:
+    async def ask() -> None:
+        client = a_client()
+        await client.submit(a_job(labels={"memory.mpijob/outcome": "hangs"}))
+        with pytest.raises(WaitTimeout):
+            await client.wait("job", 5)
+        task = asyncio.create_task(client.wait("job"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(ask(), 20))
+
+
+@pytest.mark.req("D-sdk")
+def test_the_documented_names_are_coroutines_too() -> None:
+    async def ask() -> None:
+        client = a_client()
+        await client.create_mpi_job("doc", "", 2, "", ["echo", "x"])
+        assert [event.reason async for event in client.stream_job_events("doc")][-1] == "Succeeded"
+        assert (await client.get_job_status("doc")).phase is Phase.SUCCEEDED
+        assert await client.get_job_logs("doc", "worker", 1) == "[Rank-1] x\n"
+        await client.delete_job("doc", 0)
+        assert (await client.list()).total == 0
+
+    asyncio.run(ask())
