@@ -151,7 +151,7 @@ def test_a_job_behind_others_waits_for_them_and_a_free_one_for_nothing() -> None
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(None, ""), (0, "1 seconds"), (45, "45 seconds"), (1500, "25 minutes"), (10_800, "3.0 hours")],
+    [(None, ""), (0, "1 second"), (45, "45 seconds"), (1500, "25 minutes"), (10_800, "3.0 hours")],
 )
 def test_a_wait_is_told_in_the_unit_that_suits_it(seconds: float | None, said: str) -> None:
     facts = a_place(gpus=8, free=Amounts(1000, 1000 * GIB, 0), wait_estimate_seconds=seconds)

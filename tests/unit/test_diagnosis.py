@@ -112,7 +112,7 @@ def test_an_exception_that_a_rank_survived_is_not_the_cause() -> None:
 def test_a_deadline_explains_itself_only_when_nothing_failed_before() -> None:
     spec = a_job(deadline_seconds=60.0)
     alone = told(spec=spec, reason="DeadlineExceeded")[0]
-    assert alone.message == "The job ran longer than its time limit of 60 s."
+    assert alone.message == "The job ran past its deadline of 60 s."
     assert fixed(spec, alone.fixes[0]).deadline_seconds == 120.0
     error = said(TRACEBACK + "KeyError: 'x'", rank=1, worker=0)
     both = told(*error, spec=spec, reason="DeadlineExceeded")

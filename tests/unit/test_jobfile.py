@@ -196,7 +196,7 @@ def test_hostile_files_are_refused_quickly_with_bounded_memory(text: str) -> Non
     assert findings
     assert len(findings) <= 50
     assert taken < 3
-    assert peak < 120 * 1024 * 1024
+    assert peak < 40 * 1024 * 1024
 
 
 @pytest.mark.security

@@ -65,7 +65,8 @@ def estimated(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 90:
-        return f" Estimated wait time: {max(1, round(seconds))} seconds"
+        whole = max(1, round(seconds))
+        return f" Estimated wait time: {whole} second{'s' if whole > 1 else ''}"
     minutes = round(seconds / 60)
     if minutes < 120:
         return f" Estimated wait time: {minutes} minutes"

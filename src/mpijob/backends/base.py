@@ -9,9 +9,11 @@ a thread. A cluster backend has `plain = False` and runs on the portal's loop.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Protocol
 
 from mpijob.model import (
+    Artifact,
     Event,
     Facts,
     Identity,
@@ -87,6 +89,12 @@ class Backend(Protocol):
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher; return its status."""
+
+    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return the files that the job left."""
+
+    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+        """Copy one of those files to this machine."""
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass, in the way that suits the backend."""

@@ -52,7 +52,10 @@ def layout(job: MPIJob, limits: Limits) -> Findings:
         yield error("launch.rankfile", f"the path {reason}", "name one file")
     if reason := unfit_line(job.launch.stdin):
         yield error("launch.stdin", f"the path {reason}", "name one file")
-    if job.launch.rankfile and (job.launch.map_by or job.launch.bind_to):
+    if job.launch.rankfile and job.mpi in _HYDRA:
+        message = f"a rankfile is an option of Open MPI and means nothing to {job.mpi}"
+        yield error("launch.rankfile", message, "use map_by and bind_to, or mpi: openmpi")
+    elif job.launch.rankfile and (job.launch.map_by or job.launch.bind_to):
         yield error(
             "launch.rankfile", "a rankfile says already where each rank runs", "remove map_by and bind_to"
         )
@@ -65,7 +68,7 @@ def _known(words: dict[str, tuple[str, ...]], family: Family) -> tuple[str, ...]
 
 
 def _layout_word(field: str, text: str, known: tuple[str, ...]) -> Findings:
-    word = text.partition(":")[0].lower()
+    word = re.split("[:=]", text, maxsplit=1)[0].lower()
     if text and (not _LAYOUT.fullmatch(text) or (word and word not in known)):
         yield error(field, f"{shown(text)} is not known here", choice_hint(word, known))
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import uuid
+import sys
 from typing import Any
 
 import msgspec
@@ -54,16 +52,10 @@ RULES: tuple[Rule, ...] = (
 )
 _TYPE_CODES = frozenset({"WRONG_TYPE", "UNKNOWN_WORD", "UNKNOWN_FIELD", "MISSING_FIELD"})
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
-_KEPT = (
-    bytes,
-    bytearray,
-    memoryview,
-    datetime.datetime,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    uuid.UUID,
-    decimal.Decimal,
+_TEXT_LIKE = (
+    ("datetime", ("datetime", "date", "time", "timedelta")),
+    ("uuid", ("UUID",)),
+    ("decimal", ("Decimal",)),
 )
 
 
@@ -106,9 +98,23 @@ def _judged(job: MPIJob, bad: set[str], limits: Limits) -> list[Finding]:
 
 def _typed(job: MPIJob) -> MPIJob | None:
     try:
-        return msgspec.convert(msgspec.to_builtins(job, builtin_types=_KEPT), MPIJob)
+        return msgspec.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _kept() -> tuple[type, ...]:
+    """Return the types that msgspec would turn into text, so that they are refused instead.
+
+    A type whose module nobody has imported cannot be in a job: start-up is a feature.
+    """
+    loaded = [(sys.modules[module], names) for module, names in _TEXT_LIKE if module in sys.modules]
+    return (
+        bytes,
+        bytearray,
+        memoryview,
+        *(getattr(module, name) for module, names in loaded for name in names),
+    )
 
 
 def _without(job: MPIJob, bad: set[str]) -> MPIJob | None:
@@ -125,7 +131,7 @@ def _finding(problem: Problem) -> Finding:
 def _unexplained(job: MPIJob) -> Problem:
     """Return the last resort: msgspec refuses what the walk found nothing wrong with."""
     try:
-        msgspec.convert(msgspec.to_builtins(job, builtin_types=_KEPT), MPIJob)
+        msgspec.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as reason:
         return Problem("WRONG_TYPE", (), str(reason))
     return Problem("WRONG_TYPE", (), "the job cannot be read")

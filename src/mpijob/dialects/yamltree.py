@@ -99,9 +99,11 @@ def finding(code: str, node: Node, message: str, hint: str = "", path: Path = ()
 
 
 def _decoded(text: str | bytes) -> str:
-    size = len(text) if isinstance(text, bytes) else len(text.encode(errors="surrogatepass"))
+    size = len(text)
+    if isinstance(text, str) and size <= MAX_BYTES:  # a longer one need not be counted exactly
+        size = len(text.encode(errors="surrogatepass"))
     if size > MAX_BYTES:
-        message = f"the file has {size} bytes; at most {MAX_BYTES} are read"
+        message = f"the file has {size} bytes or more; at most {MAX_BYTES} are read"
         raise Stop(Finding(code="TOO_LARGE", message=message, hint="keep data in files beside the job"))
     try:
         decoded = text.decode() if isinstance(text, bytes) else text.encode().decode()

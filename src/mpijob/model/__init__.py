@@ -20,12 +20,13 @@ from mpijob.model.job import (
     VolumeKind,
 )
 from mpijob.model.plan import Plan, PlannedWorker
-from mpijob.model.records import Event, LogLine, LogQuery, Role, Sample
+from mpijob.model.records import Artifact, Event, LogLine, LogQuery, Role, Sample
 from mpijob.model.ref import JobRef, Scope
 from mpijob.model.state import Exit, JobState, Page, Phase, RankState, WorkerState
 
 __all__ = [
     "Amounts",
+    "Artifact",
     "Code",
     "CustomLaunch",
     "Event",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import PurePosixPath
 
 import msgspec
 
@@ -93,7 +92,7 @@ def _described(kind: str, program: str, said: options.Said) -> OwnLauncher:
 
 
 def _base(word: str) -> str:
-    return PurePosixPath(word).name
+    return word.rpartition("/")[2]
 
 
 def _unwrapped(words: tuple[str, ...], depth: int) -> tuple[str, ...]:

@@ -67,6 +67,14 @@ class LogQuery(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     attempt: int | None = None
 
 
+class Artifact(msgspec.Struct, frozen=True, order=True):
+    """A file that a job left, by its path in the working directory."""
+
+    path: str
+    size: int
+    time: float
+
+
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one worker used at one moment: cores busy, resident memory."""
 

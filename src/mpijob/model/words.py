@@ -12,14 +12,15 @@ from collections.abc import Iterable
 GPU_KINDS = ("nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu")
 MIG_PREFIX = "nvidia.com/mig-"
 PRIORITIES = ("low", "normal", "high", "urgent")
-PLACES = ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket", "package", "board")
+PLACES = ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket", "package")
+# tried word by word on Open MPI 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18; slot and node are ours on hydra
 MAP_BY = {
-    "openmpi": ("slot", *PLACES[:-1], "node", "seq", "ppr", "pe-list", "rankfile", "dist"),
-    "mpich": ("slot", *PLACES, "node", "user"),
-    "intel": ("slot", *PLACES, "node", "user"),
+    "openmpi": ("slot", *PLACES, "node", "seq", "ppr", "pe-list"),
+    "mpich": ("slot", *PLACES, "node"),
+    "intel": ("slot", *PLACES, "node"),
 }
 BIND_TO = {
-    "openmpi": ("none", *PLACES[:-1], "cpu-list"),
+    "openmpi": ("none", *PLACES),
     "mpich": ("none", *PLACES, "rr", "user"),
     "intel": ("none", *PLACES, "rr", "user"),
 }

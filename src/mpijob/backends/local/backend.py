@@ -18,13 +18,15 @@ from pathlib import Path
 import msgspec
 
 from mpijob import admission
-from mpijob.backends.local import code, listing, machine, orders, planner, recovery, runner, scheduler, visits
+from mpijob.backends import code
+from mpijob.backends.local import artifacts, listing, machine, orders, planner, recovery, runner, scheduler, visits
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.processes import send
 from mpijob.backends.local.store import Row, Store
 from mpijob.errors import Conflict, InvalidJob, NotFound, WaitTimeout
 from mpijob.model import (
     Amounts,
+    Artifact,
     Event,
     Facts,
     Identity,
@@ -338,9 +340,14 @@ class LocalBackend:
         directory = self._home.attempt(row.uid, row.attempt) / "workers" / plan.workers[place].name
         return visits.run(directory, argv)
 
-    async def artifacts(self, ref: JobRef) -> Path:
-        """Return the directory where the job's files are."""
-        return self._home.work(self._row(ref).uid)
+    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return the files that the job left in its working directory."""
+        row = self._row(ref)
+        return artifacts.left(self._home.work(row.uid), self._store.plan(row.uid).job.code)
+
+    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+        """Copy one of those files to this place."""
+        artifacts.fetch(self._home.work(self._row(ref).uid), path, target)
 
     async def pause(self, seconds: float) -> None:
         """Sleep: this backend's calls block, shortly."""

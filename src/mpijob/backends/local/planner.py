@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mpijob import admission
-from mpijob.backends.local import code, families, isolation, machine, scheduler
+from mpijob.backends import code
+from mpijob.backends.local import families, isolation, machine, scheduler
 from mpijob.backends.local.families import Installation
 from mpijob.backends.local.orders import SHIM
 from mpijob.backends.local.paths import Home
