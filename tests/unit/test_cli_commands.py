@@ -12,7 +12,7 @@ from tests.unit.cli_support import Cli, a_file
 
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import Client
-from mpijob.model import Amounts, Facts, Quota
+from mpijob.model import Amounts, Facts, MPIJob, Quota
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_the_queue_is_shown_in_order() -> None:
 class Knowing(Client):
     """A client that tells what the place says of itself."""
 
-    def facts(self) -> Facts:
+    def facts(self, job: MPIJob | None = None) -> Facts:
         free = Amounts(cores=1, memory_bytes=2**30)
         quota = Quota(namespace="default", cores=8, used=Amounts(cores=2), jobs=3, jobs_running=1)
         return Facts(place="memory", capacity=Amounts(cores=4, memory_bytes=2**32), free=free, quota=quota)

@@ -78,7 +78,12 @@ class Given(NamedTuple):
             return from_tree(overlay({}, self.changes))
         from mpijob.cli import merged
 
-        return merged.job(self.text, self.file, self.changes)
+        job = merged.job(self.text, self.file, self.changes)
+        if self.file == "-" or any(change.path.startswith("code") for change in self.changes):
+            return job
+        from mpijob.client.alongside import beside
+
+        return beside(job, self.file)
 
     @contextmanager
     def placed(self) -> Iterator[None]:

@@ -25,6 +25,7 @@ async def prepare(
 
     remarks = _refuse_errors(checks.run(job, max_workers=max_workers))  # is it well formed?
     job = checks.normal(job)
+    job = checks.normal(job)
     facts = _without(await backend.facts(job, who), replaces)
     advice = admission.admit(job, who, facts)  # may it, and is there room?
     plan = await backend.plan(job, facts)  # what exactly will run?

@@ -10,9 +10,10 @@ from mpijob.client.desk import Desk
 from mpijob.client.front import Format, Target, log_query
 from mpijob.client.job import Job
 from mpijob.errors import Finding
-from mpijob.model import Event, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+from mpijob.model import Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
 
 if TYPE_CHECKING:
+    from mpijob.client.artifacts import Artifacts
     from mpijob.client.compare import Comparison
 
 
@@ -30,6 +31,19 @@ class Reading(Desk):
     def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
         """Return what was asked for."""
         return self._bridge.call(self.backend.spec(self.ref(name, namespace)))
+
+    def facts(self, job: MPIJob | None = None) -> Facts:
+        """Return what the place has, what is free and what the namespace may use."""
+        who = self._bridge.call(self.backend.whoami())
+        about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
+        return self._bridge.call(self.backend.facts(about, who))
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The files that jobs left: `client.artifacts.list(name)`, `.fetch(name, directory)`."""
+        from mpijob.client.artifacts import Artifacts
+
+        return Artifacts(self)
 
     def list(
         self,

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from mpijob.backends.base import Backend
 from mpijob.client.bridge import Direct, drive
 from mpijob.model import (
+    Artifact,
     Event,
     Facts,
     Identity,
@@ -106,6 +108,14 @@ class Threaded:
     ) -> int:
         """Run a command inside the job."""
         return await _moved(lambda: self._inner.execute(ref, argv, worker=worker, rank=rank))
+
+    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return the files that the job left."""
+        return await _moved(lambda: self._inner.artifacts(ref))
+
+    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+        """Copy one of those files to this machine."""
+        await _moved(lambda: self._inner.fetch(ref, path, target))
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass."""

@@ -141,12 +141,14 @@ def _exports(family: Family, names: Iterable[str]) -> list[str]:
 def _settings(family: Family, launch: Launch) -> list[str]:
     if family is not Family.OPENMPI:
         return []  # hydra's families take theirs from the environment: see settings_as_variables
-    return [word for key, value in launch.settings.items() for word in ("--mca", key, value)]
+    chosen = [(key, value) for key, value in launch.settings.items() if not key.isupper()]
+    return [word for key, value in chosen for word in ("--mca", key, value)]
 
 
 def settings_as_variables(family: Family, launch: Launch) -> Mapping[str, str]:
-    """Return the typed launch settings for the families that read them from the environment."""
-    return {} if family is Family.OPENMPI else launch.settings
+    """Return the launch settings that are read from the environment: hydra's all, Open MPI's UCX_TLS and such."""
+    every = family is not Family.OPENMPI
+    return {key: value for key, value in launch.settings.items() if every or key.isupper()}
 
 
 def _section(family: Family, program: Program) -> list[str]:

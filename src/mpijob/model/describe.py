@@ -71,7 +71,7 @@ FIELDS: dict[str, Description] = {
     "MPIJob.priority": _D(
         "Who goes first: a number (more is sooner), a word, or the name of a priority class.",
         "high",
-        PRIORITIES,
+        tuple(PRIORITIES),
     ),
     "MPIJob.gang_timeout_seconds": _D(
         "How long all workers together may take to start before the job gives up.", "300"

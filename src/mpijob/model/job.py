@@ -14,8 +14,10 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import force_setattr
 
+from mpijob.errors import InvalidJob
 from mpijob.model import quantity
 from mpijob.model.quantity import Amount
+from mpijob.model.words import PRIORITIES
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -235,7 +237,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
             if isinstance(value, list) and wanted is tuple:
                 force_setattr(self, field, tuple(value))
             elif isinstance(value, dict) and wanted is not tuple:
-                force_setattr(self, field, msgspec.convert(value, wanted))
+                force_setattr(self, field, _part(field, value, wanted))
 
     @property
     def world(self) -> int:
@@ -245,9 +247,21 @@ class MPIJob(Value, frozen=True, kw_only=True):
         return self.workers * self.slots if self.ranks is None else self.ranks
 
     @property
+    def priority_number(self) -> int:
+        """The priority as engines order by it; a class name that only a cluster knows counts as normal."""
+        return self.priority if isinstance(self.priority, int) else PRIORITIES.get(self.priority, 0)
+
+    @property
     def argv(self) -> tuple[str, ...]:
         """The command with its arguments."""
         return (*self.command, *self.args)
+
+
+def _part(field: str, value: dict[str, Any], wanted: Any) -> Any:
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"{field}: {error}", hint=f"mpijob explain {field} shows what it takes") from error
 
 
 _COERCED: dict[str, Any] = {

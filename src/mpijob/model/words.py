@@ -6,12 +6,11 @@ lists, the guess at what was meant, and how any value, however large or odd, is 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 GPU_KINDS = ("nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu")
 MIG_PREFIX = "nvidia.com/mig-"
-PRIORITIES = ("low", "normal", "high", "urgent")
+PRIORITIES = {"low": -100, "normal": 0, "high": 100, "urgent": 1000}
 PLACES = ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket", "package")
 # tried word by word on Open MPI 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18; slot and node are ours on hydra
 MAP_BY = {
@@ -43,6 +42,8 @@ _WIDEST_NUMBER_BITS = 256
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the known word that is nearest to a wrong one, or "" when none is near."""
+    import difflib  # only for a word that is wrong: start-up is a feature
+
     choices = {choice.lower(): choice for choice in known}
     close = difflib.get_close_matches(word[:_SHOWN].lower(), choices, n=1, cutoff=0.6)
     return choices[close[0]] if close else ""

@@ -201,7 +201,9 @@ def _failed(reason: Reason, message: str) -> Standing:
 
 
 def _deadline(seen: Observation) -> str:
-    limit = "its deadline" if seen.deadline_seconds is None else f"its deadline of {seen.deadline_seconds:g} s"
+    limit = (
+        "its deadline" if seen.deadline_seconds is None else f"its deadline of {seen.deadline_seconds:g} s"
+    )
     return f"the job ran past {limit}"
 
 

@@ -19,7 +19,17 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code
-from mpijob.backends.local import artifacts, listing, machine, orders, planner, recovery, runner, scheduler, visits
+from mpijob.backends.local import (
+    artifacts,
+    listing,
+    machine,
+    orders,
+    planner,
+    recovery,
+    runner,
+    scheduler,
+    visits,
+)
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.processes import send
 from mpijob.backends.local.store import Row, Store
@@ -132,7 +142,7 @@ class LocalBackend:
             secrets = _secret_values(job)
             self._lay_out(plan, secrets)
             try:
-                self._store.add(plan, _first_state(plan, who), _labels(job), _priority(job))
+                self._store.add(plan, _first_state(plan, who), _labels(job), job.priority_number)
             except Conflict:
                 shutil.rmtree(self._home.job(plan.uid), ignore_errors=True)
                 raise
@@ -325,7 +335,11 @@ class LocalBackend:
         row = self._row(ref)
         if row.holds or not row.phase.final:
             await self._end(ref, "delete", Phase.CANCELLED, grace_seconds)
-        older = [] if ref.uid else self._store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
+        older = (
+            []
+            if ref.uid
+            else self._store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
+        )
         for gone in (*older, row):
             self._store.remove(gone.uid)
             shutil.rmtree(self._home.job(gone.uid), ignore_errors=True)
@@ -371,7 +385,7 @@ def _first_state(plan: Plan, who: Identity) -> JobState:
         description=job.description,
         image=job.image,
         queue=job.queue,
-        priority=_priority(job),
+        priority=job.priority_number,
         reason="WaitingForResources",
         message="waiting for its turn",
         attempts_allowed=job.retry.limit + 1,
@@ -384,13 +398,6 @@ def _first_state(plan: Plan, who: Identity) -> JobState:
 
 def _labels(job: MPIJob) -> str:
     return msgspec.json.encode(dict(job.labels)).decode()
-
-
-_PRIORITIES = {"low": -100, "normal": 0, "high": 100, "urgent": 1000}
-
-
-def _priority(job: MPIJob) -> int:
-    return job.priority if isinstance(job.priority, int) else _PRIORITIES.get(job.priority, 0)
 
 
 def _secret_values(job: MPIJob) -> dict[str, str]:

@@ -117,10 +117,11 @@ def temporary(uid: str) -> Path:
 def provide_agent(home: Home) -> None:
     """Put the start agent where it is executable: an installed package's files may not be."""
     if not home.agent.exists():
-        temporary = home.agent.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes((SCRIPTS / "agent.sh").read_bytes())
-        temporary.chmod(0o700)
-        temporary.replace(home.agent)
+        fd, name = tempfile.mkstemp(dir=home.root, prefix="agent-")
+        with os.fdopen(fd, "wb") as file:
+            file.write((SCRIPTS / "agent.sh").read_bytes())
+            os.fchmod(file.fileno(), 0o700)
+        os.replace(name, home.agent)
 
 
 def _pipe(path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -19,6 +20,7 @@ from mpijob.backends.memory.script import Script
 from mpijob.errors import Conflict, NotFound
 from mpijob.model import (
     Amounts,
+    Artifact,
     Event,
     Facts,
     Identity,
@@ -227,6 +229,16 @@ class MemoryBackend:
                         f"{record.state.ref} has no {kind} {index}: it has {count}, numbered from 0"
                     )
             return program.perform(argv, record.plan.env).exit_code
+
+    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return nothing: a played job writes no files."""
+        with self._changed:
+            shelf.find(self._engine, ref)
+        return ()
+
+    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+        """Refuse: there are no files."""
+        raise NotFound(f"the job left no file {path!r}")
 
     async def pause(self, seconds: float) -> None:
         """Let virtual time pass."""

@@ -22,8 +22,6 @@ from mpijob.model import (
     WorkerState,
 )
 
-PRIORITIES = {"low": -100, "normal": 0, "high": 100, "urgent": 1000}
-
 
 @dataclass(slots=True, eq=False)
 class Record:
@@ -77,18 +75,13 @@ def first_state(plan: Plan, who: Identity, now: float) -> JobState:
         description=job.description,
         image=job.image,
         queue=job.queue,
-        priority=priority_number(job.priority),
+        priority=job.priority_number,
         attempts_allowed=1 + job.retry.limit,
         world=plan.world,
         workers_wanted=job.workers,
         created=now,
         queued=now,
     )
-
-
-def priority_number(priority: str | int) -> int:
-    """Return a priority as a number; names that are not known count as normal."""
-    return priority if isinstance(priority, int) else PRIORITIES.get(priority, 0)
 
 
 def workers_in(plan: Plan, phase: Phase) -> tuple[WorkerState, ...]:

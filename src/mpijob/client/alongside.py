@@ -1,0 +1,25 @@
+"""Job files on disk: their code is beside them, wherever the command is called from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpijob.backends import code
+from mpijob.errors import BackendError
+from mpijob.model import MPIJob
+
+
+def beside(job: MPIJob, file: str) -> MPIJob:
+    """Return the job with its code looked for beside its file."""
+    return code.resolve(job, Path(file).parent)
+
+
+def load_job(path: str | Path) -> MPIJob:
+    """Return the job that a file describes, with its code found beside it."""
+    from mpijob.dialects import jobfile
+
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise BackendError(f"cannot read {path}: {error.strerror}") from error
+    return beside(jobfile.read(text, file=str(path)), str(path))

@@ -1,0 +1,83 @@
+"""Is this machine ready: every check says what it found; what is wrong comes with its remedy."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+
+from mpijob.backends.local import families, isolation, machine
+from mpijob.backends.local.paths import Home
+from mpijob.errors import BackendError, Finding, Severity
+from mpijob.model import quantity
+from mpijob.settings import Settings, load
+
+_LOW_SHM_BYTES = 64 << 20
+_LOW_DISK_BYTES = 512 << 20
+
+
+def report(settings: Settings | None = None) -> tuple[Finding, ...]:
+    """Return what was found, the troubles first."""
+    settings = load() if settings is None else settings
+    found = [*_home(settings), *_mpi(settings), *_python(), *_machine(settings), *_isolation(settings)]
+    order = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
+    return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
+
+
+def _home(settings: Settings) -> Iterator[Finding]:
+    try:
+        Home(settings.home).ensure()
+        free = shutil.disk_usage(settings.home).free
+    except BackendError as error:
+        yield Finding("DOCTOR_HOME", error.message, error.hint)
+        return
+    if not os.access(settings.home, os.W_OK):
+        yield Finding(
+            "DOCTOR_HOME", f"{settings.home} cannot be written", "set MPIJOB_HOME to another directory"
+        )
+    elif free < _LOW_DISK_BYTES:
+        text = f"{settings.home}: only {quantity.as_bytes(free)} are free on its disk"
+        yield Finding("DOCTOR_DISK", text, "delete old jobs: mpijob delete --all", severity=Severity.WARNING)
+    else:
+        yield _fine(f"jobs are kept in {settings.home}, {quantity.as_bytes(free)} free")
+
+
+def _mpi(settings: Settings) -> Iterator[Finding]:
+    known = families.found(settings, Home(settings.home))
+    for one in known:
+        yield _fine(f"MPI {one.family.value} {one.version} in {one.prefix}")
+    if not known:
+        yield Finding("DOCTOR_MPI", "no MPI library was found", "run: mpijob mpi install mpich")
+
+
+def _python() -> Iterator[Finding]:
+    yield _fine(f"Python {platform.python_version()}")
+    if importlib.util.find_spec("mpi4py") is None:
+        text = "mpi4py is not installed: Python programs cannot speak MPI"
+        yield Finding("DOCTOR_MPI4PY", text, "run: pip install mpi4py", severity=Severity.WARNING)
+
+
+def _machine(settings: Settings) -> Iterator[Finding]:
+    has = machine.capacity(settings)
+    memory = quantity.as_bytes(has.memory_bytes)
+    yield _fine(f"{quantity.as_count(has.cores)} cores, {memory} of memory, {has.gpus} GPUs for jobs")
+    try:
+        shared = shutil.disk_usage("/dev/shm").total  # noqa: S108 - the mount point itself
+    except OSError:
+        return
+    if shared < _LOW_SHM_BYTES:
+        text = f"/dev/shm has only {quantity.as_bytes(shared)}: MPI's shared memory may not fit"
+        yield Finding(
+            "DOCTOR_SHM", text, "enlarge it (in a container: --shm-size)", severity=Severity.WARNING
+        )
+
+
+def _isolation(settings: Settings) -> Iterator[Finding]:
+    chosen = isolation.choose(settings.isolation)
+    yield _fine(f"isolation by {chosen.value}: {chosen.guarantee}")
+
+
+def _fine(message: str) -> Finding:
+    return Finding("DOCTOR_OK", message, severity=Severity.NOTICE)
