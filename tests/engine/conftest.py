@@ -19,10 +19,16 @@ from .support import FAMILIES, check_nothing_runs
 def mpi_directories() -> dict[str, str]:
     root = os.environ.get("MPIJOB_TEST_MPI", "")
     if not root:
-        pytest.fail("MPIJOB_TEST_MPI is not set: it names the directory with openmpi/ and intel/ (make test sets it)")
-    found = {family: str(Path(root).resolve() / family) for family in FAMILIES if (Path(root) / family).is_dir()}
+        pytest.fail(
+            "MPIJOB_TEST_MPI is not set: it names the directory with openmpi/ and intel/ (make test sets it)"
+        )
+    found = {
+        family: str(Path(root).resolve() / family) for family in FAMILIES if (Path(root) / family).is_dir()
+    }
     if missing := {"openmpi", "intel"} - found.keys():
-        pytest.fail(f"{root} has no {' and no '.join(sorted(missing))}: each is the prefix of one MPI library")
+        pytest.fail(
+            f"{root} has no {' and no '.join(sorted(missing))}: each is the prefix of one MPI library"
+        )
     return found
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mpijob import Client
+from mpijob import Client, Phase
 from mpijob.errors import InvalidJob
 from mpijob.model import Code, CustomLaunch, Launch, Program, Resources
 
-from .support import a_job, said, succeeded
+from .support import a_job, ended, said, succeeded
 
 pytestmark = pytest.mark.engine
 
@@ -99,7 +99,9 @@ def test_odd_values_reach_every_rank_unchanged(client: Client, family: str) -> N
 def test_no_word_of_a_command_is_interpreted_by_a_shell(client: Client, family: str) -> None:
     job = succeeded(client, a_job("words", mpi=family, command=("python3", "-c", SHOW_ARGS), args=ODD_WORDS))
     heard = said(job)
-    assert {rank: json.loads(lines[0]) for rank, lines in heard.items()} == dict.fromkeys((0, 1), [*ODD_WORDS])
+    assert {rank: json.loads(lines[0]) for rank, lines in heard.items()} == dict.fromkeys(
+        (0, 1), [*ODD_WORDS]
+    )
     assert not list(Path(client.settings.home).rglob("pwned"))
 
 
@@ -116,10 +118,28 @@ def test_a_command_that_is_mpirun_runs_over_the_workers_and_is_not_wrapped(
 
 @pytest.mark.req("C-custom-mpi")
 def test_a_custom_family_brings_its_own_launch_line(client: Client) -> None:
-    words = ("mpiexec.hydra", "-f", "{hostfile}", "-launcher", "ssh", "-launcher-exec", "{agent}", "-n", "{ranks}")
+    words = (
+        "mpiexec.hydra",
+        "-f",
+        "{hostfile}",
+        "-launcher",
+        "ssh",
+        "-launcher-exec",
+        "{agent}",
+        "-n",
+        "{ranks}",
+    )
     custom = CustomLaunch(command=words, host_line="{worker}:{slots}", rank_variable="PMI_RANK")
-    job = a_job("custom", "echo $MPIJOB_WORKER $MPIJOB_WORLD", mpi="custom", slots=2, launch=Launch(custom=custom))
+    job = a_job(
+        "custom", "echo $MPIJOB_WORKER $MPIJOB_WORLD", mpi="custom", slots=2, launch=Launch(custom=custom)
+    )
     assert said(succeeded(client, job)) == {0: ["0 4"], 1: ["0 4"], 2: ["1 4"], 3: ["1 4"]}
+
+
+def test_a_file_for_stdin_that_is_not_there_is_told_and_not_hung_on(client: Client) -> None:
+    state = ended(client, a_job("hungry", "cat", launch=Launch(stdin="missing.txt")))
+    assert state.phase is Phase.FAILED
+    assert "missing.txt" in state.message or any("missing.txt" in line.text.decode() for line in client.logs("hungry"))
 
 
 @pytest.mark.security
@@ -142,5 +162,7 @@ def test_paths_that_lead_out_of_the_job_are_refused(client: Client, fields: dict
 
 
 def test_the_families_own_python_is_this_one(client: Client) -> None:
-    job = succeeded(client, a_job("python", mpi="mpich", command=("python", "-c", "import sys; print(sys.prefix)")))
+    job = succeeded(
+        client, a_job("python", mpi="mpich", command=("python", "-c", "import sys; print(sys.prefix)"))
+    )
     assert said(job) == dict.fromkeys((0, 1), [sys.prefix])

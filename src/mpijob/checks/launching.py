@@ -48,10 +48,8 @@ def layout(job: MPIJob, limits: Limits) -> Findings:
     """map_by and bind_to use words that the family has."""
     yield from _layout_word("launch.map_by", job.launch.map_by, _known(MAP_BY, job.mpi))
     yield from _layout_word("launch.bind_to", job.launch.bind_to, _known(BIND_TO, job.mpi))
-    if reason := unfit_line(job.launch.rankfile):
-        yield error("launch.rankfile", f"the path {reason}", "name one file")
-    if reason := unfit_line(job.launch.stdin):
-        yield error("launch.stdin", f"the path {reason}", "name one file")
+    yield from _file("launch.rankfile", job.launch.rankfile)
+    yield from _file("launch.stdin", job.launch.stdin)
     if job.launch.rankfile and job.mpi in _HYDRA:
         message = f"a rankfile is an option of Open MPI and means nothing to {job.mpi}"
         yield error("launch.rankfile", message, "use map_by and bind_to, or mpi: openmpi")
@@ -59,6 +57,13 @@ def layout(job: MPIJob, limits: Limits) -> Findings:
         yield error(
             "launch.rankfile", "a rankfile says already where each rank runs", "remove map_by and bind_to"
         )
+
+
+def _file(field: str, path: str) -> Findings:
+    if reason := unfit_line(path):
+        yield error(field, f"the path {reason}", "name one file")
+    elif ".." in path.split("/"):
+        yield error(field, f"{shown(path)} leads out of the job's directory", "name a file in it")
 
 
 def _known(words: dict[str, tuple[str, ...]], family: Family) -> tuple[str, ...]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpijob.client import waiting
+from mpijob.client import fetching, waiting
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Format, Target, log_query
 from mpijob.errors import Finding
-from mpijob.model import Event, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
 
 if TYPE_CHECKING:
     from mpijob.client.compare import Comparison
@@ -30,6 +31,22 @@ class AsyncReading(AsyncDesk):
     async def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
         """Return what was asked for."""
         return await self.port.spec(self.ref(name, namespace))
+
+    async def facts(self, job: MPIJob | None = None) -> Facts:
+        """Return what the place has, what is free and what the namespace may use."""
+        about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
+        return await self.port.facts(about, await self.port.whoami())
+
+    async def artifacts(self, name: Target, *, namespace: str | None = None) -> tuple[Artifact, ...]:
+        """Return the files that the job left."""
+        return await self.port.artifacts(self.ref(name, namespace))
+
+    async def fetch(
+        self, name: Target, directory: str | Path, paths: Iterable[str] = (), *, namespace: str | None = None
+    ) -> tuple[Path, ...]:
+        """Copy files that the job left into a directory, all of them by default; return where they are now."""
+        ref = self.ref(name, namespace)
+        return await fetching.fetch(self.port, ref, Path(directory), tuple(paths))
 
     async def list(
         self,

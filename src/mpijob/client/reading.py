@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpijob.client import waiting
+from mpijob.client import fetching, waiting
 from mpijob.client.desk import Desk
 from mpijob.client.front import Format, Target, log_query
 from mpijob.client.job import Job
 from mpijob.errors import Finding
-from mpijob.model import Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
 
 if TYPE_CHECKING:
-    from mpijob.client.artifacts import Artifacts
     from mpijob.client.compare import Comparison
 
 
@@ -38,12 +38,16 @@ class Reading(Desk):
         about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
         return self._bridge.call(self.backend.facts(about, who))
 
-    @property
-    def artifacts(self) -> Artifacts:
-        """The files that jobs left: `client.artifacts.list(name)`, `.fetch(name, directory)`."""
-        from mpijob.client.artifacts import Artifacts
+    def artifacts(self, name: Target, *, namespace: str | None = None) -> tuple[Artifact, ...]:
+        """Return the files that the job left."""
+        return self._bridge.call(self.backend.artifacts(self.ref(name, namespace)))
 
-        return Artifacts(self)
+    def fetch(
+        self, name: Target, directory: str | Path, paths: Iterable[str] = (), *, namespace: str | None = None
+    ) -> tuple[Path, ...]:
+        """Copy files that the job left into a directory, all of them by default; return where they are now."""
+        ref = self.ref(name, namespace)
+        return self._bridge.call(fetching.fetch(self.backend, ref, Path(directory), tuple(paths)))
 
     def list(
         self,

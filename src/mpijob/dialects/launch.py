@@ -50,7 +50,7 @@ def line(
     return tuple(argv)
 
 
-def variables(family: Family, *, hostfile: str, agent: str) -> dict[str, str]:
+def variables(family: Family, *, hostfile: str, agent: str, slots: int) -> dict[str, str]:
     """Return the launcher's variables by which any mpirun of the family finds the job's workers."""
     match family:
         case Family.OPENMPI:  # both MCA families: Open MPI 4 (ORTE) ignores PRTE's, 5 ignores ORTE's
@@ -65,6 +65,7 @@ def variables(family: Family, *, hostfile: str, agent: str) -> dict[str, str]:
         case Family.INTEL:
             return {
                 "I_MPI_HYDRA_HOST_FILE": hostfile,
+                "I_MPI_PERHOST": str(slots),  # it overlooks the hostfile's slots and counts cores instead
                 "I_MPI_HYDRA_BOOTSTRAP": "ssh",
                 "I_MPI_HYDRA_BOOTSTRAP_EXEC": agent,
             }

@@ -24,7 +24,8 @@ class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything decided, nothing started.
 
-    `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
+    `own_launcher` names the launcher that the command itself brings; the world is then proved by
+    `census_launch` before it, instead of in the very launch that runs the job. `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
     plan handed in twice is one job.
     """
 
@@ -39,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     launch: tuple[str, ...]
     env: Mapping[str, str]
     own_launcher: str = ""
+    census_launch: tuple[str, ...] = ()
     needs: Amounts = Amounts()
     free: Amounts = Amounts()
     capacity: Amounts = Amounts()

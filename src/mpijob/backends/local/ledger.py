@@ -116,7 +116,14 @@ class Ledger:
     def quiet(self) -> bool:
         """Return whether launcher, daemons and ranks have all been heard of to their end."""
         daemons = all(count <= 0 for count in self.daemons.values())
-        return self.launcher is not None and daemons and not (self.ranks.keys() - self.rank_exits.keys())
+        ranks = bool(self._plan.own_launcher) or not (self.ranks.keys() - self.rank_exits.keys())
+        return self.launcher is not None and daemons and ranks
+
+    def begin_after_census(self) -> None:
+        """The counting launch is over: what ended in it says nothing about the job itself."""
+        self.launcher = None
+        self.rank_exits.clear()
+        self.daemon_exits.clear()
 
     def observe(self, *, ended: bool, ranks_watched: bool) -> Observation:
         """Return everything as one value."""
@@ -129,7 +136,7 @@ class Ledger:
             workers_lost=tuple(i for i, exit in self.lost.items() if not exit.by_us),
             world_planned=self._plan.world,
             world_proved=self.proved,
-            census=job.census,
+            census=job.census and not self._plan.own_launcher,
             launcher_started=self.launcher_started,
             launcher=self.launcher,
             workers=(*self.daemon_exits.values(), *(idle if done else ())),

@@ -50,6 +50,11 @@ class Orders:
         """The launcher's argv."""
         return tuple(self._moved(word) for word in self.plan.launch)
 
+    @property
+    def census_launch(self) -> tuple[str, ...]:
+        """The argv that counts the ranks before a command that brings its own launcher."""
+        return tuple(self._moved(word) for word in self.plan.census_launch)
+
     def environ(self) -> dict[str, str]:
         """The launcher's environment; MPI hands it on to every rank."""
         job = self.plan.job
@@ -58,9 +63,19 @@ class Orders:
             "MPIJOB_ATTEMPT": str(self.attempt),
             "MPIJOB_ATTEMPT_DIR": str(self.directory),
             "MPIJOB_GATE": "1" if job.census else "0",
+            "MPIJOB_STDIN": self._stdin,
             "MPIJOB_TMPDIR": str(self.temporary),
             "TMPDIR": str(self.temporary / "launcher"),
         }
+
+    @property
+    def _stdin(self) -> str:
+        return str(self.work / self.plan.job.launch.stdin) if self.plan.job.launch.stdin else os.devnull
+
+    @property
+    def launcher_stdin(self) -> str:
+        """What the launcher reads; rank 0 reads its file itself, unless the command brings its own mpirun."""
+        return os.devnull if self.shimmed else self._stdin
 
     def workers(self) -> tuple[WorkerOrder, ...]:
         """What each worker is told."""
@@ -100,7 +115,7 @@ class Orders:
             (self.directory / "workers" / worker.name).mkdir(mode=0o700, parents=True, exist_ok=True)
             (self.temporary / str(worker.index)).mkdir(mode=0o700, parents=True, exist_ok=True)
             _pipe(self.directory / "workers" / worker.name / "ask")
-        for rank in range(self.plan.world if self.shimmed else 0):
+        for rank in range(self.plan.world):
             _pipe(self.directory / "ranks" / f"{rank}.out")
             _pipe(self.directory / "ranks" / f"{rank}.err")
         (self.temporary / "launcher").mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -53,6 +53,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         launch=job.argv if own else _line(job, found, attempt, str(home.agent)),
         env=environ,
         own_launcher=own.kind if own else "",
+        census_launch=_line(_census(job), found, attempt, str(home.agent)) if own and job.census else (),
         needs=holds,
         free=facts.free,
         capacity=capacity,
@@ -122,6 +123,11 @@ def _line(job: MPIJob, found: Installation, attempt: Path, agent: str) -> tuple[
     )
 
 
+def _census(job: MPIJob) -> MPIJob:
+    """Return the job that only counts: the same world with nothing to do."""
+    return job.replace(command=("true",), args=(), programs=())
+
+
 def _ours(job: MPIJob) -> dict[str, str]:
     """Return what every rank is told about its job."""
     rank_variable = job.launch.custom.rank_variable if job.launch.custom else ""
@@ -141,7 +147,7 @@ def _environ(job: MPIJob, found: Installation, attempt: Path, agent: str) -> dic
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     family = found.family
     environ = kept | {"PATH": _path(found, os.environ)} | found.variables()
-    environ |= launch.variables(family, hostfile=hostfile, agent=agent)
+    environ |= launch.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
     environ |= launch.one_machine(family, as_root=os.geteuid() == 0)
     environ |= launch.settings_as_variables(family, job.launch)
     return environ | _ours(job) | dict(job.env)

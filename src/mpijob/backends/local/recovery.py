@@ -86,7 +86,7 @@ def fresh(state: JobState, reason: str, message: str) -> JobState:
 
 
 LOST = Finding(
-    code="supervisor-lost",
+    code="SUPERVISOR_LOST",
     message="the process that looked after the job is gone (killed, or the machine was restarted)",
     hint="nothing of the job runs any more; run it again with: mpijob retry",
     fixes=(Fix("run it again with the same configuration"),),

@@ -8,11 +8,12 @@ are allowed it is PID 1 of the job.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -49,6 +50,7 @@ class Supervisor:
         self._watched: dict[int, int] = {}
         self._heard: dict[int, float] = {}
         self._programs: set[int] = set()
+        self._counting = False
         self._log: LogFile
         self._pumps: dict[int, Pump] = {}
         self._report = bytearray()
@@ -63,15 +65,21 @@ class Supervisor:
     def run(self) -> JobState:
         """Run the attempt to its end and return the last state; the store has it too."""
         linux.adopt_orphans()
-        try:
+        with self._refusals():
             self._open()
             self._start_workers()
-        except OSError as error:
-            what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
-            self._ledger.stop(_reason_of(error), what)
         self._watch_until_over()
         self._end_everything()
         return self._conclude()
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """A start that this machine refuses ends the attempt with the reason."""
+        try:
+            yield
+        except OSError as error:
+            what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
+            self._ledger.stop(_reason_of(error), what)
 
     # -- beginning --------------------------------------------------------------------------------
     def _open(self) -> None:
@@ -90,10 +98,14 @@ class Supervisor:
     def _start_launcher(self) -> None:
         self._ledger.launcher_started = True
         self._tell("WorkersReady", f"Launcher discovered {len(self._ledger.ready)} workers")
+        self._counting = bool(self._orders.census_launch)
+        self._launch(self._orders.census_launch or self._orders.launch)
+
+    def _launch(self, argv: tuple[str, ...]) -> None:
         out, out_end = os.pipe2(os.O_CLOEXEC)
         err, err_end = os.pipe2(os.O_CLOEXEC)
-        stdin = os.open(self._stdin(), os.O_RDONLY | os.O_CLOEXEC)
-        argv, environ = self._orders.launch, self._orders.environ()
+        stdin = os.open(self._orders.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
+        environ = self._orders.environ()
         self._ledger.launcher_pid = processes.spawn(
             argv, environ, str(self._orders.work), (stdin, out_end, err_end)
         )
@@ -102,9 +114,6 @@ class Supervisor:
         for fd, stream in ((out, "stdout"), (err, "stderr")):
             self._pumps[fd] = Pump(fd, self._log, stream)
             self._watch(fd, lambda fd=fd: self._pull(fd))  # type: ignore[misc]  # bound now
-
-    def _stdin(self) -> str:
-        return str(self._orders.work / self._job.launch.stdin) if self._job.launch.stdin else os.devnull
 
     # -- the loop ---------------------------------------------------------------------------------
     def _watch_until_over(self) -> None:
@@ -132,7 +141,7 @@ class Supervisor:
         ledger = self._ledger
         if ledger.cancelled or ledger.suspended:
             return time.monotonic()
-        if failure(ledger.observe(ended=False, ranks_watched=self._orders.shimmed)):
+        if self._over_failure():
             return time.monotonic() + (0 if ledger.stopped else SETTLE_SECONDS)
         if ledger.launcher is not None:
             return time.monotonic() + (0 if ledger.quiet() else LINGER_SECONDS)
@@ -157,7 +166,8 @@ class Supervisor:
         self._heard_alive(index)
         self._ledger.ready.add(int(index))
         if len(self._ledger.ready) == self._job.workers:
-            self._start_launcher()
+            with self._refusals():
+                self._start_launcher()
             self._advance()
 
     def _heard_daemon(self, index: str, _pid: str) -> None:
@@ -240,8 +250,20 @@ class Supervisor:
             key.data()
         if launcher is not None and launcher >= 0:
             self._ledger.launcher_ended(launcher)
+        if self._counting and self._ledger.quiet() and self._ledger.proved and not self._ledger.ending:
+            self._counted()
         if self._asked:
             self._look_at_wishes()
+
+    def _counted(self) -> None:
+        """The counting launch went well: now the command that brings its own launcher."""
+        if self._over_failure() is None:
+            self._counting = False
+            self._ledger.begin_after_census()
+            self._launch(self._orders.launch)
+
+    def _over_failure(self) -> Standing | None:
+        return failure(self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed))
 
     def _look_for_silence(self) -> None:
         """A worker that is there and says nothing is as bad as one that is gone."""

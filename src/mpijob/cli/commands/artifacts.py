@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command, name_argument
 from mpijob.cli.output import Format
-from mpijob.errors import Unsupported
 from mpijob.model.quantity import as_bytes
 
 
@@ -24,7 +21,7 @@ def artifacts() -> None:
 @pass_app
 def artifacts_list(app: App, name: str) -> None:
     """List the files that a job left."""
-    files = _store(app).list(name)
+    files = app.client.artifacts(name)
     if app.out.structured:
         app.out.value(files)
     elif app.out.format is Format.NAME:
@@ -41,18 +38,9 @@ def artifacts_list(app: App, name: str) -> None:
 def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str) -> None:
     """Fetch files that a job left; without PATH, all of them."""
     with app.out.progress(f"fetching from {name} …"):
-        fetched = _store(app).fetch(name, directory, paths)
+        fetched = app.client.fetch(name, directory, paths)
     app.out.lines(str(path) for path in fetched)
 
 
 artifacts.add_command(artifacts_list)
 artifacts.add_command(artifacts_fetch)
-
-
-def _store(app: App) -> Any:
-    store = getattr(app.client, "artifacts", None)
-    if store is None:
-        raise Unsupported(
-            "this engine keeps no files of a job", hint="mount a volume and let the job write there"
-        )
-    return store

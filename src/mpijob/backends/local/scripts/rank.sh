@@ -22,6 +22,8 @@ fi
 printf 'rank %s\n' "$rank" > "$MPIJOB_WORKER_DIR/ask"
 exec > "$dir/ranks/$rank.out" 2> "$dir/ranks/$rank.err"
 printf 'hello %s %s %s %s %s %s\n' "$rank" "$size" "$MPIJOB_WORKER" "$slot" "$$" "$gpus" > "$dir/report"
+# Only rank 0 is fed; the others would wait for ever on a pipe that nobody closes.
+if [ "$rank" = 0 ]; then exec < "$MPIJOB_STDIN"; else exec < /dev/null; fi
 if [ "$MPIJOB_GATE" = 1 ]; then read -r _ < "$dir/gate" || exit 255; fi
 trap : TERM INT HUP USR1 USR2 CONT
 "$@"

@@ -1,0 +1,26 @@
+"""Bringing the files that a job left to this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from mpijob.backends.base import Backend
+from mpijob.errors import NotFound
+from mpijob.model import JobRef
+
+
+async def fetch(backend: Backend, ref: JobRef, directory: Path, paths: tuple[str, ...]) -> tuple[Path, ...]:
+    """Copy the files named, or all of them, keeping their places below the directory."""
+    wanted = paths or tuple(file.path for file in await backend.artifacts(ref))
+    targets = [directory / _inside(path) for path in wanted]
+    for path, target in zip(wanted, targets, strict=True):
+        await backend.fetch(ref, path, target)
+    return tuple(targets)
+
+
+def _inside(path: str) -> PurePosixPath:
+    """Refuse a path that would lead out of the directory it is fetched to."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+    return pure
