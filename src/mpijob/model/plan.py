@@ -46,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     capacity: Amounts = Amounts()
     starts_now: bool = True
     wait_estimate_seconds: float | None = None
+    volumes: tuple[Mapping[str, Any], ...] = ()
     isolation: str = ""
     guarantee: str = ""
     why: tuple[str, ...] = ()

@@ -20,6 +20,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_MOVE = 1, 32, 4096, 8192
+_MS_NOATIME, _MS_RELATIME = 1024, 1 << 21
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,11 +52,37 @@ def make_mounts_private() -> None:
     _check(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "mount private")
 
 
-def mount_tmpfs(target: str) -> None:
+def mount_tmpfs(target: str, mode: str = "1777") -> None:
     """Put an empty memory file system over a directory."""
-    _check(
-        _libc.mount(b"tmpfs", target.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=1777"), "mount tmpfs"
-    )
+    options = f"mode={mode}".encode()
+    _check(_libc.mount(b"tmpfs", target.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, options), "mount tmpfs")
+
+
+def mount_bind(source: str, target: str, *, read_only: bool = False, whole_tree: bool = False) -> None:
+    """Show a directory at a second place, with all that is mounted below it where that is asked for."""
+    flags = _MS_BIND | (_MS_REC if whole_tree or not read_only else 0)
+    _check(_libc.mount(source.encode(), target.encode(), None, flags, None), f"mount {source} at {target}")
+    if read_only:
+        kept = os.statvfs(target).f_flag & (
+            os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_RELATIME
+        )
+        flags = _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _mount_flags(kept)
+        _check(_libc.mount(None, target.encode(), None, flags, None), f"mount {target} read-only")
+
+
+def _mount_flags(seen: int) -> int:
+    """Return mount flags for those that statvfs shows: in a user namespace they may not be taken away."""
+    pairs = ((os.ST_NOSUID, _MS_NOSUID), (os.ST_NODEV, _MS_NODEV), (os.ST_NOEXEC, _MS_NOEXEC),
+             (os.ST_NOATIME, _MS_NOATIME), (os.ST_RELATIME, _MS_RELATIME))  # fmt: skip
+    return sum(flag for bit, flag in pairs if seen & bit)
+
+
+def change_root(new_root: str) -> None:
+    """Make a mounted directory the root of this mount namespace."""
+    os.chdir(new_root)
+    _check(_libc.mount(new_root.encode(), b"/", None, _MS_MOVE, None), "move the root")
+    os.chroot(".")
+    os.chdir("/")
 
 
 def mount_proc() -> None:

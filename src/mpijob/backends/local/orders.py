@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from mpijob.backends.local import volumes
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.paths import SCRIPTS, Home
 from mpijob.backends.local.worker import WorkerOrder
@@ -106,6 +107,11 @@ class Orders:
 
     def _moved(self, text: str) -> str:
         return text.replace(self._first, str(self.directory)) if self.attempt > 1 else text
+
+    def attach_volumes(self) -> None:
+        """Show the job's volumes at their places, inside its own mount namespace."""
+        found = tuple(msgspec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
+        volumes.attach(found, self.directory / "root")
 
     def prepare(self) -> None:
         """Make the attempt's directories and pipes; doing it twice is no error."""

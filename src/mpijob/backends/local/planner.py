@@ -9,9 +9,11 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from mpijob import admission
 from mpijob.backends import code
-from mpijob.backends.local import families, isolation, machine, scheduler
+from mpijob.backends.local import families, isolation, machine, scheduler, volumes
 from mpijob.backends.local.families import Installation
 from mpijob.backends.local.orders import SHIM
 from mpijob.backends.local.paths import Home
@@ -37,6 +39,9 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     own = own_launcher(job.argv) if not job.programs else None
     workers = launch.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
     environ = _environ(job, found, attempt, str(home.agent))
+    places = volumes.binds(job, home, directory)
+    remarks = tuple(volumes.check(job, places, chosen))
+    volumes.refuse(remarks)
     _refuse_missing_program(job, environ["PATH"])
     needs = admission.needs(job)
     capacity = facts.capacity
@@ -59,10 +64,11 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         capacity=capacity,
         starts_now=holds.fits(facts.free) and not facts.waiting_jobs,
         wait_estimate_seconds=facts.wait_estimate_seconds,
+        volumes=tuple(msgspec.to_builtins(place) for place in places),
         isolation=chosen.value,
         guarantee=chosen.guarantee,
         why=tuple(_why(job, found, own is not None)),
-        notices=tuple(_notices(job, needs, capacity, settings)),
+        notices=(*remarks, *_notices(job, needs, capacity, settings)),
     )
 
 

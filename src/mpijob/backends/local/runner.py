@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -178,12 +179,12 @@ def _middle(home: Home, orders: Orders, write: int) -> None:
 
 def _settled(home: Home, orders: Orders) -> None:
     isolation.settle()
-    _supervise(home, orders)
+    _supervise(home, orders, orders.attach_volumes)
 
 
-def _supervise(home: Home, orders: Orders) -> None:
+def _supervise(home: Home, orders: Orders, prepare: Callable[[], None] | None = None) -> None:
     os.setsid()
     store = Store(home)
     row = store.rows("uid=?", orders.uid)[0]
-    Supervisor(store, orders, row.state).run()
+    Supervisor(store, orders, row.state).run(prepare)
     store.close()

@@ -62,10 +62,15 @@ class Supervisor:
         self._grace: float | None = None
         self._node = node_name()
 
-    def run(self) -> JobState:
-        """Run the attempt to its end and return the last state; the store has it too."""
+    def run(self, prepare: Callable[[], None] | None = None) -> JobState:
+        """Run the attempt to its end and return the last state; the store has it too.
+
+        `prepare` is done first; what it cannot do is the attempt's own failure.
+        """
         linux.adopt_orphans()
         with self._refusals():
+            if prepare is not None:
+                prepare()
             self._open()
             self._start_workers()
         self._watch_until_over()

@@ -1,0 +1,94 @@
+"""Whatever is killed, stopped or refused: the job fails soon, says what and where, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mpijob import Client, Job, JobState, Phase
+from mpijob.model import Code, Resources
+
+from . import sight
+from .support import PATIENCE, a_job, check_nothing_runs, ended, eventually, running, said
+
+pytestmark = pytest.mark.engine
+
+SOON = 10.0  # the promise is 5 s; a machine that runs other tests beside this one gets twice that
+ROOMY = Resources(cpu="500m", memory="512Mi")
+WAITING_IN_MPI = """
+import time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print("in", flush=True)
+while True:
+    world.allreduce(1)
+    time.sleep(0.01)
+"""
+Find = Callable[[Path, str, int], int]
+
+
+def in_mpi(client: Client, family: str, script: str = WAITING_IN_MPI, **fields: object) -> Job:
+    """Return a job whose two ranks, on two workers, are in MPI now."""
+    job = client.submit(
+        a_job("victim", mpi=family, command=("python", "in.py"), code=Code(files={"in.py": script}),
+              resources=ROOMY, **fields)
+    )  # fmt: skip
+    eventually(lambda: len(said(job)) == 2, "both ranks are in MPI", PATIENCE)
+    return job
+
+
+def strike(client: Client, job: Job, pid: int, number: signal.Signals = signal.SIGKILL) -> JobState:
+    """Return how the job ended after a signal, which must be soon and without leftovers."""
+    struck = time.time()
+    os.kill(pid, number)
+    state = job.wait(SOON)
+    assert state.finished is not None
+    assert state.finished - struck < SOON
+    check_nothing_left(client, job)
+    return state
+
+
+def check_nothing_left(client: Client, job: Job) -> None:
+    check_nothing_runs(Path(client.settings.home) / "jobs" / job.ref.uid)
+    eventually(lambda: not temporary(job).exists(), f"{temporary(job)} is gone")
+
+
+def temporary(job: Job) -> Path:
+    return Path(os.environ.get("TMPDIR", "/tmp")) / f"mpijob-{job.ref.uid[:12]}"
+
+
+def shared_memory() -> set[str]:
+    return set(os.listdir("/dev/shm"))
+
+
+@pytest.mark.req("SC-005", "A-edge-worker", "FR-003")
+@pytest.mark.parametrize(
+    ("find", "number", "code", "worker"),
+    [
+        pytest.param(sight.worker, signal.SIGKILL, "WORKER_LOST", 1, id="worker"),
+        pytest.param(sight.worker, signal.SIGSTOP, "WORKER_LOST", 1, id="silent-worker"),
+        pytest.param(sight.daemon, signal.SIGKILL, "DAEMON_LOST", 1, id="daemon"),
+        pytest.param(sight.rank, signal.SIGKILL, "RANK_KILLED", 1, id="rank"),
+    ],
+)
+def test_what_is_killed_is_named_soon_and_nothing_is_left(
+    client: Client, family: str, find: Find, number: signal.Signals, code: str, worker: int
+) -> None:
+    before = shared_memory()
+    job = in_mpi(client, family)
+    state = strike(client, job, find(Path(client.settings.home), job.ref.uid, 1), number)
+    assert (state.phase, state.findings[0].code, state.findings[0].worker) == (Phase.FAILED, code, worker)
+    assert [w.phase for w in state.workers] == [Phase.CANCELLED, Phase.FAILED]
+    assert shared_memory() <= before
+
+
+@pytest.mark.req("SC-005")
+def test_a_killed_launcher_ends_the_job(client: Client, family: str) -> None:
+    job = in_mpi(client, family)
+    state = strike(client, job, sight.launcher(Path(client.settings.home), job.ref.uid))
+    assert (state.phase, state.findings[0].code) == (Phase.FAILED, "LAUNCHER_KILLED")
