@@ -1,0 +1,1 @@
+"""The world: engines that run jobs, behind one port."""

@@ -68,7 +68,7 @@ def _machine(settings: Settings) -> Iterator[Finding]:
     except OSError:
         return
     if shared < _LOW_SHM_BYTES:
-        text = f"/dev/shm has only {quantity.as_bytes(shared)}: MPI's shared memory may not fit"
+        text = f"shared memory has only {quantity.as_bytes(shared)} (/dev/shm): MPI may not fit"
         yield Finding(
             "DOCTOR_SHM", text, "enlarge it (in a container: --shm-size)", severity=Severity.WARNING
         )

@@ -1,0 +1,1 @@
+"""Other people's words and ours: job files, launch lines, manifests. Pure, both ways."""

@@ -45,7 +45,7 @@ class VolumeKind(StrEnum):
     CLAIM = "claim"
     NFS = "nfs"
     CONFIG = "config"
-    SECRET = "secret"
+    SECRET = "secret"  # noqa: S105 - a kind of volume
     SCRATCH = "scratch"
     SHM = "shm"
 

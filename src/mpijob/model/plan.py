@@ -24,9 +24,9 @@ class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything decided, nothing started.
 
-    `own_launcher` names the launcher that the command itself brings; the world is then proved by
-    `census_launch` before it, instead of in the very launch that runs the job. `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
-    plan handed in twice is one job.
+    `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
+    plan handed in twice is one job. `own_launcher` names the launcher that the command itself brings;
+    the world is then proved by `census_launch` before it, not in the very launch that runs the job.
     """
 
     job: MPIJob

@@ -19,13 +19,13 @@ from mpijob.backends.local.orders import SHIM
 from mpijob.backends.local.paths import Home
 from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
-from mpijob.model import Amounts, Facts, Family, MPIJob, Plan
+from mpijob.model import Facts, Family, MPIJob, Plan
 from mpijob.model.command import own_launcher
 from mpijob.settings import Settings
 
 _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
          "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
-         "no_proxy", "XDG_CACHE_HOME")  # fmt: skip
+         "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL")  # fmt: skip
 
 
 def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: Path) -> Plan:
@@ -68,7 +68,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         isolation=chosen.value,
         guarantee=chosen.guarantee,
         why=tuple(_why(job, found, own is not None)),
-        notices=(*remarks, *_notices(job, needs, capacity, settings)),
+        notices=(*remarks, *_notices(job, settings)),
     )
 
 
@@ -163,7 +163,8 @@ def _path(found: Installation, environ: Mapping[str, str]) -> str:
     """The library's own programs first, then this environment's Python, then the user's."""
     ours = [os.path.dirname(found.launcher)] if found.prefix else []
     ours += [os.path.join(sys.prefix, "bin")] if sys.prefix != sys.base_prefix else []
-    return os.pathsep.join([*ours, environ.get("PATH", os.defpath)])
+    users = environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys((*ours, *users)))
 
 
 def _refuse_missing_program(job: MPIJob, path: str) -> None:
@@ -194,7 +195,7 @@ def _why(job: MPIJob, found: Installation, own: bool) -> Iterator[str]:
         yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
 
 
-def _notices(job: MPIJob, needs: Amounts, capacity: Amounts, settings: Settings) -> Iterator[Finding]:
+def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
     if job.image:
         yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
     if job.placement != type(job.placement)():
@@ -203,9 +204,6 @@ def _notices(job: MPIJob, needs: Amounts, capacity: Amounts, settings: Settings)
         yield _notice("queue", f"queue '{job.queue}' is noted only: the local engine has one queue")
     if not job.resources.gpu and machine.gpu_ids(settings):
         yield _notice("resources.gpu", "the job asks for no GPU, so its ranks see none of this machine's")
-    if needs.cores > capacity.cores:
-        text = f"{needs.cores:g} cores wanted, {capacity.cores:g} here: ranks take turns"
-        yield _notice("resources.cpu", text)
 
 
 def _notice(field: str, message: str) -> Finding:

@@ -41,9 +41,9 @@ def spawn(
     A program that cannot be started ends with 127 (not there) or 126 (not executable), like a shell's.
     """
     pid = os.fork()
-    if pid:
-        return pid
-    _become(argv, environ, directory, fds, prepare)
+    if pid == 0:
+        _become(argv, environ, directory, fds, prepare)
+    return pid
 
 
 def _become(

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mpijob.backends.local import isolation, linux, machine, processes, recovery, scheduler
+from mpijob.backends.local import isolation, linux, machine, processes, recovery, retention, scheduler
 from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.scheduler import Claimed
@@ -98,6 +98,7 @@ class Runner:
                 self._supervise(claimed)
                 store = Store(self._home)
             elif not self._worth_waiting(store):
+                retention.forget_old(store, time.time())
                 return
 
     def _worth_waiting(self, store: Store) -> bool:

@@ -149,10 +149,10 @@ class Store:
     def find(self, ref: JobRef) -> Row | None:
         """Return the job that a reference means now."""
         if ref.uid:
-            rows = self.read(f"SELECT {_ROW} FROM jobs WHERE uid=?", ref.uid)  # noqa: S608 - constant text
+            rows = self.read(f"SELECT {_ROW} FROM jobs WHERE uid=?", ref.uid)
         else:
             rows = self.read(
-                f"SELECT {_ROW} FROM jobs WHERE namespace=? AND name=? AND newest=1",  # noqa: S608
+                f"SELECT {_ROW} FROM jobs WHERE namespace=? AND name=? AND newest=1",
                 ref.namespace, ref.name,
             )  # fmt: skip
         return _row(rows[0]) if rows else None
@@ -161,7 +161,7 @@ class Store:
         """Return the jobs for which a condition holds, oldest first."""
         return [
             _row(row) for row in self.read(f"SELECT {_ROW} FROM jobs WHERE {where} ORDER BY seq", *values)
-        ]  # noqa: S608
+        ]
 
     def plan(self, uid: str) -> Plan:
         """Return the plan that a job runs by."""
@@ -175,7 +175,7 @@ class Store:
         assigned = "".join(f", {column}=?" for column in columns)
         with self.transaction() as db:
             db.execute(
-                f"UPDATE jobs SET phase=?, state=?, attempt=?, version=version+1{assigned} WHERE uid=?",  # noqa: S608
+                f"UPDATE jobs SET phase=?, state=?, attempt=?, version=version+1{assigned} WHERE uid=?",
                 (state.phase.value, _encode(state), state.attempt, *columns.values(), state.ref.uid),
             )
             _add_events(db, state.ref.uid, events)
@@ -190,7 +190,7 @@ class Store:
         with self.transaction() as db:
             row = db.execute("SELECT namespace, name, newest FROM jobs WHERE uid=?", (uid,)).fetchone()
             for table in ("jobs", "plans", "events", "samples"):
-                db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))  # noqa: S608 - constant names
+                db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))
             if row and row[2]:
                 db.execute(
                     "UPDATE jobs SET newest=1 WHERE seq=(SELECT max(seq) FROM jobs WHERE namespace=? AND name=?)",
