@@ -235,7 +235,7 @@ class _Builder:
     def _add(self, found: Finding) -> None:
         self.findings.append(found)
         if len(self.findings) >= MAX_FINDINGS:
-            raise Stop(_too_many(found))
+            raise Stop(_too_many(self.findings.pop()))
 
 
 def _too_many(last: Finding) -> Finding:

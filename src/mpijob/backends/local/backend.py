@@ -9,31 +9,27 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from mpijob import admission
-from mpijob.backends import code
 from mpijob.backends.local import (
     artifacts,
     listing,
     machine,
-    orders,
     planner,
     recovery,
     runner,
     scheduler,
+    steering,
+    submitting,
     visits,
 )
 from mpijob.backends.local.paths import Home
-from mpijob.backends.local.processes import send
 from mpijob.backends.local.store import Row, Store
-from mpijob.errors import Conflict, InvalidJob, NotFound, WaitTimeout
+from mpijob.errors import Conflict, NotFound
 from mpijob.model import (
     Amounts,
     Artifact,
@@ -56,7 +52,6 @@ from mpijob.model import (
 from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.03
-_END_SECONDS = 15.0
 
 
 LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
@@ -139,10 +134,11 @@ class LocalBackend:
         ref = JobRef(job.namespace, job.name, plan.uid)
         row = self._store.find(ref)
         if row is None:
-            secrets = _secret_values(job)
-            self._lay_out(plan, secrets)
+            submitting.lay_out(self._home, plan)
             try:
-                self._store.add(plan, _first_state(plan, who), _labels(job), job.priority_number)
+                self._store.add(
+                    plan, submitting.first_state(plan, who), submitting.labels(job), job.priority_number
+                )
             except Conflict:
                 shutil.rmtree(self._home.job(plan.uid), ignore_errors=True)
                 raise
@@ -150,18 +146,6 @@ class LocalBackend:
             self._store.add_events(plan.uid, Event(now, "Submitted", f"submitted by {who.user}"))
         self._wake()
         return ref
-
-    def _lay_out(self, plan: Plan, secrets: dict[str, str]) -> None:
-        work = self._home.work(plan.uid)
-        try:
-            work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            from mpijob.backends.local.paths import cannot_write
-
-            raise cannot_write(work, str(error.strerror)) from error
-        orders.provide_agent(self._home)
-        code.lay_out(plan.job.code, work)
-        orders.write_secrets(self._home, plan.uid, secrets)
 
     def _wake(self) -> None:
         """Start a runner if one is needed: something is queued, and it may fit."""
@@ -259,90 +243,34 @@ class LocalBackend:
     # -- act ---------------------------------------------------------------------------------------
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
-        return await self._end(ref, "cancel", Phase.CANCELLED, grace_seconds)
+        return await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
         row = self._row(ref)
         if row.phase.final:
             raise Conflict(f"job '{ref.name}' is {row.phase.value}: there is nothing to suspend")
-        return await self._end(ref, "suspend", Phase.SUSPENDED, None)
+        return await steering.end(self._store, row, Phase.SUSPENDED, None, self.pause)
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""
-        row = self._row(ref)
-        if row.phase is not Phase.SUSPENDED:
-            raise Conflict(f"job '{ref.name}' is {row.phase.value}, not Suspended")
-        state = recovery.fresh(row.state, "WaitingForResources", "waiting for its turn")
-        started = row.state.started is not None
-        state = state if started else msgspec.structs.replace(state, attempt=row.attempt)
-        self._store.put(
-            state, Event(time.time(), "Resumed", "queued again", attempt=state.attempt), desired=""
-        )
+        state = steering.resumed(self._store, self._row(ref))
         self._wake()
         return state
-
-    async def _end(self, ref: JobRef, wish: str, phase: Phase, grace_seconds: float | None) -> JobState:
-        row = self._row(ref)
-        if row.phase.final and not row.holds:
-            return row.state
-        self._store.ask(row.uid, wish, grace_seconds)
-        if self._ended_unstarted(row.uid, phase):
-            return self._row(msgspec.structs.replace(ref, uid=row.uid)).state
-        self._nudge(row)
-        grace = store_grace(self._store, row.uid, grace_seconds)
-        return await self._await_end(msgspec.structs.replace(ref, uid=row.uid), grace + _END_SECONDS)
-
-    def _ended_unstarted(self, uid: str, phase: Phase) -> bool:
-        """End a job that nobody runs, in one transaction, so that no runner takes it meanwhile."""
-        with self._store.transaction() as db:
-            held, state = db.execute("SELECT holds, state FROM jobs WHERE uid=?", (uid,)).fetchone()
-            if held:
-                return False
-            now = time.time()
-            old = msgspec.json.decode(state, type=JobState)
-            text = f"the job was {phase.value.lower()} before it had started"
-            finished = now if phase.final else None
-            new = msgspec.structs.replace(
-                old, phase=phase, reason=phase.value, message=text, finished=finished
-            )
-            db.execute(
-                "UPDATE jobs SET phase=?, state=?, desired='', version=version+1 WHERE uid=?",
-                (phase.value, msgspec.json.encode(new), uid),
-            )
-            event = Event(now, phase.value, text, attempt=old.attempt)
-            db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (uid, msgspec.json.encode(event)))
-        return True
-
-    def _nudge(self, row: Row) -> None:
-        fresh = next(iter(self._store.rows("uid=?", row.uid)), row)
-        if machine.alive(fresh.supervisor):
-            send(machine.pid_of(fresh.supervisor), signal.SIGUSR1)
-
-    async def _await_end(self, ref: JobRef, seconds: float) -> JobState:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            row = self._row(ref)
-            if not row.holds:
-                return row.state
-            self._nudge(row)
-            recovery.recover(self._store)
-            await self.pause(_POLL_SECONDS)
-        raise WaitTimeout(f"job '{ref.name}' has not ended within {seconds:g} s; it will be ended")
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove all that is known of it, and of earlier ones of that name."""
         row = self._row(ref)
-        if row.holds or not row.phase.final:
-            await self._end(ref, "delete", Phase.CANCELLED, grace_seconds)
-        older = (
-            []
-            if ref.uid
-            else self._store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
-        )
-        for gone in (*older, row):
+        await steering.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
+        for gone in (*self._earlier(ref), row):
             self._store.remove(gone.uid)
             shutil.rmtree(self._home.job(gone.uid), ignore_errors=True)
+
+    def _earlier(self, ref: JobRef) -> Sequence[Row]:
+        """Return the finished jobs that had the name before; one addressed by its uid is meant alone."""
+        if ref.uid:
+            return ()
+        return self._store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
@@ -366,54 +294,3 @@ class LocalBackend:
     async def pause(self, seconds: float) -> None:
         """Sleep: this backend's calls block, shortly."""
         time.sleep(seconds)  # noqa: ASYNC251 - plain: see backends.base
-
-
-def store_grace(store: Store, uid: str, asked: float | None) -> float:
-    """Return the grace time that holds: the caller's, or the job's."""
-    return store.plan(uid).job.grace_seconds if asked is None else asked
-
-
-def _first_state(plan: Plan, who: Identity) -> JobState:
-    job, now = plan.job, time.time()
-    return JobState(
-        ref=JobRef(job.namespace, job.name, plan.uid),
-        phase=Phase.QUEUED,
-        engine=plan.engine,
-        mpi=f"{plan.family.value} {plan.family_version}".strip(),
-        owner=job.owner or who.user,
-        labels=dict(job.labels),
-        description=job.description,
-        image=job.image,
-        queue=job.queue,
-        priority=job.priority_number,
-        reason="WaitingForResources",
-        message="waiting for its turn",
-        attempts_allowed=job.retry.limit + 1,
-        world=plan.world,
-        workers_wanted=job.workers,
-        created=now,
-        queued=now,
-    )
-
-
-def _labels(job: MPIJob) -> str:
-    return msgspec.json.encode(dict(job.labels)).decode()
-
-
-def _secret_values(job: MPIJob) -> dict[str, str]:
-    return dict(_read_secrets(job))
-
-
-def _read_secrets(job: MPIJob) -> Iterator[tuple[str, str]]:
-    for secret in job.secrets:
-        kind, _, where = secret.source.partition(":")
-        try:
-            if kind == "file":
-                yield secret.env, Path(where).read_text().rstrip("\n")
-            else:
-                yield secret.env, os.environ[where if kind == "env" else secret.env]
-        except (OSError, KeyError) as error:
-            raise InvalidJob(
-                f"secret '{secret.env}': its source {secret.source} is not there",
-                hint=f"set the variable, or write source: env:{secret.env} or file:/path",
-            ) from error

@@ -53,5 +53,5 @@ def _memory(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[M
     now = time.time()
     return tuple(
         Memory(worker=index, peak_bytes=peak, limit_bytes=limit, exceeded=over and peak > limit, time=now)
-        for index, peak in ledger.peak_bytes.items()
+        for index, peak in ((w.index, ledger.peak_bytes.get(w.index, 0)) for w in orders.plan.workers)
     )

@@ -14,6 +14,8 @@ import msgspec
 from mpijob.model import Exit, Phase, Plan, RankState, WorkerState
 from mpijob.observation.phase import Observation, Reason
 
+_TOGETHER_SECONDS = 0.25
+
 
 class Ledger:
     """The facts of one attempt. `now` is the wall clock in seconds."""
@@ -81,8 +83,12 @@ class Ledger:
         self.lost.setdefault(worker, self._exit(-int(signal.SIGKILL), worker, worker))
 
     def launcher_ended(self, code: int) -> None:
-        """The launcher has ended."""
-        self.launcher = self._exit(code, 0, None)
+        """The launcher has ended; of one that was killed, we may hear after those that noticed it first."""
+        exit = self._exit(code, 0, None)
+        if exit.signal == signal.SIGKILL:
+            close = [e.time for e in self.rank_exits.values() if exit.time - e.time < _TOGETHER_SECONDS]
+            exit = msgspec.structs.replace(exit, time=min([exit.time, *close]) - 1e-6)
+        self.launcher = exit
 
     def stop(self, reason: Reason, message: str) -> None:
         """The engine itself ends the attempt; the first reason stands."""

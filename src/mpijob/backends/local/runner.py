@@ -88,6 +88,7 @@ class Runner:
     def run(self) -> None:
         """Run what is queued; return when nothing more can be run by us."""
         linux.adopt_orphans()
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a nudge may reach a supervisor before it listens
         store = Store(self._home)
         while True:
             recovery.recover(store)

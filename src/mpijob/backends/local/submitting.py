@@ -1,0 +1,73 @@
+"""What is written down when a job is submitted: its files, its secrets, its first state."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends import code
+from mpijob.backends.local import orders
+from mpijob.backends.local.paths import Home, cannot_write
+from mpijob.errors import InvalidJob
+from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan
+
+
+def lay_out(home: Home, plan: Plan) -> None:
+    """Put everything in place that the job's processes will need."""
+    secrets = dict(_read_secrets(plan.job))
+    work = home.work(plan.uid)
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        orders.provide_agent(home)
+        orders.write_secrets(home, plan.uid, secrets)
+    except OSError as error:
+        raise cannot_write(work, str(error.strerror)) from error
+    code.lay_out(plan.job.code, work)
+
+
+def first_state(plan: Plan, who: Identity) -> JobState:
+    """Return the state of a job that has just been accepted."""
+    job, now = plan.job, time.time()
+    return JobState(
+        ref=JobRef(job.namespace, job.name, plan.uid),
+        phase=Phase.QUEUED,
+        engine=plan.engine,
+        mpi=f"{plan.family.value} {plan.family_version}".strip(),
+        owner=job.owner or who.user,
+        labels=dict(job.labels),
+        description=job.description,
+        image=job.image,
+        queue=job.queue,
+        priority=job.priority_number,
+        reason="WaitingForResources",
+        message="waiting for its turn",
+        attempts_allowed=job.retry.limit + 1,
+        world=plan.world,
+        workers_wanted=job.workers,
+        created=now,
+        queued=now,
+    )
+
+
+def labels(job: MPIJob) -> str:
+    """Return the labels as the store keeps them."""
+    return msgspec.json.encode(dict(job.labels)).decode()
+
+
+def _read_secrets(job: MPIJob) -> Iterator[tuple[str, str]]:
+    for secret in job.secrets:
+        kind, _, where = secret.source.partition(":")
+        try:
+            if kind == "file":
+                yield secret.env, Path(where).read_text().rstrip("\n")
+            else:
+                yield secret.env, os.environ[where if kind == "env" else secret.env]
+        except (OSError, KeyError) as error:
+            raise InvalidJob(
+                f"secret '{secret.env}': its source {secret.source} is not there",
+                hint=f"set the variable, or write source: env:{secret.env} or file:/path",
+            ) from error
