@@ -1,7 +1,8 @@
 """The local engine as a backend: real MPI, real processes, no root, no container engine, no daemon.
 
 Calls write their wish into the store, nudge the process concerned, and read the truth back. Every
-call begins by looking for jobs whose processes are gone (`recovery`).
+call begins by looking for jobs whose processes are gone (`recovery`). What only some calls need is
+imported in them: `mpijob list` loads no planner and no runner.
 """
 
 from __future__ import annotations
@@ -14,19 +15,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from mpijob import admission
-from mpijob.backends.local import (
-    artifacts,
-    listing,
-    machine,
-    planner,
-    recovery,
-    runner,
-    scheduler,
-    steering,
-    submitting,
-    visits,
-)
+from mpijob.backends.local import listing, machine, recovery, scheduler
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Row, Store
 from mpijob.errors import Conflict, NotFound
@@ -87,6 +76,8 @@ class LocalBackend:
 
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what this machine has and what of it is free."""
+        from mpijob import admission
+
         capacity = machine.capacity(self._settings)
         row = self._store.find(JobRef(job.namespace, job.name))
         return Facts(
@@ -125,11 +116,15 @@ class LocalBackend:
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would run."""
+        from mpijob.backends.local import planner
+
         return planner.plan(job, facts, self._settings, self._home, Path.cwd())
 
     # -- submit ------------------------------------------------------------------------------------
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Queue the job as one transaction and see to it that somebody runs it."""
+        from mpijob.backends.local import submitting
+
         job = plan.job
         ref = JobRef(job.namespace, job.name, plan.uid)
         row = self._store.find(ref)
@@ -149,10 +144,12 @@ class LocalBackend:
 
     def _wake(self) -> None:
         """Start a runner if one is needed: something is queued, and it may fit."""
+        from mpijob.backends.local import waking
+
         free = machine.capacity(self._settings).minus(scheduler.held(self._store))
         queued = self._store.read("SELECT min(cores) FROM jobs WHERE phase='Queued' AND desired=''")[0][0]
         if queued is not None and queued <= free.cores + 1e-9:
-            runner.start(self._home, self._settings)
+            waking.start(self._home, self._settings)
 
     # -- read --------------------------------------------------------------------------------------
     async def spec(self, ref: JobRef) -> MPIJob:
@@ -243,10 +240,14 @@ class LocalBackend:
     # -- act ---------------------------------------------------------------------------------------
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
+        from mpijob.backends.local import steering
+
         return await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
+        from mpijob.backends.local import steering
+
         row = self._row(ref)
         if row.phase.final:
             raise Conflict(f"job '{ref.name}' is {row.phase.value}: there is nothing to suspend")
@@ -254,12 +255,16 @@ class LocalBackend:
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""
+        from mpijob.backends.local import steering
+
         state = steering.resumed(self._store, self._row(ref))
         self._wake()
         return state
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove all that is known of it, and of earlier ones of that name."""
+        from mpijob.backends.local import steering
+
         row = self._row(ref)
         await steering.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
         for gone in (*self._earlier(ref), row):
@@ -276,6 +281,8 @@ class LocalBackend:
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command inside a worker, with this terminal."""
+        from mpijob.backends.local import visits
+
         row = self._row(ref)
         place = visits.place(row.state, worker, rank)
         plan = self._store.plan(row.uid)
@@ -284,11 +291,15 @@ class LocalBackend:
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
+        from mpijob.backends.local import artifacts
+
         row = self._row(ref)
         return artifacts.left(self._home.work(row.uid), self._store.plan(row.uid).job.code)
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""
+        from mpijob.backends.local import artifacts
+
         artifacts.fetch(self._home.work(self._row(ref).uid), path, target)
 
     async def pause(self, seconds: float) -> None:

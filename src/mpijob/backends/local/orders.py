@@ -7,18 +7,16 @@ not in the plan: they lie in a file of mode 0600 beside it until the job has end
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
 from mpijob.backends.local import volumes
 from mpijob.backends.local.isolation import Isolation
-from mpijob.backends.local.paths import SCRIPTS, Home
+from mpijob.backends.local.keepsakes import read_secrets, temporary
+from mpijob.backends.local.paths import Home
 from mpijob.backends.local.worker import WorkerOrder
 from mpijob.model import Family, Plan
-
-SHIM = str(SCRIPTS / "rank.sh")
 
 
 class Orders:
@@ -130,42 +128,6 @@ class Orders:
         (self.directory / "hostfile").write_text(self.plan.hostfile)
 
 
-def temporary(uid: str) -> Path:
-    """Return the job's own temporary directory; short, because sockets are made there (108 bytes at most)."""
-    return Path(tempfile.gettempdir()) / f"mpijob-{uid[:12]}"
-
-
-def provide_agent(home: Home) -> None:
-    """Put the start agent where it is executable: an installed package's files may not be."""
-    if not home.agent.exists():
-        fd, name = tempfile.mkstemp(dir=home.root, prefix="agent-")
-        with os.fdopen(fd, "wb") as file:
-            file.write((SCRIPTS / "agent.sh").read_bytes())
-            os.fchmod(file.fileno(), 0o700)
-        os.replace(name, home.agent)
-
-
 def _pipe(path: Path) -> None:
     path.unlink(missing_ok=True)
     os.mkfifo(path, 0o600)
-
-
-def write_secrets(home: Home, uid: str, values: dict[str, str]) -> None:
-    """Put the secrets' values where only this user can read them."""
-    if values:
-        fd = os.open(home.job(uid) / "secrets.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(values))
-
-
-def read_secrets(home: Home, uid: str) -> dict[str, str]:
-    """Return the secrets' values of a job."""
-    try:
-        return msgspec.json.decode((home.job(uid) / "secrets.json").read_bytes(), type=dict[str, str])
-    except FileNotFoundError:
-        return {}
-
-
-def forget_secrets(home: Home, uid: str) -> None:
-    """Remove the secrets' values: the job has ended for good."""
-    (home.job(uid) / "secrets.json").unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from mpijob.errors import BackendError
 
 SCRIPTS = Path(__file__).parent / "scripts"
+SHIM = str(SCRIPTS / "rank.sh")
 
 
 class Home:

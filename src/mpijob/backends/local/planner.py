@@ -15,8 +15,7 @@ from mpijob import admission
 from mpijob.backends import code
 from mpijob.backends.local import families, isolation, machine, scheduler, volumes
 from mpijob.backends.local.families import Installation
-from mpijob.backends.local.orders import SHIM
-from mpijob.backends.local.paths import Home
+from mpijob.backends.local.paths import SHIM, Home
 from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Facts, Family, MPIJob, Plan

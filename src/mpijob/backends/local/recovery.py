@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from mpijob.backends.local import machine, processes
-from mpijob.backends.local.orders import forget_secrets, temporary
+from mpijob.backends.local import machine
+from mpijob.backends.local.keepsakes import forget_secrets, temporary
 from mpijob.backends.local.store import Row, Store
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Event, JobState, Phase
@@ -95,6 +95,8 @@ LOST = Finding(
 
 def sweep(store: Store, row: Row) -> None:
     """End every process of this user that carries the job's mark."""
+    from mpijob.backends.local import processes  # rarely needed: start-up is a feature
+
     mark = f"MPIJOB_ATTEMPT_DIR={store.home.job(row.uid)}/".encode()
     if machine.alive(row.supervisor):
         processes.send(machine.pid_of(row.supervisor), signal.SIGKILL)

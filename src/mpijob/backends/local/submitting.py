@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends import code
-from mpijob.backends.local import orders
-from mpijob.backends.local.paths import Home, cannot_write
+from mpijob.backends.local import keepsakes
+from mpijob.backends.local.paths import SCRIPTS, Home, cannot_write
 from mpijob.errors import InvalidJob
 from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan
 
@@ -22,8 +23,8 @@ def lay_out(home: Home, plan: Plan) -> None:
     work = home.work(plan.uid)
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
-        orders.provide_agent(home)
-        orders.write_secrets(home, plan.uid, secrets)
+        _provide_agent(home)
+        keepsakes.write_secrets(home, plan.uid, secrets)
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
     code.lay_out(plan.job.code, work)
@@ -71,3 +72,13 @@ def _read_secrets(job: MPIJob) -> Iterator[tuple[str, str]]:
                 f"secret '{secret.env}': its source {secret.source} is not there",
                 hint=f"set the variable, or write source: env:{secret.env} or file:/path",
             ) from error
+
+
+def _provide_agent(home: Home) -> None:
+    """Put the start agent where it is executable: an installed package's files may not be."""
+    if not home.agent.exists():
+        fd, name = tempfile.mkstemp(dir=home.root, prefix="agent-")
+        with os.fdopen(fd, "wb") as file:
+            file.write((SCRIPTS / "agent.sh").read_bytes())
+            os.fchmod(file.fileno(), 0o700)
+        os.replace(name, home.agent)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from mpijob.backends.local import linux, processes, worker
-from mpijob.backends.local.evidence import findings_for
 from mpijob.backends.local.faults import Faults
 from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.logfiles import LogFile, Pump
@@ -378,6 +377,8 @@ class Supervisor:
         standing = derive(self._ledger.observe(ended=True, ranks_watched=self._orders.shimmed))
         findings: tuple[Finding, ...] = ()
         if standing.phase is Phase.FAILED:
+            from mpijob.backends.local.evidence import findings_for  # the rules are loaded only for a failure
+
             findings = findings_for(self._orders, self._ledger, standing)
         event = Event(
             time.time(), standing.phase.value, standing.message, _severity(standing), self._orders.attempt

@@ -1,0 +1,36 @@
+"""What belongs to a job and must go with it: its secrets' values, its temporary directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends.local.paths import Home
+
+
+def temporary(uid: str) -> Path:
+    """Return the job's own temporary directory; short, because sockets are made there (108 bytes at most)."""
+    return Path("/tmp") / f"mpijob-{uid[:12]}"  # noqa: S108 - of mode 0700, and the same for every caller
+
+
+def write_secrets(home: Home, uid: str, values: dict[str, str]) -> None:
+    """Put the secrets' values where only this user can read them."""
+    if values:
+        fd = os.open(home.job(uid) / "secrets.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(values))
+
+
+def read_secrets(home: Home, uid: str) -> dict[str, str]:
+    """Return the secrets' values of a job."""
+    try:
+        return msgspec.json.decode((home.job(uid) / "secrets.json").read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+
+
+def forget_secrets(home: Home, uid: str) -> None:
+    """Remove the secrets' values: the job has ended for good."""
+    (home.job(uid) / "secrets.json").unlink(missing_ok=True)

@@ -1,0 +1,265 @@
+"""The reference pages, written from the code itself: job file, command line and SDK.
+
+`python -m tools.reference` writes docs/reference anew; tests/docs/test_reference.py fails while a page is
+behind the code. The sentences are those that the code tells its users elsewhere: `mpijob explain` and
+the JSON Schema, `--help`, docstrings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from mpijob import errors
+from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES
+from mpijob.cli.lazy import LazyGroup
+from mpijob.cli.main import ENTRIES, cli
+from mpijob.client import AsyncClient, AsyncJob, Client, Job, compare, function, sweep, templates
+from mpijob.client.async_desk import AsyncDesk
+from mpijob.client.desk import Desk
+from mpijob.client.front import Front
+from mpijob.dialects import schema
+from mpijob.model import JobState, MPIJob, Phase
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
+COMMAND = "python -m tools.reference"
+_NOTE = f"<!-- written by `{COMMAND}`; change the code, not this page -->\n"
+_EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def pages() -> dict[str, str]:
+    """Return every generated page by its file name."""
+    return {"jobfile.md": job_file(), "cli.md": command_line(), "sdk.md": sdk()}
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+# The job file
+
+
+def job_file() -> str:
+    """Return the page of every field that a job file can have."""
+    intro = (
+        "A job file is YAML or JSON. `name` and `command` are enough; everything else has a default. "
+        "`mpijob explain FIELD` tells the same in a terminal, and `mpijob schema` prints the JSON Schema for "
+        "editors."
+    )
+    return _page("Job file", intro, "".join(_sections()))
+
+
+def _sections() -> Iterator[str]:
+    todo = [("", MPIJob.__struct_fields__)]
+    while todo:
+        path, names = todo.pop(0)
+        found = [schema.explain(f"{path}.{name}".lstrip(".")) for name in names]
+        yield _section(path, found)
+        todo[:0] = [(field.path, field.fields) for field in found if field.fields]  # right behind their owner
+
+
+def _section(path: str, fields: list[schema.Explanation]) -> str:
+    title = f"`{path}`" if path else "A job"
+    lead = f"{schema.explain(path).description}\n\n" if path else ""
+    rows = "".join(_field_row(field) for field in fields)
+    return f"## {title}\n\n{lead}| field | takes | default | flag | meaning |\n| --- | --- | --- | --- | --- |\n{rows}\n"
+
+
+def _field_row(field: schema.Explanation) -> str:
+    takes = ", ".join(f"`{word}`" for word in field.words) if field.type == "one word" else field.type
+    own = "see below" if field.fields and field.type == "a mapping" and field.default == "none" else ""
+    default = "required" if field.required else own or field.default
+    words = f" Words: {', '.join(field.words)}." if field.words and field.type != "one word" else ""
+    meaning = f"{field.description}{words} `{field.example}`"
+    cells = (f"`{field.path.rpartition('.')[2]}`", takes, default, _flag_of(field.path), meaning)
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
+
+
+def _flag_of(path: str) -> str:
+    options = [flag.option for flag in (*FLAGS, *SWITCHES) if flag.path == path]
+    option = options[0] if options else ELSEWHERE.get(path, "")
+    return f"`{option}`" if option else ""
+
+
+# The command line
+
+
+def command_line() -> str:
+    """Return the page of every command with its arguments and options."""
+    intro = (
+        "`mpijob` is also installed as `kubectl mpijob`, `oc mpijob`, `kubectl odh mpijob` and `oc odh mpijob`. "
+        "Results go to stdout, everything else to stderr; how commands end is in [exit codes](exit-codes.md). "
+        "Every command takes `-h`."
+    )
+    headings = dict.fromkeys(entry.heading for entry in ENTRIES.values())
+    parts = [f"## {heading}\n\n{''.join(_commands(heading))}" for heading in headings]
+    return _page("Command line", intro, f"{''.join(parts)}{_job_flags()}")
+
+
+def _commands(heading: str) -> Iterator[str]:
+    context = click.Context(cli, info_name="mpijob")
+    for name, entry in ENTRIES.items():
+        command = cli.get_command(context, name)
+        if entry.heading == heading and command is not None:
+            yield from _command(f"mpijob {name}", command)
+
+
+def _command(words: str, command: click.Command) -> Iterator[str]:
+    arguments = [_metavar(param) for param in command.params if isinstance(param, click.Argument)]
+    usage = " ".join([words, *arguments, *(["COMMAND …"] if isinstance(command, click.Group) else [])])
+    yield f"### `{usage}`\n\n{inspect.cleandoc(command.help or '')}\n\n{_options(command)}"
+    if isinstance(command, click.Group) and not isinstance(command, LazyGroup):
+        for name, inner in command.commands.items():
+            yield from _command(f"{words} {name}", inner)
+
+
+def _options(command: click.Command) -> str:
+    own = [param for param in command.params if isinstance(param, click.Option)]
+    rows = "".join(_option_row(option) for option in own if not _is_job_flag(option))
+    more = "\nand the [flags of a job](#flags-of-a-job).\n" if any(map(_is_job_flag, own)) else ""
+    return f"| option | meaning |\n| --- | --- |\n{rows}{more}\n" if rows else f"{more}\n"
+
+
+def _option_row(option: click.Option) -> str:
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    value = "" if option.is_flag else f" {_metavar(option)}"
+    often = " Can be given several times." if option.multiple else ""
+    return f"| `{_cell(names + value)}` | {_cell((option.help or '') + often)} |\n"
+
+
+def _metavar(param: click.Parameter) -> str:
+    if param.metavar:
+        return param.metavar
+    if isinstance(param.type, click.Choice):
+        return "|".join(str(choice) for choice in param.type.choices)
+    return (param.name or "").upper() if isinstance(param, click.Argument) else param.type.name.upper()
+
+
+def _is_job_flag(option: click.Option) -> bool:
+    return (option.name or "").startswith("flag_") or option.name == "set_field"
+
+
+def _job_flags() -> str:
+    context = click.Context(cli, info_name="mpijob")
+    create = cli.get_command(context, "create")
+    assert create is not None
+    flags = [param for param in create.params if isinstance(param, click.Option) and _is_job_flag(param)]
+    rows = "".join(_option_row(flag) for flag in flags)
+    lead = (
+        "A flag wins over the job file; the field that it sets is in the [job file's reference](jobfile.md)."
+    )
+    return f"## Flags of a job\n\n{lead}\n\n| option | meaning |\n| --- | --- |\n{rows}"
+
+
+# The SDK
+
+
+def sdk() -> str:
+    """Return the page of the public classes and their methods."""
+    intro = (
+        "`from mpijob import Client, MPIJob` is the usual beginning; the [guide](../sdk.md) shows what to do "
+        "with them. The examples here are run by a test."
+    )
+    classes = (Client, Job, MPIJob, AsyncClient, AsyncJob, JobState, Phase, templates.Templates)
+    modules = (sweep.expand, compare.compare, function.job, function.result)
+    parts = [*(_class(kind) for kind in classes), "## Functions\n\n", *(_function(one) for one in modules)]
+    return _page("SDK", intro, f"{''.join(parts)}{_errors()}")
+
+
+def _class(kind: type) -> str:
+    bases = [base for base in kind.__mro__ if base.__module__.startswith("mpijob.") and base not in _INNER]
+    members = "".join(_member(kind, name) for base in bases for name in _public(base, bases))
+    return f"## `{kind.__name__}`\n\n{_made(kind)}{_first(kind)}\n\n{_examples(kind)}{members}\n"
+
+
+def _made(kind: type) -> str:
+    """Return how one is made; a struct has its fields for that, a phase is one of its words."""
+    if issubclass(kind, StrEnum):
+        return f"{', '.join(f'`{kind.__name__}.{one.name}`' for one in kind)}.\n\n"
+    if issubclass(kind, msgspec.Struct):
+        return f"Fields: {', '.join(f'`{name}`' for name in kind.__struct_fields__)}.\n\n"
+    return f"`{kind.__name__}{_signature(inspect.getattr_static(kind, '__init__'), method=True)}`\n\n"
+
+
+def _public(base: type, bases: list[type]) -> list[str]:
+    """Return what a class itself defines and documents, without what a class before it has said."""
+    said = {name for before in bases[: bases.index(base)] for name in vars(before)}
+    return [
+        name
+        for name, value in vars(base).items()
+        if not name.startswith("_")
+        and name not in said
+        and (callable(value) or isinstance(value, _DESCRIBED))
+    ]
+
+
+_DESCRIBED = (property, classmethod)
+_INNER = (Front, Desk, AsyncDesk)
+
+
+def _member(kind: type, name: str) -> str:
+    value = inspect.getattr_static(kind, name)
+    if isinstance(value, property):
+        return f"- `{name}`: {_first(value)}\n"
+    called = value.__func__ if isinstance(value, classmethod) else value
+    verb = "await " if inspect.iscoroutinefunction(called) else ""
+    return f"- `{verb}{name}{_signature(called, method=True)}`: {_first(called)}\n"
+
+
+def _function(one: Any) -> str:
+    where = f"{one.__module__}.{one.__name__}"
+    return f"### `{where}{_signature(one)}`\n\n{_first(one)}\n\n{_examples(one)}"
+
+
+def _signature(called: Any, *, method: bool = False) -> str:
+    found = inspect.signature(called)
+    params = list(found.parameters.values())[1 if method else 0 :]
+    text = str(found.replace(parameters=params))
+    return re.sub(r"'([^']*)'(?=[,)\s]|$)", _unquoted, text).removesuffix(" -> None")
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    """Return an annotation as it stands in the source; a default that is text keeps its quotes."""
+    before = match.string[: match.start()]
+    return match[1] if before.endswith((": ", "-> ")) else match[0]
+
+
+def _first(documented: Any) -> str:
+    text = inspect.getdoc(documented) or ""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def _examples(documented: Any) -> str:
+    found = _EXAMPLE.findall(inspect.getdoc(documented) or "")
+    return "".join(f"```pycon\n{example}\n```\n\n" for example in found)
+
+
+def _errors() -> str:
+    kinds = [errors.MpiJobError, *errors.MpiJobError.__subclasses__()]
+    rows = "".join(
+        f"| `{kind.__name__}` | [{kind.code}](../troubleshooting/{kind.code.lower()}.md) | {_first(kind)} |\n"
+        for kind in kinds
+    )
+    lead = "Each has `message`, `hint`, `code`, `kind` and `findings`."
+    return f"## Errors\n\n{lead}\n\n| error | code | meaning |\n| --- | --- | --- |\n{rows}"
+
+
+def _page(title: str, intro: str, body: str) -> str:
+    return f"{_NOTE}# {title}\n\n{intro}\n\n{body.rstrip()}\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()
