@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from mpijob import errors
-from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES
+from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
 from mpijob.cli.lazy import LazyGroup
 from mpijob.cli.main import ENTRIES, cli
 from mpijob.client import AsyncClient, AsyncJob, Client, Job, compare, function, sweep, templates
@@ -71,7 +71,8 @@ def _section(path: str, fields: list[schema.Explanation]) -> str:
     title = f"`{path}`" if path else "A job"
     lead = f"{schema.explain(path).description}\n\n" if path else ""
     rows = "".join(_field_row(field) for field in fields)
-    return f"## {title}\n\n{lead}| field | takes | default | flag | meaning |\n| --- | --- | --- | --- | --- |\n{rows}\n"
+    head = "| field | takes | default | flag | meaning |\n| --- | --- | --- | --- | --- |\n"
+    return f"## {title}\n\n{lead}{head}{rows}\n"
 
 
 def _field_row(field: schema.Explanation) -> str:
@@ -85,7 +86,8 @@ def _field_row(field: schema.Explanation) -> str:
 
 
 def _flag_of(path: str) -> str:
-    options = [flag.option for flag in (*FLAGS, *SWITCHES) if flag.path == path]
+    table: tuple[Flag | Switch, ...] = (*FLAGS, *SWITCHES)
+    options = [flag.option for flag in table if flag.path == path]
     option = options[0] if options else ELSEWHERE.get(path, "")
     return f"`{option}`" if option else ""
 
@@ -239,12 +241,14 @@ def _first(documented: Any) -> str:
 
 
 def _examples(documented: Any) -> str:
-    found = _EXAMPLE.findall(inspect.getdoc(documented) or "")
+    """Return the examples; those of a struct are its module's, for its docstring goes into the JSON Schema."""
+    told = inspect.getmodule(documented) if hasattr(documented, "__struct_fields__") else documented
+    found = _EXAMPLE.findall(inspect.getdoc(told) or "")
     return "".join(f"```pycon\n{example}\n```\n\n" for example in found)
 
 
 def _errors() -> str:
-    kinds = [errors.MpiJobError, *errors.MpiJobError.__subclasses__()]
+    kinds: list[type[errors.MpiJobError]] = [errors.MpiJobError, *errors.MpiJobError.__subclasses__()]
     rows = "".join(
         f"| `{kind.__name__}` | [{kind.code}](../troubleshooting/{kind.code.lower()}.md) | {_first(kind)} |\n"
         for kind in kinds

@@ -14,7 +14,18 @@ if TYPE_CHECKING:
 
 
 class AsyncClient(AsyncReading, AsyncWriting, AsyncDocumented):
-    """Jobs on one engine, by coroutines; a plain engine's calls are moved to threads."""
+    """Jobs on one engine, by coroutines; a plain engine's calls are moved to threads.
+
+    >>> import asyncio
+    >>> from mpijob import AsyncClient, MPIJob
+    >>> from mpijob.backends.memory import MemoryBackend
+    >>> async def hello():
+    ...     async with AsyncClient(MemoryBackend()) as client:
+    ...         job = await client.run(MPIJob(name="hello", workers=2, command=["echo", "hello"]))
+    ...         return [line.source async for line in job.logs()]
+    >>> asyncio.run(hello())
+    ['Rank-0', 'Rank-1']
+    """
 
     @property
     def templates(self) -> Templates:

@@ -35,7 +35,16 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(pairs: Sequence[tuple[MPIJob, JobState]]) -> Comparison:
-    """Return how two or more jobs differ."""
+    """Return how two or more jobs differ.
+
+    >>> from mpijob import Client, MPIJob
+    >>> from mpijob.backends.memory import MemoryBackend
+    >>> client = Client(MemoryBackend())
+    >>> first = client.run(MPIJob(name="two", workers=2, command=["true"]))
+    >>> second = first.clone("four", workers=4)
+    >>> [(one.field, one.values) for one in client.compare("two", "four").differences]
+    [('workers', (2, 4))]
+    """
     if len(pairs) < 2:
         raise InvalidJob(f"{len(pairs)} job given to compare", hint="name at least two")
     flat = [dict(flatten(spec)) for spec, _ in pairs]

@@ -45,7 +45,15 @@ if __name__ == "__main__":
 def job(
     function: Callable[..., Any], arguments: Mapping[str, Any] | None = None, *, name: str = "", **fields: Any
 ) -> MPIJob:
-    """Return a job that runs the function on every rank; other fields are those of MPIJob."""
+    """Return a job that runs the function on every rank; other fields are those of MPIJob.
+
+    >>> from mpijob.client import function
+    >>> def double(number):
+    ...     return 2 * number
+    >>> one = function.job(double, {"number": 21}, workers=2)
+    >>> one.name, one.command
+    ('double', ('python', '-m', 'mpi4py', 'double.py'))
+    """
     called = _name(function)
     source = _source(function, called)
     text = _PROGRAM.format(

@@ -17,7 +17,23 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One job, with blocking verbs."""
+    """One job, with blocking verbs.
+
+    >>> from mpijob import Client, JobFailed, MPIJob
+    >>> from mpijob.backends.memory import MemoryBackend
+    >>> client = Client(MemoryBackend())
+    >>> job = client.submit(MPIJob(name="hello", workers=2, command=["echo", "hello"]))
+    >>> job.wait_for_completion(timeout=60).phase.value
+    'Succeeded'
+    >>> [(line.source, line.text.decode()) for line in job.logs(ranks=[1])]
+    [('Rank-1', 'hello')]
+    >>> broken = job.clone("broken", command=("false",))
+    >>> try:
+    ...     broken.wait_for_completion()
+    ... except JobFailed as error:
+    ...     print(error.findings[0].worker, error.message)
+    0 job 'broken' failed: worker 0 failed: rank 0 ended with exit code 1
+    """
 
     def __init__(self, client: Client, state: JobState) -> None:
         self.client = client

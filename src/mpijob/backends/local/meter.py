@@ -6,11 +6,13 @@ exact share (PSS) asked for, because that is slow.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 
 from mpijob.backends.local import processes
 from mpijob.backends.local.store import Store
+from mpijob.errors import BackendError
 from mpijob.model import Sample
 
 LOOK_SECONDS = 0.25
@@ -64,5 +66,6 @@ class Meter:
     def flush(self) -> None:
         """Write the samples that are not yet in the store."""
         if self._samples:
-            self._store.add_samples(self._uid, tuple(self._samples))
+            with contextlib.suppress(BackendError):  # a full disk costs samples, never the job
+                self._store.add_samples(self._uid, tuple(self._samples))
             self._samples.clear()

@@ -192,11 +192,6 @@ def end_below(root: int, *, seconds: float = 5.0) -> bool:
         time.sleep(0.002)
 
 
-def swallow(fd: int) -> None:
-    """Empty a wake-up pipe."""
-    os.read(fd, 4096)
-
-
 def reap() -> dict[int, int]:
     """Collect every child that has ended: pid → exit code, negative for a signal."""
     ended: dict[int, int] = {}

@@ -9,13 +9,12 @@ are allowed it is PID 1 of the job.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import selectors
 import signal
 import time
 from collections.abc import Callable, Iterator
-
-import msgspec
+from functools import partial
 
 from mpijob.backends.local import linux, processes, worker
 from mpijob.backends.local.faults import Faults
@@ -24,10 +23,11 @@ from mpijob.backends.local.logfiles import LogFile, Pump
 from mpijob.backends.local.machine import node_name
 from mpijob.backends.local.meter import Meter
 from mpijob.backends.local.orders import Orders
+from mpijob.backends.local.reactor import Reactor
 from mpijob.backends.local.store import Store
-from mpijob.errors import Finding, Severity
-from mpijob.model import Event, JobState, Phase
-from mpijob.observation.phase import Reason, Standing, derive, failure
+from mpijob.backends.local.teller import Teller
+from mpijob.model import JobState, Phase
+from mpijob.observation.phase import Reason
 
 SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
 LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
@@ -42,11 +42,10 @@ class Supervisor:
         self._store = store
         self._orders = orders
         self._job = orders.plan.job
-        self._state = state
         self._ledger = Ledger(orders.plan, time.time)
-        self._selector = selectors.DefaultSelector()
+        self._teller = Teller(store, orders, self._ledger, state)
+        self._reactor = Reactor()
         self._workers: dict[int, int] = {}
-        self._watched: dict[int, int] = {}
         self._heard: dict[int, float] = {}
         self._programs: set[int] = set()
         self._counting = False
@@ -74,7 +73,7 @@ class Supervisor:
             self._start_workers()
         self._watch_until_over()
         self._end_everything()
-        return self._conclude()
+        return self._teller.conclude()
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -87,21 +86,22 @@ class Supervisor:
 
     # -- beginning --------------------------------------------------------------------------------
     def _open(self) -> None:
-        self._wake_on_signals()
+        ignored = dict.fromkeys((signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
+        self._reactor.wake_on({signal.SIGUSR1: self._on_wish, **ignored})
         self._orders.prepare()
         self._log = LogFile(self._orders.logs / "launcher.log")
         self._reports = os.open(self._orders.directory / "report", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._watch(self._reports, self._read_reports)
+        self._reactor.watch(self._reports, self._read_reports)
         self._gate = os.open(self._orders.directory / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _start_workers(self) -> None:
         for order in self._orders.workers():
-            pid = processes.in_child(lambda order=order: worker.main(order))  # type: ignore[misc]  # bound now
+            pid = processes.in_child(partial(worker.main, order))
             self._workers[pid] = order.index
 
     def _start_launcher(self) -> None:
         self._ledger.launcher_started = True
-        self._tell("WorkersReady", f"Launcher discovered {len(self._ledger.ready)} workers")
+        self._teller.tell("WorkersReady", f"Launcher discovered {len(self._ledger.ready)} workers")
         self._counting = bool(self._orders.census_launch)
         self._launch(self._orders.census_launch or self._orders.launch)
 
@@ -117,7 +117,7 @@ class Supervisor:
             os.close(fd)
         for fd, stream in ((out, "stdout"), (err, "stderr")):
             self._pumps[fd] = Pump(fd, self._log, stream)
-            self._watch(fd, lambda fd=fd: self._pull(fd))  # type: ignore[misc]  # bound now
+            self._reactor.watch(fd, partial(self._pull, fd))
 
     # -- the loop ---------------------------------------------------------------------------------
     def _watch_until_over(self) -> None:
@@ -145,7 +145,7 @@ class Supervisor:
         ledger = self._ledger
         if ledger.cancelled or ledger.suspended:
             return time.monotonic()
-        if self._over_failure():
+        if self._teller.failure():
             return time.monotonic() + (0 if ledger.stopped else SETTLE_SECONDS)
         if ledger.launcher is not None:
             return time.monotonic() + (0 if ledger.quiet() else LINGER_SECONDS)
@@ -172,7 +172,7 @@ class Supervisor:
         if len(self._ledger.ready) == self._job.workers:
             with self._refusals():
                 self._start_launcher()
-            self._advance()
+            self._teller.advance()
 
     def _heard_daemon(self, index: str, _pid: str) -> None:
         self._ledger.daemons[int(index)] = self._ledger.daemons.get(int(index), 0) + 1
@@ -182,25 +182,16 @@ class Supervisor:
 
     def _heard_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
         self._ledger.hello(int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node)
-        self._watch_rank(int(rank), int(pid))
+        self._reactor.watch_death(int(pid), lambda: self._rank_gone(int(rank)))
         if self._ledger.take_census() and self._ledger.stopped is None:
             self._open_gate()
 
     def _heard_bye(self, rank: str, code: str) -> None:
         self._ledger.bye(int(rank), int(code))
 
-    def _watch_rank(self, rank: int, pid: int) -> None:
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return  # its farewell is already in the pipe, or its daemon will tell
-        self._watched[fd] = rank
-        self._watch(fd, lambda: self._rank_gone(fd))
-
-    def _rank_gone(self, fd: int) -> None:
-        self._drop(fd)
+    def _rank_gone(self, rank: int) -> None:
         self._read_reports()  # its last word, if it had one, is there by now
-        self._ledger.rank_vanished(self._watched.pop(fd))
+        self._ledger.rank_vanished(rank)
 
     def _watch_programs(self) -> None:
         """Watch the programs themselves too: a shim tells how one ended, but on a busy machine tells it late."""
@@ -208,26 +199,16 @@ class Supervisor:
             if rank not in self._programs and rank not in self._ledger.rank_exits:
                 for pid in processes.children(state.pid):
                     self._programs.add(rank)
-                    self._watch_program(rank, pid)
-
-    def _watch_program(self, rank: int, pid: int) -> None:
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            return
-
-        def gone() -> None:
-            self._drop(fd)
-            self._ledger.program_gone(rank)
-
-        self._watch(fd, gone)
+                    self._reactor.watch_death(pid, partial(self._ledger.program_gone, rank))
 
     def _open_gate(self) -> None:
         if self._job.census:
             os.write(self._gate, b"\n" * self._orders.plan.world)
         seconds = time.monotonic() - self._began
-        self._advance(Event(time.time(), "WorldProved", self._census_sentence()),
-                      Event(time.time(), "Running", f"MPI initialization completed after {seconds:.2f} s"))  # fmt: skip
+        self._teller.advance(
+            self._teller.event("WorldProved", self._census_sentence()),
+            self._teller.event("Running", f"MPI initialization completed after {seconds:.2f} s"),
+        )
 
     def _census_sentence(self) -> str:
         counts = [
@@ -239,19 +220,19 @@ class Supervisor:
         self._pumps[fd].pull()
         if self._pumps[fd].ended:
             del self._pumps[fd]
-            self._drop(fd)
+            self._reactor.drop(fd)
 
     def _listen(self, seconds: float) -> None:
         """Wait for news, at most so long, and note it: what was killed comes before what followed from it."""
-        ready = self._selector.select(seconds)
+        ready = self._reactor.wait(seconds)
         ended = processes.reap()
         for pid in self._workers.keys() & ended.keys():
             self._ledger.worker_lost(self._workers.pop(pid), ended[pid])
         launcher = ended.get(self._ledger.launcher_pid)
         if launcher is not None and launcher < 0:
             self._ledger.launcher_ended(launcher)
-        for key, _ in ready:
-            key.data()
+        for act in ready:
+            act()
         if launcher is not None and launcher >= 0:
             self._ledger.launcher_ended(launcher)
         if self._counting and self._ledger.quiet() and self._ledger.proved and not self._ledger.ending:
@@ -261,13 +242,10 @@ class Supervisor:
 
     def _counted(self) -> None:
         """The counting launch went well: now the command that brings its own launcher."""
-        if self._over_failure() is None:
+        if self._teller.failure() is None:
             self._counting = False
             self._ledger.begin_after_census()
             self._launch(self._orders.launch)
-
-    def _over_failure(self) -> Standing | None:
-        return failure(self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed))
 
     def _look_for_silence(self) -> None:
         """A worker that is there and says nothing is as bad as one that is gone."""
@@ -281,7 +259,7 @@ class Supervisor:
 
     def _look_at_wishes(self) -> None:
         self._asked = False
-        row = self._store.find(self._state.ref)
+        row = self._store.find(self._teller.state.ref)
         if row is None or row.desired in ("cancel", "delete"):
             self._ledger.cancelled = True
         elif row.desired == "suspend":
@@ -307,7 +285,7 @@ class Supervisor:
         if early and gone >= limit - early and not self._signalled:
             self._signalled = True
             self._signal_ranks()
-            self._tell(
+            self._teller.tell(
                 "Signalled", f"{self._job.signal.name} sent to every rank, {early:g} s before the deadline"
             )
         if gone >= limit:
@@ -338,13 +316,11 @@ class Supervisor:
 
     def _keep_for_a_look(self) -> None:
         seconds = self._job.keep_on_failure_seconds
-        seen = self._ledger.observe(ended=True, ranks_watched=self._orders.shimmed)
-        standing = derive(seen)
+        standing = self._teller.standing(ended=True)
         if seconds <= 0 or standing.phase is not Phase.FAILED or not self._workers:
             return
-        self._write(
-            standing, (Event(time.time(), "Kept", f"the workers stay {seconds:g} s for a look (exec)"),)
-        )
+        kept = self._teller.event("Kept", f"the workers stay {seconds:g} s for a look (exec)")
+        self._teller.advance(kept, standing=standing)
         self._until(lambda: self._ledger.cancelled, seconds)
 
     def _until(self, reached: Callable[[], bool], seconds: float) -> None:
@@ -368,72 +344,7 @@ class Supervisor:
             self._log.close()
         self._meter.flush()
 
-    # -- what is told -----------------------------------------------------------------------------
-    def _advance(self, *events: Event) -> None:
-        seen = self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed)
-        self._write(derive(seen), events)
-
-    def _conclude(self) -> JobState:
-        standing = derive(self._ledger.observe(ended=True, ranks_watched=self._orders.shimmed))
-        findings: tuple[Finding, ...] = ()
-        if standing.phase is Phase.FAILED:
-            from mpijob.backends.local.evidence import findings_for  # the rules are loaded only for a failure
-
-            findings = findings_for(self._orders, self._ledger, standing)
-        event = Event(
-            time.time(), standing.phase.value, standing.message, _severity(standing), self._orders.attempt
-        )
-        self._write(standing, (event,), findings, time.time())
-        return self._state
-
-    def _write(
-        self,
-        standing: Standing,
-        events: tuple[Event, ...],
-        findings: tuple[Finding, ...] = (),
-        finished: float | None = None,
-    ) -> None:
-        now = time.time()
-        running = standing.phase is Phase.RUNNING and self._state.running is None
-        exit = self._ledger.launcher
-        self._state = msgspec.structs.replace(
-            self._state,
-            phase=standing.phase,
-            reason=standing.reason.value,
-            message=findings[0].message if findings else standing.message,
-            workers=self._ledger.worker_states(standing.phase, self._orders.gpus_of),
-            ranks=self._ledger.rank_states(),
-            running=now if running else self._state.running,
-            finished=finished,
-            findings=findings,
-            launcher_exit_code=None if exit is None else exit.status,
-        )
-        marked = tuple(msgspec.structs.replace(event, attempt=self._orders.attempt) for event in events)
-        self._store.put(self._state, *marked)
-
-    def _tell(self, reason: str, message: str) -> None:
-        self._store.add_events(
-            self._state.ref.uid, Event(time.time(), reason, message, attempt=self._orders.attempt)
-        )
-
-    # -- housekeeping -----------------------------------------------------------------------------
-    def _watch(self, fd: int, act: Callable[[], None]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, act)
-
-    def _drop(self, fd: int) -> None:
-        self._selector.unregister(fd)
-        os.close(fd)
-
-    def _wake_on_signals(self) -> None:
-        wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGUSR1, self._on_wish)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        self._watch(wake, lambda: processes.swallow(wake))
-
-    def _on_wish(self, *_: object) -> None:
+    def _on_wish(self) -> None:
         self._asked = True
 
 
@@ -442,11 +353,5 @@ def signal_number(name: str) -> int:
     return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
 
 
-def _severity(standing: Standing) -> Severity:
-    return Severity.ERROR if standing.phase is Phase.FAILED else Severity.NOTICE
-
-
 def _reason_of(error: OSError) -> Reason:
-    import errno
-
     return Reason.DISK_FULL if error.errno == errno.ENOSPC else Reason.START_REFUSED

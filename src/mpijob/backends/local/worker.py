@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import errno
 import os
-import selectors
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from mpijob.backends.local import isolation, linux, processes
 from mpijob.backends.local.logfiles import LogFile, Pump
+from mpijob.backends.local.reactor import Reactor
 from mpijob.backends.local.terminal import Guest, listen
 
 HEARTBEAT_SECONDS = 1.0
@@ -59,7 +59,7 @@ class Worker:
         self._order = order
         self._directory = order.directory
         self._logs = Path(order.attempt_dir) / "logs"
-        self._selector = selectors.DefaultSelector()
+        self._reactor = Reactor()
         self._daemons: dict[int, str] = {}
         self._guests: dict[int, Guest] = {}
         self._pumps: dict[int, Pump] = {}
@@ -71,15 +71,15 @@ class Worker:
 
     def run(self) -> None:
         """Serve until told to end."""
-        self._wake_on_signals()
+        self._reactor.wake_on({signal.SIGTERM: self._end, signal.SIGINT: None})
         ask = os.open(self._directory / "ask", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._watch(ask, lambda: self._read_ask(ask))
+        self._reactor.watch(ask, lambda: self._read_ask(ask))
         door = listen(self._directory)
-        self._watch(door.fileno(), lambda: self._greet(Guest.at(door)))
+        self._reactor.watch(door.fileno(), lambda: self._greet(Guest.at(door)))
         self._tell(f"ready {self._order.index}")
         while not self._ending:
-            for key, _ in self._selector.select(HEARTBEAT_SECONDS):
-                key.data()
+            for act in self._reactor.wait(HEARTBEAT_SECONDS):
+                act()
             self._collect()
             self._beat()
         self._finish()
@@ -154,31 +154,19 @@ class Worker:
     def _pump(self, fd: int, log: LogFile, stream: str) -> None:
         pump = Pump(fd, log, stream)
         self._pumps[fd] = pump
-        self._watch(fd, lambda: self._pull(pump))
+        self._reactor.watch(fd, lambda: self._pull(pump))
 
     def _pull(self, pump: Pump) -> None:
         pump.pull()
         if pump.ended:
-            self._selector.unregister(pump.fd)
-            os.close(pump.fd)
+            self._reactor.drop(pump.fd)
             del self._pumps[pump.fd]
 
     # -- housekeeping -----------------------------------------------------------------------------
-    def _watch(self, fd: int, act: Callable[[], None]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, act)
-
     def _tell(self, line: str) -> None:
         os.write(self._report, line.encode() + b"\n")
 
-    def _wake_on_signals(self) -> None:
-        wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._end)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._watch(wake, lambda: processes.swallow(wake))
-
-    def _end(self, *_: object) -> None:
+    def _end(self) -> None:
         self._ending = True
 
     def _finish(self) -> None:

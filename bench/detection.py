@@ -1,0 +1,112 @@
+"""Detection: a worker, a rank, a daemon, the launcher is killed; how long until the job is Failed with its cause.
+
+The kill comes from here, with SIGKILL to the real process; the end is the `finished` time of the
+state, which is written together with the cause.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bench import processes
+from bench.line import Line, Unmeasured, at_most
+from bench.places import PROGRAMS, Options, Place, families, place, small_job
+from bench.timing import median, p95
+from mpijob import Job, Phase, Resources
+from mpijob.backends.local.paths import Home
+from mpijob.backends.local.store import Store
+
+TOGETHER = str(PROGRAMS / "together.py")
+VICTIM = 1  # the number of the worker, and of its rank
+CAUSES = {
+    "worker": ("WorkerLost",),
+    "rank": ("RankFailed",),
+    "daemon": ("WorkerFailed", "WorkerLost"),
+    "launcher": ("LauncherFailed",),
+}
+_number = itertools.count()
+
+
+class Seen(NamedTuple):
+    """What followed from one kill."""
+
+    seconds: float
+    reason: str
+    message: str
+
+
+def measure(options: Options) -> Iterator[Line]:
+    """Yield median and worst for each victim and family."""
+    with place() as there:
+        for family, victim in itertools.product(families(there.client), CAUSES):
+            seen = [_once(there, family, victim) for _ in range(5 if options.quick else options.kills)]
+            yield from _lines(family, victim, seen)
+
+
+def _lines(family: str, victim: str, seen: list[Seen]) -> Iterator[Line]:
+    seconds = [one.seconds for one in seen]
+    wrong = [one for one in seen if one.reason not in CAUSES[victim]]
+    note = f"{len(seen)} kills, p95 {p95(seconds):.2f} s, cause right in {len(seen) - len(wrong)}"
+    if wrong:
+        note += f"; once: {wrong[0].reason}: {wrong[0].message}"
+    title = f"{victim} killed to Failed: {family}"
+    middle, worst = median(seconds), max(seconds)
+    yield Line(f"{title}, median", "s", middle, 1.0, middle, at_most(1), note=note)
+    yield Line(f"{title}, worst", "s", worst, 5.0, worst / 5.0, at_most(1), note=note)
+
+
+def _once(there: Place, family: str, victim: str) -> Seen:
+    handle = _running(there, family)
+    pid = _find(there, handle, victim)
+    killed = time.time()
+    os.kill(pid, signal.SIGKILL)
+    state = handle.wait(60, {Phase.FAILED})
+    if state.finished is None:
+        raise Unmeasured(f"{state.ref.name} is {state.phase.value} without an end")
+    return Seen(state.finished - killed, state.reason, state.message)
+
+
+def _running(there: Place, family: str) -> Job:
+    program = (sys.executable, TOGETHER)
+    room = Resources(cpu="500m", memory="512Mi")
+    name = f"{family}-{next(_number)}"
+    handle = there.client.submit(small_job(name, 2, *program, mpi=family, resources=room))
+    ready = (line for line in handle.logs(follow=True) if line.text == b"ready")
+    if len(list(itertools.islice(ready, 2))) < 2:
+        raise Unmeasured(f"{name} ended before it was ready: {handle.state().message}")
+    return handle
+
+
+def _find(there: Place, handle: Job, victim: str) -> int:
+    supervisor = _supervisor(there, handle)
+    parents = processes.parents()
+    children = [pid for pid, parent in sorted(parents.items()) if parent == supervisor]
+    workers = [pid for pid in children if processes.RUNNER in processes.command_line(pid)]
+    if victim == "worker":
+        return workers[VICTIM]
+    if victim == "launcher":
+        return next(pid for pid in children if pid not in workers)
+    return _below(workers[VICTIM], victim, parents)
+
+
+def _supervisor(there: Place, handle: Job) -> int:
+    store = Store(Home(there.client.settings.home))
+    supervisor = store.rows("uid=?", handle.ref.uid)[0].supervisor
+    store.close()
+    return int(supervisor.partition(":")[0])
+
+
+def _below(worker: int, victim: str, parents: dict[int, int]) -> int:
+    """Return the rank's own program, or the MPI daemon (not a shell around either)."""
+    for pid in processes.below(worker, parents):
+        words = processes.command_line(pid).split()
+        shell = words[:1] and os.path.basename(words[0]) in processes.SHELLS
+        if not shell and (TOGETHER in words) == (victim == "rank"):
+            return pid
+    raise Unmeasured(f"no {victim} found below process {worker}")

@@ -1,0 +1,113 @@
+"""A place of its own for a measurement: a fresh home, its settings, a client, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import processes
+from bench.line import Unmeasured
+from mpijob import Client, MPIJob, Resources
+from mpijob.settings import load
+
+PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).parent.parent
+FAMILIES = ("mpich", "openmpi", "intel")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for on the command line."""
+
+    quick: bool = False
+    kills: int = 50
+    jobs: int = 1000
+
+    def rounds(self, full: int) -> int:
+        """Return how often to repeat: a third of the full number when time is short."""
+        return max(3, full // 3) if self.quick else full
+
+
+@dataclass(frozen=True)
+class Place:
+    """A home, the environment that leads the command line there, and a client on it."""
+
+    home: Path
+    environ: dict[str, str]
+    client: Client
+
+    def idle(self, seconds: float = 30.0) -> None:
+        """Wait until no process of ours is left here, so that one round does not help the next."""
+        deadline = time.monotonic() + seconds
+        while processes.ours(self.home):
+            if time.monotonic() > deadline:
+                raise Unmeasured(f"processes of {self.home} did not end within {seconds:g} s")
+            time.sleep(0.005)
+
+
+@contextmanager
+def place(cores: float = 64.0) -> Iterator[Place]:
+    """Give a fresh home with so many cores to hand out; everything in it is ended and removed."""
+    home = Path(tempfile.mkdtemp(prefix="mpijob-bench-"))
+    environ = {**os.environ, "MPIJOB_SETTINGS": str(_settings_file(home, cores))}
+    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for name in ("MPIJOB_HOME", "MPIJOB_CORES", "MPIJOB_NAMESPACE", "MPIJOB_ENGINE"):
+        environ.pop(name, None)
+    client = Client(settings=load(environ))
+    try:
+        yield Place(home, environ, client)
+    finally:
+        for state in client.jobs(
+            all_namespaces=True, phases=("Queued", "Pending", "Initializing", "Running")
+        ):
+            client.cancel(state.ref, grace_period=0)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _settings_file(home: Path, cores: float) -> Path:
+    path = home / "settings.toml"
+    directories = [f'{family} = "{prefix}"' for family, prefix in _prefixes().items()]
+    path.write_text(
+        f'home = "{home}/state"\ncores = {cores}\nmemory = "8Gi"\ngpus = 0\n[mpi_directories]\n'
+        + "\n".join(directories)
+    )
+    return path
+
+
+def _prefixes() -> dict[str, str]:
+    """Return where this user's other MPI families are: the settings', the tests', the home's."""
+    settings = load()
+    root = os.environ.get("MPIJOB_TEST_MPI", "")
+    places = [Path(root)] if root else []
+    places.append(Path(settings.home) / "mpi")
+    found = dict(settings.mpi_directories)
+    for family in FAMILIES:
+        for directory in places:
+            if family not in found and (directory / family / "bin").is_dir():
+                found[family] = str(directory.resolve() / family)
+    return found
+
+
+def families(client: Client) -> list[str]:
+    """Return the MPI families that jobs can use here; MPICH must be among them."""
+    from mpijob.client.families import available
+
+    found = [family for family in FAMILIES if family in available(client.settings)]
+    if "mpich" not in found:
+        raise Unmeasured("no MPICH on this machine")
+    return found
+
+
+def small_job(name: str, workers: int, *command: str, **fields: Any) -> MPIJob:
+    """Return a job that fits anywhere: half a tenth of a core and 64 MiB for each worker."""
+    fields.setdefault("resources", Resources(cpu="50m", memory="256Mi"))
+    fields.setdefault("launcher", Resources(cpu="50m", memory="64Mi"))
+    return MPIJob(name=name, workers=workers, command=command, **fields)

@@ -1,0 +1,64 @@
+"""The training of `make run`, ours against bare mpiexec at the same ranks.
+
+Time is taken inside the program, from MPI's start to the last barrier: what a job costs to start is
+measured in `start`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+
+from bench import bare
+from bench.line import Line, Unmeasured, at_least
+from bench.places import PROGRAMS, ROOT, Options, Place, place, small_job
+from bench.timing import interleaved, median, output
+from mpijob import MPIJob, Resources
+
+RANKS = (1, 2, 4)
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_number = itertools.count()
+
+
+def measure(options: Options) -> Iterator[Line]:
+    """Yield a line for each number of ranks."""
+    with place() as there:
+        for ranks in RANKS:
+            yield _at(there, ranks, options)
+
+
+def _at(there: Place, ranks: int, options: Options) -> Line:
+    epochs = 4 if options.quick else 12
+    reference = bare.plain(there, _job(ranks, epochs))
+    found = interleaved(
+        options.rounds(7),
+        {
+            "ours": lambda: _ours(there, _job(ranks, epochs)),
+            "bare": lambda: _seconds(output(*reference)),
+        },
+    )
+    ours, other = median(found["ours"]), median(found["bare"])
+    title = f"training time: {ranks} rank{'s' if ranks > 1 else ''}"
+    return Line(title, "s", ours, other, other / ours, at_least(0.98), note="ratio of speeds")
+
+
+def _job(ranks: int, epochs: int) -> MPIJob:
+    train = ROOT / "examples" / "training" / "train.py"
+    program = (sys.executable, "-m", "mpi4py", str(PROGRAMS / "timed.py"), str(train))
+    size = ("--epochs", str(epochs), "--samples", "40960", "--probe", "5")
+    room = Resources(cpu="500m", memory="512Mi")
+    return small_job(f"training-{next(_number)}", ranks, *program, *size, resources=room, env=ONE_THREAD)
+
+
+def _ours(there: Place, job: MPIJob) -> float:
+    handle = there.client.run(job, timeout=120)
+    return _seconds("".join(line.text.decode() + "\n" for line in handle.logs(ranks=(0,))))
+
+
+def _seconds(text: str) -> float:
+    found = re.search(r"^seconds=([0-9.]+)$", text, re.M)
+    if found is None:
+        raise Unmeasured(f"the training said {text[-200:]!r}")
+    return float(found[1])

@@ -1,0 +1,101 @@
+"""The supervisor's pen: what the ledger shows, derived and written into the store.
+
+A store that cannot be written just now (a full disk) does not harm the job: what was to be told is
+kept and told with the next change.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from mpijob.backends.local.ledger import Ledger
+from mpijob.backends.local.orders import Orders
+from mpijob.backends.local.store import Store
+from mpijob.errors import BackendError, Finding, Severity
+from mpijob.model import Event, JobState, Phase
+from mpijob.observation.phase import Standing, derive, failure
+
+_PATIENCE_SECONDS = 60.0
+
+
+class Teller:
+    """Writes the state and the events of one attempt."""
+
+    def __init__(self, store: Store, orders: Orders, ledger: Ledger, state: JobState) -> None:
+        self._store = store
+        self._orders = orders
+        self._ledger = ledger
+        self._untold: list[Event] = []
+        self.state = state
+
+    def standing(self, *, ended: bool = False) -> Standing:
+        """Return where the attempt stands by all that is known."""
+        return derive(self._ledger.observe(ended=ended, ranks_watched=self._orders.shimmed))
+
+    def failure(self) -> Standing | None:
+        """Return the first failure known so far."""
+        return failure(self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed))
+
+    def event(self, reason: str, message: str, severity: Severity = Severity.NOTICE) -> Event:
+        """Return an event of this attempt, now."""
+        return Event(time.time(), reason, message, severity, self._orders.attempt)
+
+    def tell(self, reason: str, message: str) -> None:
+        """Tell that something has happened that changes no state."""
+        self._put(self.event(reason, message))
+
+    def advance(self, *events: Event, standing: Standing | None = None) -> None:
+        """Tell where the attempt stands now."""
+        self._stand(standing or self.standing())
+        self._put(*events)
+
+    def conclude(self) -> JobState:
+        """Tell how the attempt ended and, when it failed, why."""
+        standing = self.standing(ended=True)
+        failed = standing.phase is Phase.FAILED
+        findings = self._findings(standing) if failed else ()
+        self._stand(standing, findings, time.time())
+        severity = Severity.ERROR if failed else Severity.NOTICE
+        self._untold.append(self.event(standing.phase.value, standing.message, severity))
+        self._insist()
+        return self.state
+
+    def _findings(self, standing: Standing) -> tuple[Finding, ...]:
+        from mpijob.backends.local.evidence import findings_for  # the rules are loaded only for a failure
+
+        return findings_for(self._orders, self._ledger, standing)
+
+    def _stand(
+        self, standing: Standing, findings: tuple[Finding, ...] = (), finished: float | None = None
+    ) -> None:
+        running = standing.phase is Phase.RUNNING and self.state.running is None
+        exit = self._ledger.launcher
+        self.state = msgspec.structs.replace(
+            self.state,
+            phase=standing.phase,
+            reason=standing.reason.value,
+            message=findings[0].message if findings else standing.message,
+            workers=self._ledger.worker_states(standing.phase, self._orders.gpus_of),
+            ranks=self._ledger.rank_states(),
+            running=time.time() if running else self.state.running,
+            finished=finished,
+            findings=findings,
+            launcher_exit_code=None if exit is None else exit.status,
+        )
+
+    def _put(self, *events: Event) -> bool:
+        self._untold += events
+        try:
+            self._store.put(self.state, *self._untold)
+        except BackendError:
+            return False
+        self._untold.clear()
+        return True
+
+    def _insist(self) -> None:
+        """The last word must be written: wait for room on the disk before giving up."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self._put() and time.monotonic() < deadline:
+            time.sleep(0.5)

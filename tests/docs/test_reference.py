@@ -1,0 +1,69 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tools import reference
+
+from mpijob import errors
+from mpijob.cli.flags import FLAGS, SWITCHES
+from mpijob.cli.main import ENTRIES
+from mpijob.client import AsyncClient, Client, Job
+from mpijob.model.describe import FIELDS
+
+PAGES = reference.pages()
+
+
+@pytest.mark.req("FR-032", "FR-SDK-005", "C-explain")
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_a_reference_page_is_in_step_with_the_code(name: str) -> None:
+    page = (reference.FOLDER / name).read_text(encoding="utf-8")
+    assert page == PAGES[name], f"to write it anew: {reference.COMMAND}"
+
+
+@pytest.mark.req("FR-032", "C-explain")
+@pytest.mark.parametrize("field", sorted(FIELDS))
+def test_every_field_is_in_the_job_file_reference_with_its_meaning(field: str) -> None:
+    name = field.partition(".")[2]
+    rows = [line for line in PAGES["jobfile.md"].splitlines() if line.startswith(f"| `{name}` |")]
+    assert any(FIELDS[field].text in row and FIELDS[field].example in row for row in rows)
+
+
+@pytest.mark.req("FR-032")
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_every_command_is_in_the_command_line_reference(name: str) -> None:
+    assert re.search(rf"^### `mpijob {name}\b.*`\n\n{re.escape(ENTRIES[name].help)}", PAGES["cli.md"], re.M)
+
+
+@pytest.mark.req("FR-032")
+def test_every_flag_of_a_job_is_in_the_reference_once() -> None:
+    for flag in (*FLAGS, *SWITCHES):
+        assert (
+            len(re.findall(rf"^\| `{flag[0]}[ `]", PAGES["cli.md"].partition("## Flags of a job")[2], re.M))
+            == 1
+        )
+
+
+@pytest.mark.req("FR-032", "FR-SDK-005")
+@pytest.mark.parametrize("kind", [Client, AsyncClient, Job])
+def test_every_verb_of_a_class_is_in_its_section(kind: type) -> None:
+    section = PAGES["sdk.md"].partition(f"## `{kind.__name__}`\n")[2].partition("\n## ")[0]
+    inner = {"ref", "scope", "localized"} if kind is not Job else set()
+    verbs = {name for name in dir(kind) if not name.startswith("_")} - inner
+    assert verbs == set(re.findall(r"^- `(?:await )?(\w+)", section, re.M))
+
+
+@pytest.mark.req("FR-SDK-005")
+def test_the_sdk_reference_shows_the_examples_and_the_errors() -> None:
+    assert ">>> job = client.run(" in PAGES["sdk.md"]
+    for kind in errors.MpiJobError.__subclasses__():
+        assert f"| `{kind.__name__}` |" in PAGES["sdk.md"]
+
+
+def test_the_pages_can_be_written_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "FOLDER", tmp_path)
+    reference.main()
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == PAGES
