@@ -93,8 +93,11 @@ class Reader:
     wrong: list[str] = field(default_factory=list)
 
     def follow(self, page: str) -> list[str]:
-        """Do all steps; return what was not as the page says."""
-        todo = list(steps(page))
+        """Do everything that a page asks for; return what was not as the page says."""
+        return self.do(list(steps(page)))
+
+    def do(self, todo: list[Step]) -> list[str]:
+        """Do some steps in order; return what was not as they say."""
         for step, after in zip(todo, [*todo[1:], None], strict=True):
             if isinstance(step, File):
                 (self.directory / step.name).write_text(step.text)

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from tests.docs.blocks import Command, File, Reader, Script, matches, steps
+from tests.docs.readers import a_reader
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
-
-
-def a_reader(folder: Path) -> Reader:
-    """Return somebody with a fresh home, the examples at hand, and our commands on the PATH."""
-    home, work = folder / "home", folder / "work"
-    home.mkdir()
-    shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    kept = ("LANG", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START", "PIP_FIND_LINKS", "PIP_CERT")
-    environ = {name: os.environ[name] for name in kept if name in os.environ}
-    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    return Reader(work, {**environ, "PATH": path, "HOME": str(home)})
 
 
 @pytest.mark.engine

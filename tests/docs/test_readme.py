@@ -1,0 +1,60 @@
+"""The README, executed: every command but `make …`, in an empty directory with an empty home."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import Command, Step, steps
+from tests.docs.readers import ROOT, a_reader
+
+PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+_MEASURED = re.compile(r"\d+\.\d+|\d+(?=s\b| ?MiB|Mi\b)")
+_LONGEST_LINES = 120
+
+
+def is_make(step: Step) -> bool:
+    return isinstance(step, Command) and step.line.startswith("make ")
+
+
+def loosened(step: Step) -> Step:
+    """Return a command whose output may show other times and sizes than the page's run had."""
+    if not isinstance(step, Command):
+        return step
+    return replace(step, expected=tuple(_MEASURED.sub("…", line) for line in step.expected))
+
+
+@pytest.mark.engine
+@pytest.mark.req("FR-031", "AC9", "FR-UX-004")
+def test_every_command_of_the_readme_works_as_it_says(tmp_path: Path) -> None:
+    todo = [loosened(step) for step in steps(PAGE) if not is_make(step)]
+    wrong = a_reader(tmp_path).do(todo)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in todo) >= 4
+
+
+def test_every_make_target_of_the_readme_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:`|\$ )make ([a-z]+)", PAGE))
+    assert {"run", "test", "help"} <= named <= targets
+
+
+def test_what_the_readme_says_of_make_run_is_what_the_makefile_runs() -> None:
+    (run,) = [step for step in steps(PAGE) if isinstance(step, Command) and step.line == "make run"]
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nrun:")[2].partition("\n\n")[0]
+    assert "mpijob run -f examples/training/job.yaml" in recipe
+    assert run.expected[-1].startswith("training Succeeded after ")
+    assert any(line.startswith("[Rank-0] scaling: 4 ranks ") for line in run.expected)
+
+
+def test_times_and_sizes_are_the_only_things_that_may_differ() -> None:
+    told = Command("x", ("a Failed after 0.8s, 2 ranks", "peak 321.6 MiB of 256 MiB", "its limit is 256Mi"))
+    assert loosened(told) == Command(
+        "x", ("a Failed after …s, 2 ranks", "peak … MiB of … MiB", "its limit is …Mi")
+    )
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(PAGE.splitlines()) <= _LONGEST_LINES

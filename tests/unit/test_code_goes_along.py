@@ -1,0 +1,122 @@
+"""The files that go along with a job, and those that it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mpijob.backends import code
+from mpijob.backends.local import artifacts
+from mpijob.client.alongside import load_job
+from mpijob.errors import BackendError, InvalidJob, NotFound
+from mpijob.model import Code, MPIJob
+
+
+def a_tree(root: Path, *names: str) -> Path:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def taken(chosen: Code) -> list[str]:
+    return [str(place) for _, place in code.chosen(chosen)]
+
+
+def test_the_directory_goes_along_when_the_command_names_a_file_in_it(tmp_path: Path) -> None:
+    a_tree(tmp_path, "train.py", "lib/model.py")
+    job = code.resolve(MPIJob(name="j", command=("python", "train.py")), tmp_path)
+    assert taken(job.code) == ["train.py", "lib/model.py"]
+
+
+def test_nothing_goes_along_when_the_command_names_no_file(tmp_path: Path) -> None:
+    a_tree(tmp_path, "train.py")
+    job = code.resolve(MPIJob(name="j", command=("hostname",)), tmp_path)
+    assert taken(job.code) == []
+
+
+def test_version_control_environments_and_excluded_files_stay_behind(tmp_path: Path) -> None:
+    a_tree(tmp_path, "a.py", ".git/config", ".venv/bin/python", "__pycache__/a.pyc", "data/big.bin")
+    assert taken(Code(path=str(tmp_path), exclude=("data",))) == ["a.py"]
+
+
+def test_only_what_is_included_goes_along(tmp_path: Path) -> None:
+    a_tree(tmp_path, "a.py", "b.py", "lib/c.py", "lib/d.txt")
+    assert taken(Code(path=str(tmp_path), include=("a.py", "lib"))) == ["a.py", "lib/c.py", "lib/d.txt"]
+
+
+def test_a_directory_that_is_too_large_is_refused_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "MOST_FILES", 2)
+    a_tree(tmp_path, "a.py", "b.py", "c.py")
+    with pytest.raises(InvalidJob, match=r"more than 2 files.*\nhint: name what is needed in code.include"):
+        code.chosen(Code(path=str(tmp_path)))
+
+
+def test_of_a_large_directory_that_nobody_named_only_the_named_files_go_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code, "MOST_FILES", 2)
+    a_tree(tmp_path, "a.py", "b.py", "c.py")
+    job = code.resolve(MPIJob(name="j", command=("python", "./b.py")), tmp_path)
+    assert taken(job.code) == ["b.py"]
+
+
+def test_a_directory_that_is_not_there_is_an_error_at_its_field(tmp_path: Path) -> None:
+    job = MPIJob(name="j", command=("true",), code=Code(path="nowhere"))
+    with pytest.raises(InvalidJob, match="code.path: there is no directory"):
+        code.resolve(job, tmp_path)
+
+
+def test_inline_files_are_laid_out_too(tmp_path: Path) -> None:
+    code.lay_out(Code(files={"sub/x.py": "print()"}), tmp_path)
+    assert (tmp_path / "sub/x.py").read_text() == "print()"
+
+
+def test_a_job_file_finds_its_code_beside_itself(tmp_path: Path) -> None:
+    a_tree(tmp_path, "train.py")
+    (tmp_path / "job.yaml").write_text("name: j\ncommand: [python, train.py]\n")
+    assert load_job(tmp_path / "job.yaml").code.path == str(tmp_path.resolve())
+    with pytest.raises(BackendError, match="cannot read"):
+        load_job(tmp_path / "missing.yaml")
+
+
+# -- what a job leaves --------------------------------------------------------------------------------
+@pytest.mark.req("B-artifacts")
+def test_what_the_job_wrote_is_listed_and_what_went_along_is_not(tmp_path: Path) -> None:
+    source = a_tree(tmp_path / "source", "train.py", "config.txt")
+    work = tmp_path / "work"
+    work.mkdir()
+    chosen = Code(path=str(source), files={"inline.py": "1"})
+    code.lay_out(chosen, work)
+    (work / "model.bin").write_bytes(b"12345")
+    (work / "config.txt").write_text("changed by the job")
+    listed = artifacts.left(work, chosen)
+    assert [(file.path, file.size) for file in listed] == [("config.txt", 18), ("model.bin", 5)]
+
+
+@pytest.mark.req("B-artifacts")
+def test_a_file_is_fetched_byte_for_byte(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"\0\xff\n")
+    artifacts.fetch(tmp_path, "out", tmp_path / "deep" / "copy")
+    assert (tmp_path / "deep" / "copy").read_bytes() == b"\0\xff\n"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("path", ["../secret", "/etc/passwd", "link", "sub/../../secret", "a\0b", ""])
+def test_nothing_outside_the_working_directory_is_fetched(tmp_path: Path, path: str) -> None:
+    work = tmp_path / "work"
+    (work / "sub").mkdir(parents=True)
+    (tmp_path / "secret").write_text("hush")
+    (work / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(NotFound):
+        artifacts.fetch(work, path, tmp_path / "stolen")
+    assert not (tmp_path / "stolen").exists()
+
+
+@pytest.mark.security
+def test_a_link_that_leads_out_is_not_listed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    assert artifacts.left(tmp_path, Code()) == ()
