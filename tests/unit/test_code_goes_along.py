@@ -66,7 +66,7 @@ def test_of_a_large_directory_that_nobody_named_only_the_named_files_go_along(
 
 def test_a_directory_that_is_not_there_is_an_error_at_its_field(tmp_path: Path) -> None:
     job = MPIJob(name="j", command=("true",), code=Code(path="nowhere"))
-    with pytest.raises(InvalidJob, match="code.path: there is no directory"):
+    with pytest.raises(InvalidJob, match=r"code\.path: there is no directory"):
         code.resolve(job, tmp_path)
 
 

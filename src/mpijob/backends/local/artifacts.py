@@ -43,8 +43,8 @@ def _went_along(relative: Path, status: os.stat_result, code: Code) -> bool:
 
 def fetch(work: Path, path: str, target: Path) -> None:
     """Copy one file out of the working directory."""
-    source = (work / path).resolve()
-    if "\0" in path or not source.is_relative_to(work.resolve()) or not source.is_file():
+    source = (work / path.replace("\0", "\\0")).resolve()
+    if not source.is_relative_to(work.resolve()) or not source.is_file():
         raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
