@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from mpijob import Client, Phase
 from mpijob.model import Code, Resources
 
-from .support import a_job, check_nothing_runs, ended
+from .support import a_job, check_nothing_runs, ended, said, succeeded
 
 pytestmark = pytest.mark.engine
 
@@ -20,7 +21,6 @@ CRASHES = {
     "exit-1": ("if world.rank == 1: os._exit(1)\nworld.barrier()", "RANK_EXIT"),
     "abort": ("if world.rank == 1: world.Abort(42)\nworld.barrier()", "MPI_ABORT"),
     "segfault": ("import ctypes\nif world.rank == 1: ctypes.string_at(0)\nworld.barrier()", "SEGFAULT"),
-    "no-finalize": ("if world.rank == 1: os._exit(0)\nworld.barrier()", "NO_FINALIZE"),
 }
 
 
@@ -33,6 +33,7 @@ def test_a_rank_that_goes_wrong_ends_the_others_that_wait_in_mpi(client: Client,
     state = ended(client, job)
     first = state.findings[0]
     assert (state.phase, first.code, first.rank, first.worker) == (Phase.FAILED, code, 1, 1)
+    assert (state.duration_seconds(time.time()) or 0.0) < 15
     check_nothing_runs(Path(client.settings.home) / "jobs" / state.ref.uid)
 
 
@@ -53,3 +54,35 @@ def test_a_worker_over_its_memory_limit_is_ended_and_named(client: Client) -> No
 def test_a_worker_that_cannot_be_reached_is_named(client: Client, family: str, fault: str, code: str) -> None:
     state = ended(client, a_job("lonely", mpi=family, labels={f"fault.mpijob/{fault}": "1"}))
     assert (state.phase, state.findings[0].code, state.findings[0].worker) == (Phase.FAILED, code, 1)
+
+
+def test_a_rank_that_leaves_mpi_without_a_word_never_makes_the_job_succeed(client: Client, family: str) -> None:
+    script = WORLD + "if world.rank == 1: os._exit(0)\nworld.barrier()"
+    job = a_job("rude", mpi=family, command=("python", "rude.py"), resources=ROOMY,
+                code=Code(files={"rude.py": script}), deadline_seconds=3.0)  # fmt: skip
+    state = ended(client, job)
+    assert state.phase is Phase.FAILED
+    assert state.ranks[1].exit_code == 0
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "lies", ["hello", "hello x y z", "bye", "bye 0 x", "run rm", "ready", "hello 1 2", "daemon 0", "x" * 5000]
+)
+def test_lies_on_the_report_pipe_do_not_bring_the_supervisor_down(client: Client, lies: str) -> None:
+    state = ended(client, a_job("liar", f'echo "{lies}" > "$MPIJOB_ATTEMPT_DIR/report"'))
+    assert (state.phase, state.message) == (Phase.SUCCEEDED, "all 2 ranks ended with 0")
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("value", ["9_0", "x", "1_x", "", "1_" + "9" * 40])
+def test_a_fault_label_that_fits_nothing_is_ignored(client: Client, value: str) -> None:
+    labels = {"fault.mpijob/kill-worker": value, "fault.mpijob/kill-rank": value, "fault.mpijob/nonsense": value}
+    assert ended(client, a_job("calm", labels=labels)).phase is Phase.SUCCEEDED
+
+
+def test_the_users_own_python_path_and_site_customization_still_count(client: Client) -> None:
+    files = {"lib/sitecustomize.py": "import builtins; builtins.greeting = 'hello'", "lib/mine.py": "answer = 42"}
+    command = ("python", "-c", "import mine; print(greeting, mine.answer)")
+    job = a_job("own", command=command, env={"PYTHONPATH": "lib"}, code=Code(files=files))
+    assert said(succeeded(client, job)) == dict.fromkeys((0, 1), ["hello 42"])

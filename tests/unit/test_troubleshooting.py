@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,8 +23,8 @@ from mpijob.diagnosis import pages
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES, UNKNOWN
 from mpijob.dialects import jobfile
-from mpijob.errors import Finding, InvalidJob
-from mpijob.model import Amounts, Code, Facts, Identity, MPIJob
+from mpijob.errors import Finding, InvalidJob, MpiJobError
+from mpijob.model import Amounts, Code, Facts, Identity, MPIJob, Quota, Resources
 
 DOCS = Path(__file__).parents[2] / "docs" / "troubleshooting"
 ALL_RULES = (*RULES, UNKNOWN)
@@ -186,3 +187,32 @@ def test_what_a_page_quotes_is_what_is_said(code: str) -> None:
     said = [str(finding) for finding in TELLERS[code]() if finding.code == code]
     assert said, f"{code} is not told"
     assert matches((quoted(page_of(code)),), said[0]), said[0]
+
+
+def a_job(**fields: Any) -> MPIJob:
+    return MPIJob(**{"name": "bert", "workers": 2, "command": ("true",), **fields})
+
+
+def judged(facts: Facts, **fields: Any) -> Callable[[Client], object]:
+    return lambda _: admission.admit(a_job(**fields), Identity("jane"), facts)
+
+
+ERRORS: dict[str, Callable[[Client], object]] = {
+    "INVALID_JOB": lambda client: client.run(a_job(workers=0)),
+    "CONFLICT": judged(msgspec.structs.replace(FACTS, taken_names=frozenset({"bert"}))),
+    "NOT_ALLOWED": judged(msgspec.structs.replace(FACTS, may=frozenset())),
+    "QUOTA_EXCEEDED": judged(
+        msgspec.structs.replace(FACTS, quota=Quota("default", gpus=4)), resources=Resources(gpu=4)
+    ),
+    "NOT_FOUND": lambda client: client.get("bert"),
+    "WAIT_TIMEOUT": lambda client: client.run(a_job(labels={"memory.mpijob/outcome": "hangs"}), timeout=5),
+    "JOB_FAILED": lambda client: client.run(a_job(labels={"memory.mpijob/outcome": "fails-3-on-1"})),
+}
+
+
+@pytest.mark.parametrize("code", sorted(ERRORS))
+def test_what_the_page_of_an_error_quotes_is_what_the_error_says(code: str) -> None:
+    with Client(MemoryBackend()) as client, pytest.raises(MpiJobError) as caught:
+        ERRORS[code](client)
+    assert caught.value.code == code
+    assert matches((quoted(page_of(code)),), " ".join(caught.value.message.split()))

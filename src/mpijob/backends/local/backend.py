@@ -143,13 +143,11 @@ class LocalBackend:
         return ref
 
     def _wake(self) -> None:
-        """Start a runner if one is needed: something is queued, and it may fit."""
+        """See to it that somebody runs what is queued, if the next job in order could start now."""
         from mpijob.backends.local import waking
 
-        free = machine.capacity(self._settings).minus(scheduler.held(self._store))
-        queued = self._store.read("SELECT min(cores) FROM jobs WHERE phase='Queued' AND desired=''")[0][0]
-        if queued is not None and queued <= free.cores + 1e-9:
-            waking.start(self._home, self._settings)
+        if scheduler.ready(self._store, time.time(), self._settings):
+            waking.wake(self._home, self._settings)
 
     # -- read --------------------------------------------------------------------------------------
     async def spec(self, ref: JobRef) -> MPIJob:

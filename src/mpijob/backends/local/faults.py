@@ -11,7 +11,7 @@ The faults strike real processes with real signals; nothing is simulated.
 
 from __future__ import annotations
 
-import shutil
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.orders import Orders
 
 PREFIX = "fault.mpijob/"
+_VALUE = re.compile(r"([0-9]{1,6})(?:_([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
 
 
 class Fault(NamedTuple):
@@ -36,9 +37,9 @@ def parse(labels: Mapping[str, str]) -> tuple[Fault, ...]:
     """Return the faults that a job asks for; a label that cannot be read is ignored."""
     found = []
     for key, value in labels.items():
-        index, _, seconds = value.partition("_")
-        if key.startswith(PREFIX) and index.isdigit():
-            found.append(Fault(key.removeprefix(PREFIX), int(index), float(seconds or 0)))
+        match = _VALUE.fullmatch(value)
+        if key.startswith(PREFIX) and match:
+            found.append(Fault(key.removeprefix(PREFIX), int(match[1]), float(match[2] or 0)))
     return tuple(found)
 
 
@@ -57,7 +58,7 @@ class Faults:
 
 
 def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> bool:
-    directory = orders.directory / "workers" / orders.plan.workers[fault.number].name if workers else None
+    directory = next((w.directory for w in orders.workers() if w.index == fault.number), None)
     match fault.kind:
         case "kill-worker" | "stop-worker" if ledger.proved and fault.number in workers:
             number = signal.SIGKILL if fault.kind == "kill-worker" else signal.SIGSTOP
@@ -73,7 +74,7 @@ def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Or
         case "refuse-start" if directory is not None and not ledger.launcher_started:
             (directory / "refuse").touch()
         case "drop-name" if directory is not None and not ledger.launcher_started:
-            shutil.rmtree(directory, ignore_errors=True)
+            (directory / "dropped").touch()
         case _:
             return False
     return True

@@ -36,6 +36,11 @@ class Home:
         return self.root / f"agent-{zlib.crc32((SCRIPTS / 'agent.sh').read_bytes()):08x}.sh"
 
     @property
+    def bell(self) -> Path:
+        """The pipe on which a runner without work listens."""
+        return self.root / "bell"
+
+    @property
     def runner_log(self) -> Path:
         """Where a runner writes what it could not tell a job."""
         return self.root / "runner.log"

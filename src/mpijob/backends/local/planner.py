@@ -15,7 +15,7 @@ from mpijob import admission
 from mpijob.backends import code
 from mpijob.backends.local import families, isolation, machine, scheduler, volumes
 from mpijob.backends.local.families import Installation
-from mpijob.backends.local.paths import SHIM, Home
+from mpijob.backends.local.paths import SCRIPTS, SHIM, Home
 from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Facts, Family, MPIJob, Plan
@@ -155,7 +155,7 @@ def _environ(job: MPIJob, found: Installation, attempt: Path, agent: str) -> dic
     environ |= launch.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
     environ |= launch.one_machine(family, as_root=os.geteuid() == 0)
     environ |= launch.settings_as_variables(family, job.launch)
-    return environ | _ours(job) | dict(job.env)
+    return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job)}
 
 
 def _path(found: Installation, environ: Mapping[str, str]) -> str:
@@ -164,6 +164,12 @@ def _path(found: Installation, environ: Mapping[str, str]) -> str:
     ours += [os.path.join(sys.prefix, "bin")] if sys.prefix != sys.base_prefix else []
     users = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(dict.fromkeys((*ours, *users)))
+
+
+def _python_path(job: MPIJob) -> str:
+    """The job's own, behind what makes an exception in one rank end them all (see sitecustomize there)."""
+    own = job.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    return os.pathsep.join([str(SCRIPTS / "python"), *([own] if own else [])])
 
 
 def _refuse_missing_program(job: MPIJob, path: str) -> None:

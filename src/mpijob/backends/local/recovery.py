@@ -19,7 +19,7 @@ from mpijob.backends.local import machine
 from mpijob.backends.local.keepsakes import forget_secrets, temporary
 from mpijob.backends.local.store import Row, Store
 from mpijob.errors import Finding, Fix, Severity
-from mpijob.model import Event, JobState, Phase
+from mpijob.model import Event, JobState, MPIJob, Phase
 
 
 def recover(store: Store) -> int:
@@ -57,13 +57,19 @@ def declare_lost(store: Store, row: Row) -> None:
 def settle(store: Store, state: JobState) -> None:
     """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
     shutil.rmtree(temporary(state.ref.uid), ignore_errors=True)
-    retry = store.plan(state.ref.uid).job.retry
-    if state.phase is Phase.FAILED and state.attempt <= retry.limit:
-        _queue_again(store, state, retry.delay_seconds(state.attempt))
+    job = store.plan(state.ref.uid).job
+    if state.phase is Phase.FAILED and _tried_again(state, job):
+        _queue_again(store, state, job.retry.delay_seconds(state.attempt))
         return
     store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
     if state.phase.final:
         forget_secrets(store.home, state.ref.uid)
+
+
+def _tried_again(state: JobState, job: MPIJob) -> bool:
+    """Return whether a failed attempt has a next one; lost workers may have some of their own."""
+    lost = job.requeue_on_lost_worker and state.reason in ("WorkerLost", "SupervisorLost")
+    return state.attempt <= job.retry.limit + (REQUEUES if lost else 0)
 
 
 def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
@@ -85,6 +91,7 @@ def fresh(state: JobState, reason: str, message: str) -> JobState:
     )  # fmt: skip
 
 
+REQUEUES = 3
 LOST = Finding(
     code="SUPERVISOR_LOST",
     message="the process that looked after the job is gone (killed, or the machine was restarted)",

@@ -1,22 +1,23 @@
 """The runner: a process without a terminal that runs queued jobs one after another.
 
-There is no daemon. Whoever submits a job starts a runner; a runner claims the next job that fits,
-supervises it in a fork, and claims again until nothing is left that it could run. When more than
-one job fits, it starts another runner. Killed at any moment it loses nothing: the next command
+There is no daemon. Whoever submits a job wakes or starts a runner; a runner claims the next job that
+fits, supervises it in a fork, and claims again until nothing is left that it could run; then it
+listens for two seconds before it goes. When more than one job fits, it starts another runner. Killed at any moment it loses nothing: the next command
 finds its job's supervisor, or finds it gone, in `recovery`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
-import sys
 import time
 from collections.abc import Callable
 
 import msgspec
 
-from mpijob.backends.local import isolation, linux, machine, processes, recovery, retention, scheduler
+from mpijob.backends.local import isolation, linux, machine, processes, recovery, retention, scheduler, waking
 from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.scheduler import Claimed
@@ -24,12 +25,12 @@ from mpijob.backends.local.store import Store
 from mpijob.backends.local.supervisor import Supervisor
 from mpijob.settings import Settings
 
+LINGER_SECONDS = 2.0
+
 
 def main() -> None:
-    """Read the settings from stdin, detach, and run what is queued."""
-    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=Settings)
-    if os.fork():
-        os._exit(0)
+    """Be a runner, with the settings that were handed over."""
+    settings = msgspec.json.decode(os.environ.pop(waking.SETTINGS), type=Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Runner(Home(settings.home), settings).run()
@@ -49,60 +50,70 @@ class Runner:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a nudge may reach a supervisor before it listens
         store = Store(self._home)
         while True:
-            recovery.recover(store)
-            claimed = scheduler.claim(store, self._settings, self._me, time.time())
+            claimed = self._claim(store)
             if claimed is not None:
                 self._share(store)
-                store.close()  # never carried across a fork
-                self._supervise(claimed)
-                store = Store(self._home)
-            elif not self._worth_waiting(store):
+                store = self._supervise(store, claimed)
+            elif not self._listen(store):
                 retention.forget_old(store, time.time())
                 return
 
-    def _worth_waiting(self, store: Store) -> bool:
-        """Wait for a delayed attempt if there is one; another runner may have the rest."""
-        seconds = scheduler.next_wake(store)
-        if seconds is None:
-            return False
-        time.sleep(min(seconds + 0.01, 1.0))
-        return True
+    def _claim(self, store: Store) -> Claimed | None:
+        recovery.recover(store)
+        return scheduler.claim(store, self._settings, self._me, time.time())
+
+    def _listen(self, store: Store) -> bool:
+        """Wait a while for work; return whether there is some.
+
+        Whoever submits writes the job first and rings then. So what is queued before the bell is hung
+        up is seen by the look after that, and what comes later rings, or finds no bell.
+        """
+        bell = self._hang_up_bell()
+        try:
+            if scheduler.ready(store, time.time(), self._settings):
+                return True
+            delayed = scheduler.next_wake(store)
+            seconds = LINGER_SECONDS if delayed is None else delayed + 0.01
+            rung, _, _ = select.select([bell], [], [], seconds)
+        finally:
+            os.close(bell)
+        return bool(rung) or delayed is not None or scheduler.ready(store, time.time(), self._settings)
+
+    def _hang_up_bell(self) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._home.bell, 0o600)
+        return os.open(self._home.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _share(self, store: Store) -> None:
-        """Start another runner when there may be room for one more job beside ours."""
-        if store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND desired='' LIMIT 1") and _room(
-            store, self._settings
-        ):
+        """See to another runner when there is room for one more job beside ours."""
+        if scheduler.ready(store, time.time(), self._settings) and not waking.nudge(self._home):
             pid = processes.in_child(lambda: _second(self._home, self._settings))
             os.waitpid(pid, 0)
 
-    def _supervise(self, claimed: Claimed) -> None:
-        supervisor = _fork_supervisor(self._home, claimed)
-        identity = machine.identity(supervisor)
+    def _supervise(self, store: Store, claimed: Claimed) -> Store:
+        """Run one job in a supervisor of its own, and write down what follows from its end."""
+        plan = store.plan(claimed.uid)
+        orders = Orders(self._home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids)
+        store.close()  # never carried across a fork
+        supervisor = _fork_supervisor(self._home, orders)
         store = Store(self._home)
         with store.transaction() as db:
+            identity = machine.identity(supervisor)
             db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, claimed.uid))
-        store.close()
         _, status = os.waitpid(supervisor, 0)
-        processes.end_below(os.getpid())
-        self._settle(claimed, os.waitstatus_to_exitcode(status))
+        self._settle(store, orders, os.waitstatus_to_exitcode(status))
+        processes.reap()
+        return store
 
-    def _settle(self, claimed: Claimed, code: int) -> None:
+    def _settle(self, store: Store, orders: Orders, code: int) -> None:
         """After the supervisor's end: the truth if it could not write it, then what follows."""
-        store = Store(self._home)
-        try:
-            for row in store.rows("uid=? AND holds=1", claimed.uid):
-                if code != 0:
-                    recovery.declare_lost(store, row)
-                else:
-                    recovery.settle(store, row.state)
-        finally:
-            store.close()
-
-
-def _room(store: Store, settings: Settings) -> bool:
-    free = machine.capacity(settings).minus(scheduler.held(store))
-    return free.cores > 0 and free.memory_bytes > 0
+        for row in store.rows("uid=? AND holds=1", orders.uid):
+            if code != 0:
+                recovery.declare_lost(store, row)
+                continue
+            if orders.isolation is isolation.Isolation.GROUPS:
+                recovery.sweep(store, row)
+            recovery.settle(store, row.state)
 
 
 def _second(home: Home, settings: Settings) -> None:
@@ -113,12 +124,8 @@ def _second(home: Home, settings: Settings) -> None:
     Runner(home, settings).run()
 
 
-def _fork_supervisor(home: Home, claimed: Claimed) -> int:
+def _fork_supervisor(home: Home, orders: Orders) -> int:
     """Return the pid of a supervisor, PID 1 of its own namespaces where the plan says so."""
-    store = Store(home)
-    plan = store.plan(claimed.uid)
-    store.close()
-    orders = Orders(home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids)
     if orders.isolation is isolation.Isolation.GROUPS:
         return processes.in_child(lambda: _supervise(home, orders))
     read, write = os.pipe()

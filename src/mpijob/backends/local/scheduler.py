@@ -33,13 +33,18 @@ def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed 
     if not store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before<=? LIMIT 1", now):
         return None
     with store.transaction() as db:
-        held = _held(db)
-        chosen = next(iter(_in_order(db, now)), None)
-        if chosen is None or not _fits(chosen, held, settings):
+        chosen = next(iter(_in_order(store, now)), None)
+        if chosen is None or not _fits(chosen, held(store), settings):
             return None
         gpus = _free_gpus(db, settings)[: chosen.gpus]
         _take(db, chosen, gpus, runner, now)
         return Claimed(chosen.uid, chosen.attempt, gpus)
+
+
+def ready(store: Store, now: float, settings: Settings) -> bool:
+    """Return whether the next job in order could be claimed now."""
+    chosen = next(iter(_in_order(store, now)), None)
+    return chosen is not None and _fits(chosen, held(store), settings)
 
 
 class _Waiting(NamedTuple):
@@ -52,21 +57,16 @@ class _Waiting(NamedTuple):
     state: bytes
 
 
-def _in_order(db: sqlite3.Connection, now: float) -> list[_Waiting]:
-    rows = db.execute(
+def _in_order(store: Store, now: float) -> list[_Waiting]:
+    rows = store.read(
         "SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state FROM jobs j"
         " LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h"
         " ON h.owner=j.owner AND h.namespace=j.namespace"
         " WHERE j.phase='Queued' AND j.not_before<=? AND j.desired=''"
         " ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1",
-        (now,),
+        now,
     )
     return [_Waiting(*row) for row in rows]
-
-
-def _held(db: sqlite3.Connection) -> Amounts:
-    row = db.execute("SELECT total(cores), sum(memory), sum(gpus) FROM jobs WHERE holds=1").fetchone()
-    return Amounts(row[0], row[1] or 0, row[2] or 0)
 
 
 def held(store: Store) -> Amounts:

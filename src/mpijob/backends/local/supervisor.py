@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,9 @@ SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
 LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
 SILENT_SECONDS = 3.0
 TICK_SECONDS = 0.25
+_REPORT = re.compile(
+    rb"(?:alive|ready) \d{1,6}|(?:daemon|done|bye) \d{1,6} -?\d{1,9}|hello \d{1,6} \d{0,6}(?: \d{1,9}){3} [\w,.:-]*"
+)
 
 
 class Supervisor:
@@ -98,6 +102,7 @@ class Supervisor:
         for order in self._orders.workers():
             pid = processes.in_child(partial(worker.main, order))
             self._workers[pid] = order.index
+        self._faults.strike(self._began, self._workers, self._ledger, self._orders)
 
     def _start_launcher(self) -> None:
         self._ledger.launcher_started = True
@@ -158,10 +163,9 @@ class Supervisor:
             return  # read already, for a rank that had gone
         while b"\n" in self._report:
             line, _, self._report = self._report.partition(b"\n")
-            verb, *words = line.decode(errors="replace").split(" ")
-            handler: Callable[..., None] | None = getattr(self, f"_heard_{verb}", None)
-            if handler is not None:
-                handler(*words)
+            if _REPORT.fullmatch(line):  # a rank may write anything into the pipe
+                verb, *words = line.decode().split(" ")
+                getattr(self, f"_heard_{verb}")(*words)
 
     def _heard_alive(self, index: str) -> None:
         self._heard[int(index)] = time.monotonic()
@@ -277,6 +281,7 @@ class Supervisor:
                 self._ledger.silent(index)
 
     def _keep_time(self) -> None:
+        self._keep_starting_time()
         limit = self._job.deadline_seconds
         if limit is None:
             return
@@ -290,6 +295,15 @@ class Supervisor:
             )
         if gone >= limit:
             self._ledger.deadline_passed = True
+
+    def _keep_starting_time(self) -> None:
+        """A world that does not come up in time never will."""
+        late = time.monotonic() - self._began > self._job.gang_timeout_seconds
+        if late and self._ledger.proved is None and self._ledger.launcher is None:
+            ranks, ready = len(self._ledger.ranks), len(self._ledger.ready)
+            text = f"after {self._job.gang_timeout_seconds:g} s {ready} of {self._job.workers} workers"
+            text += f" and {ranks} of {self._orders.plan.world} ranks had reported"
+            self._ledger.stop(Reason.START_TIMEOUT, text)
 
     # -- the end ----------------------------------------------------------------------------------
     def _end_everything(self) -> None:

@@ -1,6 +1,8 @@
-"""Starting a runner: the only thing that a submitting process does for the running of its job.
+"""Waking a runner, or starting one: all that a submitting process does for the running of its job.
 
-What a runner does is in `runner`, which is not loaded here: start-up is a feature.
+A runner that has nothing to do listens for a while on a pipe in the engine's home; whoever submits
+says a word there, and starts a new runner only when nobody listens. What a runner does is in
+`runner`, which is not loaded here: start-up is a feature.
 """
 
 from __future__ import annotations
@@ -14,43 +16,53 @@ import msgspec
 from mpijob.backends.local.paths import Home
 from mpijob.settings import Settings
 
+SETTINGS = "MPIJOB_RUNNER_SETTINGS"
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START",
+         "COVERAGE_PROCESS_CONFIG", "COVERAGE_FILE")  # fmt: skip
 
-def start(home: Home, settings: Settings) -> None:
-    """Start a runner that outlives this process."""
-    command = [sys.executable, "-c", "from mpijob.backends.local.runner import main; main()"]
+
+def wake(home: Home, settings: Settings) -> None:
+    """See to it that somebody looks at the queue."""
+    if not nudge(home):
+        _start(home, settings)
+
+
+def nudge(home: Home) -> bool:
+    """Wake a runner that listens; return False when none does."""
+    try:
+        fd = os.open(home.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # no pipe, or nobody at its other end
+        return False
+    try:
+        os.write(fd, b"\n")
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _start(home: Home, settings: Settings) -> None:
+    """Start a runner that outlives this process; the shell between us leaves no child to wait for."""
+    python = [sys.executable, "-c", "from mpijob.backends.local.runner import main; main()"]
     log = os.open(home.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *python],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=log,
             cwd="/",
             start_new_session=True,
-            env=_environ(),
+            env=_environ(msgspec.structs.replace(settings, home=str(home.root))),
+            check=False,
         )
     finally:
         os.close(log)
-    assert child.stdin is not None
-    child.stdin.write(msgspec.json.encode(msgspec.structs.replace(settings, home=str(home.root))))
-    child.stdin.close()
-    child.wait()
 
 
-def _environ() -> dict[str, str]:
+def _environ(settings: Settings) -> dict[str, str]:
     """Return what a runner needs of our environment: it must find this very package, no more."""
-    kept = (
-        "PATH",
-        "HOME",
-        "USER",
-        "LOGNAME",
-        "LANG",
-        "LC_ALL",
-        "TZ",
-        "COVERAGE_PROCESS_START",
-        "COVERAGE_PROCESS_CONFIG",
-        "COVERAGE_FILE",
-    )
-    found = {name: os.environ[name] for name in kept if name in os.environ}
-    found |= {name: value for name, value in os.environ.items() if name.startswith("COV_CORE")}
-    return found | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    found = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    found["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return found | {SETTINGS: msgspec.json.encode(settings).decode()}

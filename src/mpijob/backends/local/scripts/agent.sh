@@ -14,7 +14,7 @@ case $worker in
   "" | */* | .*) echo "mpijob-agent: '$worker' is not a worker's name" >&2; exit 255 ;;
 esac
 dir=$MPIJOB_ATTEMPT_DIR/workers/$worker
-if [ ! -p "$dir/ask" ]; then
+if [ ! -p "$dir/ask" ] || [ -e "$dir/dropped" ]; then
   echo "mpijob-agent: cannot reach worker $worker: No such file or directory" >&2
   exit 255
 fi

@@ -1,0 +1,55 @@
+"""The guides: the SDK page is one program that runs as it says, the local engine's commands work."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.blocks import Command, Script, matches, steps
+from tests.docs.readers import ROOT, a_reader, an_environment
+
+from mpijob import settings
+from mpijob.backends.local import faults
+
+SDK = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.engine
+@pytest.mark.req("FR-SDK-005", "FR-032")
+def test_the_sdk_guide_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    text = "\n".join(step.text for step in steps(SDK) if isinstance(step, Script))
+    program = tmp_path / "guide.py"
+    program.write_text(text)
+    argv, environ = [sys.executable, str(program)], an_environment(tmp_path)
+    done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    expected = tuple(re.findall(r"print\(.*\)  # → (.*)$", text, re.MULTILINE))
+    assert len(expected) >= 10
+    assert matches(expected, done.stdout), done.stdout
+
+
+@pytest.mark.engine
+@pytest.mark.req("FR-031")
+def test_the_commands_of_the_local_engine_page_work(tmp_path: Path) -> None:
+    wrong = a_reader(tmp_path).follow(LOCAL)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in steps(LOCAL)) >= 3
+
+
+def test_the_settings_of_the_local_engine_page_are_settings(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", LOCAL, re.MULTILINE | re.DOTALL)
+    (tmp_path / "settings.toml").write_text(text)
+    found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml"), "MPIJOB_CORES": "3"})
+    assert (found.cores, found.memory, found.quotas["team-cv"].jobs) == (3, "24Gi", 2)
+
+
+def test_the_page_names_every_fault_and_each_label_is_one() -> None:
+    named = re.findall(r"^\| `(fault\.mpijob/[\w-]+)=([\w.]+)`", LOCAL, re.MULTILINE)
+    kinds = {fault.kind for fault in faults.parse(dict(named))}
+    assert len(kinds) == len(named)
+    told = re.findall(r"(kill-\w+|stop-\w+|refuse-\w+|drop-\w+)", faults.__doc__ or "")
+    assert kinds == set(told)
