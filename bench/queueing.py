@@ -36,9 +36,8 @@ def measure(options: Options) -> Iterator[Line]:
 
 
 def _hold(there: Place) -> Job:
-    room = Resources(cpu=str(AT_ONCE), memory="64Mi")
-    none = Resources(cpu="0", memory="64Mi")
-    holder = there.client.submit(small_job("holder", 1, "sleep", "3600", resources=room, launcher=none))
+    room, rest = Resources(cpu=f"{AT_ONCE * 1000 - 50}m", memory="64Mi"), Resources(cpu="50m", memory="64Mi")
+    holder = there.client.submit(small_job("holder", 1, "sleep", "3600", resources=room, launcher=rest))
     holder.wait(60, {Phase.RUNNING})
     return holder
 

@@ -283,9 +283,8 @@ class LocalBackend:
 
         row = self._row(ref)
         place = visits.place(row.state, worker, rank)
-        plan = self._store.plan(row.uid)
-        directory = self._home.attempt(row.uid, row.attempt) / "workers" / plan.workers[place].name
-        return visits.run(directory, argv)
+        door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
+        return visits.run(door, argv)
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""

@@ -17,6 +17,7 @@ CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
@@ -35,6 +36,11 @@ def _check(result: int, what: str) -> None:
 def die_with_parent() -> None:
     """Have the kernel kill this process when its parent dies."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl PDEATHSIG")
+
+
+def name_process(name: str) -> None:
+    """Show this process under a name of at most 15 letters; forks inherit it, other programs do not."""
+    _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl NAME")
 
 
 def adopt_orphans() -> None:

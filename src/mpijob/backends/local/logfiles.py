@@ -17,7 +17,8 @@ class LogFile:
     """One source's log (launcher, worker or rank); both of its streams go into the same file."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._path = path
+        self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
         self._stampers = {name: cri.Stamper(name) for name in ("stdout", "stderr")}
         self.lost_bytes = 0
 
@@ -39,7 +40,8 @@ class LogFile:
         """Store what is left and close the file."""
         for stream in self._stampers:
             self.finish(stream)
-        os.close(self._fd)
+        if self._fd is not None:
+            os.close(self._fd)
 
     def _write(self, lines: list[bytes], now: int) -> None:
         if not lines:
@@ -49,6 +51,8 @@ class LogFile:
             gap = f"mpijob: {self.lost_bytes} bytes of output are missing here: the disk was full".encode()
             data = cri.format_line(now, "stderr", gap, False) + data
         try:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             written = os.write(self._fd, data)
         except OSError:
             written = 0

@@ -18,6 +18,8 @@ from mpijob.backends.local.paths import Home
 from mpijob.backends.local.worker import WorkerOrder
 from mpijob.model import Family, Plan
 
+PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
+
 
 class Orders:
     """One attempt's directories, lines and variables."""
@@ -27,6 +29,7 @@ class Orders:
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)
+        self.pipes = PRIVATE if self.isolation is Isolation.NAMESPACES else self.directory / "pipes"
         self.work = home.work(uid)
         self.logs = home.logs(uid, attempt)
         self.temporary = temporary(uid)
@@ -61,10 +64,10 @@ class Orders:
         return environ | {
             "MPIJOB_ATTEMPT": str(self.attempt),
             "MPIJOB_ATTEMPT_DIR": str(self.directory),
+            "MPIJOB_PIPES": str(self.pipes),
             "MPIJOB_GATE": "1" if job.census else "0",
             "MPIJOB_STDIN": self._stdin,
-            "MPIJOB_TMPDIR": str(self.temporary),
-            "TMPDIR": str(self.temporary / "launcher"),
+            "TMPDIR": str(self.temporary),
         }
 
     @property
@@ -81,18 +84,17 @@ class Orders:
         return tuple(self._worker(worker.index, worker.name) for worker in self.plan.workers)
 
     def _worker(self, index: int, name: str) -> WorkerOrder:
-        directory = self.directory / "workers" / name
         mine = self.gpus_of(index)
         environ = self.environ() | {
             "MPIJOB_WORKER": str(index),
-            "MPIJOB_WORKER_DIR": str(directory),
-            "TMPDIR": str(self.temporary / str(index)),
+            "MPIJOB_WORKER_DIR": str(self.pipes / "workers" / name),
             "CUDA_VISIBLE_DEVICES": ",".join(mine),
             "MPIJOB_GPUS": ",".join(mine),
             "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(mine),
         }
         own_name = self.plan.family is Family.OPENMPI and self.isolation is Isolation.NAMESPACES
-        return WorkerOrder(index, name, str(self.directory), str(self.work), environ, own_name)
+        places = (str(self.directory), str(self.pipes), str(self.work))
+        return WorkerOrder(index, name, *places, environ, own_name)
 
     def gpus_of(self, index: int) -> tuple[str, ...]:
         """The GPUs of one worker."""
@@ -113,18 +115,18 @@ class Orders:
 
     def prepare(self) -> None:
         """Make the attempt's directories and pipes; doing it twice is no error."""
-        for path in (self.work, self.logs, self.directory / "ranks", self.directory / "workers"):
+        for path in (self.work, self.logs, self.temporary, self.pipes / "ranks"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for worker in self.plan.workers:
-            (self.directory / "workers" / worker.name).mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self.temporary / str(worker.index)).mkdir(mode=0o700, parents=True, exist_ok=True)
-            _pipe(self.directory / "workers" / worker.name / "ask")
+            directory = self.pipes / "workers" / worker.name
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _pipe(directory / "ask")
+            _pipe(directory / "answer.0")
         for rank in range(self.plan.world):
-            _pipe(self.directory / "ranks" / f"{rank}.out")
-            _pipe(self.directory / "ranks" / f"{rank}.err")
-        (self.temporary / "launcher").mkdir(mode=0o700, parents=True, exist_ok=True)
-        _pipe(self.directory / "report")
-        _pipe(self.directory / "gate")
+            _pipe(self.pipes / "ranks" / f"{rank}.out")
+            _pipe(self.pipes / "ranks" / f"{rank}.err")
+        _pipe(self.pipes / "report")
+        _pipe(self.pipes / "gate")
         (self.directory / "hostfile").write_text(self.plan.hostfile)
 
 

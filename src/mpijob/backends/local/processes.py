@@ -27,6 +27,7 @@ class Process(NamedTuple):
     state: str
     cpu_seconds: float
     memory_bytes: int
+    name: str
 
 
 def spawn(
@@ -126,11 +127,13 @@ def look(pid: int) -> Process | None:
     """Return one process, or None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+            head, _, rest = file.read().rpartition(b")")
     except OSError:
         return None
+    fields = rest.split()
     cpu = (int(fields[11]) + int(fields[12])) / _TICKS
-    return Process(pid, int(fields[1]), fields[0].decode(), cpu, int(fields[21]) * _PAGE)
+    name = head.partition(b"(")[2].decode(errors="replace")
+    return Process(pid, int(fields[1]), fields[0].decode(), cpu, int(fields[21]) * _PAGE, name)
 
 
 def children(pid: int) -> list[int]:

@@ -9,6 +9,7 @@ finds its job's supervisor, or finds it gone, in `recovery`.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -26,6 +27,7 @@ from mpijob.backends.local.supervisor import Supervisor
 from mpijob.settings import Settings
 
 LINGER_SECONDS = 2.0
+_NAME = "mpijob-runner"
 
 
 def main() -> None:
@@ -47,7 +49,10 @@ class Runner:
     def run(self) -> None:
         """Run what is queued; return when nothing more can be run by us."""
         linux.adopt_orphans()
+        linux.name_process(_NAME)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a nudge may reach a supervisor before it listens
+        gc.freeze()  # forks share what is there; a collection would copy it page by page
+        gc.disable()
         store = Store(self._home)
         while True:
             claimed = self._claim(store)
@@ -101,6 +106,8 @@ class Runner:
             identity = machine.identity(supervisor)
             db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, claimed.uid))
         _, status = os.waitpid(supervisor, 0)
+        if orders.isolation is isolation.Isolation.GROUPS:
+            _end_orphans()
         self._settle(store, orders, os.waitstatus_to_exitcode(status))
         processes.reap()
         return store
@@ -111,8 +118,6 @@ class Runner:
             if code != 0:
                 recovery.declare_lost(store, row)
                 continue
-            if orders.isolation is isolation.Isolation.GROUPS:
-                recovery.sweep(store, row)
             recovery.settle(store, row.state)
 
 
@@ -122,6 +127,23 @@ def _second(home: Home, settings: Settings) -> None:
         os._exit(0)
     os.setsid()
     Runner(home, settings).run()
+
+
+def _end_orphans(seconds: float = 3.0) -> None:
+    """End what a job without namespaces left to us, the next subreaper above it; other runners below us live on."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        table = processes.table()
+        left = [
+            p for p in table.values() if p.parent == os.getpid() and p.state not in "ZX" and p.name != _NAME
+        ]
+        if not left:
+            return
+        for orphan in left:
+            for process in (orphan, *processes.descendants(orphan.pid, table)):
+                processes.send(process.pid, signal.SIGKILL)
+        processes.reap()
+        time.sleep(0.002)
 
 
 def _fork_supervisor(home: Home, orders: Orders) -> int:
@@ -151,6 +173,7 @@ def _settled(home: Home, orders: Orders) -> None:
 
 def _supervise(home: Home, orders: Orders, prepare: Callable[[], None] | None = None) -> None:
     os.setsid()
+    linux.name_process("mpijob-job")
     store = Store(home)
     row = store.rows("uid=?", orders.uid)[0]
     Supervisor(store, orders, row.state).run(prepare)

@@ -94,9 +94,9 @@ class Supervisor:
         self._reactor.wake_on({signal.SIGUSR1: self._on_wish, **ignored})
         self._orders.prepare()
         self._log = LogFile(self._orders.logs / "launcher.log")
-        self._reports = os.open(self._orders.directory / "report", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._reports = os.open(self._orders.pipes / "report", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._reactor.watch(self._reports, self._read_reports)
-        self._gate = os.open(self._orders.directory / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._gate = os.open(self._orders.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _start_workers(self) -> None:
         for order in self._orders.workers():

@@ -32,11 +32,12 @@ class Call(msgspec.Struct, frozen=True):
     terminal: bool = False
 
 
-def listen(directory: Path) -> socket.socket:
+def listen(path: Path) -> socket.socket:
     """Return the worker's open door."""
+    path.unlink(missing_ok=True)
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    with _short(directory) as place:
-        door.bind(f"{place}/door")
+    with _short(path.parent) as place:
+        door.bind(f"{place}/{path.name}")
     door.listen(8)
     door.setblocking(False)
     return door
@@ -104,15 +105,17 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def visit(directory: Path, call: Call, fds: tuple[int, int, int]) -> socket.socket:
+def visit(door: Path, call: Call, fds: tuple[int, int, int]) -> socket.socket:
     """On the caller's side: hand the call over; the socket that comes back will say the exit status."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        with _short(directory) as place:
-            line.connect(f"{place}/door")
+        with _short(door.parent) as place:
+            line.connect(f"{place}/{door.name}")
     except OSError as error:
         line.close()
-        raise BackendError(f"worker {directory.name} does not answer: {error.strerror}") from error
+        raise BackendError(
+            f"worker {door.name.removeprefix('door-')} does not answer: {error.strerror}"
+        ) from error
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
     line.sendmsg([msgspec.json.encode(call)], rights)
     return line

@@ -34,20 +34,20 @@ def place(state: JobState, worker: int | None, rank: int | None) -> int:
     return index
 
 
-def run(directory: Path, argv: tuple[str, ...]) -> int:
+def run(door: Path, argv: tuple[str, ...]) -> int:
     """Run the command in the worker and return its exit status."""
     if sys.stdin.isatty() and sys.stdout.isatty():
-        return _with_terminal(directory, argv)
-    line = visit(directory, Call(argv), (0, 1, 2))
+        return _with_terminal(door, argv)
+    line = visit(door, Call(argv), (0, 1, 2))
     return _status(line.recv(16))
 
 
-def _with_terminal(directory: Path, argv: tuple[str, ...]) -> int:
+def _with_terminal(door: Path, argv: tuple[str, ...]) -> int:
     ours, theirs = os.openpty()
     size = termios.tcgetwinsize(0)
     termios.tcsetwinsize(theirs, size)
     term = {"TERM": os.environ.get("TERM", "xterm")}
-    line = visit(directory, Call(argv, term, True), (theirs, theirs, theirs))
+    line = visit(door, Call(argv, term, True), (theirs, theirs, theirs))
     os.close(theirs)
     before = termios.tcgetattr(0)
     signal.signal(signal.SIGWINCH, lambda *_: termios.tcsetwinsize(ours, termios.tcgetwinsize(0)))

@@ -23,6 +23,7 @@ from mpijob.backends.local.reactor import Reactor
 from mpijob.backends.local.terminal import Guest, listen
 
 HEARTBEAT_SECONDS = 1.0
+_SHELL_WORDS = frozenset(";&|<>()$`\n=")
 
 
 class WorkerOrder(msgspec.Struct, frozen=True):
@@ -31,19 +32,26 @@ class WorkerOrder(msgspec.Struct, frozen=True):
     index: int
     name: str
     attempt_dir: str
+    pipes: str
     work_dir: str
     environ: Mapping[str, str]
     own_host_name: bool = False
 
     @property
     def directory(self) -> Path:
-        """The worker's own directory."""
-        return Path(self.attempt_dir) / "workers" / self.name
+        """The directory of the worker's own pipes."""
+        return Path(self.pipes) / "workers" / self.name
+
+    @property
+    def door(self) -> Path:
+        """The socket at which guests are let in."""
+        return Path(self.attempt_dir) / f"door-{self.index}"
 
 
 def main(order: WorkerOrder) -> None:
     """Be the worker; called in a fresh fork of the supervisor."""
     os.setsid()
+    linux.name_process("mpijob-worker")
     linux.die_with_parent()
     linux.adopt_orphans()
     processes.reset_signals()
@@ -65,7 +73,7 @@ class Worker:
         self._pumps: dict[int, Pump] = {}
         self._files: dict[str, LogFile] = {}
         self._ending = False
-        self._report = os.open(f"{order.attempt_dir}/report", os.O_WRONLY | os.O_CLOEXEC)
+        self._report = os.open(f"{order.pipes}/report", os.O_WRONLY | os.O_CLOEXEC)
         self._asked = bytearray()
         self._beaten = time.monotonic()
 
@@ -74,7 +82,7 @@ class Worker:
         self._reactor.wake_on({signal.SIGTERM: self._end, signal.SIGINT: None})
         ask = os.open(self._directory / "ask", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._reactor.watch(ask, lambda: self._read_ask(ask))
-        door = listen(self._directory)
+        door = listen(self._order.door)
         self._reactor.watch(door.fileno(), lambda: self._greet(Guest.at(door)))
         self._tell(f"ready {self._order.index}")
         while not self._ending:
@@ -106,7 +114,8 @@ class Worker:
         err, err_end = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
         # As sshd does: the line was made by mpirun for a shell. No word of it is the user's.
-        argv = ("/bin/sh", "-c", command)
+        simple = not set(command) & _SHELL_WORDS
+        argv = ("/bin/sh", "-c", f"exec {command}" if simple else command)
         pid = processes.spawn(argv, self._order.environ, self._order.work_dir, (null, out_end, err_end))
         for fd in (null, out_end, err_end):
             os.close(fd)
@@ -118,7 +127,7 @@ class Worker:
     def _open_rank(self, rank: str) -> None:
         log = self._log(f"rank-{rank}")
         for suffix, stream in (("out", "stdout"), ("err", "stderr")):
-            path = f"{self._order.attempt_dir}/ranks/{rank}.{suffix}"
+            path = f"{self._order.pipes}/ranks/{rank}.{suffix}"
             self._pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), log, stream)
 
     def _greet(self, guest: Guest | None) -> None:

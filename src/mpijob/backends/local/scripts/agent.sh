@@ -13,7 +13,7 @@ shift
 case $worker in
   "" | */* | .*) echo "mpijob-agent: '$worker' is not a worker's name" >&2; exit 255 ;;
 esac
-dir=$MPIJOB_ATTEMPT_DIR/workers/$worker
+dir=$MPIJOB_PIPES/workers/$worker
 if [ ! -p "$dir/ask" ] || [ -e "$dir/dropped" ]; then
   echo "mpijob-agent: cannot reach worker $worker: No such file or directory" >&2
   exit 255
@@ -22,8 +22,14 @@ if [ -e "$dir/refuse" ]; then
   echo "mpijob-agent: cannot reach worker $worker: Connection refused" >&2
   exit 255
 fi
-mkfifo -m 600 "$dir/answer.$$" || exit 255
-printf '%s' "$*" > "$dir/request.$$" || exit 255
-printf 'start %s\n' "$$" > "$dir/ask"
-read -r code < "$dir/answer.$$"
+set -C # the first request finds its answer's pipe made already; a file that exists is not written again
+if printf '%s' "$*" > "$dir/request.0"; then
+  id=0
+else
+  id=$$
+  mkfifo -m 600 "$dir/answer.$id" || exit 255
+  printf '%s' "$*" > "$dir/request.$id" || exit 255
+fi 2> /dev/null
+printf 'start %s\n' "$id" >> "$dir/ask"
+read -r code < "$dir/answer.$id"
 exit "${code:-255}"

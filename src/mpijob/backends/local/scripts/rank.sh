@@ -5,7 +5,6 @@ rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
 size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
 slot=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
 if [ -n "$MPIJOB_RANK_VARIABLE" ]; then eval "rank=\$$MPIJOB_RANK_VARIABLE"; fi
-export TMPDIR="$MPIJOB_TMPDIR/$MPIJOB_WORKER"
 export MPIJOB_RANK="$rank" MPIJOB_WORLD="${size:-$MPIJOB_WORLD}" MPIJOB_LOCAL_RANK="$slot"
 if [ -n "$MPIJOB_GPUS_PER_RANK" ]; then
   from=$((slot * MPIJOB_GPUS_PER_RANK + 1))
@@ -14,7 +13,7 @@ if [ -n "$MPIJOB_GPUS_PER_RANK" ]; then
 else
   gpus=${CUDA_VISIBLE_DEVICES:-}
 fi
-dir=$MPIJOB_ATTEMPT_DIR
+dir=$MPIJOB_PIPES
 if [ -z "$rank" ]; then
   echo "mpijob: the launcher gave this process no rank" >&2
   exit 255
