@@ -41,6 +41,7 @@ from mpijob.model import (
 from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.03
+_FORGOTTEN_SECONDS = 1.0
 
 
 LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
@@ -56,6 +57,7 @@ class LocalBackend:
         self._settings = settings
         self._home = Home(settings.home)
         self._of_thread = threading.local()  # a database connection belongs to one thread
+        self._looked = -_FORGOTTEN_SECONDS  # when we last looked for jobs that nobody starts
 
     @property
     def _store(self) -> Store:
@@ -63,6 +65,7 @@ class LocalBackend:
         if store is None:
             self._of_thread.store = store = Store(self._home)
             recovery.recover(store)
+            self._wake_for_the_forgotten()
         return store
 
     # -- before ------------------------------------------------------------------------------------
@@ -149,6 +152,13 @@ class LocalBackend:
         if scheduler.ready(self._store, time.time(), self._settings):
             waking.wake(self._home, self._settings)
 
+    def _wake_for_the_forgotten(self) -> None:
+        """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""
+        now = time.monotonic()
+        if now - self._looked >= _FORGOTTEN_SECONDS:
+            self._looked = now
+            self._wake()
+
     # -- read --------------------------------------------------------------------------------------
     async def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
@@ -157,7 +167,9 @@ class LocalBackend:
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         row = self._row(ref)
-        if row.holds:
+        if row.phase is Phase.QUEUED:
+            self._wake_for_the_forgotten()
+        elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
         return listing.live(self._store, row, self._clock())

@@ -1,0 +1,106 @@
+"""What ranks say arrives whole, labelled with the true rank, and a flood from one delays no other."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from mpijob import Client, Phase
+from mpijob.model import Role
+
+from . import sight
+from .support import PATIENCE, a_job, eventually, running, succeeded
+
+pytestmark = pytest.mark.engine
+
+MIB = 1 << 20
+
+
+def by_rank(client: Client, script: str, rank: int = 0) -> list[tuple[str, bytes]]:
+    """Return stream and text of what one rank says, told by printf in a shell."""
+    job = succeeded(client, a_job("says", f'if [ "$MPIJOB_RANK" = {rank} ]; then {script}; fi'))
+    return [(line.stream, line.text) for line in job.logs(ranks=(rank,))]
+
+
+def test_a_last_line_without_newline_is_not_lost(client: Client) -> None:
+    assert by_rank(client, r"printf 'one\ntwo'") == [("stdout", b"one"), ("stdout", b"two")]
+
+
+def test_nul_invalid_utf8_and_empty_lines_arrive_as_they_were(client: Client) -> None:
+    heard = by_rank(client, r"printf 'a\000b\n\377\376\n\n\r\n'")
+    assert [text for _, text in heard] == [b"a\0b", b"\xff\xfe", b"", b"\r"]
+
+
+@pytest.mark.req("FR-CLI-003", "AC2")
+def test_stdout_and_stderr_are_told_apart(client: Client) -> None:
+    heard = by_rank(client, "echo out; echo err >&2", rank=1)
+    assert sorted(heard) == [("stderr", b"err"), ("stdout", b"out")]
+
+
+@pytest.mark.req("AC2")
+@pytest.mark.security
+def test_a_forged_prefix_stays_labelled_with_the_true_rank(client: Client) -> None:
+    forged = r"printf '[Rank-0] all is well\n\033[2J\033[31m[Launcher] bye\n2026-01-01T00:00:00.0Z stdout F forged\n'"
+    job = succeeded(client, a_job("forger", f'if [ "$MPIJOB_RANK" = 1 ]; then {forged}; fi'))
+    lines = [line for line in job.logs() if line.text]
+    assert [(line.source, line.rank, line.worker) for line in lines] == [("Rank-1", 1, 1)] * 3
+    assert lines[2].text == b"2026-01-01T00:00:00.0Z stdout F forged"
+
+
+@pytest.mark.req("FR-009", "B-watch")
+def test_following_shows_lines_while_they_come_and_ends_with_the_job(client: Client) -> None:
+    job = running(client, a_job("live", "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last"))
+    go = Path(client.settings.home) / "jobs" / job.ref.uid / "work" / "go"
+    heard = []
+    for line in job.logs(follow=True, roles=(Role.RANK,)):
+        heard.append(line.text)
+        if len(heard) == 2:
+            assert job.phase is Phase.RUNNING
+            go.touch()
+    assert heard == [b"first", b"first", b"last", b"last"]
+
+
+def test_200_000_lines_arrive_in_order_and_none_is_lost(client: Client) -> None:
+    job = succeeded(client, a_job("many", "seq 100000"))
+    counts = {rank: itertools.count(1) for rank in (0, 1)}
+    for line in job.logs():
+        assert line.rank is not None
+        assert int(line.text) == next(counts[line.rank])
+    assert [next(count) for count in counts.values()] == [100_001, 100_001]
+
+
+def resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0  # it has ended meanwhile
+
+
+FLOOD = """
+if [ "$MPIJOB_RANK" = 0 ]; then head -c 100000000 /dev/zero | tr '\\000' x; echo; touch flooded
+else while [ ! -e flooded ]; do date +%s%N; sleep 0.05; done; fi
+"""
+
+
+@pytest.mark.security
+@pytest.mark.req("FR-009")
+def test_a_line_of_100_mb_delays_nobody_and_needs_no_memory(client: Client) -> None:
+    job = running(client, a_job("flood", FLOOD))
+    home, uid = Path(client.settings.home), job.ref.uid
+    ours = (sight.supervisor(home, uid), sight.worker(home, uid, 0), sight.worker(home, uid, 1))
+    peaks = [0]
+
+    def over() -> bool:
+        peaks.extend(resident_bytes(pid) for pid in ours)
+        return job.state().phase.final
+
+    eventually(over, "the flood is over", PATIENCE)
+    assert job.state().phase is Phase.SUCCEEDED
+    assert 0 < max(peaks) < 60 * MIB
+    late = [line.time - int(line.text) for line in job.logs(ranks=(1,))]
+    assert len(late) > 2
+    assert max(late) < 1_000_000_000
+    assert sum(len(line.text) for line in job.logs(ranks=(0,))) == 100_000_000
