@@ -21,7 +21,7 @@ MODULES = sorted(
 )
 
 
-@pytest.mark.req("FR-SDK-005", "FR-032")
+@pytest.mark.req("FR-SDK-005")
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -66,7 +66,7 @@ def text(shown: list[Any]) -> str:
     return "".join(output.get("text", "") for output in shown)
 
 
-@pytest.mark.req("FR-014", "E-sdk", "FR-SDK-001")
+@pytest.mark.req("E-sdk", "FR-SDK-001")
 def test_a_job_runs_shows_itself_and_explains_its_failure_in_a_notebook(tmp_path: Path) -> None:
     ran, shown, widget, failed, awaited = outputs(tmp_path, SUBMIT, "job", "job.widget()", FAIL, ASYNC)
     assert text(ran) == "['Rank-0', 'Rank-1']\n"
@@ -77,7 +77,6 @@ def test_a_job_runs_shows_itself_and_explains_its_failure_in_a_notebook(tmp_path
     assert text(awaited) == "Succeeded\n"
 
 
-@pytest.mark.req("FR-014")
 def test_without_ipywidgets_a_line_of_text_takes_the_widgets_place(tmp_path: Path) -> None:
     *_, shown = outputs(tmp_path, HIDE_WIDGETS, SUBMIT, "job.widget()")
     assert "default/hello Succeeded, workers 2/2 Succeeded" in shown[0]["data"]["text/plain"]

@@ -17,14 +17,14 @@ from mpijob.model.describe import FIELDS
 PAGES = reference.pages()
 
 
-@pytest.mark.req("FR-032", "FR-SDK-005", "C-explain")
+@pytest.mark.req("FR-SDK-005", "C-explain")
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_reference_page_is_in_step_with_the_code(name: str) -> None:
     page = (reference.FOLDER / name).read_text(encoding="utf-8")
     assert page == PAGES[name], f"to write it anew: {reference.COMMAND}"
 
 
-@pytest.mark.req("FR-032", "C-explain")
+@pytest.mark.req("C-explain")
 @pytest.mark.parametrize("field", sorted(FIELDS))
 def test_every_field_is_in_the_job_file_reference_with_its_meaning(field: str) -> None:
     name = field.partition(".")[2]
@@ -32,13 +32,11 @@ def test_every_field_is_in_the_job_file_reference_with_its_meaning(field: str) -
     assert any(FIELDS[field].text in row and FIELDS[field].example in row for row in rows)
 
 
-@pytest.mark.req("FR-032")
 @pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_every_command_is_in_the_command_line_reference(name: str) -> None:
     assert re.search(rf"^### `mpijob {name}\b.*`\n\n{re.escape(ENTRIES[name].help)}", PAGES["cli.md"], re.M)
 
 
-@pytest.mark.req("FR-032")
 def test_every_flag_of_a_job_is_in_the_reference_once() -> None:
     for flag in (*FLAGS, *SWITCHES):
         assert (
@@ -47,7 +45,7 @@ def test_every_flag_of_a_job_is_in_the_reference_once() -> None:
         )
 
 
-@pytest.mark.req("FR-032", "FR-SDK-005")
+@pytest.mark.req("FR-SDK-005")
 @pytest.mark.parametrize("kind", [Client, AsyncClient, Job])
 def test_every_verb_of_a_class_is_in_its_section(kind: type) -> None:
     section = PAGES["sdk.md"].partition(f"## `{kind.__name__}`\n")[2].partition("\n## ")[0]

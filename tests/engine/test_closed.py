@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import stat
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -26,21 +26,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.security]
 
 TOKEN = "s3cr3t value with 'quotes' and $HOME"
 NOBODY = 65534
-KNOCK = """
-import os, pathlib, socket, sys
-opened = []
-for name in sys.argv[1:]:
-    path = pathlib.Path(name)
-    try:
-        if path.is_dir(): os.listdir(path)
-        elif path.is_socket(): socket.socket(socket.AF_UNIX).connect(name)
-        elif path.is_fifo(): os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-        else: path.read_bytes()
-        opened.append(name)
-    except OSError as error:
-        assert isinstance(error, PermissionError), error
-print("\\n".join(opened), end="")
-"""
 
 
 def files_below(*places: Path) -> Iterator[Path]:
@@ -60,8 +45,13 @@ def test_a_secret_reaches_every_rank_and_is_written_nowhere_else(
 ) -> None:
     monkeypatch.setenv("MY_TOKEN", TOKEN)
     (tmp_path / "key").write_text("from a file\n")
-    secrets = (Secret(env="TOKEN", source="env:MY_TOKEN"), Secret(env="KEY", source=f"file:{tmp_path / 'key'}"))
-    script = 'printf %s "$TOKEN" | sha256sum; echo "$KEY" | tr a-z A-Z; while [ ! -e go ]; do sleep 0.05; done'
+    secrets = (
+        Secret(env="TOKEN", source="env:MY_TOKEN"),
+        Secret(env="KEY", source=f"file:{tmp_path / 'key'}"),
+    )
+    script = (
+        'printf %s "$TOKEN" | sha256sum; echo "$KEY" | tr a-z A-Z; while [ ! -e go ]; do sleep 0.05; done'
+    )
     job = running(client, a_job("quiet", script, mpi=family, secrets=secrets))
     home = Path(client.settings.home)
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
@@ -100,6 +90,7 @@ def test_files_and_sockets_of_a_running_job_are_closed_to_other_users(client: Cl
     rank = sight.rank(home, job.ref.uid, 0)
     names = [str(path) for path in files_below(*places) if not path.is_symlink()]
     assert any(Path(name).is_socket() for name in names)
+    assert opened_by_another_user(["/etc/passwd"]) == ["/etc/passwd"]
     assert opened_by_another_user([*names, f"/proc/{rank}/environ"]) == []
 
 
@@ -111,12 +102,40 @@ def opened_by_another_user(names: list[str]) -> list[str]:
     """Return what another user could open; without the right to be another user, ask the modes."""
     if os.geteuid() != 0:
         return [name for name in names if not name.startswith("/proc") and _open_to_others(Path(name))]
-    python = os.path.realpath(sys.executable)
-    done = subprocess.run(
-        [python, "-I", "-c", KNOCK, *names], user=NOBODY, group=NOBODY, extra_groups=[], check=True,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    return done.stdout.split("\n") if done.stdout else []
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _knock_as_nobody(names, write)
+    os.close(write)
+    with os.fdopen(read) as answers:
+        opened = answers.read().splitlines()
+    assert os.waitpid(child, 0)[1] == 0
+    return opened
+
+
+def _knock_as_nobody(names: list[str], write: int) -> NoReturn:
+    code = 1
+    try:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        opened = [name for name in names if _opens(Path(name))]
+        os.write(write, "\n".join(opened).encode())
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _opens(path: Path) -> bool:
+    kind = stat.S_IFMT(path.stat().st_mode) if os.access(path.parent, os.X_OK) else 0
+    try:
+        if kind == stat.S_IFSOCK:
+            socket.socket(socket.AF_UNIX).connect(str(path))
+        else:
+            os.close(os.open(path, (os.O_WRONLY if kind == stat.S_IFIFO else os.O_RDONLY) | os.O_NONBLOCK))
+    except PermissionError:
+        return False
+    return True
 
 
 def _open_to_others(path: Path) -> bool:

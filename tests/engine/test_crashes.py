@@ -17,7 +17,10 @@ pytestmark = pytest.mark.engine
 ROOMY = Resources(cpu="500m", memory="512Mi")
 WORLD = "import os, sys, time\nfrom mpi4py import MPI\nworld = MPI.COMM_WORLD\n"
 CRASHES = {
-    "exception": ("if world.rank == 1: raise ValueError('no such batch')\nworld.barrier()", "PYTHON_EXCEPTION"),
+    "exception": (
+        "if world.rank == 1: raise ValueError('no such batch')\nworld.barrier()",
+        "PYTHON_EXCEPTION",
+    ),
     "exit-1": ("if world.rank == 1: os._exit(1)\nworld.barrier()", "RANK_EXIT"),
     "abort": ("if world.rank == 1: world.Abort(42)\nworld.barrier()", "MPI_ABORT"),
     "segfault": ("import ctypes\nif world.rank == 1: ctypes.string_at(0)\nworld.barrier()", "SEGFAULT"),
@@ -26,7 +29,9 @@ CRASHES = {
 
 @pytest.mark.req("SC-005", "C-top10", "AC3", "B-story4")
 @pytest.mark.parametrize("how", CRASHES)
-def test_a_rank_that_goes_wrong_ends_the_others_that_wait_in_mpi(client: Client, family: str, how: str) -> None:
+def test_a_rank_that_goes_wrong_ends_the_others_that_wait_in_mpi(
+    client: Client, family: str, how: str
+) -> None:
     script, code = CRASHES[how]
     job = a_job("crash", mpi=family, command=("python", "crash.py"), resources=ROOMY,
                 code=Code(files={"crash.py": WORLD + script}), deadline_seconds=20.0)  # fmt: skip
@@ -56,7 +61,9 @@ def test_a_worker_that_cannot_be_reached_is_named(client: Client, family: str, f
     assert (state.phase, state.findings[0].code, state.findings[0].worker) == (Phase.FAILED, code, 1)
 
 
-def test_a_rank_that_leaves_mpi_without_a_word_never_makes_the_job_succeed(client: Client, family: str) -> None:
+def test_a_rank_that_leaves_mpi_without_a_word_never_makes_the_job_succeed(
+    client: Client, family: str
+) -> None:
     script = WORLD + "if world.rank == 1: os._exit(0)\nworld.barrier()"
     job = a_job("rude", mpi=family, command=("python", "rude.py"), resources=ROOMY,
                 code=Code(files={"rude.py": script}), deadline_seconds=3.0)  # fmt: skip
@@ -77,12 +84,19 @@ def test_lies_on_the_report_pipe_do_not_bring_the_supervisor_down(client: Client
 @pytest.mark.security
 @pytest.mark.parametrize("value", ["9_0", "x", "1_x", "", "1_" + "9" * 40])
 def test_a_fault_label_that_fits_nothing_is_ignored(client: Client, value: str) -> None:
-    labels = {"fault.mpijob/kill-worker": value, "fault.mpijob/kill-rank": value, "fault.mpijob/nonsense": value}
+    labels = {
+        "fault.mpijob/kill-worker": value,
+        "fault.mpijob/kill-rank": value,
+        "fault.mpijob/nonsense": value,
+    }
     assert ended(client, a_job("calm", labels=labels)).phase is Phase.SUCCEEDED
 
 
 def test_the_users_own_python_path_and_site_customization_still_count(client: Client) -> None:
-    files = {"lib/sitecustomize.py": "import builtins; builtins.greeting = 'hello'", "lib/mine.py": "answer = 42"}
+    files = {
+        "lib/sitecustomize.py": "import builtins; builtins.greeting = 'hello'",
+        "lib/mine.py": "answer = 42",
+    }
     command = ("python", "-c", "import mine; print(greeting, mine.answer)")
     job = a_job("own", command=command, env={"PYTHONPATH": "lib"}, code=Code(files=files))
     assert said(succeeded(client, job)) == dict.fromkeys((0, 1), ["hello 42"])

@@ -139,7 +139,9 @@ def test_a_custom_family_brings_its_own_launch_line(client: Client) -> None:
 def test_a_file_for_stdin_that_is_not_there_is_told_and_not_hung_on(client: Client) -> None:
     state = ended(client, a_job("hungry", "cat", launch=Launch(stdin="missing.txt")))
     assert state.phase is Phase.FAILED
-    assert "missing.txt" in state.message or any("missing.txt" in line.text.decode() for line in client.logs("hungry"))
+    assert "missing.txt" in state.message or any(
+        "missing.txt" in line.text.decode() for line in client.logs("hungry")
+    )
 
 
 @pytest.mark.security

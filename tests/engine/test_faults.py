@@ -14,7 +14,7 @@ from mpijob import Client, Job, JobState, Phase
 from mpijob.model import Code, Resources
 
 from . import sight
-from .support import PATIENCE, a_job, check_nothing_runs, ended, eventually, running, said
+from .support import PATIENCE, a_job, check_nothing_runs, eventually, said
 
 pytestmark = pytest.mark.engine
 

@@ -63,7 +63,9 @@ def test_a_killed_runner_does_not_take_its_job_with_it(client: Client) -> None:
     succeeded(client, a_job("next", **FILLING))
 
 
-def test_runner_and_supervisor_killed_together_leave_nothing_that_outlives_the_next_command(client: Client) -> None:
+def test_runner_and_supervisor_killed_together_leave_nothing_that_outlives_the_next_command(
+    client: Client,
+) -> None:
     home = Path(client.settings.home)
     job = running(client, a_job("lost", "setsid sleep 300 & echo up; sleep 300"))
     eventually(lambda: len(said(job)) == 2, "both ranks are up")
@@ -98,7 +100,9 @@ def test_a_pid_is_believed_only_with_its_start_time_and_boot(
 ) -> None:
     job = succeeded(client, a_job("old"))
     pid, start, boot = identity(bystander.pid).split(":")
-    who = {"stale": f"4194304:{start}:{boot}", "reused": f"{pid}:1:{boot}", "restarted": f"{pid}:{start}:0"}[lie]
+    who = {"stale": f"4194304:{start}:{boot}", "reused": f"{pid}:1:{boot}", "restarted": f"{pid}:{start}:0"}[
+        lie
+    ]
     pretend(client, job.ref.uid, who)
     state = client.state("old")
     assert (state.phase, state.reason) == (Phase.FAILED, "SupervisorLost")
@@ -132,8 +136,18 @@ print(steps)
 """
 
 
-def submit(settings: Settings, limit: int = -1, times: int = 1, script: str = "true") -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", SUBMIT, msgspec.json.encode(settings).decode(), str(limit), str(times), script]
+def submit(
+    settings: Settings, limit: int = -1, times: int = 1, script: str = "true"
+) -> subprocess.Popen[str]:
+    words = [
+        sys.executable,
+        "-c",
+        SUBMIT,
+        msgspec.json.encode(settings).decode(),
+        str(limit),
+        str(times),
+        script,
+    ]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 

@@ -314,7 +314,7 @@ def test_watch_speaks_json_lines() -> None:
     assert states[-1]["phase"] == "Succeeded"
 
 
-@pytest.mark.req("C-explain", "FR-032")
+@pytest.mark.req("C-explain")
 def test_explain_tells_a_field_and_its_flag() -> None:
     told = Cli().ok("explain", "launch.map_by")
     assert "--map-by" in told

@@ -36,7 +36,7 @@ ALL = sorted(
 PATHS = list(paths(job_type()))
 
 
-@pytest.mark.req("FR-032", "C-explain")
+@pytest.mark.req("C-explain")
 def test_every_field_has_a_description_and_no_description_lacks_its_field() -> None:
     assert sorted(FIELDS) == ALL
 

@@ -39,14 +39,19 @@ def _home(settings: Settings) -> Iterator[Finding]:
         )
     elif free < _LOW_DISK_BYTES:
         text = f"{settings.home}: only {quantity.as_bytes(free)} are free on its disk"
-        yield Finding("DOCTOR_DISK", text, "delete old jobs: mpijob delete --all", severity=Severity.WARNING)
+        yield Finding(
+            "DOCTOR_DISK",
+            text,
+            "remove what is no longer needed: mpijob delete NAME",
+            severity=Severity.WARNING,
+        )
     else:
         yield _fine(f"jobs are kept in {settings.home}, {quantity.as_bytes(free)} free")
 
 
 def _mpi(settings: Settings) -> Iterator[Finding]:
     known = families.found(settings, Home(settings.home))
-    for one in known:
+    for one in {one.family: one for one in reversed(known)}.values():
         yield _fine(f"MPI {one.family.value} {one.version} in {one.prefix}")
     if not known:
         yield Finding("DOCTOR_MPI", "no MPI library was found", "run: mpijob mpi install mpich")

@@ -23,6 +23,7 @@ from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import MPIJob
 
 MOST_FINDINGS = 4
+_JOB = re.compile(r"\bJOB\b")
 _ERRORS = re.compile(rb"(?i)\b(?:error|fatal|failed|failure|abort|traceback|cannot|killed|panic|denied)\b")
 
 
@@ -32,8 +33,14 @@ def explain(seen: Evidence) -> tuple[Finding, ...]:
     hits = sorted(find(seen, rules), key=lambda hit: (hit.rule.trust, hit.time, hit.place))
     kept = _kept(hits)
     if kept:
-        return tuple(_finding(seen, hit) for hit in kept[:MOST_FINDINGS])
-    return () if seen.succeeded else (_unknown(seen),)
+        return tuple(_named(_finding(seen, hit), seen.spec.name) for hit in kept[:MOST_FINDINGS])
+    return () if seen.succeeded else (_named(_unknown(seen), seen.spec.name),)
+
+
+def _named(finding: Finding, name: str) -> Finding:
+    """Return the finding with commands that can be copied: they name the job."""
+    fixes = tuple(msgspec.structs.replace(fix, text=_JOB.sub(name, fix.text)) for fix in finding.fixes)
+    return msgspec.structs.replace(finding, hint=_JOB.sub(name, finding.hint), fixes=fixes)
 
 
 def summary(failed: int, total: int) -> str:

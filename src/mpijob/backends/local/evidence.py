@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from mpijob import diagnosis
 from mpijob.backends.local import logs
@@ -10,6 +14,7 @@ from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.orders import Orders
 from mpijob.diagnosis.evidence import Evidence, Memory, World
 from mpijob.errors import Finding
+from mpijob.model import Exit
 from mpijob.observation import phase
 
 LINES_PER_STREAM = 60
@@ -32,11 +37,20 @@ def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evide
         worker=next(iter(ledger.failed_workers()), None),
         launcher=ledger.launcher,
         workers=tuple(workers),
-        ranks=tuple(ledger.rank_exits.values()),
+        ranks=tuple(_consequences(ledger.rank_exits.values())),
         memory=_memory(orders, ledger, standing),
         world=World(planned=plan.world, proved=ledger.proved),
         logs=tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM)),
     )
+
+
+def _consequences(exits: Iterable[Exit]) -> Iterator[Exit]:
+    """Yield the exits with those marked that followed from the first: MPI ends the other ranks itself."""
+    exits = tuple(exits)
+    first = min((e.time for e in exits if not e.good and not e.by_us), default=0.0)
+    for exit in exits:
+        followed = exit.signal in (signal.SIGKILL, signal.SIGTERM) and exit.time > first
+        yield msgspec.structs.replace(exit, by_us=True) if followed else exit
 
 
 def _reason(ledger: Ledger, standing: phase.Standing) -> str:

@@ -313,13 +313,21 @@ class Supervisor:
             self._end_gently()
         ledger.ending = True
         self._keep_for_a_look()
-        if ledger.launcher_pid and ledger.launcher is None:
-            processes.send(ledger.launcher_pid, signal.SIGKILL)
+        self._kill_ranks_and_launcher()
         for pid in self._workers:
             processes.send(pid, signal.SIGTERM)
         self._until(lambda: not self._workers, 3.0)
         processes.end_below(os.getpid())
         self._drain()
+
+    def _kill_ranks_and_launcher(self) -> None:
+        """All at once: MPI's own processes would only complain about each other's death."""
+        table = processes.table()
+        below = [process.pid for pid in self._workers for process in processes.descendants(pid, table)]
+        launcher = [self._ledger.launcher_pid] if self._ledger.launcher is None else []
+        for pid in (*launcher, *below):
+            if pid:
+                processes.send(pid, signal.SIGKILL)
 
     def _end_gently(self) -> None:
         """Send the job's signal and give the ranks the grace time to write what they must keep."""

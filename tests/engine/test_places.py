@@ -1,0 +1,169 @@
+"""Homes that are full, read-only, foreign, oddly named or very long; programs that are not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mpijob import Client, Phase
+from mpijob.backends.local import LocalBackend
+from mpijob.errors import BackendError, InvalidJob
+from mpijob.model import Code
+from mpijob.settings import Settings
+
+from .support import a_job, check_nothing_runs, ended, running, said
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.parametrize(
+    "directory", ["with space and ünïcode 東京", 'quote\'s "here"', "dollar$HOME;x", "long" * 55]
+)
+def test_a_home_of_any_name_works(settings: Settings, tmp_path: Path, family: str, directory: str) -> None:
+    mine = msgspec.structs.replace(settings, home=str(tmp_path / directory / "home"))
+    with Client(LocalBackend(mine), settings=mine) as client:
+        job = running(
+            client, a_job("odd", "echo $MPIJOB_WORKER; while [ ! -e go ]; do sleep 0.05; done", mpi=family)
+        )
+        assert job.execute(("touch", "go"), worker=1) == 0
+        job.wait_for_completion(30)
+        assert said(job) == {0: ["0"], 1: ["1"]}
+
+
+@pytest.mark.req("C-top10", "AC3")
+@pytest.mark.parametrize(
+    ("name", "text", "mode", "code"),
+    [
+        ("missing", None, 0, "MISSING_EXECUTABLE"),
+        ("script", "#!/nonexistent/python\n", 0o755, "MISSING_INTERPRETER"),
+        ("plain", "echo hi\n", 0o644, "NOT_EXECUTABLE"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_told_with_its_cause(
+    client: Client, family: str, tmp_path: Path, name: str, text: str | None, mode: int, code: str
+) -> None:
+    (tmp_path / "code").mkdir()
+    if text is not None:
+        (tmp_path / "code" / name).write_text(text)
+        (tmp_path / "code" / name).chmod(mode)
+    state = ended(
+        client, a_job("unable", command=(f"./{name}",), mpi=family, code=Code(path=str(tmp_path / "code")))
+    )
+    assert (state.phase, state.findings[0].code) == (Phase.FAILED, code)
+    check_nothing_runs(Path(client.settings.home) / "jobs" / state.ref.uid)
+
+
+def test_a_program_that_is_nowhere_on_the_path_is_refused_before_anything_starts(client: Client) -> None:
+    with pytest.raises(InvalidJob, match="no-such-program-here"):
+        client.submit(a_job("unable", command=("no-such-program-here",)))
+    assert client.list().total == 0
+
+
+def test_a_command_that_ends_at_once_is_a_success_or_a_failure_by_its_code(
+    client: Client, family: str
+) -> None:
+    assert ended(client, a_job("fast", command=("true",), mpi=family)).phase is Phase.SUCCEEDED
+    state = ended(client, a_job("false", command=("false",), mpi=family))
+    assert (state.phase, state.findings[0].code) == (Phase.FAILED, "RANK_EXIT")
+
+
+# -- places that must be made by another process: mounts, other users, directories that vanish -----------
+SCRIPT = """
+import json, os, sys
+import msgspec
+from mpijob import Client, MPIJob, MpiJobError
+from mpijob.settings import Settings
+client = Client(settings=msgspec.json.decode(sys.argv[1], type=Settings))
+def attempt(act):
+    try:
+        return act()
+    except MpiJobError as error:
+        return {"error": type(error).__name__, "text": str(error)}
+def run(script, **fields):
+    job = MPIJob(name="job", workers=2, command=("sh", "-c", script), resources={"cpu": "500m", "memory": "128Mi"},
+                 **fields)
+    def act():
+        state = client.submit(job).wait(30)
+        return {"phase": state.phase.value, "reason": state.reason, "codes": [f.code for f in state.findings],
+                "message": state.message}
+    return attempt(act)
+"""
+
+
+def elsewhere(settings: Settings, script: str, *before: str, **how: Any) -> dict[str, Any]:
+    """Return what a script says (as JSON) that runs in a process of its own, behind some words."""
+    words = [*before, sys.executable, "-c", SCRIPT + script, msgspec.json.encode(settings).decode()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90, check=False, **how)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def on_a_file_system(settings: Settings, options: str, script: str) -> dict[str, Any]:
+    """Run a script with the home on a small file system of its own, which needs no rights."""
+    mount = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
+    Path(settings.home).mkdir()
+    return elsewhere(
+        settings, script, "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, settings.home
+    )
+
+
+@pytest.mark.req("FR-030")
+def test_a_home_that_is_full_is_told_and_how_to_mend_it(settings: Settings) -> None:
+    fill = """
+with open(client.settings.home + "/filler", "wb") as file:
+    try:
+        while file.write(b"x" * 4096): file.flush()
+    except OSError: pass
+print(json.dumps([run("true"), attempt(lambda: client.list().total)]))
+"""
+    first, _ = on_a_file_system(settings, "size=1m", fill)
+    assert first["error"] == "BackendError"
+    assert settings.home in first["text"]
+    assert "MPIJOB_HOME" in first["text"]
+
+
+def test_a_disk_that_fills_while_the_job_runs_is_named_as_the_cause(settings: Settings) -> None:
+    script = 'print(json.dumps(run("head -c 20000000 /dev/zero > big")))'
+    state = on_a_file_system(settings, "size=3m", script)
+    assert state["phase"] == "Failed"
+    assert state["codes"][0] == "DISK_FULL"
+
+
+def test_output_that_no_longer_fits_the_disk_does_not_stop_a_rank(settings: Settings) -> None:
+    script = 'print(json.dumps(run("seq 2000000 | head -c 8000000; rm -f big")))'
+    state = on_a_file_system(settings, "size=3m", script)
+    assert state.get("phase") in ("Succeeded", "Failed"), state
+    assert state["reason"] != "SupervisorLost"
+
+
+@pytest.mark.req("FR-030")
+def test_a_read_only_home_is_told_and_how_to_mend_it(settings: Settings) -> None:
+    script = 'print(json.dumps([run("true"), attempt(lambda: client.list().total)]))'
+    for answer in on_a_file_system(settings, "ro", script):
+        assert answer["error"] == "BackendError"
+        assert settings.home in answer["text"]
+
+
+def test_a_home_in_a_place_without_write_right_is_told(settings: Settings, tmp_path: Path) -> None:
+    mine = msgspec.structs.replace(settings, home="/proc/1/mpijob")
+    with (
+        Client(LocalBackend(mine), settings=mine) as client,
+        pytest.raises(BackendError, match="/proc/1/mpijob"),
+    ):
+        client.list()
+
+
+def test_a_working_directory_that_was_deleted_is_no_crash(settings: Settings, tmp_path: Path) -> None:
+    script = """
+os.mkdir("gone"); os.chdir("gone"); os.rmdir("../gone")
+print(json.dumps(run("true")))
+"""
+    answer = elsewhere(settings, script, cwd=tmp_path)
+    assert answer.get("phase") == "Succeeded", answer
