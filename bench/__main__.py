@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from bench.line import Line, Unmeasured
 from bench.places import Options
 from mpijob import MpiJobError
 
+LONGEST_SECONDS = 1800
 RESULTS = Path(__file__).parent / "results.json"
 MEASUREMENTS: dict[str, Callable[[Options], Iterator[Line]]] = {
     "start": start.measure,
@@ -39,10 +41,18 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def measured(name: str, options: Options) -> Iterator[Line]:
     """Yield a measurement's lines; what could not be measured becomes a line that says why."""
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(LONGEST_SECONDS)
     try:
         yield from MEASUREMENTS[name](options)
     except (Unmeasured, MpiJobError, OSError, subprocess.SubprocessError) as error:
-        yield Line(name, missing=str(error) or type(error).__name__)
+        yield Line(name, missing=" ".join(str(error).split()) or type(error).__name__)
+    finally:
+        signal.alarm(0)
+
+
+def _too_long(*_: object) -> None:
+    raise Unmeasured(f"it took longer than {LONGEST_SECONDS} s")
 
 
 def main() -> int:
@@ -52,6 +62,7 @@ def main() -> int:
         print("\n".join(MEASUREMENTS))
         return 0
     options = Options(quick=args.quick, kills=args.kills, jobs=100 if args.quick else 1000)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that homes are cleaned up
     lines: list[Line] = []
     for name in args.only:
         begun = time.monotonic()

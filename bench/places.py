@@ -16,6 +16,8 @@ from typing import Any
 from bench import processes
 from bench.line import Unmeasured
 from mpijob import Client, MPIJob, Resources
+from mpijob.backends.local.paths import Home
+from mpijob.backends.local.store import Store
 from mpijob.settings import load
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -45,12 +47,21 @@ class Place:
     client: Client
 
     def idle(self, seconds: float = 30.0) -> None:
-        """Wait until no process of ours is left here, so that one round does not help the next."""
+        """Wait for the jobs' end, then end the runners that listen for more: the next round starts cold."""
         deadline = time.monotonic() + seconds
-        while processes.ours(self.home):
+        while self.busy() or processes.ours(self.home):
             if time.monotonic() > deadline:
                 raise Unmeasured(f"processes of {self.home} did not end within {seconds:g} s")
+            if not self.busy():
+                processes.end(processes.ours(self.home))
             time.sleep(0.005)
+
+    def busy(self) -> bool:
+        """Return whether a job still holds something here."""
+        store = Store(Home(self.client.settings.home))
+        held = store.read("SELECT 1 FROM jobs WHERE holds=1 LIMIT 1")
+        store.close()
+        return bool(held)
 
 
 @contextmanager

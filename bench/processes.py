@@ -6,7 +6,9 @@ parents and by what they hold open.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,6 +43,13 @@ def _target(path: str) -> str:
         return os.readlink(path)
     except OSError:
         return ""
+
+
+def end(wanted: Iterable[int]) -> None:
+    """Kill some processes; one that is gone already is no error."""
+    for pid in wanted:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def pids() -> list[int]:

@@ -18,6 +18,7 @@ from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.hits import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
 from mpijob.diagnosis.rules import RULES, UNKNOWN
+from mpijob.diagnosis.signs import TOGETHER_SECONDS
 from mpijob.diagnosis.words import fill, fill_patch, words
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import MPIJob
@@ -97,7 +98,7 @@ def _better(other: Hit, hit: Hit) -> bool:
     if other.rule.trust is Trust.GENERIC and hit.rule.trust < Trust.GENERIC:
         return False
     strangers = other.rank is not None and hit.rank is not None and other.rank != hit.rank
-    return not strangers or other.rule.trust < hit.rule.trust or other.time <= hit.time
+    return not strangers or other.rule.trust < hit.rule.trust or other.time <= hit.time + TOGETHER_SECONDS
 
 
 def _finding(seen: Evidence, hit: Hit) -> Finding:

@@ -36,11 +36,17 @@ def line(
     agent: str,
     shim: Sequence[str],
     names: Iterable[str],
+    address: str = "",
 ) -> tuple[str, ...]:
-    """Return the argv that starts the job's world. `shim` stands before every rank's command."""
+    """Return the argv that starts the job's world. `shim` stands before every rank's command.
+
+    `address` is how workers reach the launcher where its name is not known to them (hydra only:
+    Open MPI hands out addresses by itself).
+    """
     if family is Family.CUSTOM:
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
     head = [launcher, *_hosts(family, hostfile), *_layout(family, job.launch), *_exports(family, names)]
+    head += ["-localhost", address] if address and family is not Family.OPENMPI else []
     head += [*_settings(family, job.launch), *job.launch.flags]
     programs = job.programs or (Program(ranks=job.world, command=job.command, args=job.args),)
     sections = [[*_section(family, program), *shim, *program.command, *program.args] for program in programs]
@@ -93,6 +99,26 @@ def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
             return {"HYDRA_IFACE": "lo"}
         case _:
             return {}
+
+
+def keepalive(family: Family) -> dict[str, str]:
+    """Return what lets a lost machine be noticed in about 15 s; PRRTE's own default is 480 s."""
+    if family is not Family.OPENMPI:
+        return {}  # hydra keeps its ssh connections, and ssh looks after them itself
+    times = {"time": "5", "intvl": "3", "probes": "3"}
+    families = ("OMPI_MCA_oob_tcp_keepalive_", "PRTE_MCA_oob_tcp_keepalive_")
+    return {prefix + key: value for prefix in families for key, value in times.items()}
+
+
+def told(job: MPIJob) -> dict[str, str]:
+    """Return what every rank is told about its job, on every engine."""
+    return {
+        "MPIJOB_NAME": job.name,
+        "MPIJOB_NAMESPACE": job.namespace,
+        "MPIJOB_WORLD": str(job.world),
+        "OMP_NUM_THREADS": str(job.cores_per_rank),
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 def place(job: MPIJob, names: Sequence[str]) -> tuple[PlannedWorker, ...]:

@@ -47,6 +47,14 @@ _FORGOTTEN_SECONDS = 1.0
 LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
 
 
+def _here() -> Path:
+    """Return the current directory, also one that was deleted meanwhile: then nothing is found in it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/proc/self/cwd")
+
+
 class LocalBackend:
     """Jobs on this machine."""
 
@@ -121,7 +129,7 @@ class LocalBackend:
         """Return exactly what would run."""
         from mpijob.backends.local import planner
 
-        return planner.plan(job, facts, self._settings, self._home, Path.cwd())
+        return planner.plan(job, facts, self._settings, self._home, _here())
 
     # -- submit ------------------------------------------------------------------------------------
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
@@ -294,7 +302,7 @@ class LocalBackend:
         from mpijob.backends.local import visits
 
         row = self._row(ref)
-        place = visits.place(row.state, worker, rank)
+        place = visits.place(row.state, worker, rank, kept=row.holds)
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
         return visits.run(door, argv)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mpijob.backends.local import scheduler
+from mpijob.backends.local import recovery, scheduler
 from mpijob.backends.local.store import Row, Store
 from mpijob.model import Amounts, JobState, Page, Phase, Scope
 from mpijob.model.selector import selects
@@ -73,6 +73,8 @@ def live(store: Store, row: Row, clock: Clock) -> JobState:
         return msgspec.structs.replace(state, queue_position=place, wait_estimate_seconds=estimate)
     if state.phase is Phase.RUNNING:
         return _with_usage(store, state)
+    if state.phase is Phase.FAILED and row.holds and recovery.tried_again(state, store.plan(row.uid).job):
+        return msgspec.structs.replace(state, phase=Phase.PENDING, finished=None)  # its next attempt follows
     return state
 
 

@@ -34,6 +34,7 @@ class Orders:
         self.logs = home.logs(uid, attempt)
         self.temporary = temporary(uid)
         self._first = str(home.attempt(uid, 1))
+        self._agent = home.agent
         self._gpus = gpu_ids
         self._secrets = read_secrets(home, uid)
 
@@ -127,7 +128,10 @@ class Orders:
             _pipe(self.pipes / "ranks" / f"{rank}.err")
         _pipe(self.pipes / "report")
         _pipe(self.pipes / "gate")
-        (self.directory / "hostfile").write_text(self.plan.hostfile)
+        (self.temporary / "hostfile").write_text(self.plan.hostfile)
+        agent = self.temporary / "agent"
+        agent.unlink(missing_ok=True)
+        agent.symlink_to(self._agent)
 
 
 def _pipe(path: Path) -> None:

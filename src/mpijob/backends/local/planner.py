@@ -15,6 +15,7 @@ from mpijob import admission
 from mpijob.backends import code
 from mpijob.backends.local import families, isolation, machine, scheduler, volumes
 from mpijob.backends.local.families import Installation
+from mpijob.backends.local.keepsakes import temporary
 from mpijob.backends.local.paths import SCRIPTS, SHIM, Home
 from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
@@ -34,10 +35,10 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     chosen = isolation.choose(settings.isolation)
     _refuse_shared_names(job, found, chosen)
     uid = uuid.uuid4().hex[:16]
-    attempt = home.attempt(uid, 1)
+    place = temporary(uid)  # plain and short: MPI libraries stumble over the spaces of a home
     own = own_launcher(job.argv) if not job.programs else None
     workers = launch.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
-    environ = _environ(job, found, attempt, str(home.agent))
+    environ = _environ(job, found, place)
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
     volumes.refuse(remarks)
@@ -54,10 +55,10 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         workers=workers,
         world=job.world,
         hostfile=launch.hostfile(found.family, workers, job.launch),
-        launch=job.argv if own else _line(job, found, attempt, str(home.agent)),
+        launch=job.argv if own else _line(job, found, place),
         env=environ,
         own_launcher=own.kind if own else "",
-        census_launch=_line(_census(job), found, attempt, str(home.agent)) if own and job.census else (),
+        census_launch=_line(_census(job), found, place) if own and job.census else (),
         needs=holds,
         free=facts.free,
         capacity=capacity,
@@ -116,13 +117,13 @@ def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Iso
     ),))  # fmt: skip
 
 
-def _line(job: MPIJob, found: Installation, attempt: Path, agent: str) -> tuple[str, ...]:
+def _line(job: MPIJob, found: Installation, place: Path) -> tuple[str, ...]:
     return launch.line(
         found.family,
         job,
         launcher=found.launcher,
-        hostfile=str(attempt / "hostfile"),
-        agent=agent,
+        hostfile=str(place / "hostfile"),
+        agent=str(place / "agent"),
         shim=("/bin/sh", SHIM),
         names=sorted({*job.env, *(secret.env for secret in job.secrets), *_ours(job), "PATH"}),
     )
@@ -146,9 +147,9 @@ def _ours(job: MPIJob) -> dict[str, str]:
     }
 
 
-def _environ(job: MPIJob, found: Installation, attempt: Path, agent: str) -> dict[str, str]:
+def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
     """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
-    hostfile = str(attempt / "hostfile")
+    hostfile, agent = str(place / "hostfile"), str(place / "agent")
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     family = found.family
     environ = kept | {"PATH": _path(found, os.environ)} | found.variables()

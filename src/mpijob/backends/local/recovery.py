@@ -58,7 +58,7 @@ def settle(store: Store, state: JobState) -> None:
     """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
     shutil.rmtree(temporary(state.ref.uid), ignore_errors=True)
     job = store.plan(state.ref.uid).job
-    if state.phase is Phase.FAILED and _tried_again(state, job):
+    if state.phase is Phase.FAILED and tried_again(state, job):
         _queue_again(store, state, job.retry.delay_seconds(state.attempt))
         return
     store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
@@ -66,7 +66,7 @@ def settle(store: Store, state: JobState) -> None:
         forget_secrets(store.home, state.ref.uid)
 
 
-def _tried_again(state: JobState, job: MPIJob) -> bool:
+def tried_again(state: JobState, job: MPIJob) -> bool:
     """Return whether a failed attempt has a next one; lost workers may have some of their own."""
     lost = job.requeue_on_lost_worker and state.reason in ("WorkerLost", "SupervisorLost")
     return state.attempt <= job.retry.limit + (REQUEUES if lost else 0)

@@ -14,7 +14,7 @@ import msgspec
 
 from mpijob.backends.local import machine
 from mpijob.backends.local.store import Store
-from mpijob.model import Amounts, Event, JobState, Phase
+from mpijob.model import Amounts, Event, JobState, Phase, quantity
 from mpijob.settings import Settings
 
 _state = msgspec.json.Decoder(JobState)
@@ -33,7 +33,7 @@ def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed 
     if not store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before<=? LIMIT 1", now):
         return None
     with store.transaction() as db:
-        chosen = next(iter(_in_order(store, now)), None)
+        chosen = _next(store, now, settings)
         if chosen is None or not _fits(chosen, held(store), settings):
             return None
         gpus = _free_gpus(db, settings)[: chosen.gpus]
@@ -43,7 +43,7 @@ def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed 
 
 def ready(store: Store, now: float, settings: Settings) -> bool:
     """Return whether the next job in order could be claimed now."""
-    chosen = next(iter(_in_order(store, now)), None)
+    chosen = _next(store, now, settings)
     return chosen is not None and _fits(chosen, held(store), settings)
 
 
@@ -55,17 +55,42 @@ class _Waiting(NamedTuple):
     memory: int
     gpus: int
     state: bytes
+    namespace: str
 
 
-def _in_order(store: Store, now: float) -> list[_Waiting]:
+def _next(store: Store, now: float, settings: Settings) -> _Waiting | None:
+    """Return the first in order; a namespace at its quota holds up its own jobs and nobody else's."""
+    full: list[str] = []
+    while waiting := _in_order(store, now, full):
+        if _within_quota(store, waiting[0], settings):
+            return waiting[0]
+        full.append(waiting[0].namespace)
+    return None
+
+
+def _within_quota(store: Store, job: _Waiting, settings: Settings) -> bool:
+    quota = settings.quotas.get(job.namespace)
+    if quota is None:
+        return True
+    cores, memory, gpus, jobs = store.read(
+        "SELECT total(cores), total(memory), total(gpus), count(*) FROM jobs WHERE namespace=? AND holds=1",
+        job.namespace,
+    )[0]
+    limits = (quota.cpu, quantity.parse(quota.memory) if quota.memory else None, quota.gpu, quota.jobs)
+    wanted = (cores + job.cores, memory + job.memory, gpus + job.gpus, jobs + 1)
+    return all(limit is None or want <= limit + 1e-9 for limit, want in zip(limits, wanted, strict=True))
+
+
+def _in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
+    marks = ",".join("?" * len(without))
     rows = store.read(
-        "SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state FROM jobs j"
+        "SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state, j.namespace FROM jobs j"
         " LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h"
         " ON h.owner=j.owner AND h.namespace=j.namespace"
-        " WHERE j.phase='Queued' AND j.not_before<=? AND j.desired=''"
+        f" WHERE j.phase='Queued' AND j.not_before<=? AND j.desired='' AND j.namespace NOT IN ({marks})"  # noqa: S608
         " ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1",
-        now,
-    )
+        now, *without,
+    )  # fmt: skip
     return [_Waiting(*row) for row in rows]
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from mpijob.backends.local import linux, processes, worker
@@ -344,6 +344,7 @@ class Supervisor:
         kept = self._teller.event("Kept", f"the workers stay {seconds:g} s for a look (exec)")
         self._teller.advance(kept, standing=standing)
         self._until(lambda: self._ledger.cancelled, seconds)
+        self._ledger.cancelled = False  # that only ended the look: the job had failed before
 
     def _until(self, reached: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -353,11 +354,15 @@ class Supervisor:
     def _signal_ranks(self) -> None:
         number = signal_number(self._job.signal.name)
         table = processes.table()
-        daemons = {p.pid for pid in self._workers for p in table.values() if p.parent == pid}
-        for pid in self._workers:
+        for pid in self._above_the_programs(table):
             for process in processes.descendants(pid, table):
-                if process.pid not in daemons and process.parent not in self._workers:
-                    processes.send(process.pid, number)
+                processes.send(process.pid, number)
+
+    def _above_the_programs(self, table: Mapping[int, processes.Process]) -> list[int]:
+        """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
+        if self._orders.shimmed:
+            return [state.pid for state in self._ledger.ranks.values()]
+        return [p.pid for pid in self._workers for p in table.values() if p.parent == pid]
 
     def _drain(self) -> None:
         for pump in self._pumps.values():

@@ -19,9 +19,9 @@ from mpijob.errors import Conflict, NotFound
 from mpijob.model import JobState
 
 
-def place(state: JobState, worker: int | None, rank: int | None) -> int:
-    """Return the index of the worker that a visit goes to."""
-    if not any(w.phase.active for w in state.workers) and state.reason != "Kept":
+def place(state: JobState, worker: int | None, rank: int | None, *, kept: bool) -> int:
+    """Return the index of the worker that a visit goes to; `kept`: the workers stay although the job has ended."""
+    if not any(w.phase.active for w in state.workers) and not kept:
         raise Conflict(f"job '{state.ref.name}' is {state.phase.value}: no worker runs")
     if rank is not None:
         for seen in state.ranks:
@@ -52,7 +52,7 @@ def _with_terminal(door: Path, argv: tuple[str, ...]) -> int:
     before = termios.tcgetattr(0)
     signal.signal(signal.SIGWINCH, lambda *_: termios.tcsetwinsize(ours, termios.tcgetwinsize(0)))
     try:
-        tty.setraw(0)
+        tty.setraw(0, termios.TCSADRAIN)  # what was typed already is meant for the command
         _pass_through(ours, line.fileno())
     finally:
         termios.tcsetattr(0, termios.TCSADRAIN, before)

@@ -82,7 +82,14 @@ RULES = (
                 "script"
             ),
         ),
-        yields_to=("PYTHON_EXCEPTION", "IMPORT_ERROR", "MEMORY_ERROR", "MPI_ABORT", "MPI_CALL_ERROR", "LAUNCHER_KILLED"),
+        yields_to=(
+            "PYTHON_EXCEPTION",
+            "IMPORT_ERROR",
+            "MEMORY_ERROR",
+            "MPI_ABORT",
+            "MPI_CALL_ERROR",
+            "LAUNCHER_KILLED",
+        ),
         confidence=0.85,
     ),
     Rule(

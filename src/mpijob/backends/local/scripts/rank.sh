@@ -27,5 +27,11 @@ if [ "$MPIJOB_GATE" = 1 ]; then read -r _ < "$dir/gate" || exit 255; fi
 trap : TERM INT HUP USR1 USR2 CONT
 "$@"
 code=$?
+case $code$1 in # in the words that the MPI libraries have for it
+  127*/*) if [ -e "$1" ]; then
+      read -r line < "$1"; echo "mpijob: $1: ${line#??}: bad interpreter: No such file or directory" >&2
+    else echo "mpijob: execvp error on file $1 (No such file or directory)" >&2; fi ;;
+  126*/*) echo "mpijob: execvp error on file $1 (Permission denied)" >&2 ;;
+esac
 printf 'bye %s %s\n' "$rank" "$code" > "$dir/report"
 exit $code

@@ -1,0 +1,133 @@
+"""The words that both cluster dialects share: labels, places in a pod, and what a plan adds to a job.
+
+A `Shape` holds everything about one cluster that is no part of the job itself: which user ID pods get,
+how a gang is kept together, which class a priority has there. The engine finds it out; the dialects
+(`trainjob`, `mpioperator`) and `pods` only write it down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import Family, MPIJob
+
+DOMAIN = "mpijob.dev"
+JOB_LABEL = f"{DOMAIN}/job"
+ROLE_LABEL = f"{DOMAIN}/role"
+UID_LABEL = f"{DOMAIN}/uid"
+ATTEMPT_LABEL = f"{DOMAIN}/attempt"
+OWNER_LABEL = f"{DOMAIN}/owner"
+COST_PREFIX = f"cost.{DOMAIN}/"
+MANAGED_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "mpijob"
+REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
+VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+
+HOME = "/mpijob/home"
+SSH = "/mpijob/ssh"
+CODE = "/mpijob/code"
+WORK = "/mpijob/home/work"
+HOSTFILE = "/etc/mpi/hostfile"
+AGENT = f"{HOME}/ssh"
+SHIM = f"{HOME}/rank.sh"
+SSH_PORT = 2222
+LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
+
+_UNFIT_IN_LABELS = re.compile(r"[^-A-Za-z0-9_.]+")
+Document = dict[str, Any]
+
+
+class Gang(StrEnum):
+    """Who makes sure that all workers start together, if anybody; Kueue does when the job has a queue."""
+
+    NONE = "none"
+    COSCHEDULING = "coscheduling"
+    VOLCANO = "volcano"
+
+
+class Order(StrEnum):
+    """What the launcher may count on when it starts."""
+
+    READY = "ready"  # every worker's sshd has answered the kubelet
+    OPEN = "open"  # nothing: it must wait for the workers itself
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cluster, and one attempt there, add to a job.
+
+    `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
+    is set, because most images would run as root. `priority_classes` says which class a word such as
+    `high` has. `code` names the config map with the archive of what goes along (key `archive`).
+    """
+
+    uid: str = ""
+    attempt: int = 1
+    family: Family = Family.OPENMPI
+    gang: Gang = Gang.NONE
+    suspend: bool = False
+    user: int | None = None
+    service_account: str = ""
+    code: str = ""
+    launcher_image: str = ""
+    launcher_cpu_limit: bool = False
+    priority_classes: Mapping[str, str] = {}
+    workload_priority: str = ""
+    rack_key: str = "topology.kubernetes.io/rack"
+    topology_aware: bool = False
+    nfs_driver: str = ""
+    ipc_lock: bool = False
+    networks: str = ""
+    prove_gpus: bool = True
+    ttl_seconds: int | None = None
+
+
+def name(job: MPIJob, shape: Shape) -> str:
+    """Return the name of the engine's objects: the job's own, and from the second attempt on `name-a2`."""
+    return job.name if shape.attempt == 1 else f"{job.name}-a{shape.attempt}"
+
+
+def secret_name(job: MPIJob) -> str:
+    """Return the Secret in which the engine keeps secrets that come from the user's own machine."""
+    return f"{job.name}-mpijob-secrets"
+
+
+def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
+    """Return the labels of everything that belongs to the job: the user's own, then ours."""
+    ours = {
+        MANAGED_LABEL: MANAGED_BY,
+        JOB_LABEL: job.name,
+        UID_LABEL: shape.uid,
+        ATTEMPT_LABEL: str(shape.attempt),
+        OWNER_LABEL: as_label(job.owner),
+    }
+    cost = {(key if "/" in key else COST_PREFIX + key): value for key, value in job.cost.items()}
+    return dict(job.labels) | cost | {key: value for key, value in ours.items() if value}
+
+
+def as_label(text: str) -> str:
+    """Return a text as a label may hold it: `jane@example.org` becomes `jane-example.org`."""
+    return _UNFIT_IN_LABELS.sub("-", text)[:63].strip("-_.")
+
+
+def exact(words: tuple[str, ...] | list[str]) -> list[str]:
+    """Return words that Kubernetes hands on byte by byte: it would read `$(NAME)` and `$$` otherwise."""
+    return [word.replace("$", "$$") for word in words]
+
+
+def plain(word: str) -> str:
+    """Return a word as Kubernetes hands it on when it names no variable; the inverse of `exact`."""
+    return word.replace("$$", "$")
+
+
+def refuse(field: str, message: str, hint: str) -> InvalidJob:
+    """Return the error for a job that no cluster document can express."""
+    return InvalidJob.of((Finding(code="NOT_ON_A_CLUSTER", field=field, message=message, hint=hint),))
