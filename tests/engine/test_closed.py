@@ -55,7 +55,8 @@ def test_a_secret_reaches_every_rank_and_is_written_nowhere_else(
     job = running(client, a_job("quiet", script, mpi=family, secrets=secrets))
     home = Path(client.settings.home)
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
-    eventually(lambda: said(job) == dict.fromkeys((0, 1), [f"{digest}  -", "FROM A FILE"]), "both have it")
+    heard = [f"{digest}  -", "FROM A FILE"]
+    eventually(lambda: said(job) == {0: heard, 1: heard}, "both ranks have it")
     words = [word for process in sight.of_job(home, job.ref.uid).values() for word in process.argv]
     assert words
     assert not [word for word in words if TOKEN in word]

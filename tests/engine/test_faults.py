@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ while True:
 Find = Callable[[Path, str, int], int]
 
 
-def in_mpi(client: Client, family: str, script: str = WAITING_IN_MPI, **fields: object) -> Job:
+def in_mpi(client: Client, family: str, script: str = WAITING_IN_MPI, **fields: Any) -> Job:
     """Return a job whose two ranks, on two workers, are in MPI now."""
     job = client.submit(
         a_job("victim", mpi=family, command=("python", "in.py"), code=Code(files={"in.py": script}),

@@ -17,7 +17,7 @@ from mpijob.errors import BackendError, InvalidJob
 from mpijob.model import Code
 from mpijob.settings import Settings
 
-from .support import a_job, check_nothing_runs, ended, running, said
+from .support import a_job, check_nothing_runs, ended, said
 
 pytestmark = pytest.mark.engine
 
@@ -124,7 +124,7 @@ def fill():
 ROOM_AGAIN = """
 import threading, time
 def make_room():
-    while not os.path.exists(client.settings.home + "/ended"): time.sleep(0.05)
+    while not all(os.path.exists(f"{client.settings.home}/ended.{rank}") for rank in (0, 1)): time.sleep(0.05)
     os.unlink(client.settings.home + "/filler")
 threading.Thread(target=make_room).start()
 """
@@ -142,13 +142,14 @@ def test_a_home_that_is_full_is_told_and_how_to_mend_it(settings: Settings) -> N
 def test_a_disk_that_fills_while_the_job_runs_costs_no_truth_once_there_is_room_again(
     settings: Settings,
 ) -> None:
-    full = f"head -c 20000000 /dev/zero > {settings.home}/filler; code=$?; touch {settings.home}/ended; exit $code"
+    home = settings.home
+    full = f"head -c 20000000 /dev/zero > {home}/filler; code=$?; touch {home}/ended.$MPIJOB_RANK; exit $code"
     state = on_a_file_system(settings, "size=3m", ROOM_AGAIN + f'print(json.dumps(run("{full}")))')
     assert (state["phase"], state["reason"]) == ("Failed", "RankFailed")
 
 
 def test_output_that_no_longer_fits_the_disk_stops_no_rank(settings: Settings) -> None:
-    flood = f"seq 2000000 | head -c 8000000; touch {settings.home}/ended"
+    flood = f"seq 2000000 | head -c 8000000; touch {settings.home}/ended.$MPIJOB_RANK"
     script = (
         FILL
         + ROOM_AGAIN
@@ -162,8 +163,8 @@ print(json.dumps(run("{flood}")))
 
 @pytest.mark.req("FR-030")
 def test_a_read_only_home_is_told_and_how_to_mend_it(settings: Settings) -> None:
-    script = 'print(json.dumps([run("true"), attempt(lambda: client.list().total)]))'
-    for answer in on_a_file_system(settings, "ro", script):
+    script = 'print(json.dumps({"create": run("true"), "list": attempt(lambda: client.list().total)}))'
+    for answer in on_a_file_system(settings, "ro", script).values():
         assert answer["error"] == "BackendError"
         assert settings.home in answer["text"]
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,7 +26,7 @@ from .support import PATIENCE, a_job, check_nothing_runs, eventually, running, s
 pytestmark = pytest.mark.engine
 
 ESCAPES = "setsid sleep 300 & env -i setsid sleep 300 & echo up; sleep 300"
-FILLING = {"workers": 2, "resources": {"cpu": "1900m", "memory": "128Mi"}}
+FILLING: dict[str, Any] = {"workers": 2, "resources": {"cpu": "1900m", "memory": "128Mi"}}
 
 
 @pytest.fixture(params=["namespaces", "process-groups"])
@@ -171,7 +172,7 @@ def test_submit_killed_at_any_step_leaves_no_job_or_one_whole_job(settings: Sett
             whole += known
             assert client.wait("one", PATIENCE).phase is Phase.SUCCEEDED
             assert client.list().total == 1
-    assert 0 < whole
+    assert whole > 0
 
 
 def test_of_100_identical_submits_from_four_processes_one_is_a_job(client: Client) -> None:

@@ -38,7 +38,7 @@ def pod_fields(job: MPIJob, shape: Shape, role: Role) -> Document:
     return fields | ({"affinity": affinity} if affinity else {})
 
 
-def annotations(job: MPIJob, shape: Shape, role: Role) -> dict[str, str]:
+def pod_annotations(job: MPIJob, shape: Shape, role: Role) -> dict[str, str]:
     """Return the request for Kueue's topology-aware scheduling, where the cluster's queue has it."""
     key = packing_key(job, shape)
     return {TOPOLOGY_ANNOTATION: key} if key and shape.topology_aware and role is Role.WORKER else {}

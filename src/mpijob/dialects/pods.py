@@ -112,7 +112,7 @@ def _metadata(job: MPIJob, shape: Shape, role: Role) -> Document:
         "istio.io/dataplane-mode": "none",
     }
     annotations = {_ISTIO: "false", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    annotations |= placing.annotations(job, shape, role)
+    annotations |= placing.pod_annotations(job, shape, role)
     if shape.networks:
         annotations["k8s.v1.cni.cncf.io/networks"] = shape.networks
     if job.owner:
@@ -314,7 +314,7 @@ def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
 
 def _census_plan(job: MPIJob, shape: Shape) -> dict[str, str]:
     """Return what the census is compared with; 0 where the mapping is the library's own business."""
-    placed = [worker.ranks for worker in launch.place(job, [str(index) for index in range(job.workers)])]
+    placed = _planned_counts(job)
     whole = (
         job.resources.gpu if not job.resources.gpu_kind.startswith(MIG_PREFIX) else min(job.resources.gpu, 1)
     )
@@ -322,10 +322,17 @@ def _census_plan(job: MPIJob, shape: Shape) -> dict[str, str]:
     return {
         "MPIJOB_PROVE": "1" if job.census else "0",
         "MPIJOB_CENSUS_WORDS": str(words),
-        "MPIJOB_USED": str(sum(1 for ranks in placed if ranks)),
-        "MPIJOB_MOST": str(max(len(ranks) for ranks in placed)),
+        "MPIJOB_USED": str(sum(1 for count in placed if count)),
+        "MPIJOB_MOST": str(max(placed)),
         "MPIJOB_DEVICES_PLANNED": str(whole if shape.prove_gpus else 0),
     }
+
+
+def _planned_counts(job: MPIJob) -> list[int]:
+    said = job.launch
+    if said.rankfile or said.flags or any("rmaps" in key for key in said.settings):
+        return [0]
+    return [len(one.ranks) for one in launch.place(job, [str(index) for index in range(job.workers)])]
 
 
 def container_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:

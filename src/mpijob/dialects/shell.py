@@ -96,7 +96,8 @@ take_keys() { # a copy of our own: ssh refuses a key that others may read
   umask 077
   { cp "$keys/id_rsa" "$home/.ssh/id" && chmod 600 "$home/.ssh/id" && public=$(cat "$keys/id_rsa.pub") \\
     && printf 'mpijob %s\\n' "$public" >"$home/.ssh/known_hosts" \\
-    && printf 'restrict %s\\n' "$public" >"$home/.ssh/authorized_keys"; } || fail 90 "the job's key cannot be read in $keys"
+    && printf 'restrict %s\\n' "$public" >"$home/.ssh/authorized_keys"; } \\
+    || fail 90 "the job's key cannot be read in $keys"
   umask "$before"
 }
 """

@@ -52,7 +52,7 @@ judge() { # reads $home/census; says what differs from the plan, or nothing
     rank=${rank%% *} size=${size%% *} host=${host%%[. ]*} gpus=${gpus%% *}
     count=$((count + 1))
     case $workers in *" $host "*) ;; *)
-      printf '%s' "rank $rank ran on $host, which is none of the job's workers: the MPI launcher overlooked the hostfile"
+      printf '%s' "rank $rank ran on $host, none of the job's workers: the MPI launcher overlooked the hostfile"
       return ;;
     esac
     case $seen in *" $rank "*)

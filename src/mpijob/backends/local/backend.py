@@ -72,7 +72,6 @@ class LocalBackend:
         store: Store | None = getattr(self._of_thread, "store", None)
         if store is None:
             self._of_thread.store = store = Store(self._home)
-            recovery.recover(store)
             self._wake_for_the_forgotten()
         return store
 
@@ -165,6 +164,7 @@ class LocalBackend:
         now = time.monotonic()
         if now - self._looked >= _FORGOTTEN_SECONDS:
             self._looked = now
+            recovery.recover(self._store)
             self._wake()
 
     # -- read --------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ class LocalBackend:
         from mpijob.backends.local import visits
 
         row = self._row(ref)
-        place = visits.place(row.state, worker, rank, kept=row.holds)
+        place = visits.place(row.state, worker, rank, kept=row.holds and row.phase is Phase.FAILED)
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
         return visits.run(door, argv)
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from mpijob.backends.local import volumes
+from mpijob.backends.local import linux, machine, volumes
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.keepsakes import read_secrets, temporary
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.worker import WorkerOrder
 from mpijob.model import Family, Plan
 
+HOSTS = Path("/etc/hosts")
 PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
 
 
@@ -69,6 +70,7 @@ class Orders:
             "MPIJOB_GATE": "1" if job.census else "0",
             "MPIJOB_STDIN": self._stdin,
             "TMPDIR": str(self.temporary),
+            **self._quick_names(),
         }
 
     @property
@@ -79,6 +81,10 @@ class Orders:
     def launcher_stdin(self) -> str:
         """What the launcher reads; rank 0 reads its file itself, unless the command brings its own mpirun."""
         return os.devnull if self.shimmed else self._stdin
+
+    def _quick_names(self) -> dict[str, str]:
+        """Without a hosts file of our own, a name server is asked for workers' names: not for long."""
+        return {} if self.isolation is Isolation.NAMESPACES else {"RES_OPTIONS": "timeout:1 attempts:1"}
 
     def workers(self) -> tuple[WorkerOrder, ...]:
         """What each worker is told."""
@@ -109,10 +115,27 @@ class Orders:
     def _moved(self, text: str) -> str:
         return text.replace(self._first, str(self.directory)) if self.attempt > 1 else text
 
-    def attach_volumes(self) -> None:
-        """Show the job's volumes at their places, inside its own mount namespace."""
+    def furnish(self) -> None:
+        """Inside the job's own mount namespace: its workers' names, its volumes at their places."""
+        self._name_workers()
         found = tuple(msgspec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
         volumes.attach(found, self.directory / "root")
+
+    def _name_workers(self) -> None:
+        """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.
+
+        The addresses are from a range that no machine has (240.0.0.0/4): nobody connects to them, and no
+        launcher takes a worker for its own machine.
+        """
+        own = f"127.0.1.1 {machine.node_name()}"
+        lines = [f"240.0.{w.index // 250}.{w.index % 250 + 1} {w.name}" for w in self.plan.workers]
+        self.pipes.mkdir(mode=0o700, parents=True, exist_ok=True)
+        hosts = self.pipes / "hosts"
+        before = HOSTS.read_text() if HOSTS.exists() else "127.0.0.1 localhost\n"
+        hosts.write_text("\n".join([before.rstrip("\n"), own, *lines, ""]))
+        hosts.chmod(0o644)
+        if HOSTS.exists():
+            linux.mount_bind(str(hosts), str(HOSTS))
 
     def prepare(self) -> None:
         """Make the attempt's directories and pipes; doing it twice is no error."""

@@ -168,7 +168,7 @@ def _middle(home: Home, orders: Orders, write: int) -> None:
 
 def _settled(home: Home, orders: Orders) -> None:
     isolation.settle()
-    _supervise(home, orders, orders.attach_volumes)
+    _supervise(home, orders, orders.furnish)
 
 
 def _supervise(home: Home, orders: Orders, prepare: Callable[[], None] | None = None) -> None:

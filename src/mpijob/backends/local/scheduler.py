@@ -87,7 +87,7 @@ def _in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
         "SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state, j.namespace FROM jobs j"
         " LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h"
         " ON h.owner=j.owner AND h.namespace=j.namespace"
-        f" WHERE j.phase='Queued' AND j.not_before<=? AND j.desired='' AND j.namespace NOT IN ({marks})"  # noqa: S608
+        f" WHERE j.phase='Queued' AND j.not_before<=? AND j.desired='' AND j.namespace NOT IN ({marks})"
         " ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1",
         now, *without,
     )  # fmt: skip

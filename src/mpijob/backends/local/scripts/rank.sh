@@ -13,6 +13,7 @@ if [ -n "$MPIJOB_GPUS_PER_RANK" ]; then
 else
   gpus=${CUDA_VISIBLE_DEVICES:-}
 fi
+if [ "$RES_OPTIONS" = "timeout:1 attempts:1" ]; then unset RES_OPTIONS; fi # was for the launcher only
 dir=$MPIJOB_PIPES
 if [ -z "$rank" ]; then
   echo "mpijob: the launcher gave this process no rank" >&2

@@ -1,0 +1,206 @@
+"""The MPI Operator's MPIJob (kubeflow.org/v2beta1), both ways.
+
+It serves what Trainer cannot: Intel MPI, MPICH, a launcher image of its own, workers that come and go. Its
+defaults start the launcher before the workers, try a failed mpirun seven times and leave workers running
+when it is over, so all of that is said explicitly. It has no webhook: what it does not like is only an
+event, hence a name that is too long is refused here. `trainjob` is the neighbour for Open MPI.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpijob.dialects import extra, pods, terms
+from mpijob.dialects.extra import Foreign
+from mpijob.dialects.podreading import from_labels, from_pods, is_ours, stripped, understandable
+from mpijob.dialects.terms import Document, Gang, Shape
+from mpijob.dialects.trainjob import Reading, base_name, is_managed, job_metadata, remark, strip_metadata
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import Family, MPIJob, Role
+
+API, KIND = "kubeflow.org/v2beta1", "MPIJob"
+_IMPLEMENTATIONS = {Family.OPENMPI: "OpenMPI", Family.INTEL: "Intel", Family.MPICH: "MPICH"}
+_SET_BY_OPERATOR = frozenset(
+    {"OMPI_MCA_orte_keep_fqdn_hostnames", "OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE"}
+    | {"I_MPI_HYDRA_HOST_FILE", "I_MPI_PERHOST"}
+)
+_TAKEN = ("slotsPerWorker", "mpiImplementation", "sshAuthMountPath")
+_LONGEST_NAME = 63
+
+
+def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = None) -> tuple[Document, ...]:
+    """Return the one document that the MPI Operator needs."""
+    shape = shape or Shape()
+    if shape.family not in _IMPLEMENTATIONS:
+        message = f"the MPI Operator does not know the MPI library '{shape.family.value}'"
+        raise terms.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
+    _refuse_long_name(job, shape)
+    document = {
+        "apiVersion": API,
+        "kind": KIND,
+        "metadata": job_metadata(job, shape),
+        "spec": _spec(job, shape),
+    }
+    document["metadata"]["annotations"] |= extra.carried(job, _native(document))
+    return extra.merged((document,), foreign or Foreign())
+
+
+@understandable
+def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
+    """Return the job of an MPIJob, what it says beyond, and what changes when it is written here."""
+    document = next((one for one in documents if one.get("kind") == KIND), None)
+    if document is None:
+        raise InvalidJob("there is no MPIJob among the documents", hint=f"kind: {KIND}, apiVersion: {API}")
+    if document.get("apiVersion") != API:
+        version = document.get("apiVersion")
+        raise InvalidJob(
+            f"MPIJob of {version} is not served by the MPI Operator", hint=f"its version is {API}"
+        )
+    job = extra.whole(_native(document), document["metadata"].get("annotations") or {})
+    foreign = extra.beyond([_stripped(document)], _written_alike(job, family(document)))
+    return Reading(job, foreign, tuple(_remarks(document)))
+
+
+def family(document: Mapping[str, Any]) -> Family:
+    """Return the MPI library that an MPIJob uses; the operator's default is Open MPI."""
+    named = document["spec"].get("mpiImplementation") or "OpenMPI"
+    return next(family for family, name in _IMPLEMENTATIONS.items() if name == named)
+
+
+def _refuse_long_name(job: MPIJob, shape: Shape) -> None:
+    longest = f"{terms.name(job, shape)}-worker-{job.workers - 1}"
+    if len(longest) > _LONGEST_NAME:
+        message = (
+            f"the last worker would be called {longest}, {len(longest)} letters; {_LONGEST_NAME} are allowed"
+        )
+        raise terms.refuse(
+            "name", message, f"use a name that is {len(longest) - _LONGEST_NAME} letters shorter"
+        )
+
+
+def _spec(job: MPIJob, shape: Shape) -> Document:
+    launcher = pods.template(job, shape, Role.LAUNCHER, without=_SET_BY_OPERATOR)
+    main = launcher["spec"]["containers"][0]
+    main["args"], _ = pods.launch_words(job, shape)
+    if shape.family is not Family.OPENMPI and pods.launch_words(job, shape)[1]:
+        name = terms.name(
+            job, shape
+        )  # hydra's own command gets no address from us: workers must know the name
+        main["env"].append({"name": "MPIJOB_SELF", "value": f"{name}-launcher.{name}"})
+    worker = pods.template(job, shape, Role.WORKER)
+    return {
+        "slotsPerWorker": job.slots,
+        "mpiImplementation": _IMPLEMENTATIONS[shape.family],
+        "sshAuthMountPath": terms.SSH,
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "runPolicy": _run_policy(job, shape),
+        "mpiReplicaSpecs": {"Launcher": _replicas(1, launcher), "Worker": _replicas(job.workers, worker)},
+    }
+
+
+def _replicas(count: int, template: Document) -> Document:
+    del template["spec"]["restartPolicy"]  # the operator warns about it there
+    return {"replicas": count, "restartPolicy": "Never", "template": template}
+
+
+def _run_policy(job: MPIJob, shape: Shape) -> Document:
+    policy: Document = {"cleanPodPolicy": "Running", "backoffLimit": 0}
+    if job.deadline_seconds is not None:
+        policy["activeDeadlineSeconds"] = max(1, math.ceil(job.deadline_seconds))
+    if shape.ttl_seconds is not None:
+        policy["ttlSecondsAfterFinished"] = shape.ttl_seconds
+    if shape.suspend:
+        policy["suspend"] = True
+    if shape.gang is not Gang.NONE:
+        policy["schedulingPolicy"] = _scheduling(job, shape)
+    return policy
+
+
+def _scheduling(job: MPIJob, shape: Shape) -> Document:
+    """The workers alone are the gang: the launcher is made when they are ready, and would be waited for."""
+    seconds = math.ceil(job.gang_timeout_seconds)
+    policy: Document = {"minAvailable": job.workers, "scheduleTimeoutSeconds": seconds}
+    if job.queue and shape.gang is Gang.VOLCANO:
+        policy["queue"] = job.queue
+    if name := pods.priority_class(job, shape):
+        policy["priorityClass"] = name
+    return policy
+
+
+def _native(document: Mapping[str, Any]) -> MPIJob:
+    """Return the job that an MPIJob tells by fields that have a meaning to the operator itself."""
+    spec, metadata = document["spec"], document["metadata"]
+    launcher, worker = _replica(spec, "Launcher"), _replica(spec, "Worker")
+    front = launcher["template"]["spec"]
+    pod = (worker.get("template") or {}).get("spec") or front
+    deadline = (spec.get("runPolicy") or {}).get("activeDeadlineSeconds")
+    said = Family.AUTO if family(document) is Family.OPENMPI else family(document)
+    return MPIJob(
+        name=base_name(metadata),
+        namespace=metadata.get("namespace") or "default",
+        mpi=said,
+        workers=int(worker.get("replicas") or 1),
+        slots=int(spec.get("slotsPerWorker") or 1),
+        deadline_seconds=None if deadline is None else float(deadline),
+        **(from_labels(metadata.get("labels") or {}) | from_pods(pod, front)),
+    )
+
+
+def _replica(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
+    found = (spec.get("mpiReplicaSpecs") or {}).get(role) or {}
+    if not found and role == "Launcher":
+        raise InvalidJob("the MPIJob has no Launcher", hint="mpiReplicaSpecs needs Launcher and Worker")
+    return dict(found)
+
+
+def _written_alike(job: MPIJob, family: Family) -> tuple[Document, ...]:
+    try:
+        return write(job, Shape(family=family))
+    except InvalidJob:
+        return ()
+
+
+def _stripped(document: Mapping[str, Any]) -> Document:
+    rest = copy.deepcopy(dict(document))
+    managed = is_managed(document)
+    strip_metadata(rest)
+    spec, policy = rest["spec"], rest["spec"].get("runPolicy") or {}
+    for field in _TAKEN:
+        spec.pop(field, None)
+    policy.pop("activeDeadlineSeconds", None)
+    if terms.QUEUE_LABEL in (document["metadata"].get("labels") or {}):
+        policy.pop("suspend", None)
+    for replica in spec["mpiReplicaSpecs"].values():
+        replica.pop("replicas", None)
+        _strip_image(replica, document, managed)
+    return rest
+
+
+def _strip_image(replica: Document, document: Mapping[str, Any], managed: bool) -> None:
+    """Take out what a job says, but keep the image of a launcher that has another than its workers."""
+    main = pods.container_of(replica["template"]["spec"])
+    image, wanted = main.get("image"), _native(document).image
+    replica["template"] = stripped(replica["template"], managed=managed)
+    if image and image != wanted:
+        rest: Any = pods.container_of(replica["template"]["spec"])
+        rest["image"] = image
+
+
+def _remarks(document: Mapping[str, Any]) -> list[Finding]:
+    spec = document["spec"]
+    found = []
+    if spec.get("runLauncherAsWorker"):
+        found.append(
+            remark("workers", "the launcher runs ranks of its own there, and the census expects none")
+        )
+    if "Worker" not in (spec.get("mpiReplicaSpecs") or {}):
+        found.append(remark("workers", "the MPIJob has no workers; one is written here"))
+    worker = pods.container_of(((_replica(spec, "Worker").get("template") or {}).get("spec")) or {})
+    if (worker.get("command") or worker.get("args")) and not is_ours(worker):
+        found.append(
+            remark("command", "the workers' own command is replaced: they run sshd as an ordinary user")
+        )
+    return found
