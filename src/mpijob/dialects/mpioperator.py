@@ -38,7 +38,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
         message = f"the MPI Operator does not know the MPI library '{shape.family.value}'"
         raise terms.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
     _refuse_long_name(job, shape)
-    document = {
+    document: Document = {
         "apiVersion": API,
         "kind": KIND,
         "metadata": job_metadata(job, shape),

@@ -128,8 +128,11 @@ case ${MPIJOB_PROVE:-1}$words in
 esac
 shift "$words"
 there "$1"
-if [ -n "${MPIJOB_STDIN:-}" ]; then exec <"$MPIJOB_STDIN"; else exec </dev/null; fi
-env "$@" <&0 & # by env, because a command may be called like a function of ours or a word of the shell
+input=${MPIJOB_STDIN:-/dev/null}
+[ -r "$input" ] || fail 91 "the job's input $input cannot be read"
+exec 3<"$input"
+# by env, because a command may be called like a function of ours; by 3, because sh closes 0 behind an &
+env "$@" <&3 3<&- &
 child=$!
 { : >"$home/ranks/$child"; } 2>/dev/null || :
 for signal in TERM INT HUP USR1 USR2; do trap "kill -s $signal $child 2>/dev/null" "$signal"; done

@@ -64,9 +64,10 @@ def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Or
             number = signal.SIGKILL if fault.kind == "kill-worker" else signal.SIGSTOP
             processes.send(workers[fault.number], number)
         case "kill-daemon" if ledger.proved and fault.number in workers:
-            for process in processes.descendants(workers[fault.number], processes.table()):
+            table = processes.table()
+            for process in table.values():
                 if process.parent == workers[fault.number]:
-                    _kill_daemon(process.pid)
+                    _kill_daemon(process, table)
         case "kill-rank" if ledger.proved and fault.number in ledger.ranks:
             _kill_below(ledger.ranks[fault.number].pid)
         case "kill-launcher" if ledger.proved and ledger.launcher_pid:
@@ -80,9 +81,10 @@ def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Or
     return True
 
 
-def _kill_daemon(shell: int) -> None:
-    below = processes.descendants(shell, processes.table())
-    processes.send(next((p.pid for p in below if p.parent == shell), shell), signal.SIGKILL)
+def _kill_daemon(child: processes.Process, table: Mapping[int, processes.Process]) -> None:
+    """Kill a worker's MPI daemon; a shell that waits for it is not it."""
+    below = processes.descendants(child.pid, table) if child.name == "sh" else []
+    processes.send(next((p.pid for p in below if p.parent == child.pid), child.pid), signal.SIGKILL)
 
 
 def _kill_below(pid: int) -> None:

@@ -18,11 +18,15 @@ _TOGETHER_SECONDS = 0.25
 
 
 class Ledger:
-    """The facts of one attempt. `now` is the wall clock in seconds."""
+    """The facts of one attempt.
 
-    def __init__(self, plan: Plan, now: Callable[[], float]) -> None:
+    `now` is the time (seconds since the epoch) of what is being noted: what is learnt together has one
+    time, and then what was killed comes before what ended by itself.
+    """
+
+    def __init__(self, plan: Plan, now: float) -> None:
         self._plan = plan
-        self._now = now
+        self.now = now
         self.ready: set[int] = set()
         self.ranks: dict[int, RankState] = {}
         self.sizes: set[int] = set()
@@ -61,7 +65,7 @@ class Ledger:
 
     def program_gone(self, rank: int) -> None:
         """A rank's program is gone; its shim, which knows how it ended, will speak in a moment."""
-        self._deaths[rank] = (self._now(), self.ending)
+        self._deaths[rank] = (self.now, self.ending)
 
     def rank_vanished(self, rank: int) -> None:
         """A rank is gone without a word."""
@@ -97,7 +101,7 @@ class Ledger:
 
     def _exit(self, code: int, index: int, worker: int | None) -> Exit:
         sent = -code if code < 0 else None
-        return Exit(None if sent else code, sent, self._now(), index, worker, self.ending)
+        return Exit(None if sent else code, sent, self.now, index, worker, self.ending)
 
     # -- what follows -----------------------------------------------------------------------------
     def take_census(self) -> bool:

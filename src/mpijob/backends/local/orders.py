@@ -99,9 +99,10 @@ class Orders:
             "MPIJOB_GPUS": ",".join(mine),
             "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(mine),
         }
-        own_name = self.plan.family is Family.OPENMPI and self.isolation is Isolation.NAMESPACES
+        contained = self.isolation is Isolation.NAMESPACES
+        own_name = contained and self.plan.family is Family.OPENMPI
         places = (str(self.directory), str(self.pipes), str(self.work))
-        return WorkerOrder(index, name, *places, environ, own_name)
+        return WorkerOrder(index, name, *places, environ, contained, own_name)
 
     def gpus_of(self, index: int) -> tuple[str, ...]:
         """The GPUs of one worker."""

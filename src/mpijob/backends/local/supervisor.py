@@ -19,6 +19,7 @@ from functools import partial
 
 from mpijob.backends.local import linux, processes, worker
 from mpijob.backends.local.faults import Faults
+from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.logfiles import LogFile, Pump
 from mpijob.backends.local.machine import node_name
@@ -46,7 +47,7 @@ class Supervisor:
         self._store = store
         self._orders = orders
         self._job = orders.plan.job
-        self._ledger = Ledger(orders.plan, time.time)
+        self._ledger = Ledger(orders.plan, time.time())
         self._teller = Teller(store, orders, self._ledger, state)
         self._reactor = Reactor()
         self._workers: dict[int, int] = {}
@@ -70,6 +71,7 @@ class Supervisor:
         `prepare` is done first; what it cannot do is the attempt's own failure.
         """
         linux.adopt_orphans()
+        processes.no_core_dumps()
         with self._refusals():
             if prepare is not None:
                 prepare()
@@ -114,15 +116,19 @@ class Supervisor:
         out, out_end = os.pipe2(os.O_CLOEXEC)
         err, err_end = os.pipe2(os.O_CLOEXEC)
         stdin = os.open(self._orders.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
-        environ = self._orders.environ()
-        self._ledger.launcher_pid = processes.spawn(
-            argv, environ, str(self._orders.work), (stdin, out_end, err_end)
-        )
+        self._ledger.launcher_pid = self._spawn(argv, (stdin, out_end, err_end))
         for fd in (stdin, out_end, err_end):
             os.close(fd)
         for fd, stream in ((out, "stdout"), (err, "stderr")):
             self._pumps[fd] = Pump(fd, self._log, stream)
             self._reactor.watch(fd, partial(self._pull, fd))
+
+    def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
+        environ, directory = self._orders.environ(), str(self._orders.work)
+        if self._orders.isolation is Isolation.NAMESPACES:
+            os.chdir(directory)
+            return processes.spawn_light(argv, environ, fds)
+        return processes.spawn(argv, environ, directory, fds)
 
     # -- the loop ---------------------------------------------------------------------------------
     def _watch_until_over(self) -> None:
@@ -229,6 +235,7 @@ class Supervisor:
     def _listen(self, seconds: float) -> None:
         """Wait for news, at most so long, and note it: what was killed comes before what followed from it."""
         ready = self._reactor.wait(seconds)
+        self._ledger.now = time.time()
         ended = processes.reap()
         for pid in self._workers.keys() & ended.keys():
             self._ledger.worker_lost(self._workers.pop(pid), ended[pid])

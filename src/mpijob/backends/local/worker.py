@@ -35,6 +35,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
     pipes: str
     work_dir: str
     environ: Mapping[str, str]
+    contained: bool = False
     own_host_name: bool = False
 
     @property
@@ -55,6 +56,8 @@ def main(order: WorkerOrder) -> None:
     linux.die_with_parent()
     linux.adopt_orphans()
     processes.reset_signals()
+    processes.no_core_dumps()
+    os.chdir(order.work_dir)
     if order.own_host_name:
         isolation.name_this_host(order.name)
     Worker(order).run()
@@ -116,13 +119,18 @@ class Worker:
         # As sshd does: the line was made by mpirun for a shell. No word of it is the user's.
         simple = not set(command) & _SHELL_WORDS
         argv = ("/bin/sh", "-c", f"exec {command}" if simple else command)
-        pid = processes.spawn(argv, self._order.environ, self._order.work_dir, (null, out_end, err_end))
+        pid = self._spawn(argv, (null, out_end, err_end))
         for fd in (null, out_end, err_end):
             os.close(fd)
         self._daemons[pid] = request
         self._pump(out, log, "stdout")
         self._pump(err, log, "stderr")
         self._tell(f"daemon {self._order.index} {pid}")
+
+    def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
+        if self._order.contained:
+            return processes.spawn_light(argv, self._order.environ, fds)
+        return processes.spawn(argv, self._order.environ, self._order.work_dir, fds)
 
     def _open_rank(self, rank: str) -> None:
         log = self._log(f"rank-{rank}")
