@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.cluster_support import a_job, a_rich_job, kubelet
 
 from mpijob.dialects import pods, terms
 from mpijob.dialects.terms import Gang, Order, Shape
@@ -21,7 +22,6 @@ from mpijob.model import (
     Volume,
     VolumeKind,
 )
-from tests.unit.cluster_support import a_job, a_rich_job, kubelet
 
 HOSTILE = ("$(HOME)", "$$", "$(id)", "$((1))", "$$(HOME)", "a$", "${HOME}", "; rm", "\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -14,10 +15,14 @@ from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.orders import Orders
 from mpijob.diagnosis.evidence import Evidence, Memory, World
 from mpijob.errors import Finding
-from mpijob.model import Exit
+from mpijob.model import Exit, LogLine
 from mpijob.observation import phase
 
 LINES_PER_STREAM = 60
+TOGETHER_SECONDS = 0.1
+_PEER_LOST = re.compile(
+    rb"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
+)
 
 
 def findings_for(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Finding, ...]:
@@ -27,6 +32,7 @@ def findings_for(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tu
 
 def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evidence:
     plan = orders.plan
+    said = tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM))
     workers = [*ledger.lost.values(), *(e for i, e in ledger.daemon_exits.items() if i not in ledger.lost)]
     return Evidence(
         spec=plan.job,
@@ -37,19 +43,30 @@ def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evide
         worker=next(iter(ledger.failed_workers()), None),
         launcher=ledger.launcher,
         workers=tuple(workers),
-        ranks=tuple(_consequences(ledger.rank_exits.values())),
+        ranks=tuple(_consequences(ledger.rank_exits.values(), said)),
         memory=_memory(orders, ledger, standing),
         world=World(planned=plan.world, proved=ledger.proved),
-        logs=tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM)),
+        logs=said,
     )
 
 
-def _consequences(exits: Iterable[Exit]) -> Iterator[Exit]:
-    """Yield the exits with those marked that followed from the first: MPI ends the other ranks itself."""
+def _consequences(exits: Iterable[Exit], said: Iterable[LogLine]) -> Iterator[Exit]:
+    """Yield the exits with those marked that followed from another's.
+
+    MPI ends the other ranks itself when one has failed. And a rank that lost its peer may be gone before
+    the kernel has finished with that peer: it has said so, and the peer was killed.
+    """
     exits = tuple(exits)
-    first = min((e.time for e in exits if not e.good and not e.by_us), default=0.0)
+    mourners = {line.rank for line in said if _PEER_LOST.search(line.text)}
+    bad = sorted((e for e in exits if not e.good and not e.by_us), key=lambda e: e.time)
+    killed = [e for e in bad if e.signal and e.time - bad[0].time < TOGETHER_SECONDS]
+    mourning = bool(killed) and bad[0].index in mourners
+    first = killed[0] if mourning else bad[0] if bad else None
     for exit in exits:
-        followed = exit.signal in (signal.SIGKILL, signal.SIGTERM) and exit.time > first
+        ended_by_mpi = exit.signal in (signal.SIGKILL, signal.SIGTERM) or (
+            mourning and exit.index in mourners
+        )
+        followed = first is not None and exit is not first and ended_by_mpi and exit.time >= bad[0].time
         yield msgspec.structs.replace(exit, by_us=True) if followed else exit
 
 

@@ -58,10 +58,7 @@ class Ledger:
 
     def bye(self, rank: int, code: int) -> None:
         """A rank has said how it ended."""
-        worker = self.ranks[rank].worker if rank in self.ranks else None
-        exit = self._exit(code if code < 128 else 128 - code, rank, worker)
-        time, by_us = self._deaths.get(rank, (exit.time, exit.by_us))
-        self.rank_exits[rank] = msgspec.structs.replace(exit, time=time, by_us=by_us)
+        self._rank_ended(rank, code if code < 128 else 128 - code)
 
     def program_gone(self, rank: int) -> None:
         """A rank's program is gone; its shim, which knows how it ended, will speak in a moment."""
@@ -70,7 +67,14 @@ class Ledger:
     def rank_vanished(self, rank: int) -> None:
         """A rank is gone without a word."""
         if rank not in self.rank_exits:
-            self.rank_exits[rank] = self._exit(-int(signal.SIGKILL), rank, self.ranks[rank].worker)
+            self._rank_ended(rank, -int(signal.SIGKILL))
+
+    def _rank_ended(self, rank: int, code: int) -> None:
+        """Note how a rank ended, at the time when its program was seen to be gone."""
+        worker = self.ranks[rank].worker if rank in self.ranks else None
+        exit = self._exit(code, rank, worker)
+        time, by_us = self._deaths.get(rank, (exit.time, exit.by_us))
+        self.rank_exits[rank] = msgspec.structs.replace(exit, time=time, by_us=by_us)
 
     def daemon_done(self, worker: int, code: int) -> None:
         """A worker's MPI daemon has ended."""
