@@ -86,8 +86,7 @@ def kubelet(words: list[str], env: Mapping[str, str]) -> list[str]:
 
 def shown(documents: tuple[Mapping[str, Any], ...]) -> str:
     """Return documents as they are reviewed: the long sh texts by their names."""
-    text: Any = yaml.safe_load(yaml.dump(list(documents), Dumper=jobwriter._Dumper))
-    named = [_named(one) for one in text]
+    named = [_named(one) for one in documents]
     return yaml.dump_all(named, Dumper=jobwriter._Dumper, sort_keys=False, width=100)
 
 

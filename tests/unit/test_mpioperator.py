@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cluster_support import a_job, a_rich_job, expect_golden
 from tests.unit.test_jobfile_roundtrip import plain
-from tests.unit.test_trainjob import SETTINGS, mappings, whole_jobs
+from tests.unit.test_trainjob import SETTINGS, mappings, outcome, whole_jobs
 
 from mpijob.dialects import mpioperator, trainjob
 from mpijob.dialects.extra import Foreign
@@ -177,7 +177,7 @@ def test_an_mpijob_becomes_a_trainjob_with_the_same_world() -> None:
 
 @pytest.mark.parametrize("version", ["kubeflow.org/v1", "kubeflow.org/v1alpha1"])
 def test_an_old_mpijob_is_refused_with_the_version_that_is_read(version: str) -> None:
-    with pytest.raises(InvalidJob, match="kubeflow.org/v2beta1"):
+    with pytest.raises(InvalidJob, match=r"kubeflow\.org/v2beta1"):
         mpioperator.read((PI | {"apiVersion": version},))
 
 
@@ -185,7 +185,4 @@ def test_an_old_mpijob_is_refused_with_the_version_that_is_read(version: str) ->
 @SETTINGS
 @given(plain, st.sampled_from(["spec", "metadata"]))
 def test_a_document_of_any_form_is_read_or_refused_in_words(noise: Any, field: str) -> None:
-    try:
-        assert mpioperator.read((PI | {field: noise},)).job.workers >= 0
-    except InvalidJob as error:
-        assert error.message
+    assert outcome(mpioperator.read, PI | {field: noise})

@@ -57,8 +57,8 @@ def merged(ours: Sequence[Document], foreign: Foreign) -> tuple[Document, ...]:
     return tuple(_merged(one, rest.get(one["kind"], {}), "") for one in ours)
 
 
-def carried(job: MPIJob, native: MPIJob) -> dict[str, str]:
-    """Return the annotation with what the document's own fields do not tell of a job, if anything."""
+def annotate(document: Document, job: MPIJob, native: MPIJob) -> None:
+    """Add what the document's own fields do not tell of a job (they tell `native`), if there is anything."""
     names = [field.name for field in msgspec.structs.fields(job)]
     different = [name for name in names if getattr(job, name) != getattr(native, name)]
     rest = {name: msgspec.to_builtins(getattr(job, name)) for name in different}
@@ -69,7 +69,8 @@ def carried(job: MPIJob, native: MPIJob) -> dict[str, str]:
             f"{largest} makes the job too large for one object: {len(text)} letters, {LARGEST_REST} are kept"
         )
         raise refuse(largest, message, "put long texts into files that go along, or on a volume")
-    return {REST_ANNOTATION: text} if rest else {}
+    if rest:
+        document["metadata"]["annotations"] = {REST_ANNOTATION: text}
 
 
 def whole(native: MPIJob, annotations: Mapping[str, str]) -> MPIJob:

@@ -44,7 +44,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
         "metadata": job_metadata(job, shape),
         "spec": _spec(job, shape),
     }
-    document["metadata"]["annotations"] |= extra.carried(job, _native(document))
+    extra.annotate(document, job, _native(document))
     return extra.merged((document,), foreign or Foreign())
 
 
@@ -173,7 +173,9 @@ def _stripped(document: Mapping[str, Any]) -> Document:
     policy.pop("activeDeadlineSeconds", None)
     if terms.QUEUE_LABEL in (document["metadata"].get("labels") or {}):
         policy.pop("suspend", None)
-    for replica in spec["mpiReplicaSpecs"].values():
+    for replica in (spec["mpiReplicaSpecs"].get(role) for role in ("Launcher", "Worker")):
+        if replica is None:
+            continue
         replica.pop("replicas", None)
         _strip_image(replica, document, managed)
     return rest

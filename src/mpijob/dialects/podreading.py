@@ -20,7 +20,13 @@ from mpijob.model.words import GPU_KINDS, MIG_PREFIX
 
 Read = TypeVar("Read")
 _OUR_LABELS = (f"{terms.DOMAIN}/", "kueue.x-k8s.io/", "trainer.kubeflow.org/", terms.MANAGED_LABEL)
-_SHAPED = ("securityContext", "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks")
+_SHAPED = (
+    "securityContext",
+    "serviceAccountName",
+    "automountServiceAccountToken",
+    "enableServiceLinks",
+    "schedulerName",
+)
 _TAKEN = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets")
 _TAKEN_TOO = ("priorityClassName", "restartPolicy", "terminationGracePeriodSeconds")
 _CONTAINER_TAKEN = ("image", "command", "args", "resources", "workingDir", "lifecycle")
@@ -45,7 +51,7 @@ def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
 def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a job that two pod specs tell: image, command, variables, volumes and so on."""
     main, front = container_of(worker), container_of(launcher)
-    variables = _variables(main) | _variables(front)
+    variables = _variables(main) if is_ours(main) else _variables(main) | _variables(front)
     return {
         "image": main.get("image") or front.get("image") or "",
         "command": command(front),

@@ -141,6 +141,8 @@ def _spec(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozense
         spec["imagePullSecrets"] = [{"name": one} for one in job.pull_secrets]
     if name := priority_class(job, shape):
         spec["priorityClassName"] = name
+    if scheduler := shape.scheduler or terms.SCHEDULERS.get(shape.gang, ""):
+        spec["schedulerName"] = scheduler  # a pod group counts only pods that its own scheduler places
     return spec | placing.pod_fields(job, shape, role)
 
 

@@ -54,6 +54,9 @@ class Gang(StrEnum):
     VOLCANO = "volcano"
 
 
+SCHEDULERS = {Gang.COSCHEDULING: "scheduler-plugins-scheduler", Gang.VOLCANO: "volcano"}
+
+
 class Order(StrEnum):
     """What the launcher may count on when it starts."""
 
@@ -65,14 +68,16 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """What one cluster, and one attempt there, add to a job.
 
     `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
-    is set, because most images would run as root. `priority_classes` says which class a word such as
-    `high` has. `code` names the config map with the archive of what goes along (key `archive`).
+    is set, because most images would run as root. `scheduler` is named where the gang's own is called
+    otherwise. `priority_classes` says which class a word such as `high` has. `code` names the config map
+    with the archive of what goes along (key `archive`).
     """
 
     uid: str = ""
     attempt: int = 1
     family: Family = Family.OPENMPI
     gang: Gang = Gang.NONE
+    scheduler: str = ""
     suspend: bool = False
     user: int | None = None
     service_account: str = ""

@@ -58,7 +58,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
         message = f"Trainer starts Open MPI only, and the job uses {shape.family.value}"
         raise terms.refuse("mpi", message, "use the MPI Operator for this job")
     documents = (_runtime(job, shape), _trainjob(job, shape))
-    documents[1]["metadata"]["annotations"] |= extra.carried(job, _native(documents))
+    extra.annotate(documents[1], job, _native(documents))
     return extra.merged(documents, foreign or Foreign())
 
 
@@ -137,7 +137,7 @@ def job_metadata(job: MPIJob, shape: Shape) -> Document:
     if shape.workload_priority:
         labels[terms.PRIORITY_LABEL] = shape.workload_priority
     name = terms.name(job, shape)
-    return {"name": name, "namespace": job.namespace, "labels": labels, "annotations": {}}
+    return {"name": name, "namespace": job.namespace, "labels": labels}
 
 
 def _of_kind(documents: Sequence[Mapping[str, Any]], kinds: tuple[str, ...]) -> Mapping[str, Any] | None:

@@ -45,6 +45,7 @@ class Ledger:
         self.deadline_passed = False
         self.stopped: Reason | None = None
         self.stopped_message = ""
+        self.culprit: int | None = None
         self.peak_bytes: dict[int, int] = {}
 
     # -- facts ------------------------------------------------------------------------------------
@@ -188,14 +189,12 @@ class Ledger:
             for worker in self._plan.workers
         )
 
-    def failed_workers(self) -> set[int]:
-        """Return the workers that failed by themselves (not those that we ended while cleaning up)."""
+    def failed_worker(self) -> int | None:
+        """Return the worker that failed first by itself, or the one that was found to be the cause."""
         exits = [*self.rank_exits.values(), *self.lost.values(), *self.daemon_exits.values()]
-        bad = sorted(
-            (e for e in exits if not e.good and not e.by_us and e.worker is not None), key=lambda e: e.time
-        )
-        first = bad[0].worker if bad else None
-        return {first} if first is not None else set()
+        bad = [e for e in exits if not e.good and not e.by_us and e.worker is not None]
+        first = min(bad, key=lambda e: e.time).worker if bad else None
+        return first if self.culprit is None else self.culprit
 
     @staticmethod
     def _status(exit: Exit | None) -> int | None:
@@ -203,7 +202,7 @@ class Ledger:
 
     def _worker_phase(self, index: int, phase: Phase) -> Phase:
         if phase is Phase.FAILED:
-            return Phase.FAILED if index in self.failed_workers() else Phase.CANCELLED
+            return Phase.FAILED if index == self.failed_worker() else Phase.CANCELLED
         if phase in (Phase.PENDING, Phase.INITIALIZING) and index in self.ready:
             return Phase.RUNNING
         return phase

@@ -2,8 +2,9 @@
 
 There is no daemon. Whoever submits a job wakes or starts a runner; a runner claims the next job that
 fits, supervises it in a fork, and claims again until nothing is left that it could run; then it
-listens for two seconds before it goes. When more than one job fits, it starts another runner. Killed at any moment it loses nothing: the next command
-finds its job's supervisor, or finds it gone, in `recovery`.
+listens for two seconds before it goes. When more than one job fits, it starts another runner. Killed
+at any moment it loses nothing: the next command finds its job's supervisor, or finds it gone, in
+`recovery`.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ class Teller:
         standing = self.standing(ended=True)
         failed = standing.phase is Phase.FAILED
         findings = self._findings(standing) if failed else ()
+        self._ledger.culprit = findings[0].worker if findings else None
         self._stand(standing, findings, time.time())
         severity = Severity.ERROR if failed else Severity.NOTICE
         self._untold.append(self.event(standing.phase.value, standing.message, severity))
