@@ -85,8 +85,14 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+def held(client: Client, uid: str) -> bool:
+    with sqlite3.connect(Path(client.settings.home) / "state.db") as db:
+        return bool(db.execute("SELECT holds FROM jobs WHERE uid=?", (uid,)).fetchone()[0])
+
+
 def pretend(client: Client, uid: str, who: str) -> None:
-    """Write into the database that this process runs a job."""
+    """Write into the database that this process runs a job, once its real runner is done with it."""
+    eventually(lambda: not held(client, uid), "the runner has let go of the job")
     with sqlite3.connect(Path(client.settings.home) / "state.db") as db:
         db.execute(
             "UPDATE jobs SET holds=1, phase='Running', runner=?, supervisor=?,"

@@ -158,9 +158,13 @@ class Supervisor:
             return time.monotonic()
         if self._teller.failure():
             return time.monotonic() + (0 if ledger.stopped else SETTLE_SECONDS)
-        if ledger.launcher is not None:
+        if ledger.launcher is not None and not self._counts_still():
             return time.monotonic() + (0 if ledger.quiet() else LINGER_SECONDS)
         return None
+
+    def _counts_still(self) -> bool:
+        """Whether it was only the counting launch that ended, and the job itself comes next."""
+        return self._counting and (self._ledger.proved is not None or not self._ledger.quiet())
 
     def _read_reports(self) -> None:
         try:
