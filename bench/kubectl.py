@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.line import Unmeasured
 
-VERSION = "v0.34.1"
+VERSION = "v0.37.2"
 _MAIN = """package main
 
 import (

@@ -130,8 +130,11 @@ def _line(job: MPIJob, found: Installation, place: Path) -> tuple[str, ...]:
 
 
 def _census(job: MPIJob) -> MPIJob:
-    """Return the job that only counts: the same world with nothing to do."""
-    return job.replace(command=("true",), args=(), programs=())
+    """Return the job that only counts: the same world with nothing to do.
+
+    Nothing takes a moment: Open MPI's mpirun does not always end after ranks that ended at once.
+    """
+    return job.replace(command=("sleep", "0.1"), args=(), programs=())
 
 
 def _ours(job: MPIJob) -> dict[str, str]:

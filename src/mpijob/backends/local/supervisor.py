@@ -28,12 +28,12 @@ from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.reactor import Reactor
 from mpijob.backends.local.store import Store
 from mpijob.backends.local.teller import Teller
+from mpijob.backends.local.timekeeper import Timekeeper
 from mpijob.model import JobState, Phase
 from mpijob.observation.phase import Reason
 
 SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
 LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
-SILENT_SECONDS = 3.0
 TICK_SECONDS = 0.25
 _REPORT = re.compile(
     rb"(?:alive|ready) \d{1,6}|(?:daemon|done|bye) \d{1,6} -?\d{1,9}|hello \d{1,6} \d{0,6}(?: \d{1,9}){3} [\w,.:-]*"
@@ -51,7 +51,6 @@ class Supervisor:
         self._teller = Teller(store, orders, self._ledger, state)
         self._reactor = Reactor()
         self._workers: dict[int, int] = {}
-        self._heard: dict[int, float] = {}
         self._programs: set[int] = set()
         self._counting = False
         self._log: LogFile
@@ -59,8 +58,7 @@ class Supervisor:
         self._report = bytearray()
         self._meter = Meter(store, state.ref.uid, orders.attempt, self._job.resources.memory_bytes)
         self._faults = Faults(self._job.labels)
-        self._began = time.monotonic()
-        self._signalled = False
+        self._time = Timekeeper(orders.plan, self._ledger)
         self._asked = True  # look once at the start: a wish may be older than we are
         self._grace: float | None = None
         self._node = node_name()
@@ -104,7 +102,7 @@ class Supervisor:
         for order in self._orders.workers():
             pid = processes.in_child(partial(worker.main, order))
             self._workers[pid] = order.index
-        self._faults.strike(self._began, self._workers, self._ledger, self._orders)
+        self._faults.strike(self._time.began, self._workers, self._ledger, self._orders)
 
     def _start_launcher(self) -> None:
         self._ledger.launcher_started = True
@@ -146,9 +144,9 @@ class Supervisor:
         self._listen(seconds)
         if self._meter.due():
             self._measure()
-            self._look_for_silence()
+            self._end_the_silent()
             self._watch_programs()
-        self._faults.strike(self._began, self._workers, self._ledger, self._orders)
+        self._faults.strike(self._time.began, self._workers, self._ledger, self._orders)
         self._keep_time()
 
     def _over_at(self) -> float | None:
@@ -178,7 +176,7 @@ class Supervisor:
                 getattr(self, f"_heard_{verb}")(*words)
 
     def _heard_alive(self, index: str) -> None:
-        self._heard[int(index)] = time.monotonic()
+        self._time.heard(int(index))
 
     def _heard_ready(self, index: str) -> None:
         self._heard_alive(index)
@@ -218,7 +216,7 @@ class Supervisor:
     def _open_gate(self) -> None:
         if self._job.census:
             os.write(self._gate, b"\n" * self._orders.plan.world)
-        seconds = time.monotonic() - self._began
+        seconds = self._time.elapsed
         self._teller.advance(
             self._teller.event("WorldProved", self._census_sentence()),
             self._teller.event("Running", f"MPI initialization completed after {seconds:.2f} s"),
@@ -262,14 +260,10 @@ class Supervisor:
             self._ledger.begin_after_census()
             self._launch(self._orders.launch)
 
-    def _look_for_silence(self) -> None:
-        """A worker that is there and says nothing is as bad as one that is gone."""
-        now = time.monotonic()
+    def _end_the_silent(self) -> None:
+        quiet = self._time.silent(self._workers.values())
         for pid, index in self._workers.items():
-            if now - self._heard.get(index, now) > SILENT_SECONDS:
-                text = f"worker {index} has been silent for {SILENT_SECONDS:g} s"
-                self._ledger.stop(Reason.WORKER_LOST, text)
-                self._ledger.silent(index)
+            if index in quiet:
                 processes.send(pid, signal.SIGKILL)
 
     def _look_at_wishes(self) -> None:
@@ -292,29 +286,12 @@ class Supervisor:
                 self._ledger.silent(index)
 
     def _keep_time(self) -> None:
-        self._keep_starting_time()
-        limit = self._job.deadline_seconds
-        if limit is None:
-            return
-        gone = time.monotonic() - self._began
-        early = self._job.signal.seconds_before
-        if early and gone >= limit - early and not self._signalled:
-            self._signalled = True
+        self._time.look()
+        if self._time.warning_due():
             self._signal_ranks()
-            self._teller.tell(
-                "Signalled", f"{self._job.signal.name} sent to every rank, {early:g} s before the deadline"
-            )
-        if gone >= limit:
-            self._ledger.deadline_passed = True
-
-    def _keep_starting_time(self) -> None:
-        """A world that does not come up in time never will."""
-        late = time.monotonic() - self._began > self._job.gang_timeout_seconds
-        if late and self._ledger.proved is None and self._ledger.launcher is None:
-            ranks, ready = len(self._ledger.ranks), len(self._ledger.ready)
-            text = f"after {self._job.gang_timeout_seconds:g} s {ready} of {self._job.workers} workers"
-            text += f" and {ranks} of {self._orders.plan.world} ranks had reported"
-            self._ledger.stop(Reason.START_TIMEOUT, text)
+            wish = self._job.signal
+            text = f"{wish.name} sent to every rank, {wish.seconds_before:g} s before the deadline"
+            self._teller.tell("Signalled", text)
 
     # -- the end ----------------------------------------------------------------------------------
     def _end_everything(self) -> None:
