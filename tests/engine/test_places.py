@@ -126,7 +126,7 @@ import threading, time
 def make_room():
     while not all(os.path.exists(f"{client.settings.home}/ended.{rank}") for rank in (0, 1)): time.sleep(0.05)
     os.unlink(client.settings.home + "/filler")
-threading.Thread(target=make_room).start()
+threading.Thread(target=make_room, daemon=True).start()
 """
 
 

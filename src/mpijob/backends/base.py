@@ -49,6 +49,9 @@ class Backend(Protocol):
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would run; start nothing."""
 
+    async def expect(self) -> None:
+        """A submit is about to follow: get ready meanwhile what takes a moment; never needed."""
+
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Start, or queue, what the plan says, wholly or not at all; raise Conflict for a name in use."""
 

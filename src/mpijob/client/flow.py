@@ -34,6 +34,7 @@ async def prepare(
 
 async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
     """Start the job, or queue it, wholly or not at all."""
+    await backend.expect()
     who = await backend.whoami()
     return await backend.submit(await prepare(job, who, backend, max_workers=max_workers), who)
 

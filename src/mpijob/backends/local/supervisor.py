@@ -53,6 +53,8 @@ class Supervisor:
         self._workers: dict[int, int] = {}
         self._programs: set[int] = set()
         self._counting = False
+        self._decided = False
+        self._dismissed = False
         self._log: LogFile
         self._pumps: dict[int, Pump] = {}
         self._report = bytearray()
@@ -269,6 +271,9 @@ class Supervisor:
     def _look_at_wishes(self) -> None:
         self._asked = False
         row = self._store.find(self._teller.state.ref)
+        if self._decided:  # it has failed: a wish to end it now ends only the look at it
+            self._dismissed = row is None or bool(row.desired)
+            return
         if row is None or row.desired in ("cancel", "delete"):
             self._ledger.cancelled = True
         elif row.desired == "suspend":
@@ -299,6 +304,7 @@ class Supervisor:
         gentle = ledger.cancelled or ledger.suspended or ledger.deadline_passed
         if gentle and ledger.ranks and ledger.launcher is None:
             self._end_gently()
+        self._decided = not gentle
         ledger.ending = True
         self._keep_for_a_look()
         self._kill_ranks_and_launcher()
@@ -331,8 +337,7 @@ class Supervisor:
             return
         kept = self._teller.event("Kept", f"the workers stay {seconds:g} s for a look (exec)")
         self._teller.advance(kept, standing=standing)
-        self._until(lambda: self._ledger.cancelled, seconds)
-        self._ledger.cancelled = False  # that only ended the look: the job had failed before
+        self._until(lambda: self._dismissed, seconds)
 
     def _until(self, reached: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -89,6 +89,9 @@ class MemoryBackend:
         with self._changed:
             return planning.make(job, facts, self._engine.new_uid())
 
+    async def expect(self) -> None:
+        """Do nothing: a played job needs no preparation."""
+
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Take a job in, unless one of that name has not ended; a plan handed in twice is one job."""
         with self._changed:
