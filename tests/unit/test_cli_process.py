@@ -31,18 +31,18 @@ def mpijob(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 IMPORTED = """
 import sys
-from mpijob.cli.main import main
+from mpijob.cli.main import cli
 try:
-    main()
+    cli.main()
 except SystemExit as end:
     print("status", end.code, "loaded", *sorted(set(sys.modules) & set(%r)), file=sys.stderr)
 """
 
 LOADED = """
 import sys
-from mpijob.cli.main import main
+from mpijob.cli.main import cli
 try:
-    main()
+    cli.main()
 except SystemExit:
     print(*sys.modules, sep="\\n")
 """

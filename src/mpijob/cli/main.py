@@ -6,6 +6,7 @@ typed. The commands are in `commands`, imported one by one.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -120,8 +121,16 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line of this process."""
-    cli.main(prog_name=program_words(sys.argv[0]), complete_var="_MPIJOB_COMPLETE")
+    """Run the command line of this process, and leave without taking the interpreter apart: that takes time."""
+    status: Any = exits.OK
+    try:
+        cli.main(prog_name=program_words(sys.argv[0]), complete_var="_MPIJOB_COMPLETE")
+    except SystemExit as ending:
+        status = ending.code
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status if isinstance(status, int) else exits.OK)
 
 
 def program_words(path: str) -> str:

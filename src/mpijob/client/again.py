@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mpijob.backends.base import Backend
 from mpijob.client import changes, flow
 from mpijob.errors import Conflict, InvalidJob, MpiJobError, NotFound
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Scope
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 _NOT_STARTED = (Phase.QUEUED, Phase.SUSPENDED)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from mpijob.backends.base import Backend
+from typing import TYPE_CHECKING
+
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Front
 from mpijob.client.threaded import Threaded
 from mpijob.model import JobRef
 from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 
 class AsyncDesk(Front):

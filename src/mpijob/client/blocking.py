@@ -9,13 +9,13 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from mpijob.backends.base import Backend
 from mpijob.client.documented import Documented
 from mpijob.client.reading import Reading
 from mpijob.client.writing import Writing
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
     from mpijob.client.templates import Templates
 
 

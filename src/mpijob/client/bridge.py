@@ -7,10 +7,12 @@ is why `mpijob list` starts fast. Other engines live on the loop of `portal.Port
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Iterator
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from mpijob.backends.base import Backend
 from mpijob.errors import BackendError
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 T = TypeVar("T")
 

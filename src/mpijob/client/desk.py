@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from mpijob.backends.base import Backend
+from typing import TYPE_CHECKING
+
 from mpijob.client.bridge import bridge_to
 from mpijob.client.front import Front
 from mpijob.client.job import Job
 from mpijob.model import JobRef
 from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 
 class Desk(Front):

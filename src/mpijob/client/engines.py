@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from mpijob.backends.base import Backend
+from typing import TYPE_CHECKING
+
 from mpijob.errors import InvalidJob
 from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 ENGINES = ("local", "memory")
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-from mpijob.backends.base import Backend
 from mpijob.errors import NotFound
 from mpijob.model import JobRef
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 
 async def fetch(backend: Backend, ref: JobRef, directory: Path, paths: tuple[str, ...]) -> tuple[Path, ...]:

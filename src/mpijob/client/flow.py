@@ -7,11 +7,15 @@ is told in `again`, waiting in `waiting`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from mpijob.backends.base import Backend
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Facts, Identity, JobRef, MPIJob, Plan
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 
 async def prepare(

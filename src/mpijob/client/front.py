@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from mpijob.backends.base import Backend
 from mpijob.client.engines import open_backend
 from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase, Role, Scope
 from mpijob.settings import Settings, load
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 Target = str | JobRef
 Format = Literal["yaml", "json"]

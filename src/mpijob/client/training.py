@@ -7,15 +7,17 @@ changed copy takes the name once the old job has ended, or at once while it has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mpijob.backends.base import Backend
 from mpijob.client import legacy
 from mpijob.client.blocking import Client
 from mpijob.client.front import JobStatus
 from mpijob.client.job import Job
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 _KIND = "MPIJob"
 

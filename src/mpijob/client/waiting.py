@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
-from mpijob.backends.base import Backend
 from mpijob.errors import Conflict, JobFailed, WaitTimeout
 from mpijob.model import JobRef, JobState, Phase
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
 
 FINAL = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 _PASSED_THROUGH = (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING, Phase.RUNNING)

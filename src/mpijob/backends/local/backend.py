@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -90,6 +89,7 @@ class LocalBackend:
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what this machine has and what of it is free."""
         from mpijob import admission
+        from mpijob.backends.local import estimates
 
         capacity = machine.capacity(self._settings)
         row = self._store.find(JobRef(job.namespace, job.name))
@@ -102,7 +102,7 @@ class LocalBackend:
             max_workers=self._settings.max_workers,
             taken_names=frozenset({job.name} if row is not None and not row.phase.final else ()),
             waiting_jobs=listing.count(self._store, Phase.QUEUED),
-            wait_estimate_seconds=listing.wait_estimate(self._store, self._clock(), admission.needs(job)),
+            wait_estimate_seconds=estimates.wait_estimate(self._store, self._clock(), admission.needs(job)),
         )
 
     def _clock(self) -> listing.Clock:
@@ -156,7 +156,7 @@ class LocalBackend:
                     plan, submitting.first_state(plan, who), submitting.labels(job), job.priority_number
                 )
             except Conflict:
-                shutil.rmtree(self._home.job(plan.uid), ignore_errors=True)
+                submitting.undo(self._home, plan)
                 raise
             now = time.time()
             self._store.add_events(plan.uid, Event(now, "Submitted", f"submitted by {who.user}"))
@@ -165,9 +165,9 @@ class LocalBackend:
 
     def _wake(self) -> None:
         """See to it that somebody runs what is queued, if the next job in order could start now."""
-        from mpijob.backends.local import waking
-
         if scheduler.ready(self._store, time.time(), self._settings) and not self._answered():
+            from mpijob.backends.local import waking
+
             waking.wake(self._home, self._settings)
 
     def _answered(self) -> bool:
@@ -299,6 +299,8 @@ class LocalBackend:
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove all that is known of it, and of earlier ones of that name."""
+        import shutil
+
         from mpijob.backends.local import steering
 
         row = self._row(ref)

@@ -10,7 +10,6 @@ from mpijob.backends.local import recovery, scheduler
 from mpijob.backends.local.store import Row, Store
 from mpijob.model import Amounts, JobState, Page, Phase, Scope
 from mpijob.model.selector import selects
-from mpijob.observation import wait
 
 _state = msgspec.json.Decoder(JobState)
 
@@ -63,13 +62,22 @@ def count(store: Store, phase: Phase) -> int:
     return int(store.read("SELECT count(*) FROM jobs WHERE phase=?", phase.value)[0][0])
 
 
+class Clock(NamedTuple):
+    """What an estimate of waiting needs to know of the place."""
+
+    capacity: Amounts
+    now: float
+
+
 def live(store: Store, row: Row, clock: Clock) -> JobState:
     """Return a job's state with what is true only now: place in the queue, usage."""
     state = row.state
     if state.phase is Phase.QUEUED:
         place = scheduler.position(store, row.seq, state.priority)
         needs = Amounts(*store.read("SELECT cores, memory, gpus FROM jobs WHERE uid=?", row.uid)[0])
-        estimate = wait_estimate(store, clock, needs, row.seq)
+        from mpijob.backends.local import estimates  # only for a job that waits
+
+        estimate = estimates.wait_estimate(store, clock, needs, row.seq)
         return msgspec.structs.replace(state, queue_position=place, wait_estimate_seconds=estimate)
     if state.phase is Phase.RUNNING:
         return _with_usage(store, state)
@@ -91,41 +99,3 @@ def _with_usage(store: Store, state: JobState) -> JobState:
         for worker in state.workers
     )
     return msgspec.structs.replace(state, workers=workers)
-
-
-class Clock(NamedTuple):
-    """What an estimate of waiting needs to know of the place."""
-
-    capacity: Amounts
-    now: float
-
-
-def wait_estimate(store: Store, clock: Clock, needs: Amounts, seq: int | None = None) -> float | None:
-    """Return how long a job at this place of the queue (None: a new one) will wait, as far as history tells."""
-    rows = store.read("SELECT state, cores, memory, gpus FROM jobs WHERE holds=1")
-    running = [_running(_state.decode(state), Amounts(*held), clock.now) for state, *held in rows]
-    ahead = store.read(
-        "SELECT cores, memory, gpus FROM jobs WHERE phase='Queued' AND seq<? ORDER BY priority DESC, seq LIMIT 200",
-        seq if seq is not None else 1 << 62,
-    )
-    estimate = wait.estimate(
-        wait.Waiting(needs),
-        free=clock.capacity.minus(scheduler.held(store)),
-        finished=_durations(store),
-        running=running,
-        ahead=[wait.Waiting(Amounts(*row)) for row in ahead],
-    )
-    return None if estimate is None else estimate.seconds
-
-
-def _running(state: JobState, holds: Amounts, now: float) -> wait.Running:
-    return wait.Running(max(0.0, now - (state.started or now)), holds)
-
-
-def _durations(store: Store) -> list[float]:
-    """Return how long the last finished jobs held their resources."""
-    rows = store.read(
-        "SELECT state FROM jobs WHERE phase IN ('Succeeded', 'Failed') ORDER BY seq DESC LIMIT 50"
-    )
-    states = [_state.decode(row[0]) for row in rows]
-    return [s.finished - s.started for s in states if s.started is not None and s.finished is not None]

@@ -8,7 +8,6 @@ whatever is left of it is ended.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -56,6 +55,8 @@ def declare_lost(store: Store, row: Row) -> None:
 
 def settle(store: Store, state: JobState) -> None:
     """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
+    import shutil  # rarely needed: start-up is a feature
+
     shutil.rmtree(temporary(state.ref.uid), ignore_errors=True)
     job = store.plan(state.ref.uid).job
     if state.phase is Phase.FAILED and tried_again(state, job):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +29,11 @@ def lay_out(home: Home, plan: Plan) -> None:
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
     code.lay_out(plan.job.code, work)
+
+
+def undo(home: Home, plan: Plan) -> None:
+    """Take away what was put in place for a job that was not accepted."""
+    shutil.rmtree(home.job(plan.uid), ignore_errors=True)
 
 
 def first_state(plan: Plan, who: Identity) -> JobState:
