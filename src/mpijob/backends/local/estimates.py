@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mpijob.backends.local import scheduler
 from mpijob.backends.local.listing import Clock
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.store import Store, decode_state
 from mpijob.model import Amounts, JobState
 from mpijob.observation import wait
-
-_state = msgspec.json.Decoder(JobState)
 
 
 def wait_estimate(store: Store, clock: Clock, needs: Amounts, seq: int | None = None) -> float | None:
     """Return how long a job at this place of the queue (None: a new one) will wait, as far as history tells."""
     rows = store.read("SELECT state, cores, memory, gpus FROM jobs WHERE holds=1")
-    running = [_running(_state.decode(state), Amounts(*held), clock.now) for state, *held in rows]
+    running = [_running(decode_state(state), Amounts(*held), clock.now) for state, *held in rows]
     ahead = store.read(
         "SELECT cores, memory, gpus FROM jobs WHERE phase='Queued' AND seq<? ORDER BY priority DESC, seq LIMIT 200",
         seq if seq is not None else 1 << 62,
@@ -40,5 +36,5 @@ def _durations(store: Store) -> list[float]:
     rows = store.read(
         "SELECT state FROM jobs WHERE phase IN ('Succeeded', 'Failed') ORDER BY seq DESC LIMIT 50"
     )
-    states = [_state.decode(row[0]) for row in rows]
+    states = [decode_state(row[0]) for row in rows]
     return [s.finished - s.started for s in states if s.started is not None and s.finished is not None]

@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mpijob.backends.local import recovery, scheduler
-from mpijob.backends.local.store import Row, Store
+from mpijob.backends.local.store import Row, Store, decode_state
 from mpijob.model import Amounts, JobState, Page, Phase, Scope
 from mpijob.model.selector import selects
-
-_state = msgspec.json.Decoder(JobState)
 
 
 def page(store: Store, scope: Scope) -> Page:
@@ -23,7 +21,7 @@ def page(store: Store, scope: Scope) -> Page:
     found: list[tuple[int, JobState]] = []
     for seq, state, labels in _newest(store, where, values, scope.limit, bool(scope.selector)):
         if not scope.selector or selects(scope.selector, msgspec.json.decode(labels)):
-            found.append((seq, _state.decode(state)))
+            found.append((seq, decode_state(state)))
         if len(found) > scope.limit:
             break
     more = len(found) > scope.limit

@@ -13,11 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from mpijob.backends.local import machine
-from mpijob.backends.local.store import Store
-from mpijob.model import Amounts, Event, JobState, Phase, quantity
+from mpijob.backends.local.store import Store, decode_state
+from mpijob.model import Amounts, Event, Phase, quantity
 from mpijob.settings import Settings
-
-_state = msgspec.json.Decoder(JobState)
 
 
 class Claimed(NamedTuple):
@@ -119,7 +117,7 @@ def _free_gpus(db: sqlite3.Connection, settings: Settings) -> tuple[str, ...]:
 
 def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: str, now: float) -> None:
     state = msgspec.structs.replace(
-        _state.decode(job.state),
+        decode_state(job.state),
         phase=Phase.PENDING,
         reason="StartingWorkers",
         message="resources taken for all workers at once",

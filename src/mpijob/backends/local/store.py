@@ -7,6 +7,7 @@ new truth. Scheduling decisions are in `scheduler`; here rows are only written a
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import time
@@ -65,9 +66,13 @@ CREATE INDEX samples_of ON samples (uid, time);
 """
 
 _encode = msgspec.json.encode
-_state = msgspec.json.Decoder(JobState)
-_event = msgspec.json.Decoder(Event)
-_plan = msgspec.json.Decoder(Plan)
+decode_state = msgspec.json.Decoder(JobState).decode
+
+
+@functools.cache
+def _decoder(kind: Any) -> Any:
+    """Return a decoder; made when first needed, because making one takes longer than using it."""
+    return msgspec.json.Decoder(kind)
 
 
 class Row(NamedTuple):
@@ -91,7 +96,7 @@ _ROW = "seq, uid, phase, state, attempt, holds, desired, grace, runner, supervis
 
 def _row(values: tuple[Any, ...]) -> Row:
     seq, uid, phase, state, attempt, holds, *rest = values
-    return Row(seq, uid, Phase(phase), _state.decode(state), attempt, bool(holds), *rest)
+    return Row(seq, uid, Phase(phase), decode_state(state), attempt, bool(holds), *rest)
 
 
 class Store:
@@ -170,7 +175,8 @@ class Store:
         rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
         if not rows:
             raise BackendError(f"the plan of job {uid} is gone")
-        return _plan.decode(rows[0][0])
+        plan: Plan = _decoder(Plan).decode(rows[0][0])
+        return plan
 
     def put(self, state: JobState, *events: Event, **columns: Any) -> None:
         """Write a job's state, its other columns and the events that go with it, together."""
@@ -208,7 +214,7 @@ class Store:
     def events(self, uid: str, after: int = 0) -> list[Event]:
         """Return a job's events after a sequence number."""
         rows = self.read("SELECT seq, event FROM events WHERE uid=? AND seq>? ORDER BY seq", uid, after)
-        return [msgspec.structs.replace(_event.decode(event), sequence=seq) for seq, event in rows]
+        return [msgspec.structs.replace(_decoder(Event).decode(event), sequence=seq) for seq, event in rows]
 
     def add_samples(self, uid: str, samples: tuple[Sample, ...]) -> None:
         """Append usage samples to a job."""
