@@ -129,6 +129,8 @@ def in_child(work: Callable[[], None]) -> int:
 
         traceback.print_exc()
     finally:
+        for number in _RESET:
+            signal.signal(number, signal.SIG_IGN)  # nothing is to be done any more, whoever rings
         sys.stderr.flush()
         os._exit(code)
 
