@@ -17,6 +17,7 @@ help: ## Show the targets
 
 run: $(VENV)/.run ## Set up what is missing, then train a small network on four workers
 	PATH="$(CURDIR)/$(BIN):$$PATH" mpijob run -f examples/training/job.yaml
+	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test: $(VENV)/.dev .make/mpi/.done static ## Everything that needs no cluster: checks, all tests with real jobs, coverage

@@ -8,7 +8,7 @@ from mpijob import Client, JobFailed, Phase
 from mpijob.errors import QuotaExceeded
 from mpijob.model import Resources, Retry
 
-from .builders import PATIENCE, a_job, fails_on_worker_1, fills_the_place, running, says_hello
+from .builders import PATIENCE, a_job, fails_on_worker_1, fills_the_place, finished, running, says_hello
 
 
 @pytest.mark.req("SC-006", "FR-027", "D-quota")
@@ -81,3 +81,11 @@ def test_a_cancelled_waiting_job_never_starts(client: Client) -> None:
     first.cancel(grace_period=0)
     client.submit(says_hello()).wait_for_completion(PATIENCE)
     assert second.state().started is None
+
+
+def test_a_selection_counts_only_what_it_selects(client: Client) -> None:
+    for name, team in (("a", "cv"), ("b", "nlp"), ("c", "cv")):
+        finished(client, says_hello(name=name, labels={"team": team}))
+    page = client.list(selector="team=cv", limit=1)
+    assert (page.total, [state.ref.name for state in page.items]) == (2, ["c"])
+    assert [state.ref.name for state in client.list(selector="team=cv", after=page.after).items] == ["a"]

@@ -334,3 +334,9 @@ def test_artifacts_of_a_job_that_left_none_are_an_empty_list() -> None:
     cli.ok("create", "j", "--workers", "2", "--", "true")
     assert cli.json("artifacts", "list", "j") == []
     assert cli.ok("artifacts", "fetch", "j") == ""
+
+
+def test_a_number_after_n_is_not_taken_for_a_namespace() -> None:
+    refused = Cli()("run", "j", "-n", "2", "--", "true")
+    assert refused.exit_code == 2
+    assert "--ranks 2" in refused.stderr

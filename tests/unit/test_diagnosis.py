@@ -277,3 +277,17 @@ def test_a_megabyte_of_noise_takes_no_time_to_speak_of() -> None:
     ]
     logs = [line for n in range(400) for line in said(noise[n % 3], time=float(n))]
     assert told(*logs)
+
+
+def test_a_long_traceback_is_quoted_at_the_users_own_line() -> None:
+    frames = "".join(f'  File "<frozen runpy>", line {n}, in _run_code\n    exec(code)\n' for n in range(4))
+    own = '  File "/work/boom.py", line 4, in <module>\n    x = 1 / 0\n        ~~^~~\n'
+    lines = said(
+        TRACEBACK.splitlines()[0] + "\n" + frames + own + "ZeroDivisionError: division by zero",
+        rank=1,
+        worker=0,
+    )
+    evidence = " ".join(told(*lines)[0].evidence)
+    assert 'File "/work/boom.py", line 4' in evidence
+    assert "x = 1 / 0" in evidence
+    assert "ZeroDivisionError: division by zero" in evidence

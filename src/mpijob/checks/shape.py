@@ -14,6 +14,7 @@ from mpijob.model.words import GPU_KINDS, MIG_PREFIX, choice_hint, shown
 
 MAX_SLOTS = 512
 MAX_GPUS = 8
+_MIB = 1024**2
 _GIB = 1024**3
 _MIG = re.compile(r"[0-9]g\.[0-9]+gb(\.me)?")
 _OVERSUBSCRIBE = re.compile(r"(?<!no)(?<!no-)oversubscribe", re.IGNORECASE)
@@ -128,6 +129,7 @@ def amounts(job: MPIJob, limits: Limits) -> Findings:
     for field, part in (("resources", job.resources), ("launcher", job.launcher)):
         yield from _positive(f"{field}.cpu", part.cpu)
         yield from _positive(f"{field}.memory", part.memory)
+        yield from _not_bytes_by_mistake(f"{field}.memory", part.memory)
         yield from _others(field, part)
     yield from _small(job)
 
@@ -138,6 +140,15 @@ def _positive(field: str, amount: Amount) -> Findings:
         yield error(field, f"{shown(amount)} is not an amount", _AMOUNT_HINT)
     elif number <= 0:
         yield error(field, f"{shown(amount)} is nothing: more than 0 is needed", _AMOUNT_HINT)
+
+
+def _not_bytes_by_mistake(field: str, amount: Amount) -> Findings:
+    """A plain number is bytes, as everywhere in Kubernetes; nobody means so few."""
+    size = _amount(amount)
+    if size and size < _MIB:
+        yield error(
+            field, f"{shown(amount)} means {as_bytes(size)}: no process fits", f"did you mean {amount}Gi?"
+        )
 
 
 _AMOUNT_HINT = "for example: cpu: 2, cpu: 500m, memory: 4Gi"

@@ -68,6 +68,10 @@ _namespace_option = click.option(
 
 
 def _keep_namespace(ctx: click.Context, value: str | None) -> None:
+    if value is not None and value.isdigit():
+        raise click.UsageError(
+            f"-n is the namespace; for {value} ranks write --ranks {value}, for workers --workers"
+        )
     if value is not None:
         ctx.ensure_object(App).namespace = value
 

@@ -93,6 +93,14 @@ def _speaker(seen: Evidence, stream: Stream, named: dict[str, str]) -> tuple[int
     return rank, seen.worker_of(rank) if worker is None else worker
 
 
+_NOT_THE_USERS = re.compile(r'File "(?:<frozen|[^"]*(?:/mpi4py/|/runpy\.py|/site-packages/|/lib/python3))')
+
+
 def _quote(stream: Stream, first: int, last: int) -> tuple[str, ...]:
     quotes = stream.quote(first, last)
-    return quotes if len(quotes) <= 6 else (*quotes[:2], "…", *quotes[-3:])
+    if len(quotes) <= 6:
+        return quotes
+    own = [at for at, quote in enumerate(quotes) if 'File "' in quote and not _NOT_THE_USERS.search(quote)]
+    if own:  # a Python traceback: where the user's own code stood last, and what was said there
+        return (quotes[0], "…", *quotes[own[-1] : own[-1] + 2], "…", quotes[-1])
+    return (*quotes[:2], "…", *quotes[-3:])

@@ -14,6 +14,8 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from mpijob.backends.local import listing, machine, recovery, scheduler
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Row, Store
@@ -44,6 +46,7 @@ _FORGOTTEN_SECONDS = 1.0
 
 
 _START_SECONDS = 1.0
+_PLACE = "this machine"
 
 LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
 
@@ -94,7 +97,7 @@ class LocalBackend:
         capacity = machine.capacity(self._settings)
         row = self._store.find(JobRef(job.namespace, job.name))
         return Facts(
-            place="this machine",
+            place=_PLACE,
             capacity=capacity,
             free=capacity.minus(scheduler.held(self._store)),
             oversubscribe=self._settings.oversubscribe,
@@ -152,14 +155,15 @@ class LocalBackend:
         if row is None:
             submitting.lay_out(self._home, plan)
             try:
-                self._store.add(
+                earlier = self._store.add(
                     plan, submitting.first_state(plan, who), submitting.labels(job), job.priority_number
                 )
             except Conflict:
                 submitting.undo(self._home, plan)
                 raise
             now = time.time()
-            self._store.add_events(plan.uid, Event(now, "Submitted", f"submitted by {who.user}"))
+            text = f"submitted by {who.user}" + ("; an earlier job of this name had ended" if earlier else "")
+            self._store.add_events(plan.uid, Event(now, "Submitted", text))
         self._wake()
         return ref
 
@@ -198,7 +202,18 @@ class LocalBackend:
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
-        return listing.live(self._store, row, self._clock())
+        state = listing.live(self._store, row, self._clock())
+        return self._with_reason_to_wait(state) if state.phase is Phase.QUEUED else state
+
+    def _with_reason_to_wait(self, state: JobState) -> JobState:
+        """Say what a queued job waits for, with the numbers of this moment."""
+        from mpijob import admission
+
+        clock = self._clock()
+        facts = Facts(place=_PLACE, capacity=clock.capacity, free=clock.capacity.minus(scheduler.held(self._store)),
+                      oversubscribe=self._settings.oversubscribe)  # fmt: skip
+        sentence = admission.waiting_sentence(self._store.plan(state.ref.uid).job, facts)
+        return msgspec.structs.replace(state, waiting_for=sentence)
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""

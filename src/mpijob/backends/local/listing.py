@@ -15,23 +15,47 @@ from mpijob.model.selector import selects
 def page(store: Store, scope: Scope) -> Page:
     """Return one page of the jobs in a scope, newest first."""
     where, values = _condition(scope)
+    if scope.selector:
+        return _selected(store, scope, where, values)
     total = store.read(f"SELECT count(*) FROM jobs WHERE {where}", *values)[0][0]
     if scope.after:
         where, values = f"{where} AND seq<?", [*values, int(scope.after)]
-    found: list[tuple[int, JobState]] = []
-    for seq, state, labels in _newest(store, where, values, scope.limit, bool(scope.selector)):
-        if not scope.selector or selects(scope.selector, msgspec.json.decode(labels)):
-            found.append((seq, decode_state(state)))
-        if len(found) > scope.limit:
-            break
-    more = len(found) > scope.limit
-    kept = found[: scope.limit]
-    after = str(kept[-1][0]) if more else ""
-    return Page(tuple(_brief(state) for _, state in kept), after, total)
+    rows = _newest(store, where, values, f" LIMIT {scope.limit + 1}")
+    found = _page([(seq, state) for seq, state, _ in rows], scope.limit, total)
+    return _placed(store, found) if scope.phases == (Phase.QUEUED.value,) else found
 
 
-def _newest(store: Store, where: str, values: list[Any], limit: int, every: bool) -> list[Any]:
-    bound = "" if every else f" LIMIT {limit + 1}"
+def _placed(store: Store, page: Page) -> Page:
+    """Return a page of queued jobs with each one's place in the queue."""
+    seqs = dict(store.read("SELECT uid, seq FROM jobs WHERE phase='Queued'"))
+    items = (
+        msgspec.structs.replace(
+            state, queue_position=scheduler.position(store, seqs[state.ref.uid], state.priority)
+        )
+        for state in page.items
+        if state.ref.uid in seqs
+    )
+    return msgspec.structs.replace(page, items=tuple(items))
+
+
+def _selected(store: Store, scope: Scope, where: str, values: list[Any]) -> Page:
+    """Labels are matched here, not in SQL: all that belong to the scope are looked at."""
+    rows = _newest(store, where, values)
+    matching = [
+        (seq, state) for seq, state, labels in rows if selects(scope.selector, msgspec.json.decode(labels))
+    ]
+    later = [(seq, state) for seq, state in matching if not scope.after or seq < int(scope.after)]
+    return _page(later[: scope.limit + 1], scope.limit, len(matching))
+
+
+def _page(found: list[tuple[int, bytes]], limit: int, total: int) -> Page:
+    """Return a page of what was found: at most `limit` jobs and, if there is more, where the next page begins."""
+    kept = found[:limit]
+    after = str(kept[-1][0]) if len(found) > limit else ""
+    return Page(tuple(_brief(decode_state(state)) for _, state in kept), after, total)
+
+
+def _newest(store: Store, where: str, values: list[Any], bound: str = "") -> list[Any]:
     return store.read(f"SELECT seq, state, labels FROM jobs WHERE {where} ORDER BY seq DESC{bound}", *values)
 
 

@@ -133,9 +133,12 @@ class Store:
         return int(self.read("PRAGMA data_version")[0][0])
 
     # -- jobs -------------------------------------------------------------------------------------
-    def add(self, plan: Plan, state: JobState, labels: str, priority: int) -> None:
-        """Write a new job as one transaction; raise Conflict when a job of that name is not finished."""
-        ref = state.ref
+    def add(self, plan: Plan, state: JobState, labels: str, priority: int) -> bool:
+        """Write a new job as one transaction; raise Conflict when a job of that name is not finished.
+
+        Return whether a finished job had the name before; its record stays, under its uid.
+        """
+        ref, earlier = state.ref, False
         with self.transaction() as db:
             for uid, phase in db.execute(
                 "SELECT uid, phase FROM jobs WHERE namespace=? AND name=? AND newest=1",
@@ -144,6 +147,7 @@ class Store:
                 if not Phase(phase).final:
                     raise name_in_use(ref, Phase(phase))
                 db.execute("UPDATE jobs SET newest=0 WHERE uid=?", (uid,))
+                earlier = True
             needs = plan.needs
             db.execute(
                 "INSERT INTO jobs (uid, namespace, name, owner, queue, labels, priority, phase, state,"
@@ -152,6 +156,7 @@ class Store:
                  state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus),
             )  # fmt: skip
             db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
+        return earlier
 
     def find(self, ref: JobRef) -> Row | None:
         """Return the job that a reference means now."""
