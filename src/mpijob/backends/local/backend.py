@@ -19,7 +19,8 @@ import msgspec
 from mpijob.backends.local import listing, machine, recovery, scheduler
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Row, Store
-from mpijob.errors import Conflict, NotFound
+from mpijob.backends.refusals import no_such_job
+from mpijob.errors import Conflict
 from mpijob.model import (
     Amounts,
     Artifact,
@@ -282,10 +283,7 @@ class LocalBackend:
     def _row(self, ref: JobRef) -> Row:
         row = self._store.find(ref)
         if row is None:
-            raise NotFound(
-                f"no job '{ref.name}' in namespace '{ref.namespace}'",
-                hint="mpijob list --all-namespaces shows every job",
-            )
+            raise no_such_job(ref)
         return row
 
     # -- act ---------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mpijob.backends.local.paths import Home, cannot_write
-from mpijob.errors import BackendError, Conflict
+from mpijob.backends.refusals import name_in_use
+from mpijob.errors import BackendError
 from mpijob.model import Event, JobRef, JobState, Phase, Plan, Sample
 
 _VERSION = 1
@@ -235,14 +236,6 @@ class Store:
             "SELECT time, worker, cores, memory, attempt FROM samples WHERE uid=? ORDER BY time, worker", uid
         )
         return tuple(Sample(*row) for row in rows)
-
-
-def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
-    """Return the error for a name whose job is not finished."""
-    return Conflict(
-        f"job '{ref.name}' exists in namespace '{ref.namespace}' and is {phase.value}",
-        hint=f"choose another name, wait for it to end, or run: mpijob delete {ref.name} -n {ref.namespace}",
-    )
 
 
 def _add_events(db: sqlite3.Connection, uid: str, events: tuple[Event, ...]) -> None:

@@ -17,6 +17,7 @@ from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import program, select, shelf
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.script import Script
+from mpijob.backends.refusals import name_in_use
 from mpijob.errors import Conflict, NotFound
 from mpijob.model import (
     Amounts,
@@ -99,10 +100,7 @@ class MemoryBackend:
                 return self._engine.records[plan.uid].state.ref
             older = shelf.newest(self._engine, JobRef(plan.job.namespace, plan.job.name))
             if older is not None and not older.state.phase.final:
-                raise Conflict(
-                    f"the name '{plan.job.name}' is in use: {older.state.ref} is {older.state.phase.value}",
-                    hint="choose another name, or cancel or delete that job first",
-                )
+                raise name_in_use(older.state.ref, older.state.phase)
             self._changed.notify_all()
             return self._engine.submit(plan, who)
 

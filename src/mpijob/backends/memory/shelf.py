@@ -8,7 +8,7 @@ from mpijob import admission
 from mpijob.backends.memory import queue, select
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
-from mpijob.errors import NotFound
+from mpijob.backends.refusals import no_such_job
 from mpijob.model import Facts, JobRef, JobState, Phase, Scope
 
 Seen = dict[str, tuple[int, JobState]]
@@ -29,9 +29,7 @@ def find(engine: Engine, ref: JobRef) -> Record:
     """Return the job of that uid, or without a uid the newest of that name; raise NotFound."""
     found = engine.records.get(ref.uid) if ref.uid else newest(engine, ref)
     if found is None or not _same_name(found.state.ref, ref):
-        raise NotFound(
-            f"no job '{ref.name}' in namespace '{ref.namespace}'", hint="`mpijob list -A` shows all jobs"
-        )
+        raise no_such_job(ref)
     return found
 
 

@@ -1,0 +1,22 @@
+"""The refusals that every engine must be able to say, each once."""
+
+from __future__ import annotations
+
+from mpijob.errors import Conflict, NotFound
+from mpijob.model import JobRef, Phase
+
+
+def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
+    """Return the error for a name whose job is not finished."""
+    return Conflict(
+        f"job '{ref.name}' exists in namespace '{ref.namespace}' and is {phase.value}",
+        hint=f"choose another name, wait for it to end, or run: mpijob delete {ref.name} -n {ref.namespace}",
+    )
+
+
+def no_such_job(ref: JobRef) -> NotFound:
+    """Return the error for a job that is not there."""
+    return NotFound(
+        f"no job '{ref.name}' in namespace '{ref.namespace}'",
+        hint="mpijob list --all-namespaces shows every job",
+    )
