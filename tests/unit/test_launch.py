@@ -103,3 +103,9 @@ def test_hydra_finds_hosts_and_agent_by_variables_too(family: Family, extra: set
 def test_the_plan_says_which_rank_goes_where(fields: dict[str, object], ranks: list[tuple[int, ...]]) -> None:
     placed = launch.place(a_job(**fields), ["j-worker-0", "j-worker-1"])
     assert [worker.ranks for worker in placed] == ranks
+
+
+@pytest.mark.req("UC3-cmd")
+def test_mpi_flags_in_the_environment_are_flags_of_the_launch_line() -> None:
+    line = a_line(Family.OPENMPI, a_job(env={"MPI_FLAGS": "--mca btl tcp,self"}))
+    assert line[3:6] == ("--mca", "btl", "tcp,self")

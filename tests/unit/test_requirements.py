@@ -88,13 +88,13 @@ def test_a_row_is_passed_only_by_tests_that_ran(outcomes: tuple[str, ...], resul
 def test_the_table_counts_open_rows_and_names_the_tests() -> None:
     table = (a_row("passed"), a_row("failed"), a_row())
     text = requirements.render(table)
-    assert text.endswith("3 rows: 1 passed, 1 failed, 1 open")
+    assert text.endswith("3 rows: 1 passed, 1 failed, 0 partly, 1 open")
     assert "· failed: test_0" in text
 
 
 def test_the_table_is_also_written_for_programs() -> None:
     written = json.loads(requirements.as_json((a_row("passed"),)))
-    assert written["counts"] == {"passed": 1, "failed": 0, "open": 0}
+    assert written["counts"] == {"passed": 1, "failed": 0, "partly": 0, "open": 0}
     assert written["rows"][0]["tests"] == [{"test": "test_0", "outcome": "passed"}]
 
 
@@ -103,7 +103,7 @@ def test_without_a_run_every_row_is_open_and_the_reader_is_told(
 ) -> None:
     assert requirements.main(["--results", str(tmp_path / "none.json"), "--only", "open"]) == 0
     told = capsys.readouterr()
-    assert told.out.rstrip().endswith("266 rows: 0 passed, 0 failed, 266 open")
+    assert told.out.rstrip().endswith("266 rows: 0 passed, 0 failed, 0 partly, 266 open")
     assert "make test" in told.err
 
 
@@ -165,3 +165,17 @@ def test_an_unknown_id_stops_the_run_at_collection(
     assert tests == []
     assert "is not in docs/requirements.toml" in output
     assert told in output
+
+
+def test_a_row_with_something_missing_is_never_told_as_passed() -> None:
+    row = a_row("passed")
+    partly = Row(Requirement("FR-1", "1. First", "It works.", "the page"), row.tests)
+    assert (row.result, partly.result) == ("passed", "partly")
+    assert "missing: the page" in requirements.render([partly])
+    assert requirements.counts([row, partly]) == {"passed": 1, "failed": 0, "partly": 1, "open": 0}
+
+
+def test_a_missing_part_of_an_unknown_id_is_refused() -> None:
+    text = '[missing]\nX = "y"\n[[section]]\nnumber = 1\ntitle = "t"\n[section.requirements]\nA = "B."\n'
+    with pytest.raises(ValueError, match="X"):
+        requirements.parse(text)

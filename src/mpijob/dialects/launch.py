@@ -8,6 +8,7 @@ go onto the line, only names: a process list shows no secrets.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from mpijob.model import Family, Launch, MPIJob, PlannedWorker, Program
@@ -47,7 +48,7 @@ def line(
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
     head = [launcher, *_hosts(family, hostfile), *_layout(family, job.launch), *_exports(family, names)]
     head += ["-localhost", address] if address and family is not Family.OPENMPI else []
-    head += [*_settings(family, job.launch), *job.launch.flags]
+    head += [*_settings(family, job.launch), *_flags(job)]
     programs = job.programs or (Program(ranks=job.world, command=job.command, args=job.args),)
     sections = [[*_section(family, program), *shim, *program.command, *program.args] for program in programs]
     argv = head + sections[0]
@@ -178,6 +179,15 @@ def settings_as_variables(family: Family, launch: Launch) -> Mapping[str, str]:
     return {key: value for key, value in launch.settings.items() if every or key.isupper()}
 
 
+def _flags(job: MPIJob) -> list[str]:
+    """Return the extra flags: the job's own, then those that people are used to give in MPI_FLAGS."""
+    given = job.env.get("MPI_FLAGS", "")
+    try:
+        return [*job.launch.flags, *shlex.split(given)]
+    except ValueError:  # a quote that does not end: words then end at spaces
+        return [*job.launch.flags, *given.split()]
+
+
 def _section(family: Family, program: Program) -> list[str]:
     argv = ["-n", str(program.ranks)]
     for key, value in program.env.items():
@@ -189,4 +199,4 @@ def _custom_line(job: MPIJob, *, hostfile: str, agent: str, shim: Sequence[str])
     assert job.launch.custom is not None
     words = {"hostfile": hostfile, "agent": agent, "ranks": str(job.world)}
     head = [word.format_map(words) for word in job.launch.custom.command]
-    return (*head, *job.launch.flags, *shim, *job.argv)
+    return (*head, *_flags(job), *shim, *job.argv)
