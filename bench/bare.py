@@ -73,7 +73,7 @@ def _last_line(plan: Plan) -> str:
 
 
 def _line(plan: Plan, hostfile: str) -> list[str]:
-    words = [hostfile if word.endswith("/a1/hostfile") else word for word in plan.launch]
+    words = [hostfile if word.endswith("/hostfile") else word for word in plan.launch]
     shim = next(index for index, word in enumerate(words) if Path(word).name == "rank.sh")
     return [*words[: shim - 1], *words[shim + 1 :]]
 
@@ -81,8 +81,8 @@ def _line(plan: Plan, hostfile: str) -> list[str]:
 def _environ(plan: Plan, hostfile: str, agent: str) -> dict[str, str]:
     environ = {name: value for name, value in plan.env.items() if not name.startswith(OWN_VARIABLES)}
     for name, value in environ.items():
-        if value.endswith("/a1/hostfile"):
+        if value.endswith("/hostfile"):
             environ[name] = hostfile
-        elif Path(value).name.startswith("agent-"):
+        elif value.endswith("/agent"):
             environ[name] = agent
     return environ

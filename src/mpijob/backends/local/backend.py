@@ -156,15 +156,12 @@ class LocalBackend:
         if row is None:
             submitting.lay_out(self._home, plan)
             try:
-                earlier = self._store.add(
+                self._store.add(
                     plan, submitting.first_state(plan, who), submitting.labels(job), job.priority_number
                 )
             except Conflict:
                 submitting.undo(self._home, plan)
                 raise
-            now = time.time()
-            text = f"submitted by {who.user}" + ("; an earlier job of this name had ended" if earlier else "")
-            self._store.add_events(plan.uid, Event(now, "Submitted", text))
         self._wake()
         return ref
 

@@ -134,10 +134,10 @@ class Store:
         return int(self.read("PRAGMA data_version")[0][0])
 
     # -- jobs -------------------------------------------------------------------------------------
-    def add(self, plan: Plan, state: JobState, labels: str, priority: int) -> bool:
+    def add(self, plan: Plan, state: JobState, labels: str, priority: int) -> None:
         """Write a new job as one transaction; raise Conflict when a job of that name is not finished.
 
-        Return whether a finished job had the name before; its record stays, under its uid.
+        The record of a finished job that had the name before stays, under its uid.
         """
         ref, earlier = state.ref, False
         with self.transaction() as db:
@@ -157,7 +157,10 @@ class Store:
                  state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus),
             )  # fmt: skip
             db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
-        return earlier
+            text = f"submitted by {state.owner}" + (
+                "; an earlier job of this name had ended" if earlier else ""
+            )
+            _add_events(db, ref.uid, (Event(state.created, "Submitted", text),))
 
     def find(self, ref: JobRef) -> Row | None:
         """Return the job that a reference means now."""
