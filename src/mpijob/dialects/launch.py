@@ -13,11 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mpijob.model import Family, Launch, MPIJob, PlannedWorker, Program
 
-RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
-LOCAL_RANK_VARIABLES = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
-PRIVATE_PREFIXES = ("PMI_", "PMIX_", "PRTE_", "OMPI_COMM_", "HYDRA_", "HYDI_")
-
 
 def hostfile(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -> str:
     """Return the hostfile's text in the family's own form."""

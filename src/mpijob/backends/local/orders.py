@@ -1,7 +1,7 @@
 """What a supervisor is to run: the plan made concrete for one attempt on this machine.
 
-The plan is written for attempt 1; a later attempt differs only in its directory. Secret values are
-not in the plan: they lie in a file of mode 0600 beside it until the job has ended.
+An attempt has directories, pipes and logs of its own; its line and variables are the plan's. Secret
+values are not in the plan: they lie in a file of mode 0600 beside it until the job has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class Orders:
         self.work = home.work(uid)
         self.logs = home.logs(uid, attempt)
         self.temporary = temporary(uid)
-        self._first = str(home.attempt(uid, 1))
         self._agent = home.agent
         self._gpus = gpu_ids
         self._secrets = read_secrets(home, uid)
@@ -52,26 +51,29 @@ class Orders:
     @property
     def launch(self) -> tuple[str, ...]:
         """The launcher's argv."""
-        return tuple(self._moved(word) for word in self.plan.launch)
+        return self.plan.launch
 
     @property
     def census_launch(self) -> tuple[str, ...]:
         """The argv that counts the ranks before a command that brings its own launcher."""
-        return tuple(self._moved(word) for word in self.plan.census_launch)
+        return self.plan.census_launch
 
     def environ(self) -> dict[str, str]:
         """The launcher's environment; MPI hands it on to every rank."""
         job = self.plan.job
-        environ = {name: self._moved(value) for name, value in self.plan.env.items()} | self._secrets
-        return environ | {
-            "MPIJOB_ATTEMPT": str(self.attempt),
-            "MPIJOB_ATTEMPT_DIR": str(self.directory),
-            "MPIJOB_PIPES": str(self.pipes),
-            "MPIJOB_GATE": "1" if job.census else "0",
-            "MPIJOB_STDIN": self._stdin,
-            "TMPDIR": str(self.temporary),
-            **self._quick_names(),
-        }
+        return (
+            dict(self.plan.env)
+            | self._secrets
+            | {
+                "MPIJOB_ATTEMPT": str(self.attempt),
+                "MPIJOB_ATTEMPT_DIR": str(self.directory),
+                "MPIJOB_PIPES": str(self.pipes),
+                "MPIJOB_GATE": "1" if job.census else "0",
+                "MPIJOB_STDIN": self._stdin,
+                "TMPDIR": str(self.temporary),
+                **self._quick_names(),
+            }
+        )
 
     @property
     def _stdin(self) -> str:
@@ -112,9 +114,6 @@ class Orders:
     def _gpus_per_rank(self, mine: tuple[str, ...]) -> str:
         slots = self.plan.job.slots
         return str(len(mine) // slots) if mine and len(mine) % slots == 0 else ""
-
-    def _moved(self, text: str) -> str:
-        return text.replace(self._first, str(self.directory)) if self.attempt > 1 else text
 
     def furnish(self) -> None:
         """Inside the job's own mount namespace: its workers' names, its volumes at their places."""

@@ -137,16 +137,9 @@ def _census(job: MPIJob) -> MPIJob:
 
 
 def _ours(job: MPIJob) -> dict[str, str]:
-    """Return what every rank is told about its job."""
+    """Return what every rank is told about its job, and its shim about a library that we do not know."""
     rank_variable = job.launch.custom.rank_variable if job.launch.custom else ""
-    return {
-        "MPIJOB_NAME": job.name,
-        "MPIJOB_NAMESPACE": job.namespace,
-        "MPIJOB_WORLD": str(job.world),
-        "MPIJOB_RANK_VARIABLE": rank_variable,
-        "OMP_NUM_THREADS": str(job.cores_per_rank),
-        "PYTHONUNBUFFERED": "1",
-    }
+    return launch.told(job) | {"MPIJOB_RANK_VARIABLE": rank_variable}
 
 
 def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:

@@ -215,11 +215,6 @@ class Store:
                 )
 
     # -- what is said and measured ----------------------------------------------------------------
-    def add_events(self, uid: str, *events: Event) -> None:
-        """Append events to a job."""
-        with self.transaction() as db:
-            _add_events(db, uid, events)
-
     def events(self, uid: str, after: int = 0) -> list[Event]:
         """Return a job's events after a sequence number."""
         rows = self.read("SELECT seq, event FROM events WHERE uid=? AND seq>? ORDER BY seq", uid, after)
