@@ -104,7 +104,7 @@ def test_every_byte_of_the_command_arrives_as_it_was_written(pod: Pod) -> None:
 def test_the_census_is_told_before_the_command_runs(pod: Pod) -> None:
     done = pod.launch("mpirun", "program")
     assert done.stdout.splitlines()[0] == "mpijob-census rank=0 size=4 local=0 host=localhost node=n1 gpus=0"
-    assert done.stdout.splitlines()[-1] == "mpijob-world ranks=4"
+    assert done.stdout.splitlines()[-1] == "mpijob-world ranks=4 gap=0"
 
 
 def test_a_census_with_tagged_output_is_understood(pod: Pod) -> None:
@@ -294,7 +294,14 @@ def test_each_rank_sees_its_own_gpus(pod: Pod, gpus: int, slots: int, slot: int,
         "PMI_RANK": "5",
         "MPI_LOCALRANKID": str(slot),
     }
-    assert pod.sh(shell.RANK, "rank", *show, **env).stdout == f"{seen} 5\n"
+    assert pod.sh(shell.RANK, "rank", *show, **env).stdout.splitlines()[0] == f"{seen} 5"
+
+
+@pytest.mark.parametrize(("program", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("kill -11 $$", 139)])
+def test_a_rank_says_how_it_ended(pod: Pod, program: str, code: int) -> None:
+    done = pod.sh(shell.RANK, "rank", "sh", "-c", f"echo last words; {program}", PMI_RANK="5")
+    assert done.returncode == code
+    assert done.stdout.splitlines() == ["last words", f"mpijob-exit rank=5 code={code}"]
 
 
 def test_a_rank_that_is_only_counted_does_not_run_its_command(pod: Pod, tmp_path: Path) -> None:
@@ -313,10 +320,11 @@ def test_stop_tells_the_ranks_and_waits_for_their_checkpoint(
     ready = tmp_path / "ready"
     program = f"trap 'exit 7' USR1; : >{ready}; while :; do sleep 0.1; done"
     argv = ["dash", "-c", shell.RANK, "rank", "dash", "-c", program]
-    with subprocess.Popen(argv, env=pod.env | {"PMI_RANK": "0"}) as rank:
+    with subprocess.Popen(argv, env=pod.env | {"PMI_RANK": "0"}, start_new_session=True) as rank:
         _until(ready.exists)
         assert pod.sh(shell.STOP, "mpijob-stop", sent, "1").returncode == 0
-        rank.kill()
+        if sent == "0":  # nobody told it, so it is still there for MPI's daemon to end, group and all
+            os.killpg(rank.pid, signal.SIGKILL)
         assert rank.wait(10) == code
 
 
@@ -330,9 +338,10 @@ def test_a_real_mpirun_is_counted_and_then_runs_the_command(pod: Pod, tmp_path: 
     line = ("mpirun", "-f", pod.env["MPIJOB_HOSTFILE"], "-n", "2", "/bin/sh")
     done = pod.launch(*line, f"{pod.home}/rank.sh", *program, MPIJOB_WORLD="2", MPIJOB_USED="1")
     assert done.returncode == 0, done.stderr
-    census, rest = done.stdout.split("mpijob-world ranks=2\n")
+    census, rest = done.stdout.split("mpijob-world ranks=2 gap=0\n")
     assert sorted(line.split()[1] for line in census.splitlines()) == ["rank=0", "rank=1"]
-    assert sorted(rest.splitlines()) == ["rank 0: a $(b) 'c", "rank 1: a $(b) 'c"]
+    ended = ["mpijob-exit rank=0 code=0", "mpijob-exit rank=1 code=0"]
+    assert sorted(rest.splitlines()) == [*ended, "rank 0: a $(b) 'c", "rank 1: a $(b) 'c"]
 
 
 def _until(happened: object) -> None:

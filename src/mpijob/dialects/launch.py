@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mpijob.model import Family, Launch, MPIJob, PlannedWorker, Program
 
+_TAGS = {Family.OPENMPI: "--tag-output", Family.MPICH: "-prepend-rank", Family.INTEL: "-prepend-rank"}
+
 
 def hostfile(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -> str:
     """Return the hostfile's text in the family's own form."""
@@ -33,16 +35,19 @@ def line(
     shim: Sequence[str],
     names: Iterable[str],
     address: str = "",
+    tagged: bool = False,
 ) -> tuple[str, ...]:
     """Return the argv that starts the job's world. `shim` stands before every rank's command.
 
     `address` is how workers reach the launcher where its name is not known to them (hydra only:
-    Open MPI hands out addresses by itself).
+    Open MPI hands out addresses by itself). `tagged` has the launcher say before every line of output
+    which rank wrote it (`dialects.output` reads it); an engine with a stream for each rank needs no tags.
     """
     if family is Family.CUSTOM:
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
     head = [launcher, *_hosts(family, hostfile), *_layout(family, job.launch), *_exports(family, names)]
     head += ["-localhost", address] if address and family is not Family.OPENMPI else []
+    head += [_TAGS[family]] if tagged else []
     head += [*_settings(family, job.launch), *_flags(job)]
     programs = job.programs or (Program(ranks=job.world, command=job.command, args=job.args),)
     sections = [[*_section(family, program), *shim, *program.command, *program.args] for program in programs]

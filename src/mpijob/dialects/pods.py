@@ -102,6 +102,7 @@ def _line(job: MPIJob, shape: Shape) -> tuple[str, ...]:
             {*_for_ranks(job, shape), *(secret.env for secret in job.secrets), "PATH", "MPIJOB_CENSUS"}
         ),
         address="" if family is Family.OPENMPI else _ADDRESS,
+        tagged=True,
     )
 
 

@@ -150,7 +150,9 @@ exec "$sshd" -D -e -f "$home/sshd_config"
 """
 )
 
-# Stands before every rank's command: says who it is when it is only counted, else takes its GPUs and runs
+# Stands before every rank's command: says who it is when it is only counted, else takes its GPUs, runs the
+# command and says how it ended. The command is a child that leaves its number for STOP; a group's signal
+# passes the shim by, so that it can still say what became of the rank.
 RANK = """\
 #!/bin/sh
 home=${MPIJOB_HOME:-/mpijob/home}
@@ -176,8 +178,11 @@ if [ "${MPIJOB_GPUS:-0}" -gt 0 ] && [ "${MPIJOB_SLOTS:-0}" -gt 0 ]; then
   while [ "$next" -lt $((slot * each + each)) ]; do gpus=$gpus,$next; next=$((next + 1)); done
   export CUDA_VISIBLE_DEVICES="$gpus" ROCR_VISIBLE_DEVICES="$gpus" ZE_AFFINITY_MASK="$gpus"
 fi
-{ : >"$home/ranks/$$"; } 2>/dev/null || :
-exec "$@"
+trap : TERM INT HUP USR1 USR2 CONT
+/bin/sh -c '{ : >"$0/ranks/$$"; } 2>/dev/null; exec "$@"' "$home" "$@"
+code=$?
+printf 'mpijob-exit rank=%s code=%s\\n' "$rank" "$code"
+exit "$code"
 """
 
 # $1 signal, $2 seconds: tells every rank here (or nobody, with 0) and gives them time to write a checkpoint

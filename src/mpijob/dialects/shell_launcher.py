@@ -109,12 +109,14 @@ census() {
     cat "$home/census.err" >&2
     fail 92 "the world could not be started: $2 exited with $code"
   fi
+  gap=0
   while read -r line || [ -n "$line" ]; do
+    case $line in *'>: mpijob-census '*) gap=1 ;; esac # Open MPI 5 puts a space behind a rank's tag, 4 does not
     case $line in *'mpijob-census rank='*) printf 'mpijob-census %s\\n' "${line##*mpijob-census }" ;; esac
   done <"$home/census"
   wrong=$(judge)
   [ -z "$wrong" ] || fail 93 "the world differs from the plan: $wrong"
-  printf 'mpijob-world ranks=%s\\n' "$MPIJOB_WORLD"
+  printf 'mpijob-world ranks=%s gap=%s\\n' "$MPIJOB_WORLD" "$gap"
 }
 """
 

@@ -1,0 +1,79 @@
+"""The launcher's merged output, taken apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from mpijob.dialects.output import Output, Report, Said, reports
+from mpijob.model import Family
+
+
+def _all(output: Output, *lines: bytes) -> list[Said | Report]:
+    return [said for line in lines for said in output.read(line)]
+
+
+@pytest.mark.parametrize(
+    ("world", "line"),
+    [
+        (b"mpijob-world ranks=2 gap=1", b"[1,1]<stderr>: hi"),
+        (b"mpijob-world ranks=2 gap=0", b"[1,1]<stderr>:hi"),
+    ],
+)
+def test_both_generations_of_open_mpi_tag_their_ranks(world: bytes, line: bytes) -> None:
+    assert _all(Output(Family.OPENMPI), world, line)[1:] == [Said(1, "stderr", b"hi")]
+
+
+def test_a_space_that_belongs_to_the_text_stays() -> None:
+    old, new = Output(Family.OPENMPI), Output(Family.OPENMPI)
+    _all(old, b"mpijob-world ranks=2 gap=0")
+    assert _all(old, b"[1,0]<stdout>:  x") == [Said(0, "stdout", b"  x")]
+    assert _all(new, b"[1,0]<stdout>:   x") == [Said(0, "stdout", b"  x")]
+
+
+def test_a_line_without_newline_does_not_swallow_the_next_rank() -> None:
+    line = b"[1,1]<stdout>: no-newline[1,0]<stdout>: other"
+    assert _all(Output(Family.OPENMPI), line) == [
+        Said(1, "stdout", b"no-newline"),
+        Said(0, "stdout", b"other"),
+    ]
+
+
+@pytest.mark.parametrize("family", [Family.MPICH, Family.INTEL])
+def test_hydra_tags_its_ranks(family: Family) -> None:
+    assert _all(Output(family), b"[12] text [3] more") == [Said(12, "stdout", b"text [3] more")]
+
+
+def test_what_carries_no_tag_is_the_launchers() -> None:
+    assert _all(Output(Family.OPENMPI), b"mpirun noticed that process rank 1") == [
+        Said(None, "stdout", b"mpirun noticed that process rank 1")
+    ]
+    assert _all(Output(Family.MPICH, tagged=False), b"[0] mine") == [Said(None, "stdout", b"[0] mine")]
+
+
+@pytest.mark.security
+def test_a_rank_that_prints_a_tag_of_another_is_not_believed_by_hydra() -> None:
+    assert _all(Output(Family.MPICH), b"[1] [0] I am rank 0") == [Said(1, "stdout", b"[0] I am rank 0")]
+
+
+def test_reports_are_no_output_and_keep_what_stood_before_them() -> None:
+    line = b"[1,1]<stdout>: halfmpijob-exit rank=1 code=3"
+    said, report = _all(Output(Family.OPENMPI), line)
+    assert said == Said(1, "stdout", b"half")
+    assert isinstance(report, Report)
+    assert (report.kind, report.number("rank"), report.number("code")) == ("exit", 1, 3)
+
+
+def test_a_sentence_that_mentions_a_report_is_output() -> None:
+    line = b"mpijob-exit was printed"
+    assert _all(Output(Family.OPENMPI), line) == [Said(None, "stdout", line)]
+
+
+def test_all_reports_of_a_log_are_found() -> None:
+    log = (
+        b"mpijob-census rank=0 size=2 local=0 host=a node=n1 gpus=0\n"
+        b"mpijob-census rank=1 size=2 local=0 host=b node= gpus=0\n"
+        b"mpijob-world ranks=2 gap=1\n[1,0]<stdout>: hello\n[1,0]<stdout>: mpijob-exit rank=0 code=0\n"
+    )
+    found = [*reports(log, Family.OPENMPI)]
+    assert [report.kind for report in found] == ["census", "census", "world", "exit"]
+    assert found[1].words["node"] == ""
