@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from mpijob import Client, Job, MPIJob, Phase
@@ -10,10 +11,34 @@ from mpijob.model import Resources
 PATIENCE = 60.0
 
 
+@dataclass
+class Place:
+    """How large an engine's place is, in thousandths of a core, and what its jobs need to be told.
+
+    One engine has four cores to give, another has a queue with a tenth of that; both are so small that
+    two jobs which fill the place do not run at once.
+    """
+
+    millicores: int = 4000
+    image: str = ""
+    queue: str = ""
+
+    def share(self, part: float, memory: str = "256Mi") -> Resources:
+        """Return the resources of a worker that takes a part of the place."""
+        return Resources(cpu=f"{round(self.millicores * part)}m", memory=memory)
+
+
+place = Place()
+
+
 def a_job(name: str = "job", script: str = "true", **fields: Any) -> MPIJob:
     fields.setdefault("workers", 2)
     fields.setdefault("grace_seconds", 1.0)
-    fields.setdefault("resources", Resources(cpu="500m", memory="256Mi"))
+    fields.setdefault("resources", place.share(1 / 8))
+    if place.image:
+        fields.setdefault("image", place.image)
+        fields.setdefault("queue", place.queue)
+        fields.setdefault("launcher", place.share(1 / 40))
     return MPIJob(name=name, command=("sh", "-c", script), **fields)
 
 
@@ -31,7 +56,12 @@ def fails_on_worker_1(name: str = "bad", **fields: Any) -> MPIJob:
 
 def fills_the_place(name: str, script: str = "sleep 300", **fields: Any) -> MPIJob:
     """Return a job of which two do not fit at once."""
-    return a_job(name, script, resources=Resources(cpu="1500m", memory="256Mi"), **fields)
+    return a_job(name, script, resources=place.share(3 / 8), **fields)
+
+
+def too_large(name: str = "huge") -> MPIJob:
+    """Return a job that never fits: its workers alone want four times the place."""
+    return a_job(name, workers=8, resources=place.share(1 / 2))
 
 
 def running(client: Client, job: MPIJob) -> Job:

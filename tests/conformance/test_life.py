@@ -251,4 +251,4 @@ def test_a_uid_means_that_very_job(client: Client) -> None:
     old = finished(client, says_hello())
     new = finished(client, says_hello())
     assert client.state(old.ref).ref == old.ref
-    assert client.state(JobRef("default", "hello")).ref == new.ref
+    assert client.state(JobRef(client.namespace, "hello")).ref == new.ref

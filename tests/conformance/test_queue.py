@@ -6,16 +6,26 @@ import pytest
 
 from mpijob import Client, JobFailed, Phase
 from mpijob.errors import QuotaExceeded
-from mpijob.model import Resources, Retry
+from mpijob.model import Retry
 
-from .builders import PATIENCE, a_job, fails_on_worker_1, fills_the_place, finished, running, says_hello
+from .builders import (
+    PATIENCE,
+    a_job,
+    fails_on_worker_1,
+    fills_the_place,
+    finished,
+    place,
+    running,
+    says_hello,
+    too_large,
+)
 
 
 @pytest.mark.req("SC-006", "FR-027", "D-quota")
 def test_a_job_larger_than_the_place_is_refused_with_numbers(client: Client) -> None:
-    job = a_job(workers=8, resources=Resources(cpu="2", memory="256Mi"))
-    with pytest.raises(QuotaExceeded, match=r"16\.1.*4"):
-        client.submit(job)
+    asked, there = 4 * place.millicores / 1000, place.millicores / 1000
+    with pytest.raises(QuotaExceeded, match=rf"{asked:g}.*{there:g}"):
+        client.submit(too_large())
     assert client.list().total == 0
 
 

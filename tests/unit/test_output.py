@@ -40,7 +40,7 @@ def test_a_line_without_newline_does_not_swallow_the_next_rank() -> None:
 
 @pytest.mark.parametrize("family", [Family.MPICH, Family.INTEL])
 def test_hydra_tags_its_ranks(family: Family) -> None:
-    assert _all(Output(family), b"[12] text [3] more") == [Said(12, "stdout", b"text [3] more")]
+    assert _all(Output(family), b"[rank 12] text [3] more") == [Said(12, "stdout", b"text [3] more")]
 
 
 def test_what_carries_no_tag_is_the_launchers() -> None:
@@ -50,9 +50,15 @@ def test_what_carries_no_tag_is_the_launchers() -> None:
     assert _all(Output(Family.MPICH, tagged=False), b"[0] mine") == [Said(None, "stdout", b"[0] mine")]
 
 
-@pytest.mark.security
-def test_a_rank_that_prints_a_tag_of_another_is_not_believed_by_hydra() -> None:
-    assert _all(Output(Family.MPICH), b"[1] [0] I am rank 0") == [Said(1, "stdout", b"[0] I am rank 0")]
+@pytest.mark.parametrize(
+    ("family", "line"),
+    [
+        (Family.INTEL, b"[rank 0] hello[rank 0]  [rank 0] 4[rank 1] other"),
+        (Family.OPENMPI, b"[1,0]<stdout>: hello[1,0]<stdout>:  [1,0]<stdout>: 4[1,1]<stdout>: other"),
+    ],
+)
+def test_what_one_rank_wrote_in_pieces_is_put_together(family: Family, line: bytes) -> None:
+    assert _all(Output(family), line) == [Said(0, "stdout", b"hello 4"), Said(1, "stdout", b"other")]
 
 
 def test_reports_are_no_output_and_keep_what_stood_before_them() -> None:
@@ -77,3 +83,12 @@ def test_all_reports_of_a_log_are_found() -> None:
     found = [*reports(log, Family.OPENMPI)]
     assert [report.kind for report in found] == ["census", "census", "world", "exit"]
     assert found[1].words["node"] == ""
+
+
+def test_the_end_of_a_line_that_was_cut_off_is_no_line_of_its_own() -> None:
+    lines = (b"[rank 2] half[rank 0] whole", b"[rank 2] ", b"[rank 2] ")
+    assert _all(Output(Family.INTEL), *lines) == [
+        Said(2, "stdout", b"half"),
+        Said(0, "stdout", b"whole"),
+        Said(2, "stdout", b""),
+    ]

@@ -13,7 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mpijob.model import Family, Launch, MPIJob, PlannedWorker, Program
 
-_TAGS = {Family.OPENMPI: "--tag-output", Family.MPICH: "-prepend-rank", Family.INTEL: "-prepend-rank"}
+_HYDRA_TAG = [
+    "-prepend-pattern",
+    "[rank %r] ",
+]  # its own form, `[3] `, looks like what programs print themselves
 
 
 def hostfile(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -> str:
@@ -47,7 +50,7 @@ def line(
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
     head = [launcher, *_hosts(family, hostfile), *_layout(family, job.launch), *_exports(family, names)]
     head += ["-localhost", address] if address and family is not Family.OPENMPI else []
-    head += [_TAGS[family]] if tagged else []
+    head += (["--tag-output"] if family is Family.OPENMPI else _HYDRA_TAG) if tagged else []
     head += [*_settings(family, job.launch), *_flags(job)]
     programs = job.programs or (Program(ranks=job.world, command=job.command, args=job.args),)
     sections = [[*_section(family, program), *shim, *program.command, *program.args] for program in programs]
@@ -102,6 +105,21 @@ def one_machine(family: Family, *, as_root: bool) -> dict[str, str]:
             return {}
 
 
+def in_pods(family: Family) -> dict[str, str]:
+    """Return what a family needs where processes may not read each other's memory (no CAP_SYS_PTRACE).
+
+    The usual seccomp profile refuses process_vm_readv, by which ranks of one pod would copy large messages.
+    MPICH fails then, Open MPI 4 may deliver nothing; shared memory does the same with one copy more.
+    """
+    match family:
+        case Family.OPENMPI:
+            return {"OMPI_MCA_btl_vader_single_copy_mechanism": "none", "OMPI_MCA_smsc": "^cma"}
+        case Family.MPICH:
+            return {"MPIR_CVAR_CH4_CMA_ENABLE": "0", "UCX_TLS": "^cma"}
+        case _:
+            return {}
+
+
 def keepalive(family: Family) -> dict[str, str]:
     """Return what lets a lost machine be noticed in about 15 s; PRRTE's own default is 480 s."""
     if family is not Family.OPENMPI:
@@ -125,11 +143,11 @@ def told(job: MPIJob) -> dict[str, str]:
 def place(job: MPIJob, names: Sequence[str]) -> tuple[PlannedWorker, ...]:
     """Return the workers with the ranks that the family will give them.
 
-    Ranks fill one worker's slots before the next, or go round (`map_by: node`). Another mapping is
-    the library's own business: then the ranks are left open and the census only counts.
+    Ranks fill one worker's slots before the next, or go round (`map_by: node`). Another mapping, or a
+    rankfile, is the library's own business: then the ranks are left open and the census only counts.
     """
     ranks: list[list[int]] = [[] for _ in names]
-    mapping = job.launch.map_by or "slot"
+    mapping = "rankfile" if job.launch.rankfile else job.launch.map_by or "slot"
     if mapping in ("slot", "node"):
         for rank in range(job.world):
             index = rank // job.slots if mapping == "slot" else rank

@@ -1,8 +1,8 @@
 """A launcher's merged output, taken apart again: which rank said what, and what our own texts report.
 
 On a cluster every rank's output travels through mpirun into the launcher's log, where mpirun has put a tag
-before each line. The tag is mpirun's own and stands first, so a rank that prints one of its own fools
-nobody. Lines without a tag are the launcher's. The words of `shell` (census, world, exit) are reports, not
+before each piece of it: a line, or a part of one that was written by itself. Whatever carries no tag is the
+launcher's. The words of `shell` (census, world, exit) are reports, not
 output. Reading the log is the engine's business.
 """
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mpijob.model import Family
 
 _OPENMPI = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
-_HYDRA = re.compile(rb"^\[(\d+)\] ")
+_HYDRA = re.compile(rb"\[rank (\d+)\] ()")  # as `launch` has hydra write it
 _REPORT = re.compile(rb"mpijob-(census|world|exit) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
 
 
@@ -46,10 +46,11 @@ class Output:
         self._openmpi = family is Family.OPENMPI
         self._tagged = tagged
         self._gap = True
+        self._unfinished: set[int] = set()  # ranks whose last line was cut off by another's
 
     def read(self, line: bytes) -> Iterator[Said | Report]:
         """Yield what one line of the launcher's log holds, without its newline."""
-        for said in self._pieces(line):
+        for said in self._whole_lines(line):
             found = _REPORT.search(said.text)
             if found is None:
                 yield said
@@ -62,25 +63,41 @@ class Output:
                 self._gap = report.words.get("gap") != "0"
             yield report
 
-    def _pieces(self, line: bytes) -> Iterator[Said]:
-        if not self._tagged:
-            yield Said(None, "stdout", line)
-        elif self._openmpi:
-            yield from self._openmpi_pieces(line)
-        else:
-            tag = _HYDRA.match(line)
-            yield Said(int(tag[1]), "stdout", line[tag.end() :]) if tag else Said(None, "stdout", line)
+    def _whole_lines(self, line: bytes) -> Iterator[Said]:
+        """The end of a line that was cut off is no line of its own."""
+        pieces = [*self._pieces(line)]
+        for said in pieces:
+            ended = said.rank in self._unfinished and not said.text
+            if said.rank is not None:
+                self._unfinished.discard(said.rank)
+                if said is not pieces[-1]:
+                    self._unfinished.add(said.rank)
+            if not ended:
+                yield said
 
-    def _openmpi_pieces(self, line: bytes) -> Iterator[Said]:
-        """A rank's text without a newline may be followed by another's tag in the same line."""
-        tags = [*_OPENMPI.finditer(line)]
-        if not tags or tags[0].start() > 0:
-            yield Said(None, "stdout", line[: tags[0].start()] if tags else line)
+    def _pieces(self, line: bytes) -> Iterator[Said]:
+        """A line may hold several pieces; those of one rank that follow each other belong together."""
+        whole: Said | None = None
+        for piece in self._tagged_pieces(line):
+            if whole is not None and (piece.rank, piece.stream) == (whole.rank, whole.stream):
+                whole = whole._replace(text=whole.text + piece.text)
+                continue
+            if whole is not None:
+                yield whole
+            whole = piece
+        if whole is not None:
+            yield whole
+
+    def _tagged_pieces(self, line: bytes) -> Iterator[Said]:
+        tags = [*(_OPENMPI if self._openmpi else _HYDRA).finditer(line)] if self._tagged else []
+        first = tags[0].start() if tags else len(line)
+        if first > 0 or not tags:
+            yield Said(None, "stdout", line[:first])
         ends = [*(tag.start() for tag in tags[1:]), len(line)]
         for tag, end in zip(tags, ends, strict=False):
             text = line[tag.end() : end]
-            gap = self._gap and text.startswith(b" ")
-            stream = "stdout" if tag[2] == b"stdout" else "stderr"
+            gap = self._openmpi and self._gap and text.startswith(b" ")
+            stream = "stdout" if tag[2] in (b"", b"stdout") else "stderr"
             yield Said(int(tag[1]), stream, text[1:] if gap else text)
 
 

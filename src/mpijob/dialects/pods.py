@@ -200,7 +200,7 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
         "name": CONTAINER,
         "image": _image(job, shape, role),
         "command": ["/bin/sh", "-c", exact([text])[0], f"mpijob-{role.value}"],
-        "env": [*_values(variables, without), *_secrets(job), *_from_pod(launching)],
+        "env": [*_values(variables, without), *_secrets(job, shape), *_from_pod(launching)],
         "securityContext": _container_security(shape, main=True),
         "resources": _resources(_of(job, role), limit_cpu=_limit_cpu(shape, role)),
         "volumeMounts": [
@@ -266,16 +266,16 @@ def _values(variables: Mapping[str, str], without: frozenset[str]) -> list[Docum
     return [{"name": name, "value": exact((value,))[0]} for name, value in kept.items()]
 
 
-def _secrets(job: MPIJob) -> list[Document]:
+def _secrets(job: MPIJob, shape: Shape) -> list[Document]:
     return [
-        {"name": one.env, "valueFrom": {"secretKeyRef": _secret_key(job, one.env, one.source)}}
+        {"name": one.env, "valueFrom": {"secretKeyRef": _secret_key(terms.secret_name(job, shape), one.env, one.source)}}
         for one in job.secrets
     ]
 
 
-def _secret_key(job: MPIJob, variable: str, source: str) -> Document:
+def _secret_key(ours: str, variable: str, source: str) -> Document:
     if source.startswith(("env:", "file:")):
-        return {"name": terms.secret_name(job), "key": variable}
+        return {"name": ours, "key": variable}
     name, _, key = source.partition("/")
     return {"name": name, "key": key}
 
@@ -298,9 +298,8 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
         "MPIJOB_GPUS": gpus,
         "MPIJOB_DEVICES": devices if job.resources.gpu else "",
     }
-    return (
-        launch.told(job) | ours | dict(launch.settings_as_variables(shape.family, job.launch)) | dict(job.env)
-    )
+    family = launch.in_pods(shape.family) | dict(launch.settings_as_variables(shape.family, job.launch))
+    return launch.told(job) | ours | family | dict(job.env)
 
 
 def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:

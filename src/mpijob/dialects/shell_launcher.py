@@ -24,6 +24,12 @@ for host in $names ${MPIJOB_SELF:-}; do
     sleep 0.2 2>/dev/null || sleep 1
   done
 done
+# Intel's workers call the launcher back by a name that the cluster's DNS may not know yet, or by this network
+if [ -z "${I_MPI_HYDRA_IFACE:-}" ] && [ -r /proc/net/route ]; then
+  while read -r face to rest; do
+    if [ "$to" = 00000000 ]; then I_MPI_HYDRA_IFACE=$face && export I_MPI_HYDRA_IFACE && break; fi
+  done </proc/net/route
+fi
 answers() {
   until "$home/ssh" -o ConnectTimeout=2 -o ConnectionAttempts=1 "$1" true </dev/null >/dev/null 2>&1; do
     [ "$(now)" -lt "$deadline" ] || exit 1

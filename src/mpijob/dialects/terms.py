@@ -26,6 +26,10 @@ OWNER_LABEL = f"{DOMAIN}/owner"
 COST_PREFIX = f"cost.{DOMAIN}/"
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
 MANAGED_BY = "mpijob"
+CANCELLED_ANNOTATION = f"{DOMAIN}/cancelled"  # when the user ended the job
+SUSPENDED_ANNOTATION = f"{DOMAIN}/suspended"  # when the user put it to rest
+GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"  # when and why it was ended because it could not start
+ACTS_ANNOTATION = f"{DOMAIN}/acts"  # what was done to the job, in order, as JSON
 REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -39,6 +43,8 @@ WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
 AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"
+SECRETS_SUFFIX = "-mpijob-secrets"  # noqa: S105 - a name's end
+CODE_SUFFIX = "-mpijob-code"
 SSH_PORT = 2222
 LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
 
@@ -68,11 +74,13 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """What one cluster, and one attempt there, add to a job.
 
     `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
-    is set, because most images would run as root. `scheduler` is named where the gang's own is called
-    otherwise. `priority_classes` says which class a word such as `high` has. `code` names the config map
-    with the archive of what goes along (key `archive`).
+    is set, because most images would run as root. `object` is the name of the first attempt's objects
+    where it is not the job's own (an earlier job of that name is still there). `scheduler` is named where
+    the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
+    `code` names the config map with the archive of what goes along (key `archive`).
     """
 
+    object: str = ""
     uid: str = ""
     attempt: int = 1
     family: Family = Family.OPENMPI
@@ -97,12 +105,18 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 def name(job: MPIJob, shape: Shape) -> str:
     """Return the name of the engine's objects: the job's own, and from the second attempt on `name-a2`."""
-    return job.name if shape.attempt == 1 else f"{job.name}-a{shape.attempt}"
+    first = shape.object or job.name
+    return first if shape.attempt == 1 else f"{first}-a{shape.attempt}"
 
 
-def secret_name(job: MPIJob) -> str:
+def secret_name(job: MPIJob, shape: Shape) -> str:
     """Return the Secret in which the engine keeps secrets that come from the user's own machine."""
-    return f"{job.name}-mpijob-secrets"
+    return (shape.object or job.name) + SECRETS_SUFFIX
+
+
+def code_name(job: MPIJob, shape: Shape) -> str:
+    """Return the config map in which the engine keeps what goes along; all attempts share it."""
+    return (shape.object or job.name) + CODE_SUFFIX
 
 
 def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
