@@ -10,10 +10,10 @@ APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check static requirements bench clean
+.PHONY: help run test check static cluster cluster-down test-cluster test-cluster-long requirements bench clean
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run ## Set up what is missing, then train a small network on four workers
 	PATH="$(CURDIR)/$(BIN):$$PATH" mpijob run -f examples/training/job.yaml
@@ -35,11 +35,24 @@ static: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this machine (root; docs/testbed.md)
+	$(BIN)/python -m testbed up
+
+cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its cache
+	$(BIN)/python -m testbed down
+
+test-cluster: $(VENV)/.dev ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster -m "not long" $(PYTEST_FLAGS)
+
+test-cluster-long: $(VENV)/.dev ## The cluster tests, with those that take minutes each
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(PYTEST_FLAGS)
+
 requirements: ## Print requirement → tests → result of the last `make test`, and the open rows
 	@$(PYTHON) -m tools.requirements
 
-bench: $(VENV)/.dev ## Measure against bare mpirun and kubectl, side by side
-	PATH="$(CURDIR)/$(BIN):$$PATH" python -m bench
+bench: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
+bench: .make/bench/.done .make/mpi/.done ## Measure against bare mpirun and kubectl, side by side
+	PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench
 
 clean: ## Remove the environment and everything that was made; job records in the home directory stay
 	rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
@@ -51,6 +64,12 @@ $(VENV)/.run: pyproject.toml
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[local,terminal]' 'numpy>=2'
+	@touch $@
+
+# What is measured is what a user installs: nothing of the developers' tools, and no editable finder.
+.make/bench/.done: pyproject.toml $(shell find src -name '*.py' -o -name '*.sh')
+	$(PYTHON) -m venv --clear .make/bench
+	.make/bench/bin/python -m pip install --quiet '.[local]' 'numpy>=2'
 	@touch $@
 
 # Open MPI and Intel MPI for the tests, each in a directory of its own: in one place they overwrite each other.

@@ -1,38 +1,55 @@
-"""What the cluster tests share: the real CRDs, taken from the engines' own Go modules.
+"""What the cluster tests share: a cluster, its users, and the CRDs of the engines.
 
-The schemas are never copied into this repository: they come from the module cache, checked by Go's
-checksum database. A machine without Go fails here; it never passes by skipping.
+The cluster is the test bed, or the one that KUBECONFIG names when MPIJOB_TEST_CLUSTER is not set. Without one
+a test fails; it never passes by skipping. The CRDs are never copied into this repository: they are rendered
+from the engines' own Go modules.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from testbed import cluster, manifests, places
+from testbed.session import uses_another_cluster
 
-MODULES = {
-    "github.com/kubeflow/trainer/v2@v2.2.1": "manifests/base/crds",
-    "sigs.k8s.io/jobset@v0.12.0": "config/components/crd/bases",
-    "github.com/kubeflow/mpi-operator@v0.8.2": "manifests/base",
-}
+pytest_plugins = ["tools.requirement_marks"]
 
 
 @pytest.fixture(scope="session")
-def crd_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """Return every CRD file of the engines, at the versions that the project is built for."""
-    if shutil.which("go") is None:
-        pytest.fail("the cluster tests need Go on the PATH: the CRDs come from the engines' Go modules")
-    place = tmp_path_factory.mktemp("modules")
-    folders = [_download(module, place) / folder for module, folder in MODULES.items()]
-    return tuple(path for folder in folders for path in sorted(folder.glob("*_*.yaml")))
+def kubeconfig() -> Path:
+    """Return the kubeconfig of the administrator of the cluster that is tested on."""
+    if uses_another_cluster():
+        return Path(os.environ["KUBECONFIG"])
+    if not cluster.is_up():
+        pytest.fail("no cluster: start the test bed with `make cluster`, or set KUBECONFIG", pytrace=False)
+    return places.kubeconfig()
 
 
-def _download(module: str, place: Path) -> Path:
-    command = ["go", "mod", "download", "-json", module]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode != 0:
-        pytest.fail(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
-    return Path(json.loads(done.stdout)["Dir"])
+@pytest.fixture(scope="session")
+def kubeconfig_of(kubeconfig: Path) -> Callable[[str], Path]:
+    """Return the kubeconfig of a user of the test bed: alice, bob, carol, dave or auditor."""
+
+    def find(user: str) -> Path:
+        path = kubeconfig.with_name(f"{user}.yaml")
+        if not path.exists():
+            pytest.fail(f"{user} is a user of the test bed, and {kubeconfig} is not its own", pytrace=False)
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def crd_files() -> tuple[Path, ...]:
+    """Return files with every CRD of the engines, at the versions that the project is built for."""
+    return manifests.custom_resources()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of the test bed itself out where another cluster is tested."""
+    if uses_another_cluster():
+        left_out = [item for item in items if item.get_closest_marker("testbed")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]

@@ -1,0 +1,44 @@
+"""What the test bed is made of, pinned. Why these versions: docs/decisions/0015-test-bed.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KUBERNETES = "v1.34.4"
+JOBSET = "v0.12.0"
+TRAINER = "v2.2.1"
+KUEUE = "v0.19.2"
+MPI_OPERATOR = "v0.8.2"
+COREDNS = "v1.14.7"
+KUBE_ROUTER = "v1.6.1"
+KWOK = "v0.8.0"
+PAUSE = "v1"
+
+DEBIAN = "bookworm"
+PYTHON = "3.11"  # of that Debian: the wheels in the images are for it
+GO = "1.26"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A Go program: the module in testbed/go that pins it, and the package to build there."""
+
+    name: str
+    version: str
+    module: str
+    package: str
+
+
+PROGRAMS = (
+    Program("pause", PAUSE, "pause", "."),
+    Program("kube", KUBERNETES, "kube", "."),
+    Program("coredns", COREDNS, "addons", "./coredns"),
+    Program("jobset", JOBSET, "addons", "sigs.k8s.io/jobset"),
+    Program("trainer", TRAINER, "addons", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"),
+    Program("mpi-operator", MPI_OPERATOR, "addons", "github.com/kubeflow/mpi-operator/cmd/mpi-operator"),
+    Program("kueue", KUEUE, "addons", "sigs.k8s.io/kueue/cmd/kueue"),
+    Program(
+        "kube-router", KUBE_ROUTER, "kube-router", "github.com/cloudnativelabs/kube-router/cmd/kube-router"
+    ),
+    Program("kwok", KWOK, "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+)
