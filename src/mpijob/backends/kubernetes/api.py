@@ -1,0 +1,296 @@
+"""The Kubernetes API as this engine uses it: addresses in, plain documents out, errors as `ApiError`.
+
+Every call blocks and none needs an event loop; threads share one `Api`. What an error means for the
+user is told by `failures.translate`; how requests travel is `transport`'s affair.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from mpijob.backends.kubernetes import addresses
+from mpijob.backends.kubernetes.access import Access, Credentials
+from mpijob.backends.kubernetes.failures import NO_API, ApiError
+from mpijob.backends.kubernetes.transport import Request, Transport
+from mpijob.dialects.terms import Document
+from mpijob.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.streams import Stream
+
+__all__ = ["METADATA", "TABLE", "Api", "ApiError", "Document", "Listing"]
+
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+LONGEST_LINE = 1 << 20
+_RELISTS = 3
+_FORMS = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+Form = Literal["merge", "json", "strategic", "apply"]
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Every object of a collection, at one version of it; of a table, its rows and columns."""
+
+    items: list[Document]
+    version: str
+    columns: tuple[Document, ...] = ()
+
+
+class _Meta(msgspec.Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    more: str = msgspec.field(default="", name="continue")
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class _Page(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    items: list[dict[str, Any]] | None = None
+    rows: list[dict[str, Any]] | None = None
+    columns: list[dict[str, Any]] | None = msgspec.field(default=None, name="columnDefinitions")
+
+
+def target(access: Access, path: str, query: Iterable[tuple[str, str]]) -> str:
+    """Return path and query as they go over the line; Rancher and others serve below a path of their own."""
+    if not path.startswith("/") or not {".", "..", ""}.isdisjoint(path[1:].split("/")):
+        raise InvalidJob(
+            f"'{path}' is no address of the Kubernetes API: a name in it is empty or made of dots"
+        )
+    asked = "&".join(f"{addresses.in_query(name)}={addresses.in_query(value)}" for name, value in query)
+    root = addresses.of(access.server).path.rstrip("/")
+    return root + addresses.in_path(path) + (f"?{asked}" if asked else "")
+
+
+class Api:
+    """One API server, spoken to as one user."""
+
+    def __init__(self, access: Access, *, timeout: float = 30.0) -> None:
+        self.access = access
+        self.credentials = Credentials(access)
+        self._timeout = timeout
+        self._transport = Transport(access, self.credentials)
+
+    def __repr__(self) -> str:
+        return f"Api({self.access!r})"
+
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        self._transport.close()
+
+    def get(self, path: str, **query: str) -> Document:
+        """Return one object, or what else the address gives; raise ApiError."""
+        return self._document(self.raw(path, **query), path)
+
+    def find(self, path: str, **query: str) -> Document | None:
+        """Return the object, or None when there is none."""
+        try:
+            return self.get(path, **query)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def raw(self, path: str, *, accept: str = "application/json", **query: str) -> bytes:
+        """Return the bytes of an answer: for hot paths that decode only what they need."""
+        return self._send("GET", path, query, accept=accept)
+
+    def list(
+        self,
+        path: str,
+        *,
+        labels: str = "",
+        fields: str = "",
+        chunk: int = 500,
+        accept: str = "application/json",
+        trim: Callable[[Document], Document] | None = None,
+        **query: str,
+    ) -> Listing:
+        """Return all objects of a collection, `trim` applied to each as its page arrives.
+
+        Pages of `chunk` objects (0: one page) are of one version of the collection; when the server
+        has forgotten that version before the last page, the list is begun again.
+        """
+        for relist in range(_RELISTS):
+            try:
+                return self._collected(path, labels, fields, chunk, accept, trim, query)
+            except ApiError as error:
+                if error.status != 410 or relist == _RELISTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def pages(
+        self,
+        path: str,
+        *,
+        labels: str = "",
+        fields: str = "",
+        chunk: int = 500,
+        accept: str = "application/json",
+        **query: str,
+    ) -> Iterator[bytes]:
+        """Yield the pages of a collection undecoded; an ApiError 410 says that it must be begun again."""
+        asked = {"labelSelector": labels, "fieldSelector": fields, "limit": str(chunk or ""), **query}
+        more = ""
+        while True:
+            page = self.raw(path, accept=accept, **asked, **({"continue": more} if more else {}))
+            yield page
+            more = self._decoded(page, _Head, path).metadata.more
+            if not more:
+                return
+
+    def _collected(
+        self,
+        path: str,
+        labels: str,
+        fields: str,
+        chunk: int,
+        accept: str,
+        trim: Callable[[Document], Document] | None,
+        query: Mapping[str, str],
+    ) -> Listing:
+        items: builtins.list[Document] = []
+        columns: tuple[Document, ...] = ()
+        version = ""
+        for raw in self.pages(path, labels=labels, fields=fields, chunk=chunk, accept=accept, **query):
+            page = self._decoded(raw, _Page, path)
+            found = (page.rows if page.items is None else page.items) or []
+            items += map(trim, found) if trim else found
+            columns = columns or tuple(page.columns or ())
+            version = page.metadata.resource_version
+        return Listing(items, version, columns)
+
+    def create(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        manager: str = "mpijob",
+        **query: str,
+    ) -> Document:
+        """Create an object in a collection and return it as the server keeps it.
+
+        After a failure that leaves open whether it was created, the ApiError is `ambiguous`: look
+        before creating it again. Reviews and dry runs, which leave nothing behind, are repeated.
+        """
+        asked = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
+        harmless = dry_run or path.endswith("reviews")
+        answer = self._send("POST", path, asked, body=msgspec.json.encode(body), repeatable=harmless)
+        return self._document(answer, path)
+
+    def patch(
+        self,
+        path: str,
+        body: Any,
+        *,
+        form: Form = "merge",
+        dry_run: bool = False,
+        manager: str = "mpijob",
+        **query: str,
+    ) -> Document:
+        """Change an object and return it; an `apply` takes over fields that others manage."""
+        asked = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
+        if form == "apply":
+            asked.setdefault("force", "true")
+        answer = self._send(
+            "PATCH",
+            path,
+            asked,
+            body=msgspec.json.encode(body),
+            content=_FORMS[form],
+            repeatable=dry_run or form != "json",
+        )
+        return self._document(answer, path)
+
+    def delete(
+        self,
+        path: str,
+        *,
+        grace_seconds: int | None = None,
+        propagation: str = "Background",
+        uid: str = "",
+        **query: str,
+    ) -> Document | None:
+        """Delete an object; None says that it is gone already, also when another has taken its name."""
+        options: Document = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            return self._document(self._send("DELETE", path, query, body=msgspec.json.encode(options)), path)
+        except ApiError as error:
+            other = error.status == 409 and uid and "the UID in the precondition" in error.message
+            if error.status == 404 or other:
+                return None
+            raise
+
+    def lines(
+        self,
+        path: str,
+        *,
+        idle_seconds: float | None = None,
+        longest: int | None = LONGEST_LINE,
+        attempts: int = 5,
+        **query: str,
+    ) -> Stream:
+        """Return the lines of an answer as they arrive: logs, watches.
+
+        A stream that is silent for `idle_seconds` ends with an ApiError; what a line has beyond
+        `longest` bytes is left out and counted.
+        """
+        from mpijob.backends.kubernetes.streams import Stream  # not everybody reads streams
+
+        address = target(self.access, path, ((name, value) for name, value in query.items() if value))
+        request = Request(
+            "GET", address, path, accept="*/*", seconds=idle_seconds, compressed=False, attempts=attempts
+        )
+        return Stream(self._transport.open(request), request, self.access.server, longest)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        body: bytes | None = None,
+        content: str = "application/json",
+        accept: str = "application/json",
+        repeatable: bool = True,
+    ) -> bytes:
+        address = target(self.access, path, ((name, value) for name, value in query.items() if value))
+        request = Request(method, address, path, body, content, accept, repeatable, self._timeout)
+        return self._transport.send(request).body
+
+    def _document(self, body: bytes, path: str) -> Document:
+        document: Document = self._decoded(body, dict[str, Any], path)
+        return document
+
+    def _decoded(self, body: bytes, shape: Any, path: str) -> Any:
+        try:
+            return msgspec.json.decode(body, type=shape)
+        except msgspec.DecodeError as error:
+            raise ApiError(
+                f"{self.access.server} does not answer as a Kubernetes API does",
+                reason=NO_API,
+                server=self.access.server,
+                path=path,
+                hint=f"check the server's address in the kubeconfig (context '{self.access.context}')",
+            ) from error
