@@ -31,11 +31,10 @@ def test_a_space_that_belongs_to_the_text_stays() -> None:
 
 
 def test_a_line_without_newline_does_not_swallow_the_next_rank() -> None:
-    line = b"[1,1]<stdout>: no-newline[1,0]<stdout>: other"
-    assert _all(Output(Family.OPENMPI), line) == [
-        Said(1, "stdout", b"no-newline"),
-        Said(0, "stdout", b"other"),
-    ]
+    output = Output(Family.OPENMPI)
+    assert _all(output, b"[1,1]<stdout>: no-newline[1,0]<stdout>: other") == [Said(0, "stdout", b"other")]
+    assert [*output.rest()] == [Said(1, "stdout", b"no-newline")]
+    assert [*output.rest()] == []
 
 
 @pytest.mark.parametrize("family", [Family.MPICH, Family.INTEL])
@@ -58,7 +57,11 @@ def test_what_carries_no_tag_is_the_launchers() -> None:
     ],
 )
 def test_what_one_rank_wrote_in_pieces_is_put_together(family: Family, line: bytes) -> None:
-    assert _all(Output(family), line) == [Said(0, "stdout", b"hello 4"), Said(1, "stdout", b"other")]
+    output = Output(family)
+    assert [*_all(output, line), *output.rest()] == [
+        Said(1, "stdout", b"other"),
+        Said(0, "stdout", b"hello 4"),
+    ]
 
 
 def test_reports_are_no_output_and_keep_what_stood_before_them() -> None:
@@ -85,10 +88,19 @@ def test_all_reports_of_a_log_are_found() -> None:
     assert found[1].words["node"] == ""
 
 
-def test_the_end_of_a_line_that_was_cut_off_is_no_line_of_its_own() -> None:
-    lines = (b"[rank 2] half[rank 0] whole", b"[rank 2] ", b"[rank 2] ")
+def test_a_line_that_was_cut_off_goes_on_with_the_next_piece_of_its_rank() -> None:
+    lines = (b"[rank 2] ha[rank 0] whole", b"[rank 1] x[rank 2] l[rank 0] more", b"[rank 2] f", b"[rank 2] ")
     assert _all(Output(Family.INTEL), *lines) == [
-        Said(2, "stdout", b"half"),
         Said(0, "stdout", b"whole"),
+        Said(0, "stdout", b"more"),
+        Said(2, "stdout", b"half"),
         Said(2, "stdout", b""),
     ]
+
+
+def test_a_report_behind_a_line_that_was_cut_off_is_found() -> None:
+    said, report = _all(
+        Output(Family.MPICH), b"[rank 1] no-newline[rank 0] x", b"[rank 1] mpijob-exit rank=1 code=0"
+    )[1:]
+    assert said == Said(1, "stdout", b"no-newline")
+    assert isinstance(report, Report)

@@ -299,9 +299,23 @@ def test_each_rank_sees_its_own_gpus(pod: Pod, gpus: int, slots: int, slot: int,
 
 @pytest.mark.parametrize(("program", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("kill -11 $$", 139)])
 def test_a_rank_says_how_it_ended(pod: Pod, program: str, code: int) -> None:
-    done = pod.sh(shell.RANK, "rank", "sh", "-c", f"echo last words; {program}", PMI_RANK="5")
+    said = ("sh", "-c", f"echo last words; {program}")
+    done = pod.sh(shell.RANK, "rank", *said, PMI_RANK="5", MPIJOB_CGROUP="/nowhere")
     assert done.returncode == code
     assert done.stdout.splitlines() == ["last words", f"mpijob-exit rank=5 code={code}"]
+
+
+@pytest.mark.parametrize("kills", [0, 1])
+@pytest.mark.parametrize("name", ["memory.events", "memory/memory.oom_control"])
+def test_a_rank_that_was_killed_says_whether_it_was_for_memory(
+    pod: Pod, tmp_path: Path, name: str, kills: int
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("oom 3\noom_kill 2\n")
+    program = f"printf 'oom 4\\noom_kill {2 + kills}\\n' >{file}; kill -9 $$"
+    done = pod.sh(shell.RANK, "rank", "sh", "-c", program, PMI_RANK="5", MPIJOB_CGROUP=str(tmp_path))
+    assert done.stdout.splitlines() == [f"mpijob-exit rank=5 code=137 oom={kills}"]
 
 
 def test_a_rank_that_is_only_counted_does_not_run_its_command(pod: Pod, tmp_path: Path) -> None:

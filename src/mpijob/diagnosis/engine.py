@@ -84,10 +84,11 @@ def _joined(first: Hit, later: Hit) -> Hit:
 
 
 def _placed(hit: Hit, idle: list[Hit]) -> Hit:
-    """Return a hit with the rank that a weaker report of the same failure names."""
+    """Return a hit with the rank that a weaker report of the same failure names, on the same worker."""
     if hit.rank is not None or hit.rule.trust is not Trust.CAUSE:
         return hit
-    named = next((other for other in idle if other.rank is not None and _better(hit, other)), None)
+    ranks = (other for other in idle if other.rank is not None and _better(hit, other))
+    named = next((other for other in ranks if hit.worker in (None, other.worker)), None)
     return hit if named is None else msgspec.structs.replace(hit, rank=named.rank, worker=named.worker)
 
 

@@ -12,13 +12,17 @@ from mpijob.model import Exit, Family, LogLine, MPIJob
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one worker used at most, against its limit; `exceeded` when our supervisor ended it for that."""
+    """What one worker used at most, against its limit; `exceeded` when our supervisor ended it for that.
+
+    `enough` says that the system itself counted nobody killed for lack of memory there.
+    """
 
     worker: int
     peak_bytes: int = 0
     limit_bytes: int = 0
     oom_kills: int = 0
     exceeded: bool = False
+    enough: bool = False
     time: float = 0.0
 
 
@@ -37,7 +41,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `reason` and `message` are the engine's verdict (`Cancelled`, `DeadlineExceeded`, `SupervisorLost`,
     `StartRefused`, `WorkerLost`, `DaemonLost`, `DiskFull` …). `logs` are windows in time order: the
     last lines of every stream, more of the launcher's. `silent_seconds` is how long no rank had said
-    anything when the attempt ended.
+    anything when the attempt ended. `ready` are the workers whose server answered on their own machine.
     """
 
     spec: MPIJob
@@ -54,6 +58,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     logs: tuple[LogLine, ...] = ()
     elapsed_seconds: float | None = None
     silent_seconds: float | None = None
+    ready: tuple[int, ...] = ()
 
     @property
     def succeeded(self) -> bool:

@@ -24,7 +24,7 @@ class _Placeholders(dict[str, str]):
 
 def page(rule: Rule) -> str:
     """Return the page: what you see, why, what to do."""
-    seen = "\n".join(f"> {_plain(cause)}" for cause in rule.causes[:1])
+    seen = f"> {rule.example or _plain(rule.causes[0])}"
     steps = "\n".join(_step(number, remedy) for number, remedy in enumerate(rule.remedies, start=1))
     return (
         f"# {rule.id}: {rule.title}\n\n## What you see\n{seen}\n{_signs(rule)}\n## Why\n{rule.why}\n\n"

@@ -56,6 +56,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     `uncaught` wants the sign to be among the last things that its rank said. `yields_to` names rules
     that say it better when both hold. `even_on_success` may fire although everything ended with 0.
+    `example` is for its page, where the sentence is the engine's own.
     """
 
     id: str
@@ -71,6 +72,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     even_on_success: bool = False
     yields_to: tuple[str, ...] = ()
     field: str = ""
+    example: str = ""
 
     @property
     def page(self) -> str:

@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Memory
+from mpijob.diagnosis.words import worker_of_host
 from mpijob.model import Exit
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
 TOGETHER_SECONDS = 0.25
 NEAR_LIMIT = 0.9
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
+_REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
 
 
@@ -43,6 +45,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
     yield from _exits(seen)
     yield from _world(seen)
     yield from _silence(seen)
+    yield from _rejected(seen)
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
@@ -80,11 +83,13 @@ def _rank_ended(exit: Exit, memory: Memory | None) -> str:
     if exit.killer in CRASHES:
         return "rank-aborted" if exit.killer == signal.SIGABRT else "rank-crashed"
     if exit.killer == signal.SIGKILL:
-        far = (
-            memory is not None and memory.limit_bytes and memory.peak_bytes < NEAR_LIMIT * memory.limit_bytes
-        )
+        far = memory is not None and (memory.enough or _far_below(memory))
         return "rank-killed" if far else "rank-killed-by-system"
     return "rank-signalled" if exit.killer else "rank-exited"
+
+
+def _far_below(memory: Memory) -> bool:
+    return memory.limit_bytes > 0 and memory.peak_bytes < NEAR_LIMIT * memory.limit_bytes
 
 
 def _how(exit: Exit) -> dict[str, Any]:
@@ -115,6 +120,17 @@ def _alone(seen: Evidence) -> bool:
         return False
     alone = [line for line in seen.logs if _ALONE.search(line.text)]
     return len({line.rank for line in alone}) > 1 or sum(line.rank is None for line in alone) > 1
+
+
+def _rejected(seen: Evidence) -> Iterator[Fact]:
+    """A worker whose server answers on its own machine, and whose port is refused from another: by a policy."""
+    for line in seen.logs if seen.ready else ():
+        match = _REFUSED.search(line.text)
+        host = match[1].decode(errors="replace") if match else ""
+        if match and (worker := worker_of_host(host)) in seen.ready:
+            values = {"host": host, "refused_port": match[2].decode()}
+            yield Fact("refused-though-ready", line.time / 1e9, worker, values=values)
+            return
 
 
 def _silence(seen: Evidence) -> Iterator[Fact]:

@@ -16,7 +16,7 @@ from mpijob.diagnosis.evidence import Evidence
 from mpijob.model import quantity
 
 GIB, MIB = 1 << 30, 1 << 20
-_HOST = re.compile(r"worker-(\d{1,6})(?:\.|$)")
+_HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 
 
@@ -72,7 +72,7 @@ def who(worker: int | None, rank: int | None) -> str:
 
 
 def worker_of_host(host: str) -> int | None:
-    """Return a worker's number from its name: `bert-worker-3` is worker 3."""
+    """Return a worker's number from its name: `bert-worker-3`, or `bert-node-0-3` on a cluster, is worker 3."""
     match = _HOST.search(host)
     return int(match[1]) if match else None
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from mpijob.dialects import extra, pods, terms
 from mpijob.dialects.extra import Foreign
-from mpijob.dialects.podreading import from_labels, from_pods, is_ours, stripped, understandable
+from mpijob.dialects.marks import from_labels, is_ours
+from mpijob.dialects.podreading import from_pods, stripped, understandable
 from mpijob.dialects.terms import Document, Gang, Shape
 from mpijob.dialects.trainjob import Reading, base_name, is_managed, job_metadata, remark, strip_metadata
 from mpijob.errors import Finding, InvalidJob

@@ -16,6 +16,7 @@ from mpijob.model import Family
 
 _OPENMPI = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
 _HYDRA = re.compile(rb"\[rank (\d+)\] ()")  # as `launch` has hydra write it
+_LONGEST = 64 * 1024  # of a line that is never ended its last part is kept
 _REPORT = re.compile(rb"mpijob-(census|world|exit) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
 
 
@@ -46,7 +47,7 @@ class Output:
         self._openmpi = family is Family.OPENMPI
         self._tagged = tagged
         self._gap = True
-        self._unfinished: set[int] = set()  # ranks whose last line was cut off by another's
+        self._begun: dict[tuple[int, str], bytes] = {}  # by rank and stream: lines that another's cut off
 
     def read(self, line: bytes) -> Iterator[Said | Report]:
         """Yield what one line of the launcher's log holds, without its newline."""
@@ -63,17 +64,25 @@ class Output:
                 self._gap = report.words.get("gap") != "0"
             yield report
 
+    def rest(self) -> Iterator[Said]:
+        """Yield the lines that were begun and never ended, when the log is over."""
+        for (rank, stream), text in self._begun.items():
+            yield Said(rank, stream, text)
+        self._begun.clear()
+
     def _whole_lines(self, line: bytes) -> Iterator[Said]:
-        """The end of a line that was cut off is no line of its own."""
-        pieces = [*self._pieces(line)]
-        for said in pieces:
-            ended = said.rank in self._unfinished and not said.text
-            if said.rank is not None:
-                self._unfinished.discard(said.rank)
-                if said is not pieces[-1]:
-                    self._unfinished.add(said.rank)
-            if not ended:
+        """A line that another rank's cut off goes on with the next piece of its own."""
+        *cut, last = self._pieces(line)
+        for said in cut:
+            if said.rank is None:
                 yield said
+            else:
+                self._begun[said.rank, said.stream] = self._with_beginning(said).text
+        yield self._with_beginning(last)
+
+    def _with_beginning(self, said: Said) -> Said:
+        begun = b"" if said.rank is None else self._begun.pop((said.rank, said.stream), b"")
+        return said._replace(text=begun[-_LONGEST:] + said.text) if begun else said
 
     def _pieces(self, line: bytes) -> Iterator[Said]:
         """A line may hold several pieces; those of one rank that follow each other belong together."""

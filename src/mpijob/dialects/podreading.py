@@ -11,15 +11,15 @@ import functools
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
-from mpijob.dialects import launch, mounts, placing, terms
-from mpijob.dialects.pods import CONTAINER, PREPARE_CONTAINER, container_of
+from mpijob.dialects import launch, mounts, placing
+from mpijob.dialects.marks import CONTAINER, OUR_LABELS, container_of, is_ours
+from mpijob.dialects.pods import PREPARE_CONTAINER
 from mpijob.dialects.terms import COST_PREFIX, HOME, SHIM, Document, Shape, plain
 from mpijob.errors import InvalidJob
 from mpijob.model import Family, MPIJob, Resources, Secret
 from mpijob.model.words import GPU_KINDS, MIG_PREFIX
 
 Read = TypeVar("Read")
-_OUR_LABELS = (f"{terms.DOMAIN}/", "kueue.x-k8s.io/", "trainer.kubeflow.org/", terms.MANAGED_LABEL)
 _SHAPED = (
     "securityContext",
     "serviceAccountName",
@@ -80,12 +80,6 @@ def command(container: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words[words.index(SHIM) + 1 :])
 
 
-def is_ours(container: Mapping[str, Any]) -> bool:
-    """Return whether a container runs one of our own texts."""
-    words = list(container.get("command") or [])
-    return len(words) == 4 and str(words[3]).startswith("mpijob-")
-
-
 def _census_words(container: Mapping[str, Any]) -> int:
     found = {one.get("name"): one.get("value") for one in container.get("env") or ()}
     return int(found.get("MPIJOB_CENSUS_WORDS") or 0)
@@ -132,16 +126,6 @@ def resources(container: Mapping[str, Any]) -> Resources:
     if kinds:
         fields |= {"gpu": int(amounts[kinds[0]]), "gpu_kind": kinds[0]}
     return Resources(**fields, others=others)
-
-
-def from_labels(labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a job that an object's labels tell."""
-    mine = {key: value for key, value in labels.items() if not key.startswith((*_OUR_LABELS, COST_PREFIX))}
-    cost = {
-        key.removeprefix(COST_PREFIX): value for key, value in labels.items() if key.startswith(COST_PREFIX)
-    }
-    owner = labels.get(terms.OWNER_LABEL, "")
-    return {"labels": mine, "cost": cost, "owner": owner, "queue": labels.get(terms.QUEUE_LABEL, "")}
 
 
 def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
@@ -199,5 +183,5 @@ def strip_labels(metadata: MutableMapping[str, Any]) -> None:
     """Take the labels and annotations out that a job says itself or that are ours."""
     for field in ("labels", "annotations"):
         if field in metadata:
-            kept = {key: value for key, value in metadata[field].items() if not key.startswith(_OUR_LABELS)}
+            kept = {key: value for key, value in metadata[field].items() if not key.startswith(OUR_LABELS)}
             metadata[field] = {key: value for key, value in kept.items() if not key.startswith(COST_PREFIX)}

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from mpijob.dialects import launch, mounts, placing, shell, shell_launcher, terms
+from mpijob.dialects.marks import CONTAINER as CONTAINER
+from mpijob.dialects.marks import container_of as container_of
 from mpijob.dialects.terms import HOME, Document, Order, Shape, exact
 from mpijob.errors import Finding, Severity
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
@@ -20,7 +21,6 @@ from mpijob.model.command import own_launcher
 from mpijob.model.quantity import Amount
 from mpijob.model.words import MIG_PREFIX, PRIORITIES
 
-CONTAINER = "node"  # Trainer's MPI plugin passes over containers of any other name
 PREPARE_CONTAINER = "mpijob-prepare"
 POD_ADDRESS = "MPIJOB_POD_IP"
 _ADDRESS = "\0address"  # no word of a user's can be this
@@ -335,9 +335,3 @@ def _planned_counts(job: MPIJob) -> list[int]:
     if said.rankfile or said.flags or any("rmaps" in key for key in said.settings):
         return [0]
     return [len(one.ranks) for one in launch.place(job, [str(index) for index in range(job.workers)])]
-
-
-def container_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the container that does the work: the one called `node`, else the first."""
-    containers = pod.get("containers") or [{}]
-    return next((one for one in containers if one.get("name") == CONTAINER), containers[0])

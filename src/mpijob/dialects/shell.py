@@ -24,7 +24,11 @@ class Ending(IntEnum):
 
 
 def sshd_config(home: str = HOME) -> str:
-    """Return the worker's sshd_config: key login only, nothing forwarded, no root, no PAM."""
+    """Return the worker's sshd_config: key login only, nothing forwarded, no root, no PAM.
+
+    It says only what ends it: the kubelet's probe is a connection that says nothing, an error to sshd; what
+    goes wrong in a login is told by the ssh of whoever wanted to log in.
+    """
     return f"""\
 Port {SSH_PORT}
 PidFile none
@@ -47,7 +51,7 @@ PrintMotd no
 MaxStartups 200
 ClientAliveInterval 5
 ClientAliveCountMax 3
-LogLevel ERROR
+LogLevel FATAL
 """
 
 
@@ -152,7 +156,8 @@ exec "$sshd" -D -e -f "$home/sshd_config"
 
 # Stands before every rank's command: says who it is when it is only counted, else takes its GPUs, runs the
 # command and says how it ended. The command is a child that leaves its number for STOP; a group's signal
-# passes the shim by, so that it can still say what became of the rank.
+# passes the shim by, so that it can still say what became of the rank. A rank that was killed for memory
+# looks like any other that was killed, unless somebody looks at the container's own count.
 RANK = """\
 #!/bin/sh
 home=${MPIJOB_HOME:-/mpijob/home}
@@ -178,10 +183,24 @@ if [ "${MPIJOB_GPUS:-0}" -gt 0 ] && [ "${MPIJOB_SLOTS:-0}" -gt 0 ]; then
   while [ "$next" -lt $((slot * each + each)) ]; do gpus=$gpus,$next; next=$((next + 1)); done
   export CUDA_VISIBLE_DEVICES="$gpus" ROCR_VISIBLE_DEVICES="$gpus" ZE_AFFINITY_MASK="$gpus"
 fi
+place=${MPIJOB_CGROUP:-/sys/fs/cgroup}
+count() { # how often memory has run out in this container, or nothing where nobody says
+  kills=
+  for file in "$place/memory.events" "$place/memory/memory.oom_control"; do
+    [ -r "$file" ] || continue
+    while read -r word number; do if [ "$word" = oom_kill ]; then kills=$number; fi; done <"$file"
+  done
+}
+count
+before=${kills:-0}
 trap : TERM INT HUP USR1 USR2 CONT
 /bin/sh -c '{ : >"$0/ranks/$$"; } 2>/dev/null; exec "$@"' "$home" "$@"
-code=$?
-printf 'mpijob-exit rank=%s code=%s\\n' "$rank" "$code"
+code=$? oom=
+if [ "$code" = 137 ]; then
+  count
+  if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
+fi
+printf 'mpijob-exit rank=%s code=%s%s\\n' "$rank" "$code" "$oom"
 exit "$code"
 """
 

@@ -17,7 +17,8 @@ import msgspec
 
 from mpijob.dialects import extra, pods, terms
 from mpijob.dialects.extra import Foreign
-from mpijob.dialects.podreading import from_labels, from_pods, is_ours, strip_labels, stripped, understandable
+from mpijob.dialects.marks import from_labels, is_ours
+from mpijob.dialects.podreading import from_pods, strip_labels, stripped, understandable
 from mpijob.dialects.terms import Document, Gang, Order, Shape
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Family, MPIJob, Role

@@ -81,7 +81,10 @@ class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rank as the census found it and as it ended."""
+    """One rank as the census found it and as it ended.
+
+    `followed` marks an end that only followed from another's: MPI or the engine ended this rank too.
+    """
 
     rank: int
     worker: int
@@ -90,6 +93,7 @@ class RankState(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int = 0
     gpus: tuple[str, ...] = ()
     exit_code: int | None = None
+    followed: bool = False
 
 
 class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -59,6 +59,11 @@ def parse(raw: bytes) -> Parsed:
     return Parsed(time_ns, stream, partial, header[3] if len(header) > 3 else b"", _ends(tag, partial))
 
 
+def nanoseconds(stamp: bytes) -> int:
+    """Return a time stamp in nanoseconds since the epoch, 0 when it is none."""
+    return _nanoseconds(stamp) or 0
+
+
 def restore(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes that the program wrote, from its stored lines."""
     for raw in lines:

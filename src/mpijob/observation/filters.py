@@ -38,6 +38,32 @@ def select(lines: Iterable[LogLine], query: LogQuery) -> Iterator[LogLine]:
     return chosen if query.tail is None else iter(deque(chosen, maxlen=max(0, query.tail)))
 
 
+def absent(query: LogQuery, *, ranks: int, workers: int, attempts: int) -> str:
+    """Return what a query asks for that the job does not have, as a sentence's end; "" when it has it all.
+
+    A number of 0 is not known, so nothing is said about it.
+    """
+    for noun, wanted, count in (("rank", query.ranks, ranks), ("worker", query.workers, workers)):
+        if missing := [number for number in wanted if count and not 0 <= number < count]:
+            some = f"{noun}{'s' if len(missing) > 1 else ''} {_spans(missing)}"
+            there = f"{noun} 0 is its only one" if count == 1 else f"its {noun}s are 0-{count - 1}"
+            return f"has no {some}: {there}"
+    if query.attempt is not None and attempts and not 1 <= query.attempt <= attempts:
+        return f"has no attempt {query.attempt}: there {'was 1' if attempts == 1 else f'were {attempts}'}"
+    return ""
+
+
+def _spans(numbers: Iterable[int]) -> str:
+    """Return numbers as `2, 4-7`."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
 def _sources(query: LogQuery) -> Iterator[Predicate]:
     if query.roles:
         roles = frozenset(query.roles)

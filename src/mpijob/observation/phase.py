@@ -45,6 +45,37 @@ class Reason(StrEnum):
     WORLD_DIFFERS = "WorldDiffers"
     WORLD_UNPROVED = "WorldUnproved"
 
+    # on a cluster
+    QUOTA_TOO_SMALL = "QuotaTooSmall"
+    QUEUE_MISSING = "QueueMissing"
+    QUEUE_CLOSED = "QueueClosed"
+    PREEMPTED = "Preempted"
+    REQUEUED = "Requeued"
+    DEACTIVATED = "Deactivated"
+    NOT_RESUMED = "NotResumed"
+    MAKING = "MakingPods"
+    REFUSED = "EngineRefused"
+    QUOTA_USED_UP = "QuotaUsedUp"
+    POLICY_REFUSED = "PolicyRefused"
+    UNSCHEDULABLE = "Unschedulable"
+    PULLING = "PullingImage"
+    IMAGE_NOT_FOUND = "ImageNotFound"
+    IMAGE_REFUSED = "ImageRefused"
+    IMAGE_FAILED = "ImagePullFailed"
+    IMAGE_NAME = "ImageNameInvalid"
+    SETTINGS_MISSING = "SettingsMissing"
+    VOLUME_NOT_READY = "VolumeNotReady"
+    NO_KEY = "NoKey"
+    NO_PROGRAM = "NoProgram"
+    NO_SSHD = "NoSshServer"
+    WORLD_NOT_STARTED = "WorldNotStarted"
+    WORKER_EVICTED = "WorkerEvicted"
+    WORKER_PREEMPTED = "WorkerPreempted"
+    LAUNCHER_LOST = "LauncherLost"
+    LAUNCHER_MEMORY = "LauncherMemoryExceeded"
+    RETRYING = "Retrying"
+    GANG_TIMEOUT = "GangTimeout"
+
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything an engine has seen of one attempt of a job.

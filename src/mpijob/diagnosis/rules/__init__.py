@@ -1,9 +1,17 @@
 """All rules, by theme; within one level of trust and one moment, the earlier entry wins."""
 
 from mpijob.diagnosis.rule import Rule
-from mpijob.diagnosis.rules import engine, memory, mpi, program, reach
+from mpijob.diagnosis.rules import cluster, engine, memory, mpi, pods, program, reach
 
-RULES: tuple[Rule, ...] = (*engine.RULES, *memory.RULES, *program.RULES, *mpi.RULES, *reach.RULES)
+RULES: tuple[Rule, ...] = (
+    *engine.RULES,
+    *cluster.RULES,
+    *pods.RULES,
+    *memory.RULES,
+    *program.RULES,
+    *mpi.RULES,
+    *reach.RULES,
+)
 UNKNOWN = engine.UNKNOWN
 IDS = frozenset(rule.id for rule in (*RULES, UNKNOWN))
 

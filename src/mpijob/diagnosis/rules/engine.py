@@ -126,8 +126,11 @@ RULES = (
         why="The process that starts the ranks (mpirun or mpiexec) was ended by a signal that neither we nor "
         "the program sent: another user of the account, an administrator, or the system short of memory.",
         trust=Trust.CAUSE,
-        facts=("launcher-killed",),
-        causes=("The launcher was ended from outside by {signal_name}.",),
+        facts=("launcher-killed", "reason:LauncherLost"),
+        causes=(
+            "The launcher was ended from outside by {signal_name}.",
+            "The launcher was ended from outside: {message}",
+        ),
         remedies=(
             Remedy("run it again: mpijob retry JOB"),
             Remedy("let the job survive this by itself: allow one more attempt", {"retry": {"limit": 1}}),
@@ -155,7 +158,10 @@ RULES = (
             Remedy("see what the worker used before it went: mpijob top JOB"),
         ),
         confidence=0.85,
-        yields_to=("OOM_KILLED", "MEMORY_LIMIT"),
+        yields_to=(
+            *("OOM_KILLED", "MEMORY_LIMIT", "WORKER_EVICTED", "WORKER_PREEMPTED"),
+            *("NO_SSHD", "NO_KEY", "START_REFUSED"),
+        ),
     ),
     Rule(
         id="DAEMON_LOST",
@@ -181,7 +187,7 @@ RULES = (
         ),
         confidence=0.8,
         even_on_success=True,
-        yields_to=("OOM_KILLED", "MEMORY_LIMIT", "WORKER_LOST"),
+        yields_to=("OOM_KILLED", "MEMORY_LIMIT", "WORKER_LOST", "WORKER_EVICTED", "WORKER_PREEMPTED"),
     ),
 )
 

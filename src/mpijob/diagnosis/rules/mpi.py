@@ -45,13 +45,40 @@ RULES = (
         field="mpi",
     ),
     Rule(
+        id="MPI_NOT_ON_WORKER",
+        title="The workers do not have the launcher's MPI",
+        why="The launcher starts a small helper of its MPI library on every worker. The workers have no program of "
+        "that name: their image holds another MPI, another version, or none, or has it in another place.",
+        signs=(
+            Sign(
+                "not found",
+                r"(?P<helper>[\w./-]*(?:orted|prted|hydra_\w+|pmi_proxy)): (?:command )?not found",
+            ),
+            Sign(
+                "No such file or directory",
+                r"(?P<helper>[\w./-]*(?:orted|prted|hydra_\w+|pmi_proxy)): No such file or directory",
+            ),
+        ),
+        causes=(
+            "MPI version mismatch detected. The workers have no {helper}: another MPI than the launcher's, or none.",
+        ),
+        remedies=(
+            Remedy(
+                "check the image's MPI installation: launcher and workers need the same MPI at the same place"
+            ),
+            _SAME,
+        ),
+        confidence=0.95,
+        field="image",
+    ),
+    Rule(
         id="WORLD_DIFFERS",
         title="The world was not the planned one",
         why="Before the program starts, a short launch of our own counts the ranks. It found another number "
         "than the plan says, so the job was ended instead of computing something wrong.",
         trust=Trust.FACT,
-        facts=("world-differs",),
-        causes=("The job planned {planned} ranks, and {proved} came up.",),
+        facts=("world-differs", "reason:WorldDiffers"),
+        causes=("The job planned {planned} ranks, and {proved} came up.", "Not the planned world: {message}"),
         remedies=(
             Remedy("compare with the plan: mpijob plan FILE"),
             Remedy("if the command calls mpirun itself, let its -np be {planned}"),

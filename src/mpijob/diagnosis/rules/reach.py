@@ -19,6 +19,7 @@ RULES = (
             Sign("Couldn't resolve", r"Couldn't resolve (?P<host>\S+)"),
             Sign("cannot reach worker", r"cannot reach worker (?P<host>\S+): No such file or directory"),
             Sign("unknown worker", r"unknown worker (?P<host>\S+)"),
+            Sign("DNS has no address", r"DNS has no address for (?P<host>\S+) after"),
         ),
         causes=("The launcher does not find the worker {host}.",),
         remedies=(
@@ -45,20 +46,29 @@ RULES = (
             Remedy("compare the port of the server with the launcher's"),
         ),
         confidence=0.95,
+        yields_to=("NETWORK_BLOCKED",),
     ),
     Rule(
         id="NETWORK_BLOCKED",
         title="Packets to a worker are dropped",
         why="The connection got no answer at all, not even a refusal: a firewall or a network policy in "
-        "between, or an address that is not routed.",
+        "between, or an address that is not routed. Some policies refuse instead: the worker's server answers "
+        "on its own machine, and from the launcher's it is refused.",
+        facts=("refused-though-ready",),
         signs=(
             Sign(
                 "connect to host",
                 r"connect to host (?P<host>\S+) port (?P<port>\d+): (?:Connection timed out|Operation "
                 r"timed out|No route to host)",
             ),
+            Sign("did not answer on its ssh port", r"worker (?P<host>\S+) did not answer on its ssh port"),
         ),
-        causes=("MPI communication failure - check NetworkPolicies: {host}, port {port} gave no answer.",),
+        example="MPI communication failure - check NetworkPolicies: HOST, port PORT gave no answer.",
+        causes=(
+            "MPI communication failure - check NetworkPolicies: {host} is up and port {refused_port} is refused.",
+            "MPI communication failure - check NetworkPolicies: {host}, port {port} gave no answer.",
+            "MPI communication failure - check NetworkPolicies: {host} gave no answer on its ssh port.",
+        ),
         remedies=(Remedy("allow traffic between the launcher and all workers, in both directions"),),
         confidence=0.85,
     ),
@@ -150,7 +160,6 @@ RULES = (
             ),
             Sign("unable to reliably start", r"was unable to reliably start one or more daemons"),
             Sign("unexpectedly failed after", r"daemon has unexpectedly failed after launch"),
-            Sign("not found", r"(?:orted|prted|hydra_\w+): (?:command )?not found"),
             Sign("Launch proxy failed", r"Launch proxy failed"),
         ),
         causes=(

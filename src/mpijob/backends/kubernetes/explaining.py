@@ -1,0 +1,197 @@
+"""What was seen of a job in trouble, in the words that `diagnosis` understands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob import diagnosis
+from mpijob.diagnosis.evidence import Evidence, Memory, World
+from mpijob.dialects import mpioperator, seen_census, trainjob
+from mpijob.dialects.output import Output, Report
+from mpijob.dialects.seen import Objects
+from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.model import Exit, Family, LogLine, MPIJob, Phase, Resources, Role
+from mpijob.model.sight import Loss, Member, Sight
+from mpijob.observation import cluster_causes, cluster_waiting
+from mpijob.observation.cluster_causes import Cause
+from mpijob.observation.phase import Reason, Standing
+
+LAUNCHER_LINES, WORKER_LINES = 4000, 200
+_BANNER = re.compile(
+    rb"BAD TERMINATION|EXIT CODE:|EXIT STRING|KILLED BY SIGNAL|RUNNING AT|process rank \d+|non-zero status"
+)
+# what launchers say of a rank that was killed; without it, 137 is the launcher's own end
+_OF_RANKS = (
+    "noticed that process rank",
+    "BAD TERMINATION",
+    "KILLED BY SIGNAL",
+    "non-zero status",
+    "exited on signal",
+)
+
+
+def findings(
+    objects: Objects,
+    sight: Sight,
+    standing: Standing,
+    first: Cause | None,
+    launcher_log: str,
+    logs: Mapping[str, str],
+) -> tuple[Finding, ...]:
+    """Return why the job failed, or what keeps it from starting, first cause first."""
+    seen = _evidence(objects, sight, standing, first, launcher_log, logs)
+    found = diagnosis.explain(seen)
+    if standing.phase is Phase.FAILED:
+        return (*_before(sight, standing, seen), *found)
+    return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)
+
+
+def _before(sight: Sight, standing: Standing, seen: Evidence) -> tuple[Finding, ...]:
+    """Return what kept a job from starting until its deadline passed: that is the cause, the limit follows."""
+    if standing.reason is not Reason.DEADLINE_EXCEEDED:
+        return ()
+    obstacle = cluster_waiting.unmet(sight)
+    if obstacle is None:
+        return ()
+    reason = cluster_waiting.REASONS[obstacle.hurdle].value
+    return diagnosis.explain(msgspec.structs.replace(seen, reason=reason, message=obstacle.text))
+
+
+def _evidence(
+    objects: Objects,
+    sight: Sight,
+    standing: Standing,
+    first: Cause | None,
+    launcher_log: str,
+    logs: Mapping[str, str],
+) -> Evidence:
+    launcher = sight.launcher
+    well = standing.phase is Phase.SUCCEEDED
+    return Evidence(
+        spec=_spec(objects, sight),
+        family=Family(sight.about.mpi) if sight.about.mpi in set(Family) else Family.AUTO,
+        attempt=sight.about.attempt,
+        reason="" if well else standing.reason.value,
+        message=standing.message,
+        worker=first.worker if first is not None else None,
+        launcher=None if launcher is None else _launcher(launcher, first, launcher_log),
+        workers=() if well else tuple(_workers(sight, first)),
+        ranks=tuple(_ranks(sight, first)),
+        memory=tuple(_memory(sight)),
+        world=World(planned=sight.about.world, proved=sight.census.proved),
+        logs=tuple(_told(standing, _lines(objects.job, sight, launcher_log, logs))),
+        ready=tuple(range(sight.about.workers_wanted)) if sight.ordered and launcher is not None else (),
+    )
+
+
+def _spec(objects: Objects, sight: Sight) -> MPIJob:
+    """Return the job as its documents tell it, or as much of it as the sentences of a finding need."""
+    documents = [one for one in (objects.runtime, objects.job) if one is not None]
+    reader: Any = {"TrainJob": trainjob, "MPIJob": mpioperator}.get(objects.job.get("kind", ""))
+    try:
+        if reader is not None and (sight.ours or reader is mpioperator or objects.runtime is not None):
+            job: MPIJob = reader.read(documents).job
+            return job
+    except InvalidJob:
+        pass
+    about = sight.about
+    limit = next((one.memory_limit_bytes for one in sight.workers if one.memory_limit_bytes), None)
+    return MPIJob(
+        name=about.ref.name,
+        namespace=about.ref.namespace,
+        workers=about.workers_wanted,
+        slots=sight.slots,
+        image=about.image,
+        resources=Resources() if limit is None else Resources(memory=str(limit)),
+        deadline_seconds=sight.deadline_seconds,
+    )
+
+
+def _launcher(one: Member, first: Cause | None, log: str) -> Exit | None:
+    """Return how the launcher ended; 137 is what mpirun reports of a rank, unless it did not get to report."""
+    if one.exit is None:
+        return None
+    followed = first is not None and first.member is not one
+    killed = one.exit.code == 137 and log and not any(sign in log for sign in _OF_RANKS)
+    if killed and one.loss is Loss.NONE:
+        return msgspec.structs.replace(one.exit, code=None, signal=9, by_us=followed)
+    return msgspec.structs.replace(one.exit, by_us=followed)
+
+
+def _workers(sight: Sight, first: Cause | None) -> Iterator[Exit]:
+    """Yield the workers' ends; only the first cause counts, what came later followed from it."""
+    for one in sight.workers:
+        mine = first is not None and first.member is one
+        if one.exit is not None and (mine or not one.exit.good):
+            yield msgspec.structs.replace(one.exit, by_us=not mine)
+
+
+def _ranks(sight: Sight, first: Cause | None) -> Iterator[Exit]:
+    """Yield the ranks' ends; what MPI ended after the first failure followed from it, as did all of a lost worker."""
+    followers = cluster_causes.followers(sight.census)
+    lost = first is not None and first.reason is not Reason.RANK_FAILED and first.worker is not None
+    for one in sight.census.exits:
+        yield msgspec.structs.replace(one, by_us=not one.good and (lost or one.index in followers))
+
+
+def _memory(sight: Sight) -> Iterator[Memory]:
+    for one in sight.workers:
+        if one.loss is Loss.MEMORY and one.exit is not None:
+            limit = one.memory_limit_bytes or 0
+            yield Memory(one.index, limit_bytes=limit, exceeded=True, time=one.exit.time)
+    for exit in sight.census.exits:
+        if exit.index in sight.census.starved and exit.worker is not None:
+            yield Memory(exit.worker, oom_kills=1, exceeded=True, time=exit.time)
+        elif exit.index in sight.census.spared and exit.worker is not None:
+            yield Memory(exit.worker, enough=True, time=exit.time)
+
+
+def _lines(
+    job: Mapping[str, Any], sight: Sight, launcher_log: str, logs: Mapping[str, str]
+) -> Iterator[LogLine]:
+    yield from _launched(job, sight, launcher_log)
+    for one in sight.workers:
+        for time, text in _timed(logs.get(one.name, ""), one, WORKER_LINES):
+            yield LogLine(time, text, Role.WORKER, worker=one.index)
+
+
+def _told(standing: Standing, lines: Iterator[LogLine]) -> Iterator[LogLine]:
+    """Yield the lines that may hold a cause: what MPI says when a deadline ends its workers is none."""
+    late = standing.reason is Reason.DEADLINE_EXCEEDED
+    return (line for line in lines if not late or line.role is Role.RANK)
+
+
+def _launched(job: Mapping[str, Any], sight: Sight, log: str) -> Iterator[LogLine]:
+    """Yield the launcher's lines, each as said by its rank; our own reports are no output.
+
+    What other ranks say after the first one has failed follows from that, and of the banners about ended
+    ranks none is needed then: they tell the launcher's own kills as well.
+    """
+    family, tagged = seen_census.speech(job)
+    output, places = Output(family, tagged=tagged), {one.rank: one.worker for one in sight.census.ranks}
+    failed, over = cluster_causes.first_rank(sight.census), False
+    for time, text in _timed(log, sight.launcher, LAUNCHER_LINES):
+        for said in output.read(text):
+            if isinstance(said, Report):
+                over = over or _is_end_of(said, failed)
+            elif said.rank is None:
+                if failed is None or not _BANNER.search(said.text):
+                    yield LogLine(time, said.text, Role.LAUNCHER, said.stream)
+            elif not over or (failed is not None and said.rank == failed.index):
+                yield LogLine(time, said.text, Role.RANK, said.stream, places.get(said.rank), said.rank)
+
+
+def _is_end_of(report: Report, rank: Exit | None) -> bool:
+    return rank is not None and report.kind == "exit" and report.number("rank") == rank.index
+
+
+def _timed(log: str, by: Member | None, most: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the last lines of a log in nanoseconds; those without a time were said before their speaker ended."""
+    end = by.exit.time if by is not None and by.exit is not None else 0.0
+    for line in log.splitlines()[-most:]:
+        stamp, text = seen_census.split(line)
+        yield int((stamp or end) * 1e9), text.encode(errors="replace")

@@ -1,0 +1,261 @@
+"""Causes that only a cluster has, before a job runs: images, places, queues, quotas, policies."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Trust
+
+RULES = (
+    Rule(
+        id="IMAGE_NOT_FOUND",
+        title="The image does not exist",
+        why="The registry was asked for the image and does not have it: the name or the tag is misspelt, it "
+        "was never pushed, or it was deleted. Kubernetes goes on asking and never reports a failure.",
+        trust=Trust.FACT,
+        facts=("reason:ImageNotFound",),
+        causes=("{message}",),
+        example="Image team/mpi:9 does not exist in its registry (all 4 workers, for 40 s)",
+        remedies=(
+            Remedy("correct the image's name and tag, then submit the job again"),
+            Remedy("push the image to that registry; the pods then start by themselves"),
+        ),
+        confidence=0.95,
+        field="image",
+    ),
+    Rule(
+        id="IMAGE_NAME_INVALID",
+        title="The image's name is not a name of an image",
+        why="A name has small letters, digits, dots, dashes and slashes, and may end with :TAG or @DIGEST. "
+        "This one has another form, so no registry can be asked for it.",
+        trust=Trust.FACT,
+        facts=("reason:ImageNameInvalid",),
+        causes=("{message}",),
+        example="'Team/MPI:9' is not the name of an image (all 4 workers)",
+        remedies=(Remedy("write it as REGISTRY/PATH:TAG"),),
+        confidence=1.0,
+        field="image",
+    ),
+    Rule(
+        id="IMAGE_REFUSED",
+        title="The registry does not let the image be pulled",
+        why="The registry wants a login that the namespace does not have, or the login may not read this "
+        "image. Some registries answer the same for images that do not exist.",
+        trust=Trust.FACT,
+        facts=("reason:ImageRefused",),
+        causes=("{message}",),
+        example="Image team/mpi:1 may not be pulled: its registry refuses (all 4 workers)",
+        remedies=(
+            Remedy("name the secret with the registry's login in the job: pull_secrets"),
+            Remedy("check the image's name: it may not exist"),
+        ),
+        confidence=0.9,
+        field="pull_secrets",
+    ),
+    Rule(
+        id="IMAGE_PULL_FAILED",
+        title="The image cannot be pulled",
+        why="The node did not get the image: the registry does not answer, its name is not known on the node, "
+        "or the disk is full. Kubernetes tries again with growing pauses.",
+        trust=Trust.FACT,
+        facts=("reason:ImagePullFailed",),
+        causes=("{message}",),
+        example="Image team/mpi:1 cannot be pulled: dial tcp: i/o timeout (worker 2, for 3 min)",
+        remedies=(
+            Remedy("see whether the cluster's nodes reach the registry; ask an administrator"),
+            Remedy("use a registry inside the cluster"),
+        ),
+        confidence=0.85,
+        field="image",
+    ),
+    Rule(
+        id="UNSCHEDULABLE",
+        title="No node has room for a pod",
+        why="The scheduler looked at every node and none fits: too little free, a taint, a selector, a volume "
+        "in another zone. The pod waits until something changes.",
+        trust=Trust.FACT,
+        facts=("reason:Unschedulable",),
+        causes=("{message}",),
+        example="Insufficient GPUs: requested 8, no node of 3 has as much free (worker 3, for 2 min)",
+        remedies=(
+            Remedy("ask for less in each worker, or for more and smaller workers"),
+            Remedy("see what the nodes have free: mpijob doctor"),
+            Remedy("loosen placement: node_selector, tolerations, exclude_nodes"),
+        ),
+        confidence=0.95,
+        field="resources",
+    ),
+    Rule(
+        id="GANG_TIMEOUT",
+        title="The workers did not all start in time",
+        why="All workers of a job start together or not at all. Some had not started when the time that the job "
+        "gives them was over, so it was ended: what it held may serve others.",
+        trust=Trust.LIMIT,
+        facts=("reason:GangTimeout",),
+        causes=("{message}",),
+        example="not all workers had started after 300 s: Pulling image team/mpi:1 (worker 2, for 4 min)",
+        remedies=(
+            Remedy("allow more time, where an image is large", {"gang_timeout_seconds": 1800}),
+            Remedy("ask for fewer or smaller workers, or let them wait in a queue"),
+        ),
+        confidence=1.0,
+        field="gang_timeout_seconds",
+    ),
+    Rule(
+        id="SETTINGS_MISSING",
+        title="A secret or config map that the job names is not there",
+        why="A pod starts only when every secret and config map that it names exists in its namespace, with "
+        "the key that is asked for.",
+        trust=Trust.FACT,
+        facts=("reason:SettingsMissing",),
+        causes=("{message}",),
+        example="The secret tracking does not exist (all 4 workers)",
+        remedies=(
+            Remedy("make it in the job's namespace; the pods then start by themselves"),
+            Remedy("correct its name in the job: secrets or volumes"),
+        ),
+        confidence=0.95,
+        field="secrets",
+    ),
+    Rule(
+        id="VOLUME_NOT_READY",
+        title="A volume of the job is not ready",
+        why="A claim does not exist, is not bound to a volume yet, or the volume cannot be mounted on the node "
+        "(in use elsewhere, wrong zone, server not reachable).",
+        trust=Trust.FACT,
+        facts=("reason:VolumeNotReady",),
+        causes=("{message}",),
+        example="The volume claim train-data does not exist (all 4 workers)",
+        remedies=(
+            Remedy("see the claim's events: kubectl describe pvc NAME"),
+            Remedy("use a claim that several nodes may mount (ReadWriteMany) for workers on several nodes"),
+        ),
+        confidence=0.9,
+        field="volumes",
+    ),
+    Rule(
+        id="QUOTA_TOO_SMALL",
+        title="The queue can never admit a job of this size",
+        why="The job asks for more than the queue may give even when nothing else runs. It would wait for ever.",
+        trust=Trust.FACT,
+        facts=("reason:QuotaTooSmall",),
+        causes=("{message}",),
+        example="Insufficient GPUs: requested 32, available 24",
+        remedies=(
+            Remedy("use fewer workers, or smaller ones"),
+            Remedy("use another queue, or ask its administrator for more quota"),
+        ),
+        confidence=1.0,
+        field="workers",
+    ),
+    Rule(
+        id="QUEUE_MISSING",
+        title="The job's queue does not exist",
+        why="The job names a queue that its namespace does not have, or the queue has no quota behind it. It "
+        "waits until somebody makes it.",
+        trust=Trust.FACT,
+        facts=("reason:QueueMissing",),
+        causes=("{message}",),
+        example="The queue main does not exist",
+        remedies=(
+            Remedy("name a queue of the namespace: kubectl get localqueues"),
+            Remedy("leave the queue out, if the namespace lets jobs run without one"),
+        ),
+        confidence=1.0,
+        field="queue",
+    ),
+    Rule(
+        id="QUEUE_INACTIVE",
+        title="The job's queue admits nothing at present",
+        why="An administrator stopped the queue, or something that it needs (a flavor of machines, an admission "
+        "check) is missing.",
+        trust=Trust.FACT,
+        facts=("reason:QueueClosed",),
+        causes=("{message}",),
+        example="The queue main is inactive and admits nothing",
+        remedies=(Remedy("ask the queue's administrator; the job starts by itself when the queue is open"),),
+        confidence=1.0,
+        field="queue",
+    ),
+    Rule(
+        id="NOT_RESUMED",
+        title="The job may start, and its engine does not start it",
+        why="A queue admits a job, or a user resumes it, and the engine must then start what it held back. Some "
+        "pairs of versions of Kueue and Kubeflow Trainer do not understand each other there; the MPI Operator "
+        "0.8.2 lacks a right that it needs for it (update of jobs/status). The job stays suspended for ever.",
+        trust=Trust.FACT,
+        facts=("reason:NotResumed",),
+        causes=("{message}",),
+        example="Queue main admitted the job, and it is still suspended (for 3 min)",
+        remedies=(
+            Remedy("compare the versions: mpijob doctor; Kueue 0.17 and later need Trainer 2.2 or later"),
+            Remedy("start it anew instead of resuming it: mpijob retry JOB"),
+            Remedy("run the job without a queue"),
+        ),
+        confidence=0.8,
+        field="queue",
+    ),
+    Rule(
+        id="PREEMPTED",
+        title="The job made room for another one",
+        why="The queue gave the job's resources to a job that goes before it, or took back what was borrowed. "
+        "Its pods were ended; it waits in the queue and starts again by itself.",
+        trust=Trust.DECISION,
+        facts=("reason:Preempted", "reason:Requeued"),
+        causes=("{message}",),
+        example="Queued again: preempted for another job (prioritization in the ClusterQueue)",
+        remedies=(
+            Remedy(
+                "write a checkpoint when the signal comes, and start from it",
+                {"signal": {"name": "USR1", "seconds_before": 120}},
+            ),
+            Remedy("give the job a higher priority, if it deserves one"),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
+        id="ENGINE_REFUSED",
+        title="The cluster's engine refused the job",
+        why="The engine could not make the job's parts: the API server, one of its webhooks or the engine itself "
+        "said no. The job's own status does not show it.",
+        trust=Trust.FACT,
+        facts=("reason:EngineRefused",),
+        causes=("{message}",),
+        example="its engine refused the job: spec.mpiReplicaSpecs[Worker].replicas: Invalid value: 0",
+        remedies=(
+            Remedy("mend what the message names, then submit the job again"),
+            Remedy("see whether the engines are well and fit together: mpijob doctor"),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
+        id="QUOTA_USED_UP",
+        title="The namespace's quota has no room for the pods",
+        why="The namespace has a hard limit (ResourceQuota), and the pods of this job would go beyond it. They "
+        "are made as soon as others free enough.",
+        trust=Trust.FACT,
+        facts=("reason:QuotaUsedUp",),
+        causes=("{message}",),
+        example="the job's pods cannot be made: exceeded quota: team, requested: cpu=2, used: cpu=7, limited: cpu=8",
+        remedies=(
+            Remedy("wait for other jobs to end, or delete what is not needed"),
+            Remedy("use fewer workers, or smaller ones"),
+            Remedy("ask an administrator for more quota"),
+        ),
+        confidence=1.0,
+        field="workers",
+    ),
+    Rule(
+        id="POLICY_REFUSED",
+        title="The namespace's security policy refuses the pods",
+        why="The namespace enforces a security level, and the pods ask for something that it forbids: a user ID, "
+        "a kind of volume, a capability.",
+        trust=Trust.FACT,
+        facts=("reason:PolicyRefused",),
+        causes=("{message}",),
+        example='the job\'s pods cannot be made: violates PodSecurity "restricted:latest": …',
+        remedies=(
+            Remedy("take out what the message names: NFS volumes, RDMA, a fixed user ID"),
+            Remedy("ask an administrator for a namespace with another policy"),
+        ),
+        confidence=1.0,
+    ),
+)

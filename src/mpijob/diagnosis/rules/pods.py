@@ -1,0 +1,123 @@
+"""Causes in the pods of a job on a cluster: how they end for a reason of their own, and how they are lost."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Trust
+
+_AGAIN = Remedy("run it again: mpijob retry JOB")
+_SURVIVE = Remedy(
+    "let the job survive this by itself: queue it again when a worker is lost",
+    {"requeue_on_lost_worker": True},
+)
+
+RULES = (
+    Rule(
+        id="NO_SSHD",
+        title="A worker has no ssh server",
+        why="Workers run the image's own sshd, as an ordinary user. The image has none, or it cannot be started "
+        "there.",
+        trust=Trust.FACT,
+        facts=("reason:NoSshServer",),
+        causes=("{message}",),
+        example="worker 0: the image has no sshd: install openssh-server in it",
+        remedies=(
+            Remedy("install openssh-server in the image"),
+            Remedy("use one of the images that come with mpijob"),
+        ),
+        confidence=1.0,
+        field="image",
+    ),
+    Rule(
+        id="NO_KEY",
+        title="The job's ssh key cannot be read",
+        why="The engine makes a key for every job and mounts it into each pod. The pod's user could not read it: "
+        "the secret is not there, or its files belong to somebody else.",
+        trust=Trust.FACT,
+        facts=("reason:NoKey",),
+        causes=("{message}",),
+        example="worker 0: the job's key cannot be read in /mpijob/ssh",
+        remedies=(
+            Remedy("see whether the secret is there: kubectl get secrets"),
+            Remedy("do not set securityContext or an sshAuthMountPath of your own for the pods"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="NO_PROGRAM",
+        title="The launcher does not find what it should run",
+        why="The launcher looks for mpirun and for the job's command in the image before it starts anything, and "
+        "for the file that the job names as its input.",
+        trust=Trust.FACT,
+        facts=("reason:NoProgram",),
+        causes=("{message}",),
+        example="the launcher: the image has no program 'mpirun'",
+        remedies=(
+            Remedy("use an image that holds the MPI library that the job uses, on its PATH"),
+            Remedy("give the full path of the command as the image has it"),
+        ),
+        confidence=1.0,
+        field="image",
+    ),
+    Rule(
+        id="WORLD_NOT_STARTED",
+        title="The ranks could not be started",
+        why="Before the program runs, a short launch counts the ranks. It failed, so the program was not started. "
+        "The reason is in the lines just before, if the launcher gave one.",
+        trust=Trust.GENERIC,
+        facts=("reason:WorldNotStarted",),
+        causes=("{message}",),
+        example="the launcher: the world could not be started: mpirun exited with 255",
+        remedies=(
+            Remedy("read what the launcher said: mpijob logs JOB --role launcher"),
+            Remedy("allow traffic between the launcher and all workers, in both directions"),
+        ),
+        confidence=0.6,
+        yields_to=("*",),
+    ),
+    Rule(
+        id="WORKER_EVICTED",
+        title="A worker was evicted from its node",
+        why="The node was short of memory, disk or process numbers and ended pods to save itself, those first "
+        "that use more than they asked for; or the node was shut down.",
+        trust=Trust.FACT,
+        facts=("reason:WorkerEvicted",),
+        causes=("{message}",),
+        example="worker 1 was evicted from its node gpu-17: The node was low on resource: memory.",
+        remedies=(
+            Remedy("ask for as much memory as the worker really uses, so that the node keeps it free"),
+            Remedy("write large files to a volume, not into the container"),
+            _SURVIVE,
+        ),
+        confidence=0.95,
+        field="resources.memory",
+    ),
+    Rule(
+        id="WORKER_PREEMPTED",
+        title="A worker was removed for a pod of higher priority",
+        why="A pod with a higher priority class found no room, so the scheduler removed one of this job's. The "
+        "others cannot go on without it.",
+        trust=Trust.FACT,
+        facts=("reason:WorkerPreempted",),
+        causes=("{message}",),
+        example="worker 1 was removed for a pod of higher priority",
+        remedies=(_AGAIN, _SURVIVE, Remedy("give the job a higher priority, if it deserves one")),
+        confidence=0.95,
+        field="priority",
+    ),
+    Rule(
+        id="LAUNCHER_MEMORY",
+        title="The launcher used more memory than its limit",
+        why="The launcher runs mpirun and passes all output on; with many ranks, or when the command itself does "
+        "work there, its small default is not enough.",
+        trust=Trust.FACT,
+        facts=("reason:LauncherMemoryExceeded",),
+        causes=("{message}",),
+        example="the launcher used more memory than its limit and was killed",
+        remedies=(
+            Remedy("give the launcher more memory", {"launcher": {"memory": "1Gi"}}),
+            Remedy("let the ranks print less"),
+        ),
+        confidence=1.0,
+        field="launcher.memory",
+    ),
+)

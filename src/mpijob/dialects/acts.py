@@ -1,0 +1,41 @@
+"""What users did to a job, as the engine notes it on the job's own object: the truth outlives the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mpijob.dialects import terms
+from mpijob.dialects.seen_fields import text
+
+SUSPENDED, RESUMED, CANCELLED, RETRYING = "Suspended", "Resumed", "Cancelled", "Retrying"
+GIVEN_UP = "GivenUp"
+
+
+class Act(NamedTuple):
+    """One thing done to a job: when (seconds since the epoch), what, and in a sentence."""
+
+    time: float
+    reason: str
+    message: str
+
+
+def read(job: Mapping[str, Any]) -> tuple[Act, ...]:
+    """Return what was done to a job, in order; an annotation that somebody spoilt tells nothing."""
+    noted = text(job, "metadata", "annotations", terms.ACTS_ANNOTATION) or "[]"
+    try:
+        return tuple(msgspec.json.decode(noted, type=list[Act]))
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return ()
+
+
+def written(acts: Iterable[Act]) -> str:
+    """Return acts as the annotation holds them."""
+    return msgspec.json.encode([*acts]).decode()
+
+
+def resumed(job: Mapping[str, Any]) -> int:
+    """Return how often a job was resumed: each time is an attempt more."""
+    return sum(act.reason == RESUMED for act in read(job))

@@ -1,0 +1,248 @@
+"""A job in a queue: what Kueue's own messages mean, and where the job then stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.cluster_objects import BEGIN, NOW, Cluster, condition, running, stamp
+from tests.unit.cluster_support import a_job
+
+from mpijob.backends.kubernetes import states
+from mpijob.dialects import seen_queue, terms
+from mpijob.model import JobState, Phase, Resources
+from mpijob.model.sight import Hold
+from mpijob.observation.phase import Reason
+
+GPUS = a_job(workers=4, queue="main", resources=Resources(cpu="1", memory="1Gi", gpu=8))
+WAITS = (
+    "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor default, "
+    "4 more needed"
+)
+NEVER = (
+    "couldn't assign flavors to pod set node: insufficient quota for nvidia.com/gpu in flavor default, previously "
+    "considered podsets requests (0) + current podset request (32) > maximum capacity (24)"
+)
+
+
+def a_workload(*conditions: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    pods = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "8", "cpu": "1"}}}]}
+    sets = [{"name": "node", "count": 4, "template": {"spec": pods}}, {"name": "launcher", "count": 1}]
+    return {
+        "metadata": {"name": "trainjob-bert-1f2a3", "creationTimestamp": stamp(1)},
+        "spec": {"queueName": "main", "priority": 7, "podSets": sets} | spec,
+        "status": {"conditions": list(conditions)},
+    }
+
+
+def pending(message: str, reason: str = "Pending") -> dict[str, Any]:
+    return condition("QuotaReserved", False, reason, message, 2)
+
+
+def queued(
+    workload: dict[str, Any] | None, *, position: int | None = None, cluster: Cluster | None = None
+) -> JobState:
+    cluster = cluster or Cluster(GPUS)
+    cluster.job["spec"]["suspend"] = True
+    cluster.condition("Suspended", True, "Suspended", "TrainJob is suspended", 1)
+    seen = cluster.seen(workload=workload, position=position)
+    return states.derive(seen, now=NOW, launcher_log="")
+
+
+@pytest.mark.req("FR-RES-005", "FR-028")
+def test_a_queued_job_says_what_it_waits_for_and_its_place() -> None:
+    state = queued(a_workload(pending(WAITS)), position=2)
+    assert (state.phase, state.reason, state.waiting_for) == (
+        Phase.QUEUED, Reason.WAITING, "Waiting for 4 GPUs in queue main",
+    )  # fmt: skip
+    assert (state.queue_position, state.queue, state.priority, state.queued) == (3, "main", 7, BEGIN + 1)
+    assert (state.started, state.findings, state.workers) == (None, (), ())
+
+
+@pytest.mark.req("B-edge-pending")
+def test_a_job_that_can_never_run_says_what_it_asked_for_and_what_there_is() -> None:
+    state = queued(a_workload(pending(NEVER)))
+    assert (state.phase, state.reason) == (Phase.QUEUED, Reason.QUOTA_TOO_SMALL)
+    assert state.waiting_for == "Insufficient GPUs: requested 32, available 24"
+    assert state.findings[0].code == "QUOTA_TOO_SMALL"
+    assert Reason.QUOTA_TOO_SMALL in states.LASTING
+
+
+MESSAGES = [
+    (
+        WAITS.replace("nvidia.com/gpu", "cpu").replace("4 more", "50m more"),
+        Hold.WAITING,
+        "0.05 CPU cores in queue main",
+    ),
+    (
+        WAITS.replace("nvidia.com/gpu", "memory").replace("4 more", "16Gi more"),
+        Hold.WAITING,
+        "16 GiB of memory in queue",
+    ),
+    (WAITS.replace("4 more", "1 more"), Hold.WAITING, "Waiting for 1 GPU in queue main"),
+    (
+        f"{WAITS}, insufficient unused quota for nvidia.com/gpu in flavor spot, 2 more needed",
+        Hold.WAITING,
+        "2 GPUs in",
+    ),
+    (
+        f"{WAITS}, {NEVER.partition(': ')[2].replace('default', 'spot')}",
+        Hold.WAITING,
+        "Waiting for 4 GPUs in queue",
+    ),
+    (
+        f"{WAITS}, insufficient unused quota for cpu in flavor default, 2 more needed",
+        Hold.WAITING,
+        "4 GPUs and 2 CPU cores",
+    ),
+    (
+        f"{WAITS}. Pending the preemption of 2 workload(s)",
+        Hold.WAITING,
+        "2 running jobs will be preempted for it",
+    ),
+    (
+        "Workload no longer fits after processing another workload",
+        Hold.WAITING,
+        "Waiting for its turn in queue main",
+    ),
+    ("", Hold.WAITING, "Waiting for its turn in queue main"),
+    ("LocalQueue main doesn't exist", Hold.MISSING, "The queue main does not exist"),
+    ("LocalQueue main is inactive", Hold.CLOSED, "The queue main is inactive and admits nothing"),
+    (
+        "ClusterQueue gpus doesn't exist",
+        Hold.MISSING,
+        "The cluster queue gpus behind queue main does not exist",
+    ),
+    ("ClusterQueue gpus is inactive", Hold.CLOSED, "The cluster queue gpus behind queue main is inactive"),
+    (
+        "couldn't assign flavors to pod set node: resource nvidia.com/gpu unavailable in ClusterQueue",
+        Hold.TOO_LARGE,
+        "no GPUs",
+    ),
+    ("workload namespace doesn't match ClusterQueue selector", Hold.MISSING, "does not serve this namespace"),
+]
+
+
+@pytest.mark.parametrize(("message", "hold", "text"), MESSAGES)
+def test_kueues_messages_are_understood(message: str, hold: Hold, text: str) -> None:
+    place = seen_queue.read(a_workload(pending(message)), "main", None)
+    assert place is not None
+    assert place.hold is hold
+    assert text in place.text
+
+
+def test_the_largest_amount_counts_all_pod_sets_not_only_those_before_the_one_that_did_not_fit() -> None:
+    short = NEVER.replace("(32)", "(8)")
+    assert queued(a_workload(pending(short))).waiting_for == "Insufficient GPUs: requested 32, available 24"
+
+
+def test_trap_a_trainjob_that_a_queue_suspended_is_queued_and_not_suspended() -> None:
+    assert queued(None).phase is Phase.QUEUED
+    assert queued(None).waiting_for == "Waiting for queue main to take up the job"
+
+
+def test_a_job_that_its_user_suspended_rests_although_it_has_a_queue() -> None:
+    cluster = Cluster(GPUS).note(terms.SUSPENDED_ANNOTATION, stamp(50))
+    assert queued(a_workload(pending("")), cluster=cluster).phase is Phase.SUSPENDED
+
+
+def test_a_workload_that_somebody_deactivated_rests_and_says_so() -> None:
+    evicted = condition("Evicted", True, "Deactivated", "The workload is deactivated", 20)
+    state = queued(a_workload(pending(""), evicted, active=False))
+    assert (state.phase, state.reason) == (Phase.SUSPENDED, Reason.DEACTIVATED)
+
+
+def test_a_queue_label_without_kueue_does_not_hold_a_job_back() -> None:
+    cluster = Cluster(GPUS).workers(running(10))
+    state = states.derive(cluster.seen(), now=NOW, launcher_log="")
+    assert state.phase is Phase.INITIALIZING
+
+
+def test_reserved_quota_waits_for_admission_checks() -> None:
+    workload = a_workload(condition("QuotaReserved", True))
+    workload["status"]["admissionChecks"] = [
+        {"name": "budget", "state": "Pending", "message": "asked finance"}
+    ]
+    assert queued(workload).waiting_for == "Quota is reserved, waiting for budget: asked finance"
+
+
+def test_an_admitted_job_starts() -> None:
+    workload = a_workload(condition("Admitted", True, at=90))
+    state = queued(workload)
+    assert (state.phase, state.reason) == (Phase.PENDING, Reason.MAKING)
+    cluster = Cluster(GPUS).workers(running(10))
+    assert (
+        states.derive(cluster.seen(workload=workload), now=NOW, launcher_log="").phase is Phase.INITIALIZING
+    )
+
+
+def test_trap_versions_that_do_not_fit_leave_an_admitted_job_suspended_for_ever() -> None:
+    state = queued(a_workload(condition("Admitted", True, at=20)))
+    assert (state.phase, state.reason) == (Phase.PENDING, Reason.NOT_RESUMED)
+    assert "it is still suspended (for 1 min)" in state.waiting_for
+    assert state.findings[0].code == "NOT_RESUMED"
+
+
+PREEMPTION = (
+    "Preempted to accommodate a workload (UID: 1, JobUID: 2) due to prioritization in the ClusterQueue; "
+    "preemptor path: /a; preemptee path: /a"
+)
+
+
+@pytest.mark.req("UC3-AF1")
+def test_a_preempted_job_is_queued_again_and_says_why() -> None:
+    evicted = condition("Evicted", True, "Preempted", PREEMPTION, 40)
+    preempted = condition("Preempted", True, "InClusterQueue", PREEMPTION, 40)
+    leaving = {"deletionTimestamp": stamp(55), "deletionGracePeriodSeconds": 10}
+    cluster = Cluster(GPUS).worker(0, running(10), **leaving)
+    state = queued(a_workload(pending(WAITS), evicted, preempted), cluster=cluster)
+    assert (state.phase, state.reason) == (Phase.QUEUED, Reason.PREEMPTED)
+    assert state.waiting_for == (
+        "Queued again: preempted for another job (prioritization in the ClusterQueue). Waiting for 4 GPUs in queue "
+        "main; its pods are still ending"
+    )
+    assert state.findings[0].code == "PREEMPTED"
+
+
+EVICTIONS = [
+    ("PodsReadyTimeout", "its pods were not ready in time"),
+    ("ClusterQueueStopped", "its queue was stopped"),
+    ("SomethingNew", "a new reason"),
+]
+
+
+@pytest.mark.parametrize(("reason", "text"), EVICTIONS)
+def test_an_evicted_job_is_queued_again_and_says_why(reason: str, text: str) -> None:
+    state = queued(a_workload(pending(""), condition("Evicted", True, reason, "a new reason", 40)))
+    assert (state.phase, state.reason) == (Phase.QUEUED, Reason.REQUEUED)
+    assert text in state.waiting_for
+
+
+def test_a_job_that_is_being_preempted_is_queued_again_although_it_is_still_admitted() -> None:
+    said = (condition("Admitted", True, at=5), condition("QuotaReserved", True, at=5))
+    state = queued(a_workload(*said, condition("Evicted", True, "Preempted", PREEMPTION, 40)))
+    assert (state.phase, state.waiting_for) == (Phase.QUEUED, "Queued again: preempted for another job")
+
+
+def test_an_eviction_that_is_over_is_forgotten() -> None:
+    workload = a_workload(condition("Admitted", True, at=70), condition("Evicted", False, "QuotaReserved"))
+    cluster = Cluster(GPUS).workers(running(80))
+    assert (
+        states.derive(cluster.seen(workload=workload), now=NOW, launcher_log="").phase is Phase.INITIALIZING
+    )
+
+
+def test_an_mpijob_waits_in_a_queue_as_well() -> None:
+    cluster = Cluster(GPUS, operator=True)
+    cluster.job["spec"]["runPolicy"]["suspend"] = True
+    assert (
+        states.summary(cluster.job, a_workload(pending(WAITS))).waiting_for
+        == "Waiting for 4 GPUs in queue main"
+    )
+
+
+def test_kueue_says_that_a_job_is_over_when_the_job_object_does_not() -> None:
+    workload = a_workload(
+        condition("Admitted", True, at=5), condition("Finished", True, "Succeeded", "done", 60)
+    )
+    assert states.summary(Cluster(GPUS).job, workload).phase is Phase.SUCCEEDED
