@@ -43,13 +43,15 @@ def index() -> str:
     """Return the index: causes of failure and refused commands first, then what is told about a job."""
     rest = all_codes() - rule_codes() - error_codes()
     machine = frozenset(code for code in rest if code.startswith("DOCTOR_"))
-    files = frozenset(code for code, where in written().items() if where.startswith("dialects/"))
-    files, told = files - checks.codes(), rest - files - machine - checks.codes()
+    runtimes = frozenset(code for code in rest if code.startswith("RUNTIME_"))
+    files = frozenset(code for code, where in written().items() if where.startswith("dialects/")) - runtimes
+    files, told = files - checks.codes(), rest - files - machine - runtimes - checks.codes()
     parts = {
         "A job file cannot be read": files,
         "A job contradicts itself": checks.codes(),
         "What else is told about a job or a command": told,
         "`mpijob doctor` says": machine,
+        "`mpijob runtimes` says": runtimes,
     }
     return pages.index(titles(error_codes())) + "".join(
         f"\n## {heading}\n| code | meaning |\n| --- | --- |\n{_rows(codes)}"

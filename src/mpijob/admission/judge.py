@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+from mpijob.admission import cluster
+from mpijob.admission.remarks import remarks
 from mpijob.admission.room import (
     NO_LIMIT,
     Shortage,
@@ -33,19 +35,39 @@ def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
     _few_enough(job, facts)
     if facts.quota is not None:
         _within_quota(job, facts.quota)
-        if not facts.queues:
+        if not (facts.queues and facts.waits_for_quota):
             _quota_left(job, facts.quota)
-    _within_capacity(job, facts)
-    if not facts.queues:
-        _free_now(job, facts)
-    return (*_shared_cores(job, facts), *wait_notice(job, facts))
+    if facts.cluster is not None:
+        cluster.refuse(job, facts, facts.cluster)
+    if facts.room_known:
+        _within_capacity(job, facts)
+        if not facts.queues:
+            _free_now(job, facts)
+    if facts.cluster is not None:
+        cluster.refuse_pieces(job, facts, facts.cluster)
+    return (*_shared_cores(job, facts), *wait_notice(job, facts), *remarks(job, facts))
 
 
 def _permitted(job: MPIJob, who: Identity, facts: Facts) -> None:
     if "create" not in facts.may:
         place = f"namespace '{job.namespace}'"
         message = f"User '{who.user}' lacks 'create' permission for MPIJobs in {place}"
-        raise NotAllowed(message, hint=f"ask an administrator of {place} for it, or use another namespace")
+        raise NotAllowed(
+            message, hint=f"{_missing(facts)}ask an administrator of {place}, or use another namespace"
+        )
+    if facts.cluster is not None and facts.cluster.lacks:
+        message = (
+            f"User '{who.user}' may create the job, but not what goes along with it in '{job.namespace}'"
+        )
+        raise NotAllowed(
+            message, hint=f"{_missing(facts)}ask for it, or put files and secrets there by other means"
+        )
+
+
+def _missing(facts: Facts) -> str:
+    """Return the rights that a cluster wants for it, as its administrators name them."""
+    lacks = facts.cluster.lacks if facts.cluster is not None else ()
+    return f"missing: {', '.join(lacks)}; " if lacks else ""
 
 
 def _unique(job: MPIJob, facts: Facts) -> None:
@@ -116,6 +138,8 @@ def _used_up(short: Shortage, quota: Quota) -> str:
 
 def _within_capacity(job: MPIJob, facts: Facts) -> None:
     """Refuse what would not fit even if nothing else ran; cores may be shared where that is allowed."""
+    if facts.cluster is not None and facts.cluster.room is not None and facts.cluster.room.grows:
+        return
     room = by_kind(facts.capacity)
     if facts.oversubscribe:
         room[What.CORES] = NO_LIMIT

@@ -54,10 +54,19 @@ def wait_notice(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
         found.append(f"{busy}.{estimate}")
     if not found and facts.waiting_jobs:
         found.append(f"{waiting_sentence(job, facts)}.{estimate}")
-    hint = "the job waits in the queue and starts by itself"
+    hint = starts_now_hint(facts)
     return tuple(
         Finding(code="WILL_WAIT", message=text, hint=hint, severity=Severity.NOTICE) for text in found
     )
+
+
+def starts_now_hint(facts: Facts) -> str:
+    """Return that nothing need be done, and the largest shape that would not have to wait where it is known."""
+    hint = "the job waits in the queue and starts by itself"
+    room = facts.cluster.room if facts.cluster is not None else None
+    if room is None or room.now < 1:
+        return hint
+    return f"{hint}; {room.now} worker{'s' if room.now > 1 else ''} of this size would start now"
 
 
 def estimated(seconds: float | None) -> str:
@@ -75,6 +84,8 @@ def estimated(seconds: float | None) -> str:
 
 def lacking(job: MPIJob, facts: Facts) -> Iterator[Shortage]:
     """Return what is not free now; cores that are shared anyway count only up to all there are."""
+    if not facts.room_known:
+        return iter(())
     wanted = needs(job)
     if facts.oversubscribe:
         wanted = Amounts(min(wanted.cores, facts.capacity.cores), wanted.memory_bytes, wanted.gpus)

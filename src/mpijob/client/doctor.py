@@ -1,4 +1,8 @@
-"""Is this machine ready: every check says what it found; what is wrong comes with its remedy."""
+"""Is the place ready: every check says what it found; what is wrong comes with its remedy.
+
+On this machine these are the MPI libraries and what they need; on a cluster its engines, how their versions
+fit together, and what the user may do there.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,13 @@ import importlib.util
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mpijob.backends.local import families, isolation, machine
 from mpijob.backends.local.paths import Home
-from mpijob.errors import BackendError, Finding, Severity
+from mpijob.errors import BackendError, Finding, MpiJobError, Severity
 from mpijob.model import quantity
-from mpijob.settings import Settings, load
+from mpijob.settings import CLUSTER, Settings, load
 
 _LOW_SHM_BYTES = 64 << 20
 _LOW_DISK_BYTES = 512 << 20
@@ -21,9 +25,24 @@ _LOW_DISK_BYTES = 512 << 20
 def report(settings: Settings | None = None) -> tuple[Finding, ...]:
     """Return what was found, the troubles first."""
     settings = load() if settings is None else settings
+    if settings.engine == CLUSTER:
+        return _in_order(_cluster(settings))
     found = [*_home(settings), *_mpi(settings), *_python(), *_machine(settings), *_isolation(settings)]
+    return _in_order(found)
+
+
+def _in_order(found: Iterable[Finding]) -> tuple[Finding, ...]:
     order = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
     return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
+
+
+def _cluster(settings: Settings) -> Iterator[Finding]:
+    from mpijob.backends.kubernetes import checkup
+
+    try:
+        yield from checkup.report(settings)
+    except MpiJobError as error:
+        yield Finding("DOCTOR_CLUSTER", error.message, error.hint)
 
 
 def _home(settings: Settings) -> Iterator[Finding]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from mpijob.model.cluster import ClusterFacts
+
 
 class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Cores, memory and GPUs together, as numbers."""
@@ -56,13 +58,18 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything that a place says about itself to one user.
 
     `capacity` is all there is, `free` what nobody holds now. `queues` says whether a job that fits
-    but finds no room waits (True) or is refused. `may` holds the verbs that the user has.
+    but finds no room waits (True) or is refused; `waits_for_quota` says the same of one that the quota
+    would allow but has no room for now. `room_known` is False where nobody may see how much there is:
+    then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` is what
+    only a cluster says.
     """
 
     place: str
     capacity: Amounts
     free: Amounts
+    room_known: bool = True
     queues: bool = True
+    waits_for_quota: bool = True
     oversubscribe: bool = False
     quota: Quota | None = None
     max_workers: int = 100
@@ -71,3 +78,4 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     waiting_jobs: int = 0
     wait_estimate_seconds: float | None = None
     families: dict[str, str] = {}
+    cluster: ClusterFacts | None = None

@@ -1,0 +1,250 @@
+"""Everything that must be known before a job is sent to a cluster, read side by side.
+
+One round of reads answers nearly all; a second one is made only for what the first one shows to matter.
+Every read may be refused: what is missing is named, the rest still judged. The judgement itself, and every
+sentence about it, is in `admission`; what the planner needs beside it are the `Surroundings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mpijob.backends.kubernetes import (
+    namespace_limits,
+    obstacles,
+    questions,
+    queues,
+    reads,
+    rights,
+    room,
+)
+from mpijob.backends.kubernetes.questions import ENGINES
+from mpijob.backends.kubernetes.reads import Answers
+from mpijob.backends.kubernetes.rights import Rights
+from mpijob.backends.kubernetes.surroundings import Surroundings
+from mpijob.dialects import demands, engine_choice, machines, netpolicies
+from mpijob.dialects.engine_choice import Engine
+from mpijob.dialects.terms import CANCELLED_ANNOTATION, Document, Gang
+from mpijob.errors import MpiJobError
+from mpijob.model import Amounts, Facts, Identity, MPIJob
+from mpijob.model.cluster import Ask, Ceiling, ClusterFacts, QueueFacts, Room, Unread
+from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
+
+PLAIN_USER = 1000660000  # one user ID for all jobs, so that what one writes on a claim the next can read
+_OVER = ("Complete", "Failed", "Succeeded")
+
+
+class Gathered(NamedTuple):
+    """What admission judges over, and what the planner needs."""
+
+    facts: Facts
+    around: Surroundings
+
+
+def gather(
+    api: Api,
+    job: MPIJob,
+    who: Identity,
+    served: frozenset[str],
+    settings: Settings,
+    *,
+    place: str = "this cluster",
+) -> Gathered:
+    """Return what one user is to know of a cluster for one job; `served` are its API versions."""
+    seen = reads.together(questions.first_round(api, job, served))
+    seen.update(reads.together(questions.second_round(api, job, seen, served)))
+    lack = _engines_lack(seen["rights"].value, served)
+    usable, engine = _usable(job, served, lack)
+    asks = demands.asks(job)
+    wanted = demands.whole(job, _counted_as(engine), asks)
+    lines = namespace_limits.ceilings(seen["quotas"].items, wanted, _class_name(job))
+    queue = _queue(job, seen, served)
+    space, measured = _room(job, asks, seen, served)
+    amounts = _amounts(job, queue, measured)
+    facts = Facts(
+        place=place,
+        capacity=amounts[0] if amounts else Amounts(),
+        free=amounts[1] if amounts else Amounts(),
+        room_known=amounts is not None,
+        waits_for_quota=queue is not None and queue.found,
+        quota=namespace_limits.quota(lines, job, request_url=settings.quota_request_url),
+        max_workers=settings.max_workers,
+        may=_may(seen["rights"].value, engine),
+        taken_names=_unfinished(job, seen),
+        waiting_jobs=queue.waiting if queue else 0,
+        cluster=ClusterFacts(
+            namespace=job.namespace,
+            found=seen["namespace"].error is None or seen["namespace"].error.status != 404,
+            lacks=_lacks(job, seen["rights"].value, engine),
+            engines_lack=lack,
+            asks=asks,
+            ceilings=tuple(line for line in lines if not namespace_limits.is_whole(line, job)),
+            bounds=namespace_limits.bounds(seen["ranges"].items),
+            queue=queue,
+            room=space,
+            blocked=_blocked(job, seen),
+            claims=obstacles.claims({name: seen[f"claim {name}"] for name in obstacles.claim_names(job)}),
+            priority_classes=_class_names(seen),
+            pod_security=obstacles.security_level(seen["namespace"].value),
+            inline_nfs=obstacles.wants_nfs(job) and not _nfs_driver(seen),
+            mesh=obstacles.in_mesh(seen["namespace"].value),
+            unread=(*reads.unread(seen, questions.meanings(job)), *_too_many(seen)),
+        ),
+    )
+    return Gathered(facts, _surroundings(job, seen, usable, lines, facts))
+
+
+def _engine(job: MPIJob, served: frozenset[str]) -> Engine | None:
+    """Return the engine that the planner will choose; what it cannot choose it refuses itself."""
+    try:
+        return engine_choice.choose(job, served).engine
+    except MpiJobError:
+        return None
+
+
+def _usable(
+    job: MPIJob, served: frozenset[str], lack: Mapping[str, tuple[str, ...]]
+) -> tuple[frozenset[str], Engine | None]:
+    """Return what is served, less an engine that the user may not use while another may run the job."""
+    refused = {ENGINES[Engine(name)].api for name, missing in lack.items() if missing}
+    engine = _engine(job, served - refused)
+    return (served - refused, engine) if engine else (served, _engine(job, served))
+
+
+def _counted_as(engine: Engine | None) -> str:
+    return f"{ENGINES[engine].plural}.{ENGINES[engine].group}" if engine else ""
+
+
+def _class_name(job: MPIJob) -> str:
+    return job.priority if isinstance(job.priority, str) and obstacles.wants_priority(job) else ""
+
+
+def _queue(job: MPIJob, seen: Answers, served: frozenset[str]) -> QueueFacts | None:
+    volcano = seen["volcano"]
+    if volcano.value is not None:
+        return QueueFacts(name=job.queue, behind="Volcano")
+    if not questions.kueue_version(served) or seen["queues"].refused:
+        return None
+    cluster = seen["cluster_queues"]
+    known = cluster.items if cluster.value is not None else None
+    return queues.of(job, seen["queues"].items, known)
+
+
+def _room(
+    job: MPIJob, asks: tuple[Ask, ...], seen: Answers, served: frozenset[str]
+) -> tuple[Room | None, room.Measured | None]:
+    if seen["nodes"].value is None:
+        return None, None
+    nodes = seen["nodes"].items
+    return room.of(nodes, _all_pods(seen), job, asks, grows=machines.grows(nodes, served))
+
+
+def _all_pods(seen: Answers) -> list[Document] | None:
+    """Return the pods of all namespaces; None where they cannot be read or are too many to be counted."""
+    listed = seen["pods"].value
+    if listed is None or (listed.get("metadata") or {}).get("continue"):
+        return None
+    return list(listed.get("items") or ())
+
+
+def _too_many(seen: Answers) -> tuple[Unread, ...]:
+    if seen["pods"].value is None or _all_pods(seen) is not None:
+        return ()
+    what, unknown = questions.MEANINGS["pods"]
+    return (Unread(what=what, why=f"more than {room.MOST_PODS}", unknown=unknown),)
+
+
+def _amounts(
+    job: MPIJob, queue: QueueFacts | None, measured: room.Measured | None
+) -> tuple[Amounts, Amounts] | None:
+    given = room.of_queue(queue, job) if queue is not None else None
+    if measured is None or given is None:
+        return given or ((measured.capacity, measured.free) if measured else None)
+    return room.lesser(given[0], measured.capacity), room.lesser(given[1], measured.free)
+
+
+def _may(found: Rights | None, engine: Engine | None) -> frozenset[str]:
+    if found is None or engine is None:
+        return Facts(place="", capacity=Amounts(), free=Amounts()).may
+    return found.verbs(engine)
+
+
+def _lacks(job: MPIJob, found: Rights | None, engine: Engine | None) -> tuple[str, ...]:
+    if found is None or engine is None:
+        return ()
+    return found.lacking((*rights.TO_CREATE[engine], *rights.beside(job)))
+
+
+def _engines_lack(found: Rights | None, served: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    there = [engine for engine, kind in ENGINES.items() if kind.api in served]
+    return {engine.value: found.lacking(rights.TO_CREATE[engine]) if found else () for engine in there}
+
+
+def _mine(seen: Answers) -> list[Document]:
+    """Return every engine's object that a job of this name has or had."""
+    listed = [one for kind in ENGINES.values() for one in seen[f"{kind.plural} named"].items]
+    plain = (seen[f"{kind.plural} plain"].value for kind in ENGINES.values())
+    return [*listed, *(one for one in plain if one is not None)]
+
+
+def _unfinished(job: MPIJob, seen: Answers) -> frozenset[str]:
+    alive = [one for one in _mine(seen) if not _is_over(one)]
+    return frozenset({job.name} if alive else ())
+
+
+def _is_over(document: Document) -> bool:
+    """Whether a job has ended, was ended, or is being deleted: its name may then be used again."""
+    metadata = document["metadata"]
+    if metadata.get("deletionTimestamp") or CANCELLED_ANNOTATION in (metadata.get("annotations") or {}):
+        return True
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") in _OVER and one.get("status") == "True" for one in conditions)
+
+
+def _blocked(job: MPIJob, seen: Answers) -> tuple[Any, ...]:
+    around = obstacles.labels(seen["namespace"].value)
+    return netpolicies.blocked(seen["policies"].items, job, namespace_labels=around)
+
+
+def _class_names(seen: Answers) -> tuple[str, ...] | None:
+    answer = seen["classes"]
+    return obstacles.names(answer.items) if answer.value is not None else None
+
+
+def _nfs_driver(seen: Answers) -> str:
+    there = obstacles.names(seen["drivers"].items)
+    return obstacles.NFS_DRIVER if obstacles.NFS_DRIVER in there else ""
+
+
+def _surroundings(
+    job: MPIJob,
+    seen: Answers,
+    served: frozenset[str],
+    lines: tuple[Ceiling, ...],
+    facts: Facts,
+) -> Surroundings:
+    cluster = facts.cluster
+    assert cluster is not None
+    openshift = any(api.startswith("security.openshift.io/") for api in served)
+    kueue = bool(questions.kueue_version(served))
+    volcano = cluster.queue is not None and cluster.queue.behind == "Volcano"
+    classes = {one["metadata"]["name"]: int(one.get("value") or 0) for one in seen["workload_classes"].items}
+    return Surroundings(
+        served=served,
+        names=frozenset(one["metadata"]["name"] for one in _mine(seen)),
+        openshift=openshift,
+        user=None if openshift else PLAIN_USER,
+        kueue=kueue and not volcano,
+        gang=Gang.VOLCANO if volcano else Gang.NONE,
+        priority_classes=obstacles.priority_classes(cluster.priority_classes or ()),
+        workload_priorities=classes,
+        topology_aware=any((one.get("spec") or {}).get("topologyName") for one in seen["flavors"].items),
+        prove_gpus=room.devices_are_real(seen["nodes"].items, job),
+        ipc_lock=obstacles.wants_rdma(job) and cluster.pod_security in ("", "privileged") and not openshift,
+        nfs_driver=_nfs_driver(seen),
+        launcher_cpu_limit=namespace_limits.launcher_needs_cpu_limit(lines, cluster.bounds, cluster.asks),
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Several reads at once, each of which may be refused: what came is used, what did not is named.
+
+`gathering` looks for one job's objects and passes over what it may not see. Here every refusal is kept,
+because a preflight must say what nobody knows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from mpijob.backends.kubernetes import failures
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.dialects.terms import Document
+from mpijob.model.cluster import Unread
+
+MOST_AT_ONCE = 16
+_HOPELESS = (0, 401)  # nobody is there, or nobody knows us: the other reads would fail alike
+
+
+class Answer(NamedTuple):
+    """What one read gave, or why it gave nothing."""
+
+    value: Any = None
+    error: ApiError | None = None
+
+    @property
+    def items(self) -> list[Document]:
+        """The objects of a list; none when it could not be read."""
+        return list(self.value.items) if self.value is not None else []
+
+    @property
+    def refused(self) -> bool:
+        """Whether it could not be read although the cluster has such things."""
+        return self.error is not None and self.error.status != 404
+
+
+class Answers(dict[str, Answer]):
+    """Answers by question; to one that was not asked there is nothing to say."""
+
+    def __missing__(self, key: str) -> Answer:
+        return Answer()
+
+
+def together(calls: Mapping[str, Callable[[], Any]]) -> Answers:
+    """Return the answers of reads made side by side; raise what would stop all of them."""
+    found, troubles, waiting = Answers(), list[Exception](), [*calls.items()][::-1]
+
+    def work() -> None:
+        while waiting and not troubles:
+            try:
+                key, call = waiting.pop()
+            except IndexError:  # another thread was quicker
+                return
+            try:
+                found[key] = _answer(call)
+            except Exception as error:  # raised below, where the caller is
+                troubles.append(error)
+
+    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(MOST_AT_ONCE, len(calls)) - 1)]
+    for helper in helpers:
+        helper.start()
+    work()
+    for helper in helpers:
+        helper.join()
+    if troubles:
+        raise troubles[0]
+    return Answers({key: found[key] for key in calls})
+
+
+def _answer(call: Callable[[], Any]) -> Answer:
+    try:
+        return Answer(call())
+    except ApiError as error:
+        if error.status in _HOPELESS:
+            raise failures.translate(error, doing="look at the cluster") from error
+        return Answer(None, error)
+
+
+def unread(answers: Mapping[str, Answer], meanings: Mapping[str, tuple[str, str]]) -> tuple[Unread, ...]:
+    """Return what could not be read, each with what therefore is not known."""
+    return tuple(
+        Unread(what=meanings[key][0], why=_why(answer.error), unknown=meanings[key][1])
+        for key, answer in answers.items()
+        if key in meanings and answer.refused and answer.error is not None
+    )
+
+
+def _why(error: ApiError) -> str:
+    return (
+        "not allowed"
+        if error.status == 403
+        else f"the server answered {error.status} {error.reason}".rstrip()
+    )

@@ -1,0 +1,97 @@
+"""runtimes: what a cluster offers to TrainJobs that name a runtime; for those who keep a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli import exits, text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import SETTINGS, command
+from mpijob.cli.output import Format, finding_lines
+from mpijob.client.runtimes import Runtimes
+from mpijob.errors import Finding, Severity
+
+_image_option = click.option(
+    "--image", default="", metavar="IMAGE", help="The image that launcher and workers run."
+)
+
+
+@click.group("runtimes", context_settings=SETTINGS)
+def runtimes() -> None:
+    """List, check, install and try runtimes for TrainJobs of a cluster."""
+
+
+@command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME))
+@pass_app
+def list_runtimes(app: App) -> None:
+    """List the MPI runtimes of the cluster, and those that ship."""
+    rows = Runtimes(app.settings()).list()
+    if app.out.structured:
+        app.out.value(rows)
+    elif app.out.format is Format.NAME:
+        app.out.lines(one.name for one in rows)
+    else:
+        cells = ((one.name, one.kind, one.origin, str(one.traps or "-"), one.image) for one in rows)
+        app.out.lines(text.table(("NAME", "KIND", "FROM", "TRAPS", "IMAGE"), cells))
+
+
+@command("show", outputs=(Format.YAML, Format.JSON))
+@click.argument("runtime", metavar="RUNTIME")
+@_image_option
+@pass_app
+def show(app: App, runtime: str, image: str) -> None:
+    """Print a runtime as a manifest: the cluster's own of that name, else the one that ships."""
+    if app.out.format is Format.TABLE:
+        app.out.format = Format.YAML
+    app.out.value(Runtimes(app.settings()).show(runtime, image=image))
+
+
+@command("install", outputs=())
+@click.argument("runtime", metavar="RUNTIME|FILE")
+@_image_option
+@click.option("--dry-run", is_flag=True, help="Ask the cluster whether it would take it; change nothing.")
+@pass_app
+def install(app: App, runtime: str, image: str, dry_run: bool) -> None:
+    """Install a runtime that ships, or one of a file, once lint finds no error in it."""
+    app.out.line(Runtimes(app.settings()).install(runtime, image=image, dry_run=dry_run))
+
+
+@command("lint", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@click.argument("names", metavar="[RUNTIME|FILE]...", nargs=-1)
+@pass_app
+def lint(app: App, names: tuple[str, ...]) -> None:
+    """Find the known traps in runtimes of the cluster, or in files."""
+    found = Runtimes(app.settings()).lint(names)
+    if app.out.structured:
+        app.out.value(found)
+    else:
+        told = [line for name, traps in found.items() for line in _told(name, traps)]
+        app.out.lines(told or ["there is no MPI runtime to look at"])
+    _end([one for traps in found.values() for one in traps])
+
+
+@command("test", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@click.argument("runtime", metavar="RUNTIME")
+@pass_app
+def test(app: App, runtime: str) -> None:
+    """Run a small real job with a runtime of the cluster and tell what it proved."""
+    with app.out.progress(f"a job of two nodes tries {runtime} out …"):
+        found = Runtimes(app.settings()).test(runtime)
+    if app.out.structured:
+        app.out.value(found)
+    else:
+        app.out.lines(finding_lines(found))
+    _end(list(found))
+
+
+def _told(name: str, traps: tuple[Finding, ...]) -> list[str]:
+    return [f"{name}:" + ("" if traps else " no traps"), *(f"  {line}" for line in finding_lines(traps))]
+
+
+def _end(findings: list[Finding]) -> None:
+    if any(one.severity is Severity.ERROR for one in findings):
+        exits.end(exits.FAILED)
+
+
+for _command in (list_runtimes, show, install, lint, test):
+    runtimes.add_command(_command)

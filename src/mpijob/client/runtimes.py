@@ -1,0 +1,176 @@
+"""Runtimes for an administrator: those that ship, those on the cluster; linted, installed, tried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mpijob.dialects import lint, manifests, runtime_trial, runtimes
+from mpijob.dialects.terms import Document
+from mpijob.errors import Finding, InvalidJob, NotFound, Severity, Unsupported
+from mpijob.settings import CLUSTER, Settings
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the list: `traps` counts what lint finds, notices apart."""
+
+    name: str
+    kind: str
+    origin: str
+    image: str
+    traps: int = 0
+    description: str = ""
+
+
+class Runtimes:
+    """What `mpijob runtimes` does, for the place that the settings mean."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether the settings mean a cluster."""
+        return self._settings.engine == CLUSTER
+
+    def list(self) -> tuple[Row, ...]:
+        """Return the cluster's runtimes for MPI, then those that ship and are not installed."""
+        there = self._known()
+        names = {one["metadata"]["name"] for one in there}
+        rows = [_row(one, "cluster" if one["kind"] == runtimes.KIND else "namespace") for one in there]
+        ship = [
+            Row(one.name, one.kind, "ships", one.image, 0, one.description)
+            for one in runtimes.SHIPPED
+            if one.name not in names
+        ]
+        return (*rows, *ship)
+
+    def show(self, name: str, *, image: str = "") -> Document:
+        """Return a runtime as a manifest: the cluster's own of that name, else the one that ships."""
+        found = next((one for one in self._known() if one["metadata"]["name"] == name), None)
+        return found if found is not None and not image else self.shipped(name, image=image)
+
+    def shipped(self, name: str, *, image: str = "") -> Document:
+        """Return a runtime that ships, fit for the cluster in hand."""
+        return runtimes.document(runtimes.shipped(name), image=image, user=self._user())
+
+    def lint(self, names: tuple[str, ...] = ()) -> dict[str, tuple[Finding, ...]]:
+        """Return the traps in files and runtimes by name; without names, in all that the cluster has."""
+        found: dict[str, tuple[Finding, ...]] = {}
+        files_only = bool(names) and all(Path(name).is_file() for name in names)
+        openshift = not files_only and self._openshift()  # a file is linted without asking anybody
+        for label, document in self._documents(names):
+            traps = lint.lint(document, openshift=openshift)
+            if traps is not None:
+                found[label] = traps
+        return found
+
+    def install(self, name: str, *, image: str = "", dry_run: bool = False) -> str:
+        """Put a runtime that ships, or one of a file, onto the cluster; traps that every job meets are refused."""
+        from mpijob.backends.kubernetes import runtimes as cluster
+
+        path = Path(name)
+        documents = _read(path) if path.is_file() else (self.shipped(name, image=image),)
+        for document in documents:
+            errors = [one for one in lint.lint(document) or () if one.severity is Severity.ERROR]
+            if errors:
+                raise InvalidJob.of(tuple(errors), f"runtime {document['metadata']['name']}")
+        with self._api() as api:
+            done = [cluster.install(api, document, dry_run=dry_run) for document in documents]
+        names = ", ".join(one["metadata"]["name"] for one in done)
+        return f"{names} would be installed" if dry_run else f"{names} installed"
+
+    def test(self, name: str) -> tuple[Finding, ...]:
+        """Run a small real job with a runtime of the cluster and return what it proved, lint's findings with it."""
+        from mpijob.backends.kubernetes import runtimes as cluster
+
+        with self._api() as api:
+            namespace = self._namespace(api)
+            runtime = cluster.find(api, name, namespace)
+            tried = tuple(cluster.try_out(api, runtime, namespace))
+        traps = lint.lint(runtime, openshift=self._openshift()) or ()
+        return (*tried, *(one for one in traps if one.severity is not Severity.NOTICE))
+
+    def _known(self) -> tuple[Document, ...]:
+        if not self.on_cluster:
+            return ()
+        from mpijob.backends.kubernetes import runtimes as cluster
+
+        with self._api() as api:
+            return cluster.listed(api, self._namespace(api))
+
+    def _documents(self, names: tuple[str, ...]) -> Iterator[tuple[str, Document]]:
+        files = [name for name in names if Path(name).is_file()]
+        for name in files:
+            for document in _read(Path(name)):
+                yield f"{name}: {(document.get('metadata') or {}).get('name', '?')}", document
+        wanted = [name for name in names if name not in files]
+        if names and not wanted:
+            return
+        if not self.on_cluster:
+            yield from (
+                (name, self.shipped(name)) for name in wanted or [one.name for one in runtimes.SHIPPED]
+            )
+            return
+        there = {one["metadata"]["name"]: one for one in self._known()}
+        for name in wanted or there:
+            if name not in there:
+                raise NotFound(
+                    f"no MPI runtime '{name}' on this cluster", hint="mpijob runtimes list shows them"
+                )
+            yield name, there[name]
+
+    def _user(self) -> int | None:
+        """Return the user ID for pods: none where the cluster gives each namespace its own."""
+        from mpijob.backends.kubernetes.preflight import PLAIN_USER
+
+        return None if self._openshift() else PLAIN_USER
+
+    def _openshift(self) -> bool:
+        if not self.on_cluster:
+            return False
+        from mpijob.backends.kubernetes import discovery
+
+        with self._api() as api:
+            return any(one.startswith("security.openshift.io/") for one in discovery.served(api))
+
+    def _namespace(self, api: Any) -> str:
+        named = self._settings.namespace
+        return named if named != "default" else api.access.namespace or "default"
+
+    @contextmanager
+    def _api(self) -> Iterator[Any]:
+        """Yield a connection to the cluster; what it refuses is told in our words."""
+        if not self.on_cluster:
+            raise Unsupported(
+                "this needs a cluster", hint="name one with --context, or set MPIJOB_ENGINE=kubernetes"
+            )
+        from mpijob.backends.kubernetes import access, failures
+        from mpijob.backends.kubernetes.api import Api
+        from mpijob.backends.kubernetes.failures import ApiError
+
+        try:
+            with Api(access.load(path=self._settings.kubeconfig, context=self._settings.context)) as api:
+                yield api
+        except ApiError as error:
+            raise failures.translate(error, doing="look at the cluster's runtimes") from error
+
+
+def _read(path: Path) -> tuple[Document, ...]:
+    try:
+        return manifests.read(path.read_bytes(), str(path))
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _row(document: Document, origin: str) -> Row:
+    metadata = document["metadata"]
+    traps = [one for one in lint.lint(document) or () if one.severity is not Severity.NOTICE]
+    described = (metadata.get("annotations") or {}).get("mpijob.dev/description", "")
+    return Row(
+        metadata["name"], document["kind"], origin, runtime_trial.image_of(document), len(traps), described
+    )

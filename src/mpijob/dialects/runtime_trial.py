@@ -1,0 +1,74 @@
+"""A small real job that tries a runtime out, and what its output proves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.dialects import pods, runtimes, terms, trainjob
+from mpijob.dialects.terms import Document
+from mpijob.model import MPIJob
+
+WORKERS = 2
+SECONDS = 300
+_SAY = 'echo "mpijob-trial rank=${OMPI_COMM_WORLD_RANK:-?} size=${OMPI_COMM_WORLD_SIZE:-?} host=$(uname -n)"'
+_SAID = re.compile(r"mpijob-trial rank=(\d+) size=(\d+) host=(\S+)")
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """The ranks that spoke, and where they ran."""
+
+    ranks: int
+    wanted: int
+    hosts: tuple[str, ...]
+    hosts_wanted: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the world is the one that was asked for."""
+        return self.ranks == self.wanted and len(self.hosts) == self.hosts_wanted
+
+
+def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
+    """Return a TrainJob that uses the runtime as it is: two nodes, each rank says who and where it is."""
+    reference = {
+        "apiGroup": "trainer.kubeflow.org",
+        "kind": runtime.get("kind", runtimes.KIND),
+        "name": runtime["metadata"]["name"],
+    }
+    trainer: Document = {"numNodes": WORKERS, "numProcPerNode": 1}
+    if runtimes.is_ours(runtime):
+        trainer["args"] = terms.exact(["/bin/sh", "-c", _SAY])
+    else:
+        line = ["mpirun", "--hostfile", terms.HOSTFILE, "-n", str(WORKERS), "/bin/sh", "-c", _SAY]
+        trainer["command"], trainer["args"] = terms.exact(line[:1]), terms.exact(line[1:])
+    labels = {
+        terms.MANAGED_LABEL: terms.MANAGED_BY,
+        f"{terms.DOMAIN}/trial": terms.as_label(reference["name"]),
+    }
+    return {
+        "apiVersion": trainjob.API,
+        "kind": trainjob.JOB,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"runtimeRef": reference, "trainer": trainer, "activeDeadlineSeconds": SECONDS},
+    }
+
+
+def trial(runtime: Mapping[str, Any], *, name: str = "trial", namespace: str = "default") -> MPIJob:
+    """Return the same as a job of ours: the runtime's image, resources and variables, two workers."""
+    read = trainjob.read((document(runtime, name, namespace), runtime)).job
+    return read.replace(workers=WORKERS, slots=1, ranks=None, command=("/bin/sh", "-c", _SAY), args=())
+
+
+def proof(output: str) -> Proof:
+    """Return what the launcher's output proves."""
+    said = {int(rank): host for rank, _, host in _SAID.findall(output)}
+    return Proof(len(said), WORKERS, tuple(sorted(set(said.values()))), WORKERS)
+
+
+def image_of(runtime: Mapping[str, Any]) -> str:
+    """Return the image that the runtime's workers run."""
+    return str(pods.container_of(runtimes.pod_specs(runtime).get("node") or {}).get("image", ""))
