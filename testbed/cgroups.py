@@ -46,8 +46,8 @@ def for_components() -> Path:
 
 def processes() -> frozenset[int]:
     """Return the id of every process below the group."""
-    found = (path for group in _groups() for path in group.rglob("cgroup.procs"))
-    return frozenset(pid for path in found for pid in _read_ids(path))
+    folders = (folder for group in _groups() for folder, _, _ in os.walk(group))  # which bears groups that go
+    return frozenset(pid for folder in folders for pid in _read_ids(Path(folder, "cgroup.procs")))
 
 
 def end_processes() -> None:

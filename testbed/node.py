@@ -58,6 +58,7 @@ def _give_gpus() -> None:
     amounts = {"nvidia.com/gpu": _FAKE_GPUS}
     patch = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
     kubectl("patch", "node", places.NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
+    kubectl("label", "node", places.NODE, "mpijob.dev/no-devices=true", "--overwrite")
     assert get("node", places.NODE)["status"]["allocatable"]["nvidia.com/gpu"] == _FAKE_GPUS
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Every setting with its default."""
 
     home: str = ""
-    engine: str = "local"
+    engine: str = ""
     namespace: str = "default"
     max_workers: int = 100
     quota_request_url: str = ""
@@ -39,8 +38,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     gpus: int | None = None
     oversubscribe: bool = True
     isolation: str = "auto"
+    cgroups: str = "off"
+    cgroup: str = ""
     mpi_directories: dict[str, str] = {}
     templates: str = ""
+    kubeconfig: str = ""
+    context: str = ""
+    image: str = ""
+
+
+LOCAL, CLUSTER = "local", "kubernetes"
+_TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "kubeconfig",
+          "context", "image")  # fmt: skip
+
+
+def at(settings: Settings, place: str) -> Settings:
+    """Return the settings for another place: `local`, or a context of the kubeconfig.
+
+    "" is the kubeconfig's present context, unless an engine was chosen.
+    """
+    if place == LOCAL:
+        return msgspec.structs.replace(settings, engine=LOCAL)
+    if settings.engine and not place:
+        return settings
+    return msgspec.structs.replace(settings, engine=CLUSTER, context=place or settings.context)
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
@@ -48,30 +69,31 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     path = config_path(environ)
     values = _from_file(path)
-    for field in ("home", "engine", "namespace", "isolation", "memory", "templates"):
+    for field in _TEXTS:
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
     for field in ("cores", "gpus", "max_workers"):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
-    values.setdefault("home", str(_default_home(environ)))
+    values.setdefault("home", _default_home(environ))
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"settings in {path} or MPIJOB_* variables: {error}") from error
 
 
-def config_path(environ: Mapping[str, str]) -> Path:
+def config_path(environ: Mapping[str, str]) -> str:
     """Return where the settings file is looked for."""
     if path := environ.get("MPIJOB_SETTINGS"):
-        return Path(path)
+        return path
     base = environ.get("XDG_CONFIG_HOME") or os.path.join(_user_home(environ), ".config")
-    return Path(base) / "mpijob" / "settings.toml"
+    return os.path.join(base, "mpijob", "settings.toml")
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def _from_file(path: str) -> dict[str, Any]:
     try:
-        text = path.read_text()
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -84,9 +106,9 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise InvalidJob(f"settings file {path}: {error}") from error
 
 
-def _default_home(environ: Mapping[str, str]) -> Path:
+def _default_home(environ: Mapping[str, str]) -> str:
     base = environ.get("XDG_STATE_HOME") or os.path.join(_user_home(environ), ".local", "state")
-    return Path(base) / "mpijob"
+    return os.path.join(base, "mpijob")
 
 
 def _user_home(environ: Mapping[str, str]) -> str:

@@ -22,6 +22,7 @@ class Place:
     millicores: int = 4000
     image: str = ""
     queue: str = ""
+    namespaces: tuple[str, str] = ("team-a", "team-b")
 
     def share(self, part: float, memory: str = "256Mi") -> Resources:
         """Return the resources of a worker that takes a part of the place."""

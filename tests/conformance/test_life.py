@@ -17,6 +17,7 @@ from .builders import (
     fails_on_worker_1,
     fills_the_place,
     finished,
+    place,
     running,
     runs_long,
     says_hello,
@@ -36,7 +37,7 @@ def test_a_submitted_job_is_found_by_its_name_and_succeeds(client: Client) -> No
 def test_the_spec_comes_back_as_it_was_given(client: Client) -> None:
     job = says_hello(labels={"team": "cv"}, env={"LR": "0.1"}, description="a test")
     client.submit(job)
-    assert client.spec("hello") == job
+    assert client.spec("hello") == job.replace(namespace=client.namespace)
 
 
 def test_an_unknown_name_is_not_found_by_any_verb(client: Client) -> None:
@@ -96,9 +97,9 @@ def test_of_100_identical_submits_exactly_one_is_a_job(client: Client) -> None:
 
 
 def test_two_namespaces_may_use_the_same_name(client: Client) -> None:
-    one = client.submit(runs_long(namespace="team-a"))
-    two = client.submit(runs_long(namespace="team-b"))
-    client.delete("long", namespace="team-a")
+    one = client.submit(runs_long(namespace=place.namespaces[0]))
+    two = client.submit(runs_long(namespace=place.namespaces[1]))
+    client.delete("long", namespace=place.namespaces[0])
     with pytest.raises(NotFound):
         one.state()
     assert two.state().phase is not Phase.CANCELLED

@@ -3,7 +3,7 @@
 Methods are `async` so that they are written once. A backend with `plain = True` never suspends in
 them (its waits are short blocking calls): the blocking client then drives its coroutines directly,
 without an event loop, which is what makes `mpijob list` start fast; the async client moves them to
-a thread. A cluster backend has `plain = False` and runs on the portal's loop.
+a thread. A backend with `plain = False` runs on the portal's loop.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class Backend(Protocol):
     def plain(self) -> bool:
         """Whether its coroutines never suspend (see the module's docstring)."""
 
+    @property
+    def namespace(self) -> str:
+        """Where the user's jobs go when nobody says otherwise."""
+
     async def whoami(self) -> Identity:
         """Return the user as this place knows them."""
 
@@ -75,6 +79,9 @@ class Backend(Protocol):
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
+
+    async def tend(self, state: JobState) -> None:
+        """Somebody waits for this job: do now what the engine does not do by itself (start a next attempt)."""
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """Ask the job to end (the job's signal, then SIGKILL after the grace time) and return its state."""

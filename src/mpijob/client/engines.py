@@ -5,20 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpijob.errors import InvalidJob
-from mpijob.settings import Settings
+from mpijob.settings import CLUSTER, LOCAL, Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
 
-ENGINES = ("local", "memory")
+ENGINES = (LOCAL, CLUSTER, "memory")
 
 
 def open_backend(settings: Settings) -> Backend:
     """Return the engine that the settings name."""
-    if settings.engine == "local":
+    if settings.engine in ("", LOCAL):
         from mpijob.backends.local import LocalBackend
 
         return LocalBackend(settings)
+    if settings.engine == CLUSTER:
+        from mpijob.backends.kubernetes.backend import KubernetesBackend
+
+        return KubernetesBackend(settings)
     if settings.engine == "memory":
         from mpijob.backends.memory import MemoryBackend
 

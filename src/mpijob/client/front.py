@@ -35,7 +35,12 @@ class Front:
         self.settings = load() if settings is None else settings
         self.owns_backend = backend is None
         self.backend: Backend = open_backend(self.settings) if backend is None else backend
-        self.namespace = namespace or self.settings.namespace
+        self.namespace = namespace or self._home()
+
+    def _home(self) -> str:
+        """Return the namespace that the settings name, else the engine's own idea (a kubeconfig's, say)."""
+        named = self.settings.namespace
+        return self.backend.namespace if named == UNSET_NAMESPACE else named
 
     def ref(self, target: Target, namespace: str | None = None) -> JobRef:
         """Return the address of a job given by name, or by its address already."""

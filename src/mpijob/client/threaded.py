@@ -42,6 +42,7 @@ class Threaded:
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
         self.name = inner.name
+        self.namespace = inner.namespace
 
     async def whoami(self) -> Identity:
         """Return the user as this place knows them."""
@@ -98,6 +99,10 @@ class Threaded:
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
         return await _moved(lambda: self._inner.suspend(ref))
+
+    async def tend(self, state: JobState) -> None:
+        """Do what the engine does not do by itself."""
+        await _moved(lambda: self._inner.tend(state))
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""

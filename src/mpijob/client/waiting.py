@@ -38,6 +38,7 @@ async def wait(
             raise _too_late(state, seconds)
         moment = step if seconds is None else min(step, seconds - waited)
         await backend.pause(moment)
+        await backend.tend(state)
         paused, step = paused + moment, min(step * _GROWTH, _LONGEST_PAUSE)
         state = await backend.get(state.ref)
     return state
@@ -46,6 +47,15 @@ async def wait(
 async def completion(ref: JobRef, backend: Backend, *, seconds: float | None = None) -> JobState:
     """Return the state once the job has succeeded; raise JobFailed with the findings when it did not."""
     return await wait(ref, backend, seconds=seconds, phases=(Phase.SUCCEEDED,))
+
+
+def goes_on(ref: JobRef) -> str:
+    """Return what is said when somebody stops waiting for a job: that does not end it."""
+    place = "" if ref.namespace == "default" else f" -n {ref.namespace}"
+    return (
+        f"job '{ref.name}' goes on without being waited for; "
+        f"client.cancel('{ref.name}') ends it, or: mpijob cancel {ref.name}{place}"
+    )
 
 
 def failure(state: JobState) -> JobFailed:

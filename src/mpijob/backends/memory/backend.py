@@ -13,8 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from mpijob.backends import select
 from mpijob.backends.memory import plan as planning
-from mpijob.backends.memory import program, select, shelf
+from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.script import Script
 from mpijob.backends.refusals import name_in_use
@@ -64,6 +65,11 @@ class MemoryBackend:
     def name(self) -> str:
         """What users call it."""
         return "memory"
+
+    @property
+    def namespace(self) -> str:
+        """Where jobs go when nobody says otherwise."""
+        return "default"
 
     @property
     def plain(self) -> bool:
@@ -175,6 +181,9 @@ class MemoryBackend:
         """Return the usage invented so far."""
         with self._changed:
             return tuple(shelf.find(self._engine, ref).samples)
+
+    async def tend(self, state: JobState) -> None:
+        """This engine sees to everything by itself."""
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job at once; one that has ended already stays as it is."""

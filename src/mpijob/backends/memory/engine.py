@@ -217,8 +217,9 @@ class Engine:
 
     def resume(self, record: Record) -> None:
         """Queue a suspended job again, as its next attempt."""
-        attempt = record.state.attempt + (record.state.started is not None)
-        record.change(attempt=attempt, workers=(), ranks=())
+        begun = int(record.state.started is not None)
+        attempt, allowed = record.state.attempt + begun, record.state.attempts_allowed + begun
+        record.change(attempt=attempt, attempts_allowed=allowed, workers=(), ranks=())
         self.tell(record, "Resumed", f"queued again as attempt {record.state.attempt}")
         self.enqueue(record)
 

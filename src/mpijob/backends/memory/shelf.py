@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mpijob import admission
-from mpijob.backends.memory import queue, select
+from mpijob.backends import select
+from mpijob.backends.memory import queue
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
 from mpijob.backends.refusals import no_such_job

@@ -1,0 +1,74 @@
+"""Trying a failed job again, as often as it says, while somebody waits for it.
+
+A further attempt is an object of its own (`name-a2`) with the same uid, so two clients that wait for one job
+start it once: the API server lets one of them win. Until the next attempt is there, the job is told as queued.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from mpijob.backends.kubernetes import kinds, planner, submitting
+from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.gathering import Found, attempt_of
+from mpijob.backends.kubernetes.surroundings import Surroundings
+from mpijob.dialects import acts, terms
+from mpijob.dialects.acts import Act
+from mpijob.model import JobState, MPIJob, Phase
+from mpijob.observation.phase import Reason
+
+# What trying again cannot mend.
+_FINAL = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLED.value)
+
+
+def may_follow(state: JobState, job: MPIJob) -> bool:
+    """Whether a failed attempt is not the job's last."""
+    tried = state.attempt
+    return state.phase is Phase.FAILED and tried <= job.retry.limit and state.reason not in _FINAL
+
+
+def waiting(state: JobState, job: MPIJob, now: float) -> JobState:
+    """Return the state of a job between two attempts."""
+    left = max(0.0, due(state, job) - now)
+    message = (
+        f"attempt {state.attempt} failed ({state.message}); the next one starts in {left:.0f} s, "
+        "as long as somebody waits for the job"
+    )
+    return msgspec.structs.replace(
+        state, phase=Phase.QUEUED, reason=Reason.BACKING_OFF.value, message=message, finished=None
+    )
+
+
+def due(state: JobState, job: MPIJob) -> float:
+    """Return when the next attempt starts."""
+    return (state.finished or 0.0) + job.retry.delay_seconds(state.attempt)
+
+
+def start(api: Api, found: Found, job: MPIJob, around: Surroundings) -> None:
+    """Start the attempt after the newest one, unless somebody else has."""
+    first = (found.earlier or (found.job,))[0]
+    attempt = attempt_of(found.job) + 1
+    plan = planner.next_attempt(job, found.ref.uid, first["metadata"]["name"], attempt, around)
+    _tell(plan.documents[-1]["metadata"], attempt)
+    try:
+        made = submitting.again(api, plan)
+    except submitting.Taken:
+        return
+    submitting.share(api, made, [*_shared(job, first["metadata"]["namespace"], first["metadata"]["name"])])
+
+
+def _tell(metadata: terms.Document, attempt: int) -> None:
+    act = Act(time.time(), acts.RETRYING, f"attempt {attempt} begins")
+    metadata.setdefault("annotations", {})[terms.ACTS_ANNOTATION] = acts.written([act])
+
+
+def _shared(job: MPIJob, namespace: str, first: str) -> list[str]:
+    """Return the paths of what all attempts share: it stays as long as one of them does."""
+    paths = []
+    if job.code.path or job.code.files:
+        paths.append(kinds.CONFIG_MAP.path(namespace, first + terms.CODE_SUFFIX))
+    if any(one.source.startswith(("env:", "file:")) for one in job.secrets):
+        paths.append(kinds.SECRET.path(namespace, first + terms.SECRETS_SUFFIX))
+    return paths

@@ -1,0 +1,342 @@
+"""A cluster as a backend: Kubeflow Trainer and the MPI Operator, through the API server, as the user.
+
+Nothing is kept here: every answer is read from the cluster's objects (`looking`), and every wish is written
+onto them. The engine is plain (see `backends.base`): its calls block, its streams are read in threads. What
+only some calls need is imported in them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.backends.kubernetes import gathering, kinds, kubeconfig, listing, states
+from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.looking import Eye
+from mpijob.backends.kubernetes.tending import Tending
+from mpijob.backends.refusals import name_in_use
+from mpijob.errors import BackendError, Conflict, NotFound, Unsupported
+from mpijob.model import (
+    Artifact,
+    Event,
+    Facts,
+    Identity,
+    JobRef,
+    JobState,
+    LogLine,
+    LogQuery,
+    MPIJob,
+    Page,
+    Phase,
+    Plan,
+    Sample,
+    Scope,
+)
+from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.gathering import Found
+    from mpijob.backends.kubernetes.preflight import Gathered
+    from mpijob.backends.kubernetes.states import Document
+    from mpijob.backends.kubernetes.surroundings import Surroundings
+
+_POLL_SECONDS = 0.5
+_REMOVAL_SECONDS = 60.0
+_SETTLE_SECONDS = 30.0
+_ENDED = frozenset({Phase.CANCELLED, Phase.SUCCEEDED, Phase.FAILED})
+
+
+class KubernetesBackend:
+    """Jobs on the cluster that the user's kubeconfig means."""
+
+    plain = True
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+        self._api = Api(self._access)
+        self._eye = Eye(self._api)
+        self._around: dict[tuple[str, str], Surroundings] = {}
+        self._tending = Tending(self._api, self._eye, lambda job: self._gather(job, self._who()).around)
+
+    @property
+    def name(self) -> str:
+        """The context's name."""
+        return self._access.context or "cluster"
+
+    @property
+    def namespace(self) -> str:
+        """The context's namespace."""
+        return self._access.namespace or "default"
+
+    # -- before ------------------------------------------------------------------------------------
+    async def whoami(self) -> Identity:
+        """Return the user as the cluster knows them."""
+        return self._who()
+
+    def _who(self) -> Identity:
+        body = {"apiVersion": kinds.SELF_REVIEW.api, "kind": kinds.SELF_REVIEW.name}
+        with telling("ask who you are"):
+            review = self._api.create(kinds.SELF_REVIEW.path(), body)
+        info = (review.get("status") or {}).get("userInfo") or {}
+        groups = tuple(info.get("groups") or ())
+        return Identity(
+            user=info.get("username", ""), groups=groups, administrator="system:masters" in groups
+        )
+
+    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+        """Return what the cluster says about itself to this user."""
+        gathered = self._gather(job, who)
+        self._around[job.namespace, job.name] = gathered.around
+        facts = gathered.facts
+        if facts.taken_names and self._eye.look(JobRef(job.namespace, job.name)).state.phase.final:
+            return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
+        return facts
+
+    def _gather(self, job: MPIJob, who: Identity) -> Gathered:
+        from mpijob.backends.kubernetes import preflight
+
+        place = f"cluster {self.name}"
+        with telling("look at the cluster"):
+            return preflight.gather(self._api, job, who, self._eye.served, self._settings, place=place)
+
+    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+        """Return exactly what would be created."""
+        from mpijob.backends.kubernetes import planner
+
+        around = self._around[job.namespace, job.name]
+        return planner.plan(job, facts, around, self._settings, Path.cwd(), self.name)
+
+    async def expect(self) -> None:
+        """Nothing takes a moment here."""
+
+    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+        """Create the plan's objects, or find that they were created before."""
+        from mpijob.backends.kubernetes import submitting
+
+        ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
+        self._refuse_second(ref)
+        try:
+            with telling(f"create job {ref.name}"):
+                submitting.submit(self._api, plan)
+        except submitting.Taken as taken:
+            named = taken.existing.get("status")
+            raise name_in_use(
+                ref, states.summary(taken.existing).phase if named else Phase.PENDING
+            ) from taken
+        return ref
+
+    def _refuse_second(self, ref: JobRef) -> None:
+        """Two jobs of one name may be known, but only one of them unfinished."""
+        with telling(f"look up job {ref.name}"):
+            known = gathering.of_name(self._api, ref.namespace, ref.name, self._eye.served)
+        for job in known:
+            other = gathering.ref_of(job)
+            if other.uid == ref.uid or states.summary(job).phase.final:
+                continue
+            state = self._eye.look(other).state
+            if not state.phase.final:
+                raise name_in_use(ref, state.phase)
+
+    # -- read --------------------------------------------------------------------------------------
+    async def spec(self, ref: JobRef) -> MPIJob:
+        """Return what was asked for."""
+        found = self._eye.find(ref)
+        return self._eye.spec(found, self._eye.runtime(found))
+
+    async def get(self, ref: JobRef) -> JobState:
+        """Return the job's present state, from everything that belongs to it."""
+        return self._eye.look(ref).state
+
+    async def list(self, scope: Scope) -> Page:
+        """Return one page of jobs, newest first."""
+        with telling("list jobs"):
+            return listing.page(self._api, scope, self._eye.served)
+
+    async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
+        """Yield every job's state once, then each change, until closed."""
+        from mpijob.backends.kubernetes import watcher
+
+        changes = watcher.changes(self._api, scope, self._eye.served, self._attended)
+        try:
+            with telling("watch jobs"):
+                for state in changes:
+                    yield state
+        finally:
+            changes.close()
+
+    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Yield the merged lines of all pods."""
+        from mpijob.backends.kubernetes import logs
+
+        ref = self._eye.find(ref).ref
+        if not query.follow:
+            with telling(f"read the logs of {ref.name}"):
+                for line in logs.stored(self._api, self._eye.voices(ref), query):
+                    yield line
+            return
+        following = logs.Following(self._api, query)
+        try:
+            for line in following.lines(lambda: (self._eye.voices(ref), self._over(ref))):
+                yield line
+        finally:
+            following.close()
+
+    def _over(self, ref: JobRef) -> bool:
+        try:
+            return self._attended(ref).phase.final
+        except NotFound:
+            return True
+
+    def _attended(self, ref: JobRef) -> JobState:
+        """Return the state of a job that somebody follows, and do what it needs for that."""
+        state = self._eye.look(ref).state
+        self._tending.tend(state)
+        return state
+
+    async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+        """Yield what happened, in order; with follow, until the job has ended."""
+        told: set[tuple[float, str, str]] = set()
+        while True:
+            story, over = self._eye.story(ref)
+            for event in story:
+                key = (event.time, event.reason, event.message)
+                if key not in told:
+                    told.add(key)
+                    yield event
+            if not follow or over:
+                return
+            await self.pause(_POLL_SECONDS)
+
+    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+        """Return what the metrics API measured last, where the cluster has one."""
+        from mpijob.backends.kubernetes import usage
+
+        found = self._eye.find(ref)
+        with telling(f"read the usage of {ref.name}"):
+            return usage.samples(self._api, found, self._eye.served)
+
+    # -- steer -------------------------------------------------------------------------------------
+    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+        """End the job and keep its record."""
+        from mpijob.backends.kubernetes import steering
+
+        found, state, seen, _ = self._eye.look(ref)
+        if state.phase.final:
+            return state
+        grace = (await self.spec(found.ref)).grace_seconds if grace_seconds is None else grace_seconds
+        with telling(f"cancel job {ref.name}"):
+            steering.cancel(self._api, found, seen, grace)
+        return self._settled(found.ref, _ENDED, grace)
+
+    async def suspend(self, ref: JobRef) -> JobState:
+        """Put the job to rest."""
+        from mpijob.backends.kubernetes import steering
+
+        found, state, seen, _ = self._eye.look(ref)
+        if state.phase is Phase.SUSPENDED:
+            return state
+        if state.phase.final:
+            raise Conflict(f"{ref} is {state.phase.value}; only a job that has not ended can be suspended")
+        with telling(f"suspend job {ref.name}"):
+            steering.suspend(self._api, found, seen)
+        return self._settled(
+            found.ref, frozenset({Phase.SUSPENDED}), (await self.spec(found.ref)).grace_seconds
+        )
+
+    async def resume(self, ref: JobRef) -> JobState:
+        """Let a suspended job start again."""
+        from mpijob.backends.kubernetes import steering
+
+        found, state, seen, _ = self._eye.look(ref)
+        if state.phase is not Phase.SUSPENDED:
+            raise Conflict(f"{ref} is {state.phase.value}; only a suspended job can be resumed")
+        with telling(f"resume job {ref.name}"):
+            steering.resume(self._api, found, seen)
+        return self._eye.look(found.ref).state
+
+    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+        """End the job if needed and remove everything of it; by name, every job that had the name."""
+        found: Found | None = self._eye.find(ref)
+        while found is not None:
+            self._remove(found, grace_seconds)
+            found = None if ref.uid else self._next(ref)
+
+    def _next(self, ref: JobRef) -> Found | None:
+        try:
+            return self._eye.find(ref)
+        except NotFound:
+            return None
+
+    def _remove(self, found: Found, grace_seconds: float | None) -> None:
+        from mpijob.backends.kubernetes import steering
+
+        jobs: tuple[Document, ...] = (*found.earlier, found.job)
+
+        def gone() -> bool:
+            return not any(gathering.remains(self._api, found.kind, job) for job in jobs)
+
+        with telling(f"delete job {found.ref.name}"):
+            pods = [pod for job in jobs for pod in gathering.pods(self._api, found.kind, job)]
+            steering.delete(self._api, found, jobs)
+            if grace_seconds is not None:
+                steering.delete_pods(self._api, pods, grace_seconds=int(grace_seconds))
+            if not steering.until(gone, _REMOVAL_SECONDS):
+                raise BackendError(
+                    f"{found.ref} is marked for removal, but some of it is still there after {_REMOVAL_SECONDS:g} s",
+                    hint=f"look at what holds it: kubectl -n {found.ref.namespace} get {found.kind.plural},pods",
+                )
+
+    def _settled(self, ref: JobRef, phases: frozenset[Phase], grace_seconds: float) -> JobState:
+        """Return the state once the job is where it was sent, or where it is when that takes too long."""
+        from mpijob.backends.kubernetes import steering
+
+        state = self._eye.look(ref).state
+
+        def there() -> bool:
+            nonlocal state
+            state = self._eye.look(ref).state
+            return state.phase in phases
+
+        if state.phase not in phases:
+            steering.until(there, grace_seconds + _SETTLE_SECONDS)
+        return state
+
+    async def tend(self, state: JobState) -> None:
+        """Start the next attempt of a job that failed, or end one that cannot start, once it is time."""
+        self._tending.tend(state)
+
+    # -- reach in ----------------------------------------------------------------------------------
+    async def execute(
+        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
+    ) -> int:
+        """Run a command with this terminal inside a pod of the job."""
+        from mpijob.backends.kubernetes import visits
+
+        look = self._eye.look(ref)
+        with telling(f"run a command in {ref.name}"):
+            return visits.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
+
+    async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
+        """Return the files that the job left: a cluster keeps none outside a volume."""
+        raise _no_files(self._eye.find(ref).ref)
+
+    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+        """Copy one of those files."""
+        raise _no_files(self._eye.find(ref).ref)
+
+    async def pause(self, seconds: float) -> None:
+        """Let a moment pass; a cluster is not asked more often than it changes."""
+        time.sleep(max(seconds, _POLL_SECONDS))  # noqa: ASYNC251 - a plain engine blocks
+
+
+def _no_files(ref: JobRef) -> Unsupported:
+    return Unsupported(
+        f"the files of {ref} go with its pods: a cluster keeps what is on a volume",
+        hint="give the job a volume (kind: claim) and write results there",
+    )

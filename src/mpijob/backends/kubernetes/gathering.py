@@ -1,0 +1,224 @@
+"""Finding a job among a cluster's objects, and everything that belongs to it.
+
+A job of ours is known by its labels (`mpijob.dev/job`, `/uid`, `/attempt`); anybody else's job by the name
+of its object. Reads of different kinds go side by side. One that is refused or not served leaves its part
+empty and its name in `missing`: what can still be told is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.kubernetes import kinds, reads
+from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.states import Objects
+from mpijob.backends.refusals import no_such_job
+from mpijob.dialects import terms
+from mpijob.dialects.terms import Document
+from mpijob.model import JobRef
+
+JOB_KINDS = (kinds.TRAINJOB, kinds.MPIJOB)
+_PASSED_OVER = (403, 404)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The engine's object of a job's newest attempt, and of the attempts before it."""
+
+    kind: Kind
+    job: Document
+    earlier: tuple[Document, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The object's own name."""
+        return str(self.job["metadata"]["name"])
+
+    @property
+    def path(self) -> str:
+        """Where the object is."""
+        return self.kind.path(self.job["metadata"]["namespace"], self.name)
+
+    @property
+    def ref(self) -> JobRef:
+        """The job's address."""
+        return ref_of(self.job)
+
+
+def ref_of(job: Mapping[str, Any]) -> JobRef:
+    """Return the address of the job that an engine's object is of."""
+    metadata = job["metadata"]
+    labels = metadata.get("labels") or {}
+    return JobRef(
+        metadata["namespace"],
+        labels.get(terms.JOB_LABEL) or metadata["name"],
+        labels.get(terms.UID_LABEL) or metadata["uid"],
+    )
+
+
+def attempt_of(job: Mapping[str, Any]) -> int:
+    """Return which attempt an engine's object is."""
+    number = ((job["metadata"].get("labels")) or {}).get(terms.ATTEMPT_LABEL, "1")
+    return int(number) if number.isdecimal() else 1
+
+
+def find(api: Api, ref: JobRef, served: Callable[[], frozenset[str]]) -> Found:
+    """Return the job's newest attempt; without a uid, of the newest job of that name. Raise NotFound."""
+    found = [*_candidates(api, ref, served())]
+    if ref.uid:
+        found = [one for one in found if ref_of(one[1]).uid == ref.uid]
+    if not found:
+        raise no_such_job(ref)
+    uid = ref.uid or ref_of(max(found, key=_age)[1]).uid
+    attempts = sorted((one for one in found if ref_of(one[1]).uid == uid), key=lambda one: attempt_of(one[1]))
+    kind, newest = attempts[-1]
+    return Found(kind, newest, tuple(job for _, job in attempts[:-1]))
+
+
+def of_name(api: Api, namespace: str, name: str, served: frozenset[str]) -> list[Document]:
+    """Return every engine's object that a job of this name has or had."""
+    return [job for _, job in _candidates(api, JobRef(namespace, name), served)]
+
+
+def objects(api: Api, found: Found, served: frozenset[str]) -> Objects:
+    """Return everything that belongs to a job's newest attempt."""
+    namespace, name = found.job["metadata"]["namespace"], found.name
+    trainer = found.kind is kinds.TRAINJOB
+    wanted: dict[str, Callable[[], Any]] = {
+        "pods": lambda: pods(api, found.kind, found.job),
+        "events": lambda: _events(api, namespace, name),
+    }
+    if trainer:
+        wanted["jobs"] = lambda: api.list(kinds.JOB.path(namespace), labels=_owned(found.kind, name)).items
+        wanted["jobset"] = lambda: api.find(kinds.JOBSET.path(namespace, name))
+        wanted["runtime"] = lambda: runtime(api, found.job)
+    if kinds.KUEUE_API in served and terms.QUEUE_LABEL in (found.job["metadata"].get("labels") or {}):
+        wanted["workload"] = lambda: _workload(api, namespace, found.job["metadata"]["uid"])
+        wanted["position"] = lambda: _position(api, found.job)
+    seen = side_by_side(wanted)
+    return Objects(job=found.job, **{key: value for key, value in seen.items() if value is not None})
+
+
+def pods(api: Api, kind: Kind, job: Mapping[str, Any]) -> list[Document]:
+    """Return the pods of one attempt."""
+    metadata = job["metadata"]
+    return api.list(kinds.POD.path(metadata["namespace"]), labels=_owned(kind, metadata["name"])).items
+
+
+def remains(api: Api, kind: Kind, job: Mapping[str, Any]) -> bool:
+    """Whether anything of an attempt that was deleted is still there."""
+    metadata = job["metadata"]
+    left = api.find(kind.path(metadata["namespace"], metadata["name"]))
+    if left is not None and left["metadata"]["uid"] == metadata["uid"]:
+        return True
+    uid = metadata["uid"]
+    companions = () if kind is kinds.MPIJOB else (kinds.JOBSET, kinds.TRAINING_RUNTIME)
+    for companion in companions:
+        left = api.find(companion.path(metadata["namespace"], metadata["name"]))
+        if left is not None and any(
+            one["uid"] == uid for one in left["metadata"].get("ownerReferences") or ()
+        ):
+            return True
+    return bool(pods(api, kind, job))
+
+
+def _owned(kind: Kind, name: str) -> str:
+    """Return the selector of what an engine made for a job's object."""
+    label = "jobset.sigs.k8s.io/jobset-name" if kind is kinds.TRAINJOB else "training.kubeflow.org/job-name"
+    return f"{label}={name}"
+
+
+def side_by_side(calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Return the answers of several reads made at once; None for one that is refused or not served."""
+    answers = reads.together(calls)
+    for answer in answers.values():
+        if answer.error is not None and answer.error.status not in _PASSED_OVER:
+            raise answer.error
+    return {key: answer.value for key, answer in answers.items()}
+
+
+def _candidates(api: Api, ref: JobRef, served: frozenset[str]) -> list[tuple[Kind, Document]]:
+    """Return the engines' objects of a job: by its labels, else anybody's object of that very name."""
+    labelled = _read(api, [kind for kind in JOB_KINDS if kind.api in served], _by_label, ref)
+    if any(not ref.uid or ref_of(job).uid == ref.uid for _, job in labelled):
+        return labelled
+    plain = _read(api, [kind for kind in (*JOB_KINDS, *kinds.OLDER) if kind.api in served], _by_name, ref)
+    return [*labelled, *((kind, job) for kind, job in plain if ref_of(job).name == ref.name)]
+
+
+def _read(
+    api: Api, of: list[Kind], how: Callable[[Api, Kind, JobRef], list[Document]], ref: JobRef
+) -> list[tuple[Kind, Document]]:
+    """Return what is found of several kinds, which are asked for side by side."""
+    calls: dict[str, Callable[[], Any]] = {
+        f"{kind.api}/{kind.plural}": partial(how, api, kind, ref) for kind in of
+    }
+    found = side_by_side(calls)
+    return [(kind, job) for kind, jobs in zip(of, found.values(), strict=True) for job in jobs or ()]
+
+
+def _by_label(api: Api, kind: Kind, ref: JobRef) -> list[Document]:
+    listed = api.list(kind.path(ref.namespace), labels=f"{terms.JOB_LABEL}={ref.name}").items
+    return [_whole(job, kind) for job in listed]
+
+
+def _by_name(api: Api, kind: Kind, ref: JobRef) -> list[Document]:
+    found = api.find(kind.path(ref.namespace, ref.name))
+    return [] if found is None else [_whole(found, kind)]
+
+
+def _whole(job: Document, kind: Kind) -> Document:
+    """Return an item of a list with the two words that lists leave out."""
+    return {"apiVersion": kind.api, "kind": kind.name} | job
+
+
+def _age(one: tuple[Kind, Document]) -> tuple[str, int]:
+    return str(one[1]["metadata"]["creationTimestamp"]), attempt_of(one[1])
+
+
+def runtime(api: Api, job: Document) -> Document | None:
+    """Return the runtime that a TrainJob refers to, if it may be read."""
+    reference = job["spec"].get("runtimeRef") or {}
+    if reference.get("kind") == "TrainingRuntime":
+        return api.find(kinds.TRAINING_RUNTIME.path(job["metadata"]["namespace"], reference.get("name", "")))
+    return api.find(kinds.CLUSTER_RUNTIME.path("", reference.get("name", "")))
+
+
+def _workload(api: Api, namespace: str, uid: str) -> Document | None:
+    found = api.list(kinds.WORKLOAD.path(namespace), labels=f"kueue.x-k8s.io/job-uid={uid}").items
+    return found[-1] if found else None
+
+
+def _position(api: Api, job: Document) -> int | None:
+    """Return the job's place in its queue, from 0, where Kueue's visibility API tells it."""
+    metadata = job["metadata"]
+    queue = metadata["labels"][terms.QUEUE_LABEL]
+    if not job["spec"].get("suspend", (job["spec"].get("runPolicy") or {}).get("suspend")):
+        return None  # it does not wait
+    path = kinds.PENDING.path(metadata["namespace"], queue, "pendingworkloads")
+    for item in api.get(path).get("items") or ():
+        owners = item["metadata"].get("ownerReferences") or ()
+        if any(owner["uid"] == metadata["uid"] for owner in owners):
+            return int(item.get("positionInLocalQueue", 0))
+    return None
+
+
+def _events(api: Api, namespace: str, name: str) -> list[Document]:
+    """Return the events of the job's objects, all of which carry its name in front."""
+    events = api.list(kinds.EVENT.path(namespace)).items
+    return [one for one in events if _belongs((one.get("involvedObject") or {}).get("name", ""), name)]
+
+
+def _belongs(object_name: str, name: str) -> bool:
+    """Whether an object is the job's: `bert`, `bert-node-0-1-x7k2p`, `trainjob-bert-4f2a1`; not `bert-large`."""
+    for prefix in ("", "trainjob-", "mpijob-"):
+        rest = object_name.removeprefix(prefix)
+        if rest == name or rest.startswith((f"{name}-node-", f"{name}-launcher", f"{name}-worker-")):
+            return True
+        if prefix and rest.startswith(f"{name}-") and len(rest) - len(name) == 6:
+            return True
+    return False

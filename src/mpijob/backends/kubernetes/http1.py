@@ -1,0 +1,203 @@
+"""HTTP/1.1 as far as an API server speaks it: a request out, an answer in, over one line.
+
+`http.client` reads headers with the `email` package, and loading that takes longer than a list of jobs
+(docs/decisions/0016). What may be repeated, and over which connection, is decided by `transport`.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+PIECE = 1 << 16  # more than TLS hands over at once: nothing is left behind in it
+_LONGEST_HEAD = 1 << 16
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+_UNREADY = (ssl.SSLWantReadError, BlockingIOError)
+
+
+class Cut(EOFError):
+    """The line ended before the answer did."""
+
+
+class HungUp(Cut):
+    """The line ended before the answer began."""
+
+
+class Garbled(ValueError):
+    """What came is no answer in HTTP."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """How an answer begins; the names of headers are in small letters."""
+
+    status: int
+    headers: dict[str, str]
+    chunked: bool = False
+    length: int | None = None  # of the body; None when it has no other end than the line's
+    lasting: bool = True  # whether the line may be used again
+
+    @classmethod
+    def read(cls, raw: bytes) -> Head:
+        """Return what the bytes before the body say."""
+        first, *lines = raw.decode("latin-1").split("\r\n")
+        version, _, told = first.partition(" ")
+        if not version.startswith("HTTP/1.") or not told[:3].isdecimal():
+            raise Garbled("the answer does not begin as HTTP does")
+        headers = {
+            name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+        }
+        chunked = headers.get("transfer-encoding", "").lower() == "chunked"
+        length = None if chunked else _length(int(told[:3]), headers.get("content-length"))
+        ends = headers.get("connection", "").lower() == "close" or version == "HTTP/1.0"
+        lasting = not ends and (chunked or length is not None)
+        return cls(int(told[:3]), headers, chunked, length, lasting)
+
+
+def _length(status: int, said: str | None) -> int | None:
+    if status in (204, 304):
+        return 0
+    if said is None:
+        return None
+    if not said.isdecimal():
+        raise Garbled("the answer has no sensible length")
+    return int(said)
+
+
+class Connection:
+    """One line, and what has arrived over it and was not asked for yet."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._ahead = b""
+        self.open = True
+
+    def close(self) -> None:
+        """Close the line."""
+        self.open = False
+        self.sock.close()
+
+    def put(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> None:
+        """Send a request."""
+        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise Garbled("a header would have more than one line")
+        self.sock.sendall("\r\n".join([*lines, "", ""]).encode() + (body or b""))
+
+    def head(self) -> Head:
+        """Return the beginning of the next answer; an interim one is passed over."""
+        while True:
+            end = self._ahead.find(b"\r\n\r\n")
+            while end < 0:
+                self._more()
+                end = self._ahead.find(b"\r\n\r\n")
+            head = Head.read(self._ahead[:end])
+            self._ahead = self._ahead[end + 4 :]
+            if head.status >= 200:
+                return head
+
+    def _more(self) -> None:
+        piece = self.sock.recv(PIECE)
+        if not piece:
+            raise Cut("the line ended in an answer's head") if self._ahead else HungUp("the line ended")
+        self._ahead += piece
+        if len(self._ahead) > _LONGEST_HEAD + PIECE:
+            raise Garbled("the answer's head does not end")
+
+    def body(self, head: Head) -> bytes:
+        """Return the whole body of an answer; the line is closed when it cannot be used again."""
+        body, parts = Body(head), []
+        if not body.over and self._ahead:
+            parts.append(body.feed(self.taken()))
+        while not body.over:
+            parts.append(body.feed(self.sock.recv(PIECE)))
+        self._ahead = body.surplus
+        if not head.lasting or self._ahead:
+            self.close()
+        return b"".join(parts)
+
+    def taken(self) -> bytes:
+        """Return what has arrived already, and forget it."""
+        ahead, self._ahead = self._ahead, b""
+        return ahead
+
+    def speaks(self, seconds: float | None) -> bool:
+        """Return whether anything arrives within this time, be it the end."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        self.sock.settimeout(0)
+        while not self._ahead and readable(self.sock, deadline):
+            try:
+                self._more()
+            except _UNREADY:  # TLS had something to say for itself, such as a session ticket
+                continue
+        return bool(self._ahead)
+
+
+class Body:
+    """Takes away what HTTP puts around a body; `over` when it has come to its end, `surplus` what came after."""
+
+    def __init__(self, head: Head) -> None:
+        self._chunked = head.chunked
+        self._length = head.length
+        self._buffer = b""
+        self._left = 0  # of the present chunk, with its two bytes of end
+        self._trailing = False
+        self.over = not head.chunked and head.length == 0
+        self.surplus = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what is in the next bytes of the line; no bytes are the line's end."""
+        if self._chunked:
+            return self._unframed(data)
+        if self._length is None:
+            self.over = not data
+            return data
+        if not data:
+            raise Cut(f"the line ended {self._length} bytes before the answer's end")
+        data, self.surplus = data[: self._length], data[self._length :]
+        self._length -= len(data)
+        self.over = self._length == 0
+        return data
+
+    def _unframed(self, data: bytes) -> bytes:
+        if not data:
+            raise Cut("the line ended between two parts of an answer")
+        buffer, at, parts = self._buffer + data, 0, []
+        while not self.over and at < len(buffer):
+            if self._left:
+                piece = buffer[at : at + self._left]
+                parts.append(piece[: max(self._left - 2, 0)])
+                at, self._left = at + len(piece), self._left - len(piece)
+                continue
+            end = buffer.find(b"\r\n", at)
+            if end < 0:
+                break
+            self._frame(buffer[at:end])
+            at = end + 2
+        self._buffer = buffer[at:]
+        if self.over:
+            self.surplus = self._buffer
+        return b"".join(parts)
+
+    def _frame(self, line: bytes) -> None:
+        """Take a line between two chunks: how long the next one is or, after the last one, what trails."""
+        if self._trailing:
+            self.over = not line
+            return
+        said = line.partition(b";")[0].strip()
+        if not said or not _HEX.issuperset(said):
+            raise Garbled("a part of the answer has no sensible length")
+        size = int(said, 16)
+        self._trailing = size == 0
+        self._left = size + 2 if size else 0
+
+
+def readable(line: socket.socket, deadline: float | None) -> bool:
+    """Return whether the line has something to say by then; of one that is idle that can only be its end."""
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    return bool(poll.poll(None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1000))

@@ -1,0 +1,66 @@
+"""The two ends of a launcher's log: the beginning, where the world is counted, and the last lines.
+
+A state needs no more of it, however much the ranks have said in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.states import Document
+from mpijob.dialects import pods as pod_words
+from mpijob.model import Role
+from mpijob.observation import cri
+
+HEAD_BYTES = 256 * 1024
+TAIL_LINES = 400
+_WORLD = b"mpijob-world "
+
+
+class LauncherLog(msgspec.Struct, frozen=True):
+    """What the launcher said first and last, with the kubelet's time stamps; `proved` is when the world was complete."""
+
+    text: str = ""
+    proved: float | None = None
+
+
+def read(api: Api, pods: Sequence[Document]) -> LauncherLog:
+    """Return the ends of the launcher's log, empty while it has said nothing."""
+    launcher = next((pod for pod in pods if role_of(pod) is Role.LAUNCHER), None)
+    if launcher is None:
+        return LauncherLog()
+    head = _part(api, launcher, limitBytes=str(HEAD_BYTES))
+    tail = _part(api, launcher, tailLines=str(TAIL_LINES)) if len(head) >= HEAD_BYTES else b""
+    lines = _joined(head.splitlines(), tail.splitlines())
+    return LauncherLog(b"\n".join(lines).decode(errors="replace"), _proved(lines))
+
+
+def _part(api: Api, launcher: Document, **query: str) -> bytes:
+    metadata = launcher["metadata"]
+    main = pod_words.container_of(launcher["spec"])["name"]
+    path = kinds.POD.path(metadata["namespace"], metadata["name"], "log")
+    try:
+        return api.raw(path, container=main, timestamps="true", **query)
+    except ApiError as error:
+        if error.status in (400, 403, 404, 500):  # not started, not allowed, gone, or its node is
+            return b""
+        raise
+
+
+def _joined(head: list[bytes], tail: list[bytes]) -> list[bytes]:
+    """Return both ends once, by their time stamps."""
+    last = head[-1].partition(b" ")[0] if head else b""
+    return head + [line for line in tail if line.partition(b" ")[0] > last]
+
+
+def _proved(lines: list[bytes]) -> float | None:
+    for line in lines:
+        stamp, _, text = line.partition(b" ")
+        if text.startswith(_WORLD):
+            return cri.nanoseconds(stamp) / 1e9
+    return None

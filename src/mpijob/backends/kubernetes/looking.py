@@ -1,0 +1,110 @@
+"""One look at a job: find its objects, read all that belongs to it, derive where it stands.
+
+The engine's verbs begin with a look; what a look costs is a few reads side by side and the two ends of the
+launcher's log.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from mpijob.backends.kubernetes import gathering, kinds, launcherlog, states
+from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.gathering import Found
+from mpijob.backends.kubernetes.states import Document
+from mpijob.model import Event, JobRef, JobState, MPIJob, Phase
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.logs import Voice
+
+
+class Look(NamedTuple):
+    """A job's object, its state, everything that it was derived from, and when its world was proved."""
+
+    found: Found
+    state: JobState
+    seen: states.Objects
+    proved: float | None
+
+
+class Eye:
+    """Looks at jobs through one API client."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    @cached_property
+    def served(self) -> frozenset[str]:
+        """Every `group/version` that the cluster serves."""
+        from mpijob.backends.kubernetes import discovery
+
+        with telling("look at the cluster"):
+            return discovery.served(self._api)
+
+    def find(self, ref: JobRef) -> Found:
+        """Return the job's newest attempt; raise NotFound."""
+        with telling(f"look up job {ref.name}"):
+            return gathering.find(self._api, ref, lambda: self.served)
+
+    def look(self, ref: JobRef) -> Look:
+        """Return a look at the job; between two attempts it is queued again."""
+        look = self.attempt(ref)
+        if look.state.phase is not Phase.FAILED:
+            return look
+        from mpijob.backends.kubernetes import attempts
+
+        job = self.spec(look.found, look.seen.runtime)
+        if not attempts.may_follow(look.state, job):
+            return look
+        return look._replace(state=attempts.waiting(look.state, job, time.time()))
+
+    def attempt(self, ref: JobRef) -> Look:
+        """Return a look at the job's newest attempt, however it ended."""
+        found = self.find(ref)
+        with telling(f"read job {ref.name}"):
+            seen = gathering.objects(self._api, found, self.served)
+            log = launcherlog.read(self._api, seen.pods)
+        return Look(found, states.derive(seen, now=time.time(), launcher_log=log.text), seen, log.proved)
+
+    def spec(self, found: Found, runtime: Document | None) -> MPIJob:
+        """Return what was asked for, as the engine's objects tell it."""
+        from mpijob.dialects import mpioperator, trainjob
+
+        if found.kind is kinds.MPIJOB:
+            return mpioperator.read((found.job,)).job
+        return trainjob.read((found.job, *((runtime,) if runtime else ()))).job
+
+    def runtime(self, found: Found) -> Document | None:
+        """Return the runtime that the job refers to, if it has one that may be read."""
+        with telling(f"read the runtime of {found.ref.name}"):
+            return gathering.runtime(self._api, found.job) if found.kind is kinds.TRAINJOB else None
+
+    def voices(self, ref: JobRef) -> tuple[Voice, ...]:
+        """Return the pods of all attempts whose logs can be read."""
+        from mpijob.backends.kubernetes import logs
+
+        found = self.find(ref)
+        voices: list[Voice] = []
+        for job in (*found.earlier, found.job):
+            family, tagged = states.speech(job)
+            with telling(f"find the pods of {ref.name}"):
+                pods = gathering.pods(self._api, found.kind, job)
+            voices += logs.voices(
+                pods,
+                attempt=gathering.attempt_of(job),
+                family=family,
+                tagged=tagged,
+                index_of=states.worker_index,
+            )
+        return tuple(voices)
+
+    def story(self, ref: JobRef) -> tuple[tuple[Event, ...], bool]:
+        """Return what happened to the job, in order, and whether it has ended."""
+        from mpijob.backends.kubernetes import story
+
+        look = self.look(ref)
+        told = story.events(look.seen, look.state, look.proved)
+        return tuple(story.numbered(told)), look.state.phase.final

@@ -1,0 +1,129 @@
+"""From a job to exactly the documents that a cluster would be given. Nothing is created."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mpijob import admission
+from mpijob.backends import code
+from mpijob.backends.kubernetes.surroundings import Surroundings
+from mpijob.dialects import engine_choice, launch, mpioperator, pods, terms, trainjob
+from mpijob.dialects.engine_choice import Choice, Engine
+from mpijob.dialects.terms import Document, Shape
+from mpijob.errors import Finding, Severity
+from mpijob.model import Facts, MPIJob, Plan, PlannedWorker
+from mpijob.model.command import own_launcher
+from mpijob.settings import Settings
+
+GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
+
+
+def plan(
+    job: MPIJob, facts: Facts, around: Surroundings, settings: Settings, directory: Path, place: str
+) -> Plan:
+    """Return the plan of a job that is well formed and admitted."""
+    job = code.resolve(_with_image(job, settings), directory)
+    choice = engine_choice.choose(job, around.served)
+    shape = _shape(job, around, choice)
+    documents = _documents(choice, job, shape)
+    workers = _workers(job, shape, choice.engine)
+    own = own_launcher(job.argv) if not job.programs else None
+    words, counted = pods.launch_words(job, shape)
+    needs = admission.needs(job)
+    return Plan(
+        job=job,
+        uid=shape.uid,
+        engine=place,
+        family=choice.family,
+        family_version="",
+        workers=workers,
+        world=job.world,
+        hostfile=launch.hostfile(choice.family, workers, job.launch),
+        launch=tuple(words[counted:]),
+        env={},
+        own_launcher=own.program if own else "",
+        census_launch=tuple(words[:counted]),
+        needs=needs,
+        free=facts.free,
+        capacity=facts.capacity,
+        starts_now=not facts.waiting_jobs and (needs.fits(facts.free) or not facts.room_known),
+        wait_estimate_seconds=facts.wait_estimate_seconds,
+        isolation=choice.engine.value,
+        guarantee=GUARANTEE,
+        why=choice.reasons,
+        notices=(*pods.notices(job, shape), *_notices(job, settings)),
+        documents=documents,
+    )
+
+
+def next_attempt(job: MPIJob, uid: str, name: str, attempt: int, around: Surroundings) -> Plan:
+    """Return the documents of a further attempt of a job that is there already; `name` is its first object's."""
+    choice = engine_choice.choose(job, around.served)
+    shape = msgspec.structs.replace(
+        _shape(job, around, choice), uid=uid, attempt=attempt, object="" if name == job.name else name
+    )
+    workers = _workers(job, shape, choice.engine)
+    return Plan(
+        job=job, uid=uid, engine=choice.engine.value, family=choice.family, family_version="",
+        workers=workers, world=job.world, hostfile="", launch=(), env={},
+        isolation=choice.engine.value, documents=_documents(choice, job, shape),
+    )  # fmt: skip
+
+
+def _with_image(job: MPIJob, settings: Settings) -> MPIJob:
+    return job if job.image or not settings.image else job.replace(image=settings.image)
+
+
+def _shape(job: MPIJob, around: Surroundings, choice: Choice) -> Shape:
+    carries = bool(job.code.path or job.code.files)
+    name = free_name(job.name, around.names)
+    shape = Shape(object="" if name == job.name else name)
+    return msgspec.structs.replace(
+        shape,
+        uid=os.urandom(8).hex(),
+        family=choice.family,
+        gang=terms.Gang.NONE if job.queue and around.kueue else around.gang,
+        user=around.user,
+        code=terms.code_name(job, shape) if carries else "",
+        priority_classes=around.priority_classes,
+        workload_priority=around.workload_priority(job),
+        topology_aware=around.topology_aware,
+        prove_gpus=around.prove_gpus,
+        ipc_lock=around.ipc_lock,
+        nfs_driver=around.nfs_driver,
+        launcher_cpu_limit=around.launcher_cpu_limit,
+    )
+
+
+def free_name(name: str, taken: frozenset[str]) -> str:
+    """Return the name of the next job's objects: the job's own, or `name-r2`, `name-r3` beside earlier ones."""
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}-r{number}" in taken:
+        number += 1
+    return f"{name}-r{number}"
+
+
+def _documents(choice: Choice, job: MPIJob, shape: Shape) -> tuple[Document, ...]:
+    return trainjob.write(job, shape) if choice.engine is Engine.TRAINER else mpioperator.write(job, shape)
+
+
+def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, ...]:
+    """Return the workers as the engine's own hostfile names them."""
+    name = terms.name(job, shape)
+    if engine is Engine.TRAINER:
+        hosts = [f"{name}-node-0-{index}.{name}" for index in range(job.workers)]
+    else:
+        hosts = [f"{name}-worker-{index}.{name}.{job.namespace}.svc" for index in range(job.workers)]
+    return launch.place(job, hosts)
+
+
+def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+    if settings.image and job.image == settings.image:
+        message = f"the job names no image: {settings.image} is used, as the settings say"
+        yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

@@ -1,0 +1,177 @@
+"""Cancel, suspend, resume, delete: what a user does to a job that is there.
+
+Every act leaves a mark on the engine's object first (annotations), so that the state tells it whatever
+becomes of the caller. A job ends through its launcher, whose exit is the engine's own sign of the end and
+whose log stays; only what does not listen is deleted. Kueue starts what it has admitted again when somebody
+suspends it, so a queued job is put to rest through its Workload.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from mpijob.backends.kubernetes import kinds, websocket
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.gathering import Found
+from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.states import Document, Objects
+from mpijob.dialects import acts, terms
+from mpijob.dialects import pods as pod_words
+from mpijob.dialects.acts import Act
+from mpijob.dialects.seen import given_up
+from mpijob.model import Role
+
+_ENDED = ("Succeeded", "Failed")
+_LOOK_SECONDS = 0.2
+_SETTLE_SECONDS = 30.0
+# $1 seconds: ask the launcher to end, then end everything that it started; its own exit follows from that
+_END = """\
+kill -s TERM 1 2>/dev/null
+left=$1
+while [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); done
+kill -s KILL -1 2>/dev/null
+"""
+
+
+def mark(api: Api, found: Found, reason: str, message: str, **annotations: str | None) -> None:
+    """Note an act on the job's object, and set or take away annotations with it."""
+    done = (*acts.read(found.job), Act(time.time(), reason, message))
+    notes: dict[str, str | None] = {f"{terms.DOMAIN}/{key}": value for key, value in annotations.items()}
+    notes[terms.ACTS_ANNOTATION] = acts.written(done)
+    api.patch(found.path, {"metadata": {"annotations": notes}})
+
+
+def stamp() -> str:
+    """Return the present time as annotations hold it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def cancel(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
+    """End the job and keep its record."""
+    mark(api, found, acts.CANCELLED, "cancelled by the user", cancelled=stamp())
+    _stop(api, found, seen, grace_seconds)
+
+
+def give_up(api: Api, found: Found, seen: Objects, reason: str, message: str) -> None:
+    """End a job that could not start and keep the record of why; nothing of it runs yet."""
+    note = {terms.GIVEN_UP_ANNOTATION.rpartition("/")[2]: given_up(stamp(), reason, message)}
+    mark(api, found, acts.GIVEN_UP, message, **note)
+    _stop(api, found, seen, 0.0)
+
+
+def _stop(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
+    launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
+    if launcher is not None and _runs(launcher):
+        _end_launcher(api, launcher, grace_seconds)
+    elif found.kind is kinds.TRAINJOB and seen.pods:
+        delete_pods(api, seen.pods, grace_seconds=0)
+    else:
+        _rest(api, found, seen)
+
+
+def suspend(api: Api, found: Found, seen: Objects) -> None:
+    """Put the job to rest: its pods go, with the grace that the job gave them."""
+    mark(api, found, acts.SUSPENDED, "suspended by the user", suspended=stamp())
+    if seen.workload is not None:
+        _activate(api, seen.workload, active=False)
+    else:
+        _set_suspended(api, found, suspended=True)
+
+
+def resume(api: Api, found: Found, seen: Objects) -> None:
+    """Let a job that rests start again, as its next attempt."""
+    mark(api, found, acts.RESUMED, "queued again", suspended=None)
+    if seen.workload is not None:
+        _activate(api, seen.workload, active=True)
+    else:
+        _set_suspended(api, found, suspended=False)
+
+
+def delete(api: Api, found: Found, jobs: Iterable[Document]) -> None:
+    """Remove the engine's objects; what they own follows, and whoever wants the name waits for that.
+
+    Not the other way round: as long as its TrainJob is there, Trainer makes a JobSet that is missing again, also
+    for a TrainJob that is being deleted, and the job's pods with it.
+    """
+    for job in jobs:
+        metadata = job["metadata"]
+        path = found.kind.path(metadata["namespace"], metadata["name"])
+        api.delete(path, uid=metadata["uid"], propagation="Background")
+
+
+def delete_pods(api: Api, pods: Iterable[Document], *, grace_seconds: int | None) -> None:
+    """Delete pods; one that is gone already is as good."""
+    for pod in pods:
+        metadata = pod["metadata"]
+        try:
+            api.delete(
+                kinds.POD.path(metadata["namespace"], metadata["name"]),
+                grace_seconds=grace_seconds,
+                uid=metadata["uid"],
+            )
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+
+def until(happened: Callable[[], bool], seconds: float = _SETTLE_SECONDS) -> bool:
+    """Wait until something has happened; return whether it did in the time given."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _runs(pod: Document) -> bool:
+    main = pod_words.container_of(pod["spec"])["name"]
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any(status["name"] == main and "running" in status["state"] for status in statuses)
+
+
+def _end_launcher(api: Api, launcher: Document, grace_seconds: float) -> None:
+    """Ask the launcher from inside, where its log stays; delete it where that is refused or does nothing."""
+    metadata = launcher["metadata"]
+    path = kinds.POD.path(metadata["namespace"], metadata["name"])
+    main = pod_words.container_of(launcher["spec"])["name"]
+    argv = ("/bin/sh", "-c", _END, "mpijob-end", str(max(0, round(grace_seconds))))
+    with contextlib.suppress(
+        ApiError, OSError
+    ):  # its end may cut the line; whether it ended is looked up below
+        websocket.capture(api, f"{path}/exec", argv, container=main)
+    ended = until(lambda: _has_ended(api.find(path)), 5.0)
+    if not ended:
+        delete_pods(api, [launcher], grace_seconds=0)
+
+
+def _has_ended(pod: Document | None) -> bool:
+    return pod is None or (pod.get("status") or {}).get("phase") in _ENDED
+
+
+def _rest(api: Api, found: Found, seen: Objects) -> None:
+    """A job without pods holds nothing; see to it that it stays so."""
+    if seen.workload is not None:
+        try:
+            _activate(api, seen.workload, active=False)
+            return
+        except ApiError as error:
+            if error.status != 403:
+                raise
+        body = {"metadata": {"labels": {terms.QUEUE_LABEL: None}}}  # nobody starts what is in no queue
+        api.patch(found.path, body)
+    _set_suspended(api, found, suspended=True)
+
+
+def _activate(api: Api, workload: Document, *, active: bool) -> None:
+    metadata = workload["metadata"]
+    api.patch(kinds.WORKLOAD.path(metadata["namespace"], metadata["name"]), {"spec": {"active": active}})
+
+
+def _set_suspended(api: Api, found: Found, *, suspended: bool) -> None:
+    trainer = found.kind is kinds.TRAINJOB
+    body = {"suspend": suspended} if trainer else {"runPolicy": {"suspend": suspended}}
+    api.patch(found.path, {"spec": body})

@@ -1,0 +1,233 @@
+"""Creating a job's objects: idempotent, wholly or not at all, and nothing is repeated blindly.
+
+The runtime (and what goes along) is written first, because the engine's webhook wants to see it; then the
+job itself, which owns all of it from then on. Names decide races: the API server lets one of two creators
+win. Whoever finds his own uid on an object has created it before, whatever became of the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import tarfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from mpijob.backends import code, secrets
+from mpijob.backends.kubernetes import failures, kinds
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.dialects import terms
+from mpijob.dialects.seen_fields import time_of
+from mpijob.dialects.terms import Document
+from mpijob.errors import BackendError, Finding, InvalidJob
+from mpijob.model import MPIJob, Plan, quantity
+
+LARGEST_ARCHIVE = 700_000  # a config map holds 1 MiB, and base64 adds a third
+ABANDONED_SECONDS = 60.0
+_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
+_KINDS = {kind.name: kind for kind in (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.MPIJOB)}
+
+
+class Taken(Exception):
+    """An object of this name is there already and is not ours; carries it."""
+
+    def __init__(self, existing: Document) -> None:
+        super().__init__(existing["metadata"]["name"])
+        self.existing = existing
+
+
+def submit(api: Api, plan: Plan) -> Document:
+    """Create everything and return the engine's job object; raise Taken for a name that somebody holds."""
+    return _all(api, plan, [*_files(plan), *_secrets(plan), *plan.documents[:-1]])
+
+
+def again(api: Api, plan: Plan) -> Document:
+    """Create a further attempt, which shares files and secrets with the first."""
+    return _all(api, plan, [*plan.documents[:-1]])
+
+
+def share(api: Api, owner: Document, paths: list[str]) -> None:
+    """Let a further attempt own, beside the others, what they share."""
+    for path in paths:
+        shared = api.find(path)
+        if shared is not None:
+            owners = [*(shared["metadata"].get("ownerReferences") or ()), _reference(owner)]
+            api.patch(path, {"metadata": {"ownerReferences": owners}})
+
+
+def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Document:
+    main = plan.documents[-1]
+    created: list[tuple[Kind, Document]] = []
+    try:
+        for document in companions:
+            created.append((_kind(document), _create(api, document, plan.uid)))
+        made = _create(api, main, plan.uid)
+    except BaseException:  # also when the user has had enough: all of it, or nothing
+        _undo(api, [*created, *_made(api, main, plan.uid)])
+        raise
+    _own(api, made, created)
+    return made
+
+
+def _kind(document: Mapping[str, Any]) -> Kind:
+    known = _KINDS | {"ConfigMap": kinds.CONFIG_MAP, "Secret": kinds.SECRET}
+    return known[document["kind"]]
+
+
+def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
+    """Create one object; one that is there with our uid on it was created by this very call before."""
+    kind, metadata = _kind(document), document["metadata"]
+    path = kind.path(metadata["namespace"], metadata["name"])
+    pauses = iter(_PAUSES)
+    for _ in range(3 + len(_PAUSES)):
+        try:
+            return api.create(kind.path(metadata["namespace"]), document)
+        except ApiError as error:
+            if _unseen_runtime(error):
+                time.sleep(next(pauses, 1.0))
+                continue
+            if not (error.status == 409 or error.ambiguous):
+                raise failures.translate(error, doing=f"create {kind.name} {metadata['name']}") from error
+            existing = api.find(path)
+        if existing is None:
+            continue
+        if _uid(existing) == uid:
+            return existing
+        if kind not in (kinds.TRAINJOB, kinds.MPIJOB) and _abandoned(existing):
+            api.delete(path, uid=existing["metadata"]["uid"])
+            continue
+        raise Taken(existing)
+    raise BackendError(f"{kind.name} {metadata['name']} could not be created: it comes and goes")
+
+
+def _unseen_runtime(error: ApiError) -> bool:
+    """Whether a webhook has not heard yet of the runtime that was written a moment ago."""
+    return (
+        error.status in (400, 403, 404, 422) and "webhook" in error.message and "not found" in error.message
+    )
+
+
+def _uid(document: Mapping[str, Any]) -> str:
+    return str((document["metadata"].get("labels") or {}).get(terms.UID_LABEL, ""))
+
+
+def _abandoned(existing: Mapping[str, Any]) -> bool:
+    """Whether a companion was left behind by a creator that died before it made the job."""
+    metadata = existing["metadata"]
+    if metadata.get("ownerReferences") or not _uid(existing):
+        return False
+    made = time_of(metadata["creationTimestamp"])
+    return made is not None and time.time() - made > ABANDONED_SECONDS
+
+
+def _own(api: Api, owner: Document, companions: list[tuple[Kind, Document]]) -> None:
+    """Let the job own what was made for it, so that it goes when the job goes."""
+    body = {"metadata": {"ownerReferences": [_reference(owner)]}}
+
+    def adopt(one: tuple[Kind, Document]) -> None:
+        kind, document = one
+        metadata = document["metadata"]
+        api.patch(kind.path(metadata["namespace"], metadata["name"]), body)
+
+    with ThreadPoolExecutor(max_workers=max(1, len(companions))) as pool:
+        for done in [pool.submit(adopt, one) for one in companions]:
+            done.result()
+
+
+def _reference(owner: Document) -> Document:
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def _made(api: Api, main: Mapping[str, Any], uid: str) -> list[tuple[Kind, Document]]:
+    """Return the job's own object if it was created although no answer came."""
+    kind, metadata = _kind(main), main["metadata"]
+    try:
+        existing = api.find(kind.path(metadata["namespace"], metadata["name"]))
+    except ApiError:
+        return []
+    return [(kind, existing)] if existing is not None and _uid(existing) == uid else []
+
+
+def _undo(api: Api, created: list[tuple[Kind, Document]]) -> None:
+    for kind, document in reversed(created):
+        metadata = document["metadata"]
+        try:
+            api.delete(kind.path(metadata["namespace"], metadata["name"]), uid=metadata["uid"])
+        except ApiError:
+            continue  # what is left is swept by whoever needs the name
+
+
+def _files(plan: Plan) -> list[Document]:
+    """Return the config map with the archive of what goes along, if anything does."""
+    job = plan.job
+    if not (job.code.path or job.code.files):
+        return []
+    data = archive(job)
+    if len(data) > LARGEST_ARCHIVE:
+        size, most = quantity.as_bytes(len(data)), quantity.as_bytes(LARGEST_ARCHIVE)
+        raise InvalidJob.of((Finding(
+            code="CODE_TOO_LARGE", field="code.path",
+            message=f"what goes along is {size} when packed, and a cluster takes {most} with a job",
+            hint="name what is needed in code.include, build it into the image, or put it on a volume",
+        ),))  # fmt: skip
+    name = f"{plan.documents[-1]['metadata']['name']}{terms.CODE_SUFFIX}"
+    return [_config_map(_metadata(job, name, plan.uid), data)]
+
+
+def _config_map(metadata: Document, data: bytes) -> Document:
+    packed = base64.b64encode(data).decode()
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {"archive": packed}}
+
+
+def archive(job: MPIJob) -> bytes:
+    """Return what goes along as a tar archive, the same bytes for the same files."""
+    buffer = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for source, place in code.chosen(job.code):
+            tar.add(source, str(place), recursive=False, filter=_anybodys)
+        for name, text in job.code.files.items():
+            data = text.encode()
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def _anybodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode |= 0o444
+    return entry
+
+
+def _secrets(plan: Plan) -> list[Document]:
+    """Return the Secret with values that come from this machine's environment or files."""
+    job = plan.job
+    values = {
+        one.env: base64.b64encode(secrets.value(one).encode()).decode()
+        for one in job.secrets
+        if one.source.startswith(("env:", "file:"))
+    }
+    if not values:
+        return []
+    name = f"{plan.documents[-1]['metadata']['name']}{terms.SECRETS_SUFFIX}"
+    metadata = _metadata(job, name, plan.uid)
+    return [{"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": values}]
+
+
+def _metadata(job: MPIJob, name: str, uid: str) -> Document:
+    labels = {terms.MANAGED_LABEL: terms.MANAGED_BY, terms.JOB_LABEL: job.name, terms.UID_LABEL: uid}
+    return {"name": name, "namespace": job.namespace, "labels": labels}

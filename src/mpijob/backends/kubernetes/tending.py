@@ -1,0 +1,76 @@
+"""What a job needs and no engine does by itself, done while somebody waits for it: a next attempt, or its end.
+
+A failed job is tried again as often as it says. One whose pods cannot start stays pending for ever, because
+Kubernetes goes on trying: after the time that the job gives its workers to start, it is ended with the reason.
+Whoever waits for a job, watches it or follows its logs tends it; several may at once. Other people's jobs are
+left alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mpijob.backends.kubernetes.failures import telling
+from mpijob.dialects import seen_kinds
+from mpijob.model import JobRef, JobState, MPIJob, Phase
+from mpijob.observation.phase import Reason
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.looking import Eye
+    from mpijob.backends.kubernetes.surroundings import Surroundings
+
+
+class Tending:
+    """Tends jobs through one API client; it remembers how long each may take to start."""
+
+    def __init__(self, api: Api, eye: Eye, surroundings: Callable[[MPIJob], Surroundings]) -> None:
+        self._api = api
+        self._eye = eye
+        self._surroundings = surroundings
+        self._patience: dict[JobRef, float] = {}
+
+    def tend(self, state: JobState) -> None:
+        """Do what the job needs now, if anything."""
+        if state.reason == Reason.BACKING_OFF.value:
+            self._try_again(state.ref)
+        elif state.phase is Phase.PENDING and self._overdue(state):
+            self._give_up(state)
+
+    def _try_again(self, ref: JobRef) -> None:
+        from mpijob.backends.kubernetes import attempts
+
+        look = self._eye.attempt(ref)
+        job = self._eye.spec(look.found, look.seen.runtime)
+        if attempts.may_follow(look.state, job) and time.time() >= attempts.due(look.state, job):
+            around = self._surroundings(job)
+            with telling(f"try job {job.name} again"):
+                attempts.start(self._api, look.found, job, around)
+
+    def _overdue(self, state: JobState) -> bool:
+        """Whether the workers had all the time that the job gives them, counted from when they were made."""
+        if state.ref not in self._patience:
+            found = self._eye.find(state.ref)
+            ours = seen_kinds.is_ours(found.job)
+            job = self._eye.spec(found, self._eye.runtime(found)) if ours else None
+            self._patience[state.ref] = math.inf if job is None else job.gang_timeout_seconds
+        return time.time() - (state.started or state.created) >= self._patience[state.ref]
+
+    def _give_up(self, state: JobState) -> None:
+        from mpijob.backends.kubernetes import steering
+
+        look = self._eye.attempt(state.ref)
+        if look.state.phase is not Phase.PENDING:
+            return
+        with telling(f"end job {state.ref.name}, which cannot start"):
+            steering.give_up(self._api, look.found, look.seen, *self._why(look.state))
+
+    def _why(self, state: JobState) -> tuple[str, str]:
+        """Return what kept the job from starting, or that it took too long."""
+        if state.findings:
+            return state.reason, state.message
+        seconds = self._patience[state.ref]
+        return Reason.GANG_TIMEOUT.value, f"not all workers had started after {seconds:g} s: {state.message}"

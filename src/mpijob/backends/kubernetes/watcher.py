@@ -1,0 +1,108 @@
+"""The states of many jobs, as they change: one watch for each kind of object, whoever listens.
+
+A change of any object of a job (its pods, its Workload) makes the job be looked at again; states that say
+nothing new are not told. A watcher of few, named jobs gets the whole truth of each, logs included; one of
+all jobs what their objects show.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+
+import msgspec
+
+from mpijob.backends import select
+from mpijob.backends.kubernetes import gathering, kinds, listing, states
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.watching import Watch, watch
+from mpijob.dialects.terms import Document
+from mpijob.errors import NotFound
+from mpijob.model import JobRef, JobState, Scope
+
+_SETTLE_SECONDS = 0.1  # changes come in swarms; one look serves them all
+_LOOK_AGAIN_SECONDS = 2.0  # what only logs or the clock tell (the world is proved, an image takes long)
+
+
+class Watcher:
+    """Watches the objects of a scope and says when something moved."""
+
+    def __init__(self, api: Api, scope: Scope, served: frozenset[str]) -> None:
+        self._moved: queue.SimpleQueue[ApiError | None] = queue.SimpleQueue()
+        self._watches = [
+            watch(api, kind.path(scope.namespace), labels=labels, trim=_bare)
+            for kind, labels in _watched(served)
+        ]
+        for one in self._watches:
+            threading.Thread(target=self._listen, args=(one,), daemon=True, name="watch").start()
+
+    def wait(self) -> None:
+        """Wait until something moved, or some time has passed; raise what ended a watch."""
+        try:
+            told = self._moved.get(timeout=_LOOK_AGAIN_SECONDS)
+            time.sleep(_SETTLE_SECONDS)
+            while told is None:
+                told = self._moved.get_nowait()
+        except queue.Empty:
+            return
+        raise told
+
+    def _listen(self, changes: Watch) -> None:
+        try:
+            for _ in changes:
+                self._moved.put(None)
+        except ApiError as error:
+            if error.status not in (403, 404):  # what may not be seen is not waited for
+                self._moved.put(error)
+
+    def close(self) -> None:
+        """End every watch."""
+        for one in self._watches:
+            one.close()
+
+
+def changes(
+    api: Api, scope: Scope, served: frozenset[str], look: Callable[[JobRef], JobState]
+) -> Generator[JobState, None, None]:
+    """Yield every job of the scope once, then each change."""
+    watcher, told = Watcher(api, scope, served), dict[JobRef, JobState]()
+    try:
+        while True:
+            for state in _now(api, scope, served, look):
+                if told.get(state.ref) != state:
+                    told[state.ref] = state
+                    yield state
+            watcher.wait()
+    finally:
+        watcher.close()
+
+
+def _now(
+    api: Api, scope: Scope, served: frozenset[str], look: Callable[[JobRef], JobState]
+) -> Iterator[JobState]:
+    if not scope.names:
+        every = msgspec.structs.replace(scope, limit=1_000_000, after="")
+        yield from reversed(listing.page(api, every, served).items)
+        return
+    for name in scope.names:
+        try:
+            state = look(JobRef(scope.namespace, name))
+        except NotFound:
+            continue
+        if select.belongs(state, scope):
+            yield state
+
+
+def _watched(served: frozenset[str]) -> Iterator[tuple[Kind, str]]:
+    yield kinds.POD, states.POD_SELECTOR
+    for kind in (*gathering.JOB_KINDS, kinds.WORKLOAD):
+        if kind.api in served:
+            yield kind, ""
+
+
+def _bare(document: Document) -> Document:
+    """That it changed is enough to know."""
+    return {"metadata": document.get("metadata") or {}}

@@ -1,0 +1,134 @@
+"""What users do to a job on a cluster, as it is written onto the job's objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.cluster_objects import Cluster, at_work, ended, running, waiting
+from tests.unit.kube_store import Store
+
+from mpijob.backends.kubernetes import gathering, kinds, steering, websocket
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.kubernetes.gathering import Found
+from mpijob.dialects import acts, terms
+from mpijob.model import JobRef
+
+SERVED = frozenset({kinds.TRAINER_API, kinds.MPI_OPERATOR_API, kinds.KUEUE_API})
+
+
+def stored(cluster: Cluster, **objects: Any) -> tuple[Store, Found]:
+    """Put a job and its pods into a store, and find it there."""
+    api = Store()
+    kind = kinds.MPIJOB if cluster.operator else kinds.TRAINJOB
+    metadata = cluster.job["metadata"]
+    api.objects[kind.path(metadata["namespace"], metadata["name"])] = cluster.job
+    for name, pod in cluster.pods.items():
+        api.objects[kinds.POD.path(metadata["namespace"], name)] = pod
+    for path, document in objects.items():
+        api.objects[path] = document
+    return api, gathering.find(api, JobRef(metadata["namespace"], metadata["name"]), lambda: SERVED)
+
+
+def reasons(api: Store, found: Found) -> list[str]:
+    return [act.reason for act in acts.read(api.objects[found.path])]
+
+
+@pytest.fixture
+def launcher_hears(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Let commands inside the launcher end it, and keep what was asked of it."""
+    heard: list[tuple[str, ...]] = []
+
+    def capture(api: Store, path: str, argv: tuple[str, ...], *, container: str) -> tuple[int, bytes, bytes]:
+        heard.append(argv)
+        api.objects[path.removesuffix("/exec")]["status"] = ended(143, 60)
+        return 0, b"", b""
+
+    monkeypatch.setattr(websocket, "capture", capture)
+    return heard
+
+
+def test_a_job_that_runs_is_cancelled_through_its_launcher_whose_log_stays(
+    launcher_hears: list[tuple[str, ...]],
+) -> None:
+    cluster = at_work()
+    api, found = stored(cluster)
+    steering.cancel(api, found, cluster.seen(), 7.0)
+    assert launcher_hears[0][-1] == "7"
+    assert reasons(api, found) == [acts.CANCELLED]
+    assert terms.CANCELLED_ANNOTATION in api.objects[found.path]["metadata"]["annotations"]
+    assert len(api.names("pods")) == len(cluster.pods)
+
+
+def test_a_launcher_that_cannot_be_asked_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*args: Any, **kwargs: Any) -> None:
+        raise ApiError("no", status=403)
+
+    monkeypatch.setattr(websocket, "capture", refused)
+    monkeypatch.setattr(steering, "until", lambda happened, seconds=0.0: happened())
+    cluster = at_work()
+    api, found = stored(cluster)
+    steering.cancel(api, found, cluster.seen(), 0.0)
+    assert not any("launcher" in name for name in api.names("pods"))
+
+
+def test_a_job_whose_workers_only_start_loses_its_pods() -> None:
+    cluster = Cluster().workers(waiting("ErrImagePull"))
+    api, found = stored(cluster)
+    steering.cancel(api, found, cluster.seen(), 0.0)
+    assert api.names("pods") == []
+
+
+def test_a_job_without_pods_is_held_back_for_good() -> None:
+    cluster = Cluster()
+    api, found = stored(cluster)
+    steering.cancel(api, found, cluster.seen(), 0.0)
+    assert api.objects[found.path]["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_job_is_suspended_and_resumed(operator: bool) -> None:
+    cluster = Cluster(operator=operator).workers(running())
+    api, found = stored(cluster)
+    steering.suspend(api, found, cluster.seen())
+    spec = api.objects[found.path]["spec"]
+    assert (spec["runPolicy"] if operator else spec)["suspend"] is True
+    found = gathering.find(api, found.ref, lambda: SERVED)
+    steering.resume(api, found, cluster.seen())
+    assert (spec["runPolicy"] if operator else spec)["suspend"] is False
+    assert reasons(api, found) == [acts.SUSPENDED, acts.RESUMED]
+    assert terms.SUSPENDED_ANNOTATION not in api.objects[found.path]["metadata"]["annotations"]
+
+
+WORKLOAD = {"metadata": {"name": "w", "namespace": "cv"}, "spec": {"active": True}}
+
+
+def test_a_job_of_a_queue_rests_through_its_workload() -> None:
+    cluster = Cluster().workers(running())
+    path = kinds.WORKLOAD.path("cv", "w")
+    api, found = stored(cluster, **{path: {**WORKLOAD, "spec": {"active": True}}})
+    steering.suspend(api, found, cluster.seen(workload=WORKLOAD))
+    assert api.objects[path]["spec"]["active"] is False
+    assert "suspend" not in api.objects[found.path]["spec"]
+
+
+def test_a_waiting_job_leaves_its_queue_where_the_workload_may_not_be_touched() -> None:
+    cluster = Cluster()
+    cluster.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
+    api, found = stored(cluster)
+
+    def refused(method: str, path: str) -> None:
+        if method == "PATCH" and "/workloads/" in path:
+            raise ApiError("no", status=403)
+
+    api.before = refused
+    steering.cancel(api, found, cluster.seen(workload=WORKLOAD), 0.0)
+    job = api.objects[found.path]
+    assert terms.QUEUE_LABEL not in job["metadata"]["labels"]
+    assert job["spec"]["suspend"] is True
+
+
+def test_acts_that_somebody_spoilt_tell_nothing() -> None:
+    cluster = Cluster().note(terms.ACTS_ANNOTATION, '[{"broken": ')
+    assert acts.read(cluster.job) == ()
+    assert acts.resumed(Cluster().note(terms.ACTS_ANNOTATION, '[[1.0, "Resumed", ""]]').job) == 1

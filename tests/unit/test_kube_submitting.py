@@ -1,0 +1,187 @@
+"""Creating a job's objects: once, wholly or not at all, whatever becomes of the answers."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.kube_store import Store
+
+from mpijob.backends.kubernetes import attempts, gathering, kinds, planner, submitting
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.kubernetes.surroundings import Surroundings
+from mpijob.dialects import acts, terms
+from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.model import Amounts, Code, Facts, JobRef, MPIJob, Plan, Secret
+from mpijob.settings import Settings
+
+SERVED = frozenset({kinds.TRAINER_API, kinds.JOBSET_API, kinds.MPI_OPERATOR_API})
+ROOM = Amounts(cores=64, memory_bytes=1 << 40)
+FACTS = Facts(place="cluster", capacity=ROOM, free=ROOM)
+
+
+def a_plan(names: frozenset[str] = frozenset(), **fields: Any) -> Plan:
+    job = MPIJob(**{"name": "bert", "namespace": "cv", "image": "x/y:1", "command": ("true",)} | fields)
+    around = Surroundings(served=SERVED, names=names, user=1000)
+    return planner.plan(job, FACTS, around, Settings(), Path("/nonexistent"), "cluster")
+
+
+def kept(api: Store) -> list[str]:
+    return sorted(address.removeprefix("/apis/").removeprefix("/api/") for address in api.objects)
+
+
+def test_a_job_brings_its_runtime_and_owns_it() -> None:
+    api = Store()
+    made = submitting.submit(api, a_plan())
+    assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
+    runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", "bert")]
+    assert runtime["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+
+
+def test_a_plan_submitted_twice_is_one_job() -> None:
+    api, plan = Store(), a_plan()
+    first = submitting.submit(api, plan)
+    assert submitting.submit(api, plan)["metadata"]["uid"] == first["metadata"]["uid"]
+    assert api.names("trainjobs") == ["bert"]
+
+
+def test_of_two_plans_for_one_name_the_second_is_told_whose_it_is() -> None:
+    api = Store()
+    submitting.submit(api, a_plan())
+    with pytest.raises(submitting.Taken):
+        submitting.submit(api, a_plan())
+    assert len(kept(api)) == 2
+
+
+def test_an_answer_that_was_lost_is_looked_up_before_anything_is_repeated() -> None:
+    api, plan = Store(), a_plan()
+
+    def lost(method: str, path: str) -> None:
+        if path.endswith("/trainjobs"):
+            raise ApiError("the line was cut", ambiguous=True)
+
+    api.after = lost
+    submitting.submit(api, plan)
+    assert [path for method, path in api.asked if method == "POST" and path.endswith("/trainjobs")] == [
+        kinds.TRAINJOB.path("cv")
+    ]
+
+
+def test_a_webhook_that_has_not_heard_of_the_runtime_yet_is_asked_again() -> None:
+    api, refusals = Store(), iter([True, True, False])
+
+    def lagging(method: str, path: str) -> None:
+        if method == "POST" and path.endswith("/trainjobs") and next(refusals):
+            raise ApiError("admission webhook \"v\" denied the request: runtime 'bert' not found", status=403)
+
+    api.before = lagging
+    submitting.submit(api, a_plan())
+    assert api.names("trainjobs") == ["bert"]
+
+
+@pytest.mark.parametrize("trouble", [ApiError("no", status=403), KeyboardInterrupt()])
+def test_what_cannot_be_finished_leaves_nothing(trouble: BaseException) -> None:
+    api = Store()
+
+    def refused(method: str, path: str) -> None:
+        if method == "POST" and path.endswith("/trainjobs"):
+            raise trouble
+
+    api.before = refused
+    with pytest.raises((MpiJobError, KeyboardInterrupt)):
+        submitting.submit(api, a_plan())
+    assert kept(api) == []
+
+
+def test_who_gives_up_after_the_job_was_made_leaves_nothing_either() -> None:
+    api = Store()
+
+    def interrupted(method: str, path: str) -> None:
+        if path.endswith("/trainjobs"):
+            raise KeyboardInterrupt
+
+    api.after = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        submitting.submit(api, a_plan())
+    assert kept(api) == []
+
+
+@pytest.mark.parametrize(("age", "kept_out"), [(3600, False), (5, True)])
+def test_what_somebody_left_behind_gives_way_when_it_is_old(age: int, kept_out: bool) -> None:
+    api = Store()
+    stamp = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
+    *_, runtime, _ = ("", *a_plan().documents)
+    left = {**runtime, "metadata": {**runtime["metadata"], "creationTimestamp": stamp}}
+    api.create(kinds.TRAINING_RUNTIME.path("cv"), left)
+    if kept_out:
+        with pytest.raises(submitting.Taken):
+            submitting.submit(api, a_plan())
+    else:
+        submitting.submit(api, a_plan())
+        assert api.names("trainjobs") == ["bert"]
+
+
+def test_beside_earlier_jobs_of_its_name_a_job_gets_the_next_number() -> None:
+    plan = a_plan(frozenset({"bert", "bert-r2"}))
+    assert plan.documents[-1]["metadata"]["name"] == "bert-r3"
+    assert plan.documents[-1]["metadata"]["labels"][terms.JOB_LABEL] == "bert"
+    assert plan.hostfile.startswith("bert-r3-node-0-0.bert-r3 slots=1\n")
+
+
+def test_files_go_along_as_an_archive_that_is_the_same_each_time(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    plan = a_plan(code=Code(path=str(tmp_path), files={"sub/inline.txt": "x"}))
+    api = Store()
+    submitting.submit(api, plan)
+    packed = api.objects[kinds.CONFIG_MAP.path("cv", "bert-mpijob-code")]["binaryData"]["archive"]
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed))) as tar:
+        assert sorted(tar.getnames()) == ["sub/inline.txt", "train.py"]
+    assert submitting.archive(plan.job) == submitting.archive(plan.job)
+
+
+def test_more_files_than_a_cluster_takes_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "data").write_bytes(os.urandom(submitting.LARGEST_ARCHIVE + 1000))
+    api = Store()
+    with pytest.raises(InvalidJob, match="a cluster takes"):
+        submitting.submit(api, a_plan(code=Code(path=str(tmp_path))))
+    assert kept(api) == []
+
+
+def test_secrets_of_this_machine_become_a_secret_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "s3cret")
+    plan = a_plan(secrets=(Secret(env="KEY", source="env:TOKEN"), Secret(env="OTHER", source="vault/key")))
+    assert "s3cret" not in str(plan)
+    api = Store()
+    submitting.submit(api, plan)
+    kept_secret = api.objects[kinds.SECRET.path("cv", "bert-mpijob-secrets")]
+    assert kept_secret["data"] == {"KEY": base64.b64encode(b"s3cret").decode()}
+
+
+def test_a_secret_that_is_not_there_is_named() -> None:
+    plan = a_plan(secrets=(Secret(env="KEY", source="env:NO_SUCH_VARIABLE"),))
+    with pytest.raises(InvalidJob, match="secret 'KEY': its source env:NO_SUCH_VARIABLE is not there"):
+        submitting.submit(Store(), plan)
+
+
+def test_a_further_attempt_is_an_object_of_its_own_and_shares_the_files(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    plan = a_plan(code=Code(path=str(tmp_path)))
+    api = Store()
+    submitting.submit(api, plan)
+    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    around = Surroundings(served=SERVED, user=1000)
+    attempts.start(api, found, plan.job, around)
+    attempts.start(api, found, plan.job, around)  # a second client that waits, too
+    assert api.names("trainjobs") == ["bert", "bert-a2"]
+    again = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    assert (again.name, again.ref, len(again.earlier)) == ("bert-a2", found.ref, 1)
+    assert [act.reason for act in acts.read(again.job)] == [acts.RETRYING]
+    owners = api.objects[kinds.CONFIG_MAP.path("cv", "bert-mpijob-code")]["metadata"]["ownerReferences"]
+    assert {owner["name"] for owner in owners} == {"bert", "bert-a2"}

@@ -1,0 +1,181 @@
+"""Events, logs and lists of cluster jobs, from their objects."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.cluster_objects import BEGIN, COUNTED, Cluster, at_work, census, derive, done, stamp
+from tests.unit.cluster_support import a_job
+from tests.unit.kube_store import Store
+
+from mpijob.backends.kubernetes import attempts, kinds, launcherlog, listing, logs, states, story
+from mpijob.dialects import acts, terms
+from mpijob.errors import InvalidJob
+from mpijob.model import Family, LogLine, LogQuery, MPIJob, Phase, Retry, Role, Scope
+
+SERVED = frozenset({kinds.TRAINER_API, kinds.MPI_OPERATOR_API, kinds.OLDER_API})
+
+
+def stamped(*lines: str) -> bytes:
+    """Return lines as the kubelet gives them, one second apart."""
+    return "".join(f"2026-11-15T00:00:{i:02}.000000000Z {line}\n" for i, line in enumerate(lines)).encode()
+
+
+def voice(role: Role = Role.LAUNCHER, worker: int | None = None) -> logs.Voice:
+    return logs.Voice("cv", "pod", "node", role, worker, 1, Family.OPENMPI, True)
+
+
+def read(reader: logs.Reader, log: bytes) -> list[LogLine]:
+    return [line for raw in log.splitlines(keepends=True) for line in reader.read(raw)]
+
+
+# -- logs -----------------------------------------------------------------------------------------
+def test_the_launchers_log_becomes_the_ranks_lines_with_their_workers() -> None:
+    log = stamped(
+        "mpijob-census rank=0 size=2 local=0 host=bert-node-0-0 node=n gpus=0",
+        "mpijob-census rank=1 size=2 local=0 host=bert-node-0-1 node=n gpus=0",
+        "mpijob-world ranks=2 gap=1",
+        "[1,1]<stdout>: hello",
+        "mpirun is done",
+    )
+    lines = read(logs.Reader(voice(), {}), log)
+    assert [(line.source, line.worker, line.text) for line in lines] == [
+        ("Rank-1", 1, b"hello"),
+        ("Launcher", None, b"mpirun is done"),
+    ]
+    assert lines[1].time - lines[0].time == 1_000_000_000
+
+
+def test_a_workers_own_log_is_the_workers() -> None:
+    (line,) = read(logs.Reader(voice(Role.WORKER, 3), {}), stamped("sshd says no"))
+    assert (line.source, line.text) == ("Worker-3", b"sshd says no")
+
+
+def test_a_pod_counts_once_it_has_started() -> None:
+    cluster = (
+        Cluster().workers({"phase": "Pending", "conditions": []}).launcher(done().pods.popitem()[1]["status"])
+    )
+    found = logs.voices([*cluster.pods.values()], attempt=2, family=Family.MPICH, tagged=True,
+                        index_of=states.worker_index)  # fmt: skip
+    assert [(one.role, one.attempt, one.worker) for one in found] == [(Role.LAUNCHER, 2, None)]
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        (LogQuery(), (True, True)),
+        (LogQuery(ranks=(1,)), (True, False)),
+        (LogQuery(roles=(Role.RANK,)), (True, False)),
+        (LogQuery(roles=(Role.WORKER,)), (False, True)),
+        (LogQuery(attempt=2), (False, False)),
+    ],
+)
+def test_pods_that_cannot_hold_a_wanted_line_are_not_read(query: LogQuery, wanted: tuple[bool, bool]) -> None:
+    assert (logs._wanted(voice(), query), logs._wanted(voice(Role.WORKER, 0), query)) == wanted
+
+
+def test_the_two_ends_of_a_launchers_log_are_enough_for_its_state() -> None:
+    cluster = at_work()
+    name = next(name for name in cluster.pods if "launcher" in name)
+    api = Store()
+    api.logs[kinds.POD.path(cluster.spec.namespace, name, "log")] = stamped(*COUNTED.splitlines(), "more")
+    log = launcherlog.read(api, [*cluster.pods.values()])
+    assert log.proved is not None
+    assert log.text.splitlines()[-1].endswith("Z more")
+    assert launcherlog.read(api, []) == launcherlog.LauncherLog()
+
+
+# -- events ---------------------------------------------------------------------------------------
+def test_the_story_of_a_job_is_told_in_order() -> None:
+    cluster = done()
+    cluster.condition("Complete", at=62)
+    cluster.pods[cluster.name_of("launcher", 0)]["metadata"]["creationTimestamp"] = stamp(11)
+    cluster.told("Pod", "bert-node-0-0-x", "Pulled", "image was there", at=8, warning=False)
+    cluster.told("Job", "bert-node-0", "Suspended", "Job suspended", at=1, warning=False)
+    told = story.numbered(story.events(cluster.seen(), derive(cluster), BEGIN + 14.5))
+    reasons = [event.reason for event in told]
+    milestones = ["Submitted", "GangScheduled", "WorkersReady", "WorldProved", "Running", "Succeeded"]
+    assert [reason for reason in reasons if reason in milestones] == milestones
+    assert "Pulled" in reasons
+    assert "Suspended" not in reasons
+    assert [event.sequence for event in told] == [*range(1, len(told) + 1)]
+
+
+def test_what_was_done_to_a_job_is_part_of_its_story() -> None:
+    cluster = at_work().note(
+        terms.ACTS_ANNOTATION, acts.written([acts.Act(BEGIN + 20.0, "Suspended", "by jane")])
+    )
+    told = story.events(cluster.seen(), derive(cluster), None)
+    assert ("Suspended", "by jane") in [(event.reason, event.message) for event in told]
+
+
+# -- attempts -------------------------------------------------------------------------------------
+def tried(limit: int, attempt: int = 1) -> tuple[bool, MPIJob]:
+    cluster = done(3)
+    state = derive(cluster, census(a_job()))
+    assert state.phase is Phase.FAILED
+    job = cluster.spec.replace(retry=Retry(limit=limit, backoff_seconds=30.0))
+    return attempts.may_follow(state, job), job
+
+
+def test_a_failed_attempt_is_followed_as_often_as_the_job_says() -> None:
+    assert tried(1)[0]
+    assert not tried(0)[0]
+
+
+def test_between_two_attempts_a_job_is_queued_and_says_when() -> None:
+    state, job = derive(done(3), census(a_job())), tried(1)[1]
+    finished = state.finished or 0.0
+    waits = attempts.waiting(state, job, finished + 10)
+    assert (waits.phase, waits.finished) == (Phase.QUEUED, None)
+    assert "starts in 20 s" in waits.message
+    assert attempts.due(state, job) == finished + 30
+
+
+# -- lists ----------------------------------------------------------------------------------------
+def many(count: int) -> Store:
+    api = Store()
+    for index in range(count):
+        cluster = Cluster(a_job(name=f"job-{index}"))
+        cluster.job["metadata"] |= {
+            "uid": f"uid-{index}",
+            "creationTimestamp": f"2026-11-15T00:00:{index:02}Z",
+        }
+        cluster.job["metadata"]["labels"][terms.UID_LABEL] = f"u-{index}"
+        api.objects[kinds.TRAINJOB.path(cluster.spec.namespace, f"job-{index}")] = cluster.job
+    return api
+
+
+def test_a_list_is_newest_first_and_comes_in_pages() -> None:
+    api, scope = many(5), Scope(namespace=a_job().namespace, limit=2)
+    first = listing.page(api, scope, SERVED)
+    second = listing.page(api, Scope(namespace=scope.namespace, limit=2, after=first.after), SERVED)
+    names = [[state.ref.name for state in page.items] for page in (first, second)]
+    assert names == [["job-4", "job-3"], ["job-2", "job-1"]]
+    assert first.total == 5
+
+
+def test_a_place_in_a_list_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidJob, match="no place in a list"):
+        listing.page(many(1), Scope(namespace=a_job().namespace, after="x"), SERVED)
+
+
+def test_the_newest_attempt_stands_for_its_job() -> None:
+    api = many(1)
+    namespace = a_job().namespace
+    again = Cluster(a_job(name="job-0"))
+    again.job["metadata"] |= {"name": "job-0-a2", "uid": "x", "creationTimestamp": "2026-11-15T00:01:00Z"}
+    again.job["metadata"]["labels"] |= {terms.UID_LABEL: "u-0", terms.ATTEMPT_LABEL: "2"}
+    api.objects[kinds.TRAINJOB.path(namespace, "job-0-a2")] = again.job
+    (state,) = listing.page(api, Scope(namespace=namespace), SERVED).items
+    assert (state.ref.name, state.attempt) == ("job-0", 2)
+
+
+def test_other_peoples_jobs_are_in_the_list() -> None:
+    api = Store()
+    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": [{}]}}}}}
+    metadata = {"name": "theirs", "namespace": "cv", "uid": "t", "creationTimestamp": "2026-11-15T00:00:00Z"}
+    status = {"conditions": [{"type": "Running", "status": "True"}]}
+    pytorch = next(kind for kind in kinds.OLDER if kind.name == "PyTorchJob")
+    api.objects[pytorch.path("cv", "theirs")] = {"metadata": metadata, "spec": spec, "status": status}
+    (state,) = listing.page(api, Scope(namespace="cv"), SERVED).items
+    assert (state.ref.name, state.kind, state.phase) == ("theirs", "PyTorchJob", Phase.RUNNING)
