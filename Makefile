@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RESULTS := .make/results.json
+CLUSTER_RESULTS := .make/results-cluster.json
 PYTEST_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
@@ -42,12 +43,12 @@ cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its c
 	$(BIN)/python -m testbed down
 
 test-cluster: $(VENV)/.dev ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster -m "not long" $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster -m "not long" --results $(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 test-cluster-long: $(VENV)/.dev ## The cluster tests, with those that take minutes each
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster --results $(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
-requirements: ## Print requirement → tests → result of the last `make test`, and the open rows
+requirements: ## Print requirement → tests → result of the last `make test` and `make test-cluster`, and the open rows
 	@$(PYTHON) -m tools.requirements
 
 bench: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi

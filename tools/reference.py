@@ -20,7 +20,7 @@ import msgspec
 from mpijob import errors
 from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
 from mpijob.cli.lazy import LazyGroup
-from mpijob.cli.main import ENTRIES, cli
+from mpijob.cli.root import ENTRIES, cli
 from mpijob.client import AsyncClient, AsyncJob, Client, Job, compare, function, sweep, templates
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.desk import Desk
@@ -248,7 +248,8 @@ def _examples(documented: Any) -> str:
 
 
 def _errors() -> str:
-    kinds: list[type[errors.MpiJobError]] = [errors.MpiJobError, *errors.MpiJobError.__subclasses__()]
+    ours = (kind for kind in errors.MpiJobError.__subclasses__() if kind.__module__ == errors.__name__)
+    kinds: list[type[errors.MpiJobError]] = [errors.MpiJobError, *ours]
     rows = "".join(
         f"| `{kind.__name__}` | [{kind.code}](../troubleshooting/{kind.code.lower()}.md) | {_first(kind)} |\n"
         for kind in kinds

@@ -19,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "docs" / "requirements.toml"
 RESULTS = ROOT / ".make" / "results.json"
+CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
 RESULT_WORDS = ("passed", "failed", "partly", "open")
 
 
@@ -147,13 +148,14 @@ def as_json(table: Sequence[Row]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; a failed row gives status 1, an open one does not."""
     parser = argparse.ArgumentParser(description="print requirement → tests → result of the last run")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path, action="append", help="a run's outcomes; may be given again")
     parser.add_argument("--only", choices=["", *RESULT_WORDS], default="")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    table = rows(load(), results(args.results))
+    written = args.results or [RESULTS, CLUSTER_RESULTS]
+    table = rows(load(), [shown for path in written for shown in results(path)])
     sys.stdout.write((as_json(table) if args.json else render(table, only=args.only)) + "\n")
-    if not args.results.exists():
+    if not any(path.exists() for path in written):
         sys.stderr.write("no results of a run yet: `make test` writes them\n")
     return 1 if counts(table)["failed"] else 0
 

@@ -32,7 +32,9 @@ def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.req("FR-SDK-005")
 @pytest.mark.parametrize(
-    "told", [model.job, Client, AsyncClient, Job, sweep.expand, compare.compare, function.job], ids=str
+    "told",
+    [model.job, Client, AsyncClient, Job, sweep.expand, compare.compare, function.job],
+    ids=lambda told: getattr(told, "__qualname__", "job"),
 )
 def test_what_users_call_first_has_an_example(told: object) -> None:
     assert ">>> " in (told.__doc__ or "")

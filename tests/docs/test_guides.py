@@ -51,5 +51,5 @@ def test_the_page_names_every_fault_and_each_label_is_one() -> None:
     named = re.findall(r"^\| `(fault\.mpijob/[\w-]+)=([\w.]+)`", LOCAL, re.MULTILINE)
     kinds = {fault.kind for fault in faults.parse(dict(named))}
     assert len(kinds) == len(named)
-    told = re.findall(r"(kill-\w+|stop-\w+|refuse-\w+|drop-\w+)", faults.__doc__ or "")
+    told = re.findall(r"(kill-\w+|stop-\w+|refuse-\w+|drop-\w+|clock-\w+)", faults.__doc__ or "")
     assert kinds == set(told)

@@ -10,7 +10,7 @@ from tools import reference
 
 from mpijob import errors
 from mpijob.cli.flags import FLAGS, SWITCHES
-from mpijob.cli.main import ENTRIES
+from mpijob.cli.root import ENTRIES
 from mpijob.client import AsyncClient, Client, Job
 from mpijob.model.describe import FIELDS
 

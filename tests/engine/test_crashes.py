@@ -22,6 +22,8 @@ CRASHES = {
         "PYTHON_EXCEPTION",
     ),
     "exit-1": ("if world.rank == 1: os._exit(1)\nworld.barrier()", "RANK_EXIT"),
+    "sys-exit": ("if world.rank == 1: sys.exit(3)\nworld.barrier()", "RANK_EXIT"),
+    "system-exit": ("if world.rank == 1: raise SystemExit('no data')\nworld.barrier()", "RANK_EXIT"),
     "abort": ("if world.rank == 1: world.Abort(42)\nworld.barrier()", "MPI_ABORT"),
     "segfault": ("import ctypes\nif world.rank == 1: ctypes.string_at(0)\nworld.barrier()", "SEGFAULT"),
 }
@@ -40,6 +42,51 @@ def test_a_rank_that_goes_wrong_ends_the_others_that_wait_in_mpi(
     assert (state.phase, first.code, first.rank, first.worker) == (Phase.FAILED, code, 1, 1)
     assert (state.duration_seconds(time.time()) or 0.0) < 15
     check_nothing_runs(Path(client.settings.home) / "jobs" / state.ref.uid)
+
+
+EXITS = """
+import atexit, sys, threading
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+def leave():
+    sys.exit(9)
+thread = threading.Thread(target=leave)
+thread.start()
+thread.join()
+try:
+    sys.exit(8)
+except SystemExit as ending:
+    print("caught", ending.code, flush=True)
+world.barrier()
+if world.rank == 1:
+    atexit.register(lambda: print("last words", flush=True))
+    sys.exit(STATUS)
+if STATUS:
+    world.barrier()
+"""
+
+
+def test_the_code_of_a_rank_that_exits_is_kept_and_the_others_only_follow(
+    client: Client, family: str
+) -> None:
+    files = {"exits.py": EXITS.replace("STATUS", "3")}
+    job = client.submit(
+        a_job("exits", mpi=family, command=("python", "exits.py"), resources=ROOMY, code=Code(files=files),
+              deadline_seconds=20.0)
+    )  # fmt: skip
+    state = job.wait(60)
+    assert state.findings[0].message == "Rank 1 on worker 1 exited with code 3."
+    assert [(rank.exit_code == 3, rank.followed) for rank in state.ranks] == [(False, True), (True, False)]
+    heard = said(job)
+    assert heard[0][:1] == ["caught 8"]
+    told = "mpijob: this rank exits with 3, so all ranks are ended: they would wait for it"
+    assert {"caught 8", "last words", told} <= set(heard[1])
+
+
+def test_a_rank_that_exits_with_0_lets_the_others_finish(client: Client, family: str) -> None:
+    files = {"exits.py": EXITS.replace("STATUS", "0")}
+    job = a_job("exits", mpi=family, command=("python", "exits.py"), resources=ROOMY, code=Code(files=files))
+    assert said(succeeded(client, job)) == {0: ["caught 8"], 1: ["caught 8", "last words"]}
 
 
 @pytest.mark.req("UC1-AF2", "B-story4")
@@ -74,10 +121,23 @@ def test_a_rank_that_leaves_mpi_without_a_word_never_makes_the_job_succeed(
 
 @pytest.mark.security
 @pytest.mark.parametrize(
-    "lies", ["hello", "hello x y z", "bye", "bye 0 x", "run rm", "ready", "hello 1 2", "daemon 0", "x" * 5000]
+    "lies",
+    [
+        "hello",
+        "hello x y z",
+        "bye",
+        "bye 0 x",
+        "run rm",
+        "ready",
+        "hello 1 2",
+        "daemon 0",
+        "unreached x missing",
+        "left 7 3",
+        "x" * 5000,
+    ],
 )
 def test_lies_on_the_report_pipe_do_not_bring_the_supervisor_down(client: Client, lies: str) -> None:
-    state = ended(client, a_job("liar", f'echo "{lies}" > "$MPIJOB_ATTEMPT_DIR/report"'))
+    state = ended(client, a_job("liar", f'echo "{lies}" > "$MPIJOB_PIPES/report"'))
     assert (state.phase, state.message) == (Phase.SUCCEEDED, "all 2 ranks ended with 0")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mpijob import Client, Phase
 from mpijob.errors import InvalidJob
-from mpijob.model import Code, CustomLaunch, Launch, Program, Resources
+from mpijob.model import Code, CustomLaunch, Family, Launch, Program, Resources
 
 from .support import a_job, ended, said, succeeded
 
@@ -86,6 +86,16 @@ def test_stdin_reaches_rank_0_and_no_other(client: Client, family: str) -> None:
 def test_map_by_node_deals_the_ranks_round(client: Client, family: str) -> None:
     job = a_job("dealt", "echo $MPIJOB_WORKER", mpi=family, slots=2, launch=Launch(map_by="node"))
     assert said(succeeded(client, job)) == {0: ["0"], 1: ["1"], 2: ["0"], 3: ["1"]}
+
+
+def test_a_rankfile_steers_a_job_that_names_no_family_to_open_mpi(client: Client) -> None:
+    ranks = "rank 0=turned-worker-1 slot=0\nrank 1=turned-worker-0 slot=0\n"
+    job = a_job("turned", "echo $MPIJOB_WORKER", launch=Launch(rankfile="ranks.txt"),
+                code=Code(files={"ranks.txt": ranks}))  # fmt: skip
+    plan = client.plan(job)
+    assert "launch.rankfile is an option of Open MPI alone" in plan.why[1]
+    assert plan.family is Family.OPENMPI
+    assert said(succeeded(client, job)) == {0: ["1"], 1: ["0"]}
 
 
 def test_odd_values_reach_every_rank_unchanged(client: Client, family: str) -> None:

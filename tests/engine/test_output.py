@@ -80,6 +80,7 @@ def resident_bytes(pid: int) -> int:
 
 
 FLOOD = """
+while [ ! -e go ]; do sleep 0.05; done
 if [ "$MPIJOB_RANK" = 0 ]; then head -c 100000000 /dev/zero | tr '\\000' x; echo; touch flooded
 else while [ ! -e flooded ]; do date +%s%N; sleep 0.05; done; fi
 """
@@ -92,6 +93,7 @@ def test_a_line_of_100_mb_delays_nobody_and_needs_no_memory(client: Client) -> N
     home, uid = Path(client.settings.home), job.ref.uid
     ours = (sight.supervisor(home, uid), sight.worker(home, uid, 0), sight.worker(home, uid, 1))
     peaks = [0]
+    (home / "jobs" / uid / "work" / "go").touch()
 
     def over() -> bool:
         peaks.extend(resident_bytes(pid) for pid in ours)

@@ -165,12 +165,13 @@ def steps_of_a_submit(settings: Settings) -> int:
 
 def test_submit_killed_at_any_step_leaves_no_job_or_one_whole_job(settings: Settings, tmp_path: Path) -> None:
     steps = steps_of_a_submit(msgspec.structs.replace(settings, home=str(tmp_path / "counted")))
-    whole = 0
+    whole = killed = 0
     for limit in sorted({*range(1, steps, max(1, steps // 8)), *range(steps - 8, steps + 1)}):
         mine = msgspec.structs.replace(settings, home=str(tmp_path / f"h{limit}"))
         with submit(mine, limit) as process:
             process.communicate()
-        assert process.returncode == -signal.SIGKILL or limit == steps  # the last step may not be reached
+        assert process.returncode in (0, -signal.SIGKILL)
+        killed += process.returncode != 0
         with Client(LocalBackend(mine), settings=mine) as client:
             known = client.list().total
             if known == 0:
@@ -179,6 +180,7 @@ def test_submit_killed_at_any_step_leaves_no_job_or_one_whole_job(settings: Sett
             assert client.wait("one", PATIENCE).phase is Phase.SUCCEEDED
             assert client.list().total == 1
     assert whole > 0
+    assert killed > 8  # the last steps are not always made: a runner may have taken the job already
 
 
 def test_of_100_identical_submits_from_four_processes_one_is_a_job(client: Client) -> None:

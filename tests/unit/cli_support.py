@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from mpijob.backends.memory import MemoryBackend
 from mpijob.cli.context import App
-from mpijob.cli.main import cli
+from mpijob.cli.root import cli
 from mpijob.client import Client
 from mpijob.settings import Settings
 

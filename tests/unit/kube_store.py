@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from mpijob.backends.kubernetes.api import Api, Listing
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.dialects.terms import Document
 
 Hook = Callable[[str, str], None]
 Names = list[str]  # a method below is called list, too
+Raws = list[msgspec.Raw]
 
 
 class Store(Api):
@@ -51,6 +54,12 @@ class Store(Api):
         self._asked("GET", path)
         found = [one for key, one in self.objects.items() if _collection(key) == path or _of_all(key, path)]
         return Listing([copy.deepcopy(one) for one in found if _selected(one, labels)], "1")
+
+    def raws(self, path: str, *, labels: str = "", **more: Any) -> Raws:
+        return [msgspec.Raw(msgspec.json.encode(one)) for one in self.list(path, labels=labels).items]
+
+    def lanes(self) -> int:
+        return 1
 
     def create(self, path: str, body: Mapping[str, Any], **more: Any) -> Document:
         self._asked("POST", path)
@@ -103,6 +112,9 @@ def _of_all(address: str, path: str) -> bool:
 
 def _selected(one: Document, labels: str) -> bool:
     mine = one["metadata"].get("labels") or {}
+    if " in (" in labels:
+        key, _, values = labels.removesuffix(")").partition(" in (")
+        return mine.get(key) in values.split(",")
     key, equals, value = labels.partition("=")
     return not labels or (mine.get(key) == value if equals else key in mine)
 

@@ -16,8 +16,9 @@ from tests.unit.cli_support import Cli
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.cli import exits, text
 from mpijob.cli.context import App
-from mpijob.cli.main import ENTRIES, cli, program_words
+from mpijob.cli.main import program_words
 from mpijob.cli.output import Format, Output, as_json, as_yaml, painted
+from mpijob.cli.root import ENTRIES, cli
 from mpijob.client import Client
 from mpijob.errors import BackendError, Finding, Fix, InvalidJob, Kind, MpiJobError, NotAllowed, QuotaExceeded
 from mpijob.model import JobRef, JobState, LogLine, Phase, RankState, Role, WorkerState

@@ -177,7 +177,9 @@ def test_deleting_what_is_gone_or_replaced_is_no_error(server: FakeApi, api: Api
         api.delete(f"{MAPS}/m", uid="a")
 
 
-@pytest.mark.parametrize("trouble", [refusing(503), refusing(500), refusing(429), hanging_up], ids=["503", "500", "429", "cut"])
+@pytest.mark.parametrize(
+    "trouble", [refusing(503), refusing(500), refusing(429), hanging_up], ids=["503", "500", "429", "cut"]
+)
 def test_reading_is_repeated_until_it_works(server: FakeApi, api: Api, trouble: Answer) -> None:
     server.maps.put("m")
     server.says(trouble, trouble)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import click
+import msgspec
 
 from mpijob.cli.output import Output
 
 if TYPE_CHECKING:
     from mpijob.client import Client
     from mpijob.model import JobRef
+    from mpijob.settings import Settings
 
 
 def _connect(namespace: str | None) -> Client:
@@ -27,27 +27,58 @@ def _connect(namespace: str | None) -> Client:
     return Client(namespace=namespace)
 
 
-@dataclass
+def _connect_to(place: str, namespace: str | None) -> Client:
+    from mpijob.client import Client
+    from mpijob.settings import at, load
+
+    return Client(namespace=namespace, settings=at(load(), place))
+
+
 class App:
     """One run of the command line."""
 
-    connect: Callable[[str | None], Client] = _connect
-    program: str = "mpijob"
-    namespace: str | None = None
-    out: Output = field(default_factory=Output)
-    now: Callable[[], float] = time.time
+    def __init__(
+        self,
+        connect: Callable[[str | None], Client] = _connect,
+        *,
+        namespace: str | None = None,
+        place: str | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.connect = connect
+        self.program = "mpijob"
+        self.namespace = namespace
+        self.place = place
+        self.out = Output()
+        self.now = now
+
+    def called(self, program: str) -> None:
+        """Take note of the words by which we were called."""
+        self.program = program
+        if program.startswith(("kubectl ", "oc ")) and self.place is None:
+            self.place = ""  # whoever comes through kubectl means its cluster
 
     @cached_property
     def client(self) -> Client:
-        """The client of the namespace that was asked for."""
-        return self.connect(self.namespace)
+        """The client of the place and namespace that were asked for."""
+        return self.connect(self.namespace) if self.place is None else _connect_to(self.place, self.namespace)
+
+    def settings(self) -> Settings:
+        """Return the settings of the place and namespace that were asked for, without a client."""
+        from mpijob.settings import at, load
+
+        found = load() if self.place is None else at(load(), self.place)
+        return found if self.namespace is None else msgspec.structs.replace(found, namespace=self.namespace)
 
     def words(self, ref: JobRef, verb: str) -> str:
         """Return the command line that does something to this job, as the user would type it."""
-        place = f" -n {ref.namespace}" if self.namespace else ""
-        return f"{self.program} {verb} {ref.name}{place}"
+        place = f" --context {self.place}" if self.place else ""
+        where = f" -n {ref.namespace}" if self.namespace else ""
+        return f"{self.program} {verb} {ref.name}{where}{place}"
 
 
 def pass_app(function: Callable[..., Any]) -> Callable[..., Any]:
     """Hand the App to a command as its first argument."""
+    import click  # a plain list does without: start-up is a feature
+
     return click.pass_obj(function)

@@ -6,13 +6,14 @@ The table is documented in docs/reference/exit-codes.md and in `--help`; both ar
 from __future__ import annotations
 
 import os
-from typing import NoReturn
-
-import click
+from typing import TYPE_CHECKING, NoReturn
 
 from mpijob.cli.output import Output
 from mpijob.errors import Kind, MpiJobError
 from mpijob.model import Phase
+
+if TYPE_CHECKING:
+    import click
 
 OK, FAILED, USAGE, INTERNAL, INTERRUPTED = 0, 1, 2, 70, 130
 
@@ -50,7 +51,9 @@ def after(phase: Phase) -> int:
 
 def end(status: int) -> NoReturn:
     """End the command with a status."""
-    raise click.exceptions.Exit(status)
+    from click.exceptions import Exit
+
+    raise Exit(status)
 
 
 def told(out: Output, error: Exception, program: str) -> int:
@@ -58,18 +61,29 @@ def told(out: Output, error: Exception, program: str) -> int:
     if isinstance(error, MpiJobError):
         out.error(error)
         return STATUS[error.kind]
+    import click  # a plain list does without: start-up is a feature
+
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.Abort):
-        out.note("interrupted")
-        return INTERRUPTED
+        return interrupted(out, error.__cause__)
     if isinstance(error, click.ClickException):
         out.problem("USAGE", error.format_message(), _usage_hint(error, program))
         return USAGE
     return _bug(out, error)
 
 
+def interrupted(out: Output, error: BaseException | None) -> int:
+    """Say that the user ended it, with what was noted about that, and return the status to end with."""
+    out.note("interrupted")
+    for note in getattr(error, "__notes__", ()):
+        out.note(note)
+    return INTERRUPTED
+
+
 def _usage_hint(error: click.ClickException, program: str) -> str:
+    import click
+
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{context.command_path if context else program} --help shows what is possible"
 

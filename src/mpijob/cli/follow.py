@@ -6,7 +6,7 @@ Used by `run`; `logs` shares the way a line is shown. Ctrl-C detaches, twice can
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -14,6 +14,7 @@ import click
 from mpijob.cli import shown, text
 from mpijob.cli.context import App
 from mpijob.cli.output import Format, finding_lines
+from mpijob.errors import MpiJobError
 from mpijob.model import JobState, LogLine, Phase
 from mpijob.observation import masking
 
@@ -53,12 +54,24 @@ def show_line(app: App, line: LogLine, look: Look) -> None:
     app.out.line(prefix + masking.masked_text(text.visible(line.text), look.secrets))
 
 
+def waiting(app: App, first: JobState) -> Iterator[JobState]:
+    """Yield the state of a job, and then each change until it waits no more."""
+    yield first
+    if first.phase not in _WAITING:
+        return
+    for state in app.client.watch(names=(first.ref.name,), namespace=first.ref.namespace):
+        yield state
+        if state.phase not in _WAITING:
+            return
+
+
 class Follower:
     """One job being followed; remembers which phase was told last."""
 
-    def __init__(self, app: App, job: Job, look: Look) -> None:
+    def __init__(self, app: App, job: Job, look: Look, *, stays: bool = True) -> None:
         self._app = app
         self._job = job
+        self._stays = stays
         self._look = look._replace(secrets=masking.secret_values(job.spec))
         self._told: tuple[Any, ...] = ()
         self._looked = 0.0
@@ -83,14 +96,8 @@ class Follower:
         return self._app.client.wait(self._job.ref)
 
     def _until_it_starts(self) -> None:
-        first = self._job.state()
-        self._tell(first)
-        if first.phase not in _WAITING:
-            return
-        for state in self._app.client.watch(names=(first.ref.name,), namespace=first.ref.namespace):
+        for state in waiting(self._app, self._job.state()):
             self._tell(state)
-            if state.phase not in _WAITING:
-                return
 
     def _glance(self) -> None:
         now = time.monotonic()
@@ -109,9 +116,20 @@ class Follower:
             self._app.out.json_line(state)
             return
         self._app.out.phase_note(shown.result_line(state), state.phase)
+        if self._stays:
+            self._tell_what_it_left()
         if state.phase is not Phase.SUCCEEDED:
             for line in finding_lines(self._app.client.why(self._job.ref)):
                 self._app.out.note(line)
+
+    def _tell_what_it_left(self) -> None:
+        try:
+            files = self._app.client.artifacts(self._job.ref)
+        except MpiJobError:
+            return  # an engine that cannot look for them: the result stands
+        if files:
+            fetch = self._app.words(self._job.ref, "artifacts fetch")
+            self._app.out.note(f"{shown.artifacts_phrase(files)}; fetch: {fetch}")
 
     def _detach(self) -> None:
         ref = self._job.ref

@@ -66,10 +66,10 @@ class Given(NamedTuple):
         changes = changes_of(given)
         if app.namespace is not None:
             changes.append(Change("namespace", app.namespace))
-        if name := _name(given.get("words", ())):
+        file = given.get("file")
+        if name := _name(given.get("words", ()), file):
             changes.append(Change("name", name))
         changes += command_changes(given, command)
-        file = given.get("file")
         return cls(file, read_file(file) if file else "", tuple(changes))
 
     def job(self) -> MPIJob:
@@ -101,12 +101,17 @@ class Given(NamedTuple):
 def from_tree(tree: Tree) -> MPIJob:
     """Return the job of a command line without a file; wrong types are told as a file's are."""
     if wrong := problems(tree):
+        from mpijob.client.judging import contradictions
+
         findings = tuple(Finding(one.code, one.message, one.hint, one.field) for one in wrong)
-        raise InvalidJob.of(findings, "the command line")
+        sketch = MPIJob(**{"name": "job", **tree})  # of any type: what is judged is only the rest
+        raise InvalidJob.of((*findings, *contradictions(findings, sketch)), "the command line")
     return msgspec.convert(tree, MPIJob)
 
 
-def _name(words: tuple[str, ...]) -> str:
+def _name(words: tuple[str, ...], file: str | None) -> str:
+    if file is None and words and words[0].lower().endswith((".yaml", ".yml", ".json")):
+        raise click.UsageError(f"a job file is given with -f: -f {words[0]}")
     if len(words) > 1:
         raise click.UsageError(f"the command goes after --: {words[0]} -- {' '.join(words[1:])}")
     return words[0] if words else ""

@@ -15,6 +15,7 @@ import msgspec
 
 from mpijob.cli.flags import Merge
 from mpijob.cli.overlay import Change, overlay
+from mpijob.client.judging import read_job
 from mpijob.dialects import jobfile, yamltree
 from mpijob.dialects.scalars import meaning
 from mpijob.errors import Finding, InvalidJob
@@ -32,9 +33,9 @@ def job(text: str, file: str, changes: Sequence[Change]) -> MPIJob:
     forest = yamltree.parse(text, file)
     plain = len(forest.roots) == 1 and isinstance(forest.roots[0], yamltree.Mapping) and not forest.findings
     if not plain or not changes:
-        return jobfile.read(text, file=file)
+        return read_job(text, file)
     try:
-        return jobfile.read(_emitted(overlay(_values(forest.roots[0]), changes)))
+        return read_job(_emitted(overlay(_values(forest.roots[0]), changes)))
     except InvalidJob as error:
         raise placed(error, text, file, changes) from error
 

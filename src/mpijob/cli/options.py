@@ -31,7 +31,7 @@ def command(
         if outputs:
             function = _output_option(outputs)(function)
         if namespace:
-            function = _namespace_option(function)
+            function = _context_option(_namespace_option(function))
         context = SETTINGS | settings.pop("context_settings", {})
         made: click.Command = click.command(name, context_settings=context, **settings)(function)  # type: ignore[no-untyped-call]  # click types each keyword apart
         return made
@@ -65,6 +65,21 @@ _namespace_option = click.option(
     callback=lambda ctx, _, value: _keep_namespace(ctx, value),
     help="Namespace of the job.",
 )
+
+
+_context_option = click.option(
+    "--context",
+    expose_value=False,
+    is_eager=True,
+    metavar="NAME",
+    callback=lambda ctx, _, value: _keep_context(ctx, value),
+    help="The cluster: a context of your kubeconfig; `local` is this machine.",
+)
+
+
+def _keep_context(ctx: click.Context, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(App).place = value
 
 
 def _keep_namespace(ctx: click.Context, value: str | None) -> None:

@@ -55,13 +55,16 @@ class Output:
 
     def lines(self, lines: Iterable[str]) -> None:
         """Print lines of the result."""
-        for line in lines:
-            self.line(line)
+        self._rows([text.visible(line) for line in lines])
 
     def phases(self, lines: Iterable[str], phases: Iterable[Phase]) -> None:
         """Print one line for each phase, with the phase's word in its colour on a terminal."""
-        for line, phase in zip(lines, phases, strict=True):
-            _write(sys.stdout, painted(text.visible(line), phase, sys.stdout))
+        told = zip(lines, phases, strict=True)
+        self._rows([painted(text.visible(line), phase, sys.stdout) for line, phase in told])
+
+    def _rows(self, rows: list[str]) -> None:
+        if rows:
+            _write(sys.stdout, "\n".join(rows))  # at once: each line by itself would be a system call
 
     def value(self, value: Any) -> None:
         """Print a value as JSON or YAML, whichever was asked for."""

@@ -5,16 +5,15 @@ Pure; commands hand the result to `output`. What must not be shown is masked bef
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mpijob.cli import text
-from mpijob.model import Amounts, Event, JobState, LogLine, Plan, Quota, WorkerState
+from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, WorkerState
 from mpijob.model.quantity import as_bytes, as_count
 
 LIST = ("NAME", "PHASE", "WORKERS", "RANKS", "AGE", "DURATION", "REASON")
+_NAMED_FILES = 3
 WIDE = (*LIST, "NAMESPACE", "OWNER", "QUEUE", "PRIORITY", "MPI", "ENGINE", "ATTEMPT", "UID")
 
 
@@ -36,7 +35,7 @@ def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> l
         state.reason or state.waiting_for or "-",
     ]
     if wide:
-        attempt = f"{state.attempt}/{state.attempts_allowed}"
+        attempt = f"{state.attempt}/{_attempts(state)}"
         more = (state.ref.namespace, state.owner, state.queue, str(state.priority), state.mpi, state.engine)
         return [*row, *(cell or "-" for cell in (*more, attempt, state.ref.uid))]
     return [state.ref.namespace, *row] if namespaced else row
@@ -60,13 +59,18 @@ def state_lines(state: JobState, now: float) -> list[str]:
             ("Owner", state.owner),
             ("Queue", state.queue),
             ("Labels", ", ".join(f"{key}={value}" for key, value in state.labels.items())),
-            ("Attempt", f"{state.attempt} of {state.attempts_allowed}"),
+            ("Attempt", f"{state.attempt} of {_attempts(state)}"),
             ("Created", text.ago(state.created, now)),
             ("Started", text.ago(state.started, now) if state.started else ""),
             ("Duration", text.duration(state.duration_seconds(now)) if state.started else ""),
             ("Finished", text.ago(state.finished, now) if state.finished else ""),
         )
     )
+
+
+def _attempts(state: JobState) -> int:
+    """Return how many attempts there may be; lost workers and resumed jobs have some beyond the spec's."""
+    return max(state.attempt, state.attempts_allowed)
 
 
 def _sentence(state: JobState) -> str:
@@ -106,7 +110,7 @@ def rank_lines(state: JobState) -> list[str]:
             str(rank.worker),
             rank.node or "-",
             ",".join(rank.gpus) or "-",
-            "-" if rank.exit_code is None else str(rank.exit_code),
+            "-" if rank.exit_code is None else f"{rank.exit_code}{' (consequence)' if rank.followed else ''}",
         )
         for rank in state.ranks
     ]
@@ -144,9 +148,16 @@ def result_line(state: JobState) -> str:
     if end is not None and state.started is not None:
         parts.append(f"ran {text.duration(end - state.started)}")
     if state.attempt > 1:
-        parts.append(f"attempt {state.attempt} of {state.attempts_allowed}")
+        parts.append(f"attempt {state.attempt} of {_attempts(state)}")
     parts.append(f"{state.world} ranks on {max(state.workers_wanted, len(state.workers))} workers")
     return ", ".join(parts)
+
+
+def artifacts_phrase(files: Sequence[Artifact]) -> str:
+    """Return which files a job left, the first few by name."""
+    names = ", ".join(text.one_line(file.path) for file in files[:_NAMED_FILES])
+    more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
+    return f"the job left {names}{more}"
 
 
 def amounts(amount: Amounts) -> str:
@@ -170,6 +181,8 @@ def quota_rows(quota: Quota) -> list[tuple[str, str, str]]:
 
 def plan_lines(plan: Plan) -> list[str]:
     """Return a plan as people read it."""
+    import shlex  # a list needs none: start-up is a feature
+
     start = (
         "now"
         if plan.starts_now
@@ -229,4 +242,6 @@ def event_line(event: Event, now: float) -> str:
 
 def iso(moment: float) -> str:
     """Return a moment as ISO 8601 in UTC, with milliseconds."""
+    from datetime import UTC, datetime
+
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from mpijob.observation.visible import visible as made_visible
 
-_BEYOND_ASCII = re.compile("[^\n -~]")
+_BEYOND_ASCII = "[^\n -~]"  # compiled when needed, as the others: start-up is a feature
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[smhdw])+")
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_DURATION = r"(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
+_PART = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"
 
 
 def visible(text: str | bytes) -> str:
@@ -23,13 +23,15 @@ def visible(text: str | bytes) -> str:
     Newlines and tabs stay; bytes that are not UTF-8 are written as `\xNN`.
     """
     if isinstance(text, str):
+        if text.isascii() and text.isprintable():
+            return text
         text = text.encode("utf-8", "backslashreplace")
     return "\n".join(made_visible(line) for line in text.split(b"\n"))
 
 
 def json_safe(content: str) -> str:
     """Return JSON text that means the same, in ASCII: what a terminal might obey is a JSON escape."""
-    return _BEYOND_ASCII.sub(_json_escaped, content)
+    return re.sub(_BEYOND_ASCII, _json_escaped, content)
 
 
 def _json_escaped(match: re.Match[str]) -> str:
@@ -79,9 +81,9 @@ def seconds_of(text: str) -> float | None:
     """Return the seconds in `90`, `90s`, `1h30m`; None if the text is no duration."""
     if text.replace(".", "", 1).isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
-    if not _DURATION.fullmatch(text):
+    if not re.fullmatch(_DURATION, text):
         return None
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, text))
 
 
 def width(text: str) -> int:

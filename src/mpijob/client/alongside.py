@@ -16,10 +16,10 @@ def beside(job: MPIJob, file: str) -> MPIJob:
 
 def load_job(path: str | Path) -> MPIJob:
     """Return the job that a file describes, with its code found beside it."""
-    from mpijob.dialects import jobfile
+    from mpijob.client.judging import read_job
 
     try:
         text = Path(path).read_bytes()
     except OSError as error:
         raise BackendError(f"cannot read {path}: {error.strerror}") from error
-    return beside(jobfile.read(text, file=str(path)), str(path))
+    return beside(read_job(text, str(path)), str(path))

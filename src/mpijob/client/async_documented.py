@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from mpijob.client import legacy
+from mpijob.client import legacy, saying
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import JobStatus, log_query
@@ -44,7 +44,7 @@ class AsyncDocumented(AsyncDesk):
     async def get_job_logs(self, name: str, pod_type: str = "", pod_index: int | None = None) -> str:
         """Return the log of the launcher, of a worker (all its ranks), or of everybody."""
         query = log_query(roles=legacy.roles(pod_type), workers=() if pod_index is None else (pod_index,))
-        lines = self.port.logs(self.ref(name), query)
+        lines = saying.lines(self.ref(name), self.port, query)
         return "".join([legacy.shown(line) async for line in lines])
 
     async def delete_job(self, name: str, grace_period: float | None = None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpijob.client import fetching, waiting
+from mpijob.client import fetching, saying, waiting
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Format, Target, log_query
@@ -164,7 +164,10 @@ class AsyncReading(AsyncDesk):
         regex: str = "",
         attempt: int | None = None,
     ) -> AsyncIterator[LogLine]:
-        """Yield the merged lines in time order; with follow, until the job has ended and all is said."""
+        """Yield the merged lines in time order; with follow, until the job has ended and all is said.
+
+        Raise NotFound for a rank, a worker or an attempt that the job does not have.
+        """
         query = log_query(
             follow=follow,
             roles=roles,
@@ -176,7 +179,7 @@ class AsyncReading(AsyncDesk):
             regex=regex,
             attempt=attempt,
         )
-        return self.port.logs(self.ref(name, namespace), query)
+        return saying.lines(self.ref(name, namespace), self.port, query)
 
     def events(
         self, name: Target, follow: bool = False, *, namespace: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mpijob.client import legacy
+from mpijob.client import legacy, saying
 from mpijob.client.desk import Desk
 from mpijob.client.front import JobStatus, log_query
 from mpijob.client.job import Job
@@ -44,7 +44,7 @@ class Documented(Desk):
     def get_job_logs(self, name: str, pod_type: str = "", pod_index: int | None = None) -> str:
         """Return the log of the launcher, of a worker (all its ranks), or of everybody."""
         query = log_query(roles=legacy.roles(pod_type), workers=() if pod_index is None else (pod_index,))
-        lines = self._bridge.iterate(self.backend.logs(self.ref(name), query))
+        lines = self._bridge.iterate(saying.lines(self.ref(name), self.backend, query))
         return "".join(legacy.shown(line) for line in lines)
 
     def delete_job(self, name: str, grace_period: float | None = None) -> None:

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from mpijob.backends.base import Backend
 
 
-async def fetch(backend: Backend, ref: JobRef, directory: Path, paths: tuple[str, ...]) -> tuple[Path, ...]:
+async def fetch(
+    backend: Backend, ref: JobRef, directory: str | Path, paths: tuple[str, ...]
+) -> tuple[Path, ...]:
     """Copy the files named, or all of them, keeping their places below the directory."""
     wanted = paths or tuple(file.path for file in await backend.artifacts(ref))
-    targets = [directory / _inside(path) for path in wanted]
+    targets = [Path(directory) / _inside(path) for path in wanted]
     for path, target in zip(wanted, targets, strict=True):
         await backend.fetch(ref, path, target)
     return tuple(targets)

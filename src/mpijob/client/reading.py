@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mpijob.client import fetching, waiting
+from mpijob.client import saying, waiting
 from mpijob.client.desk import Desk
 from mpijob.client.front import Format, Target, log_query
 from mpijob.client.job import Job
 from mpijob.errors import Finding
-from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+from mpijob.model import Artifact, Event, Facts, JobRef, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.client.compare import Comparison
+
+
+@contextmanager
+def _goes_on(ref: JobRef) -> Iterator[None]:
+    """Let an interrupted caller know that the job goes on, and how it is ended."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(waiting.goes_on(ref))
+        raise
 
 
 class Reading(Desk):
@@ -46,8 +58,10 @@ class Reading(Desk):
         self, name: Target, directory: str | Path, paths: Iterable[str] = (), *, namespace: str | None = None
     ) -> tuple[Path, ...]:
         """Copy files that the job left into a directory, all of them by default; return where they are now."""
+        from mpijob.client import fetching
+
         ref = self.ref(name, namespace)
-        return self._bridge.call(fetching.fetch(self.backend, ref, Path(directory), tuple(paths)))
+        return self._bridge.call(fetching.fetch(self.backend, ref, directory, tuple(paths)))
 
     def list(
         self,
@@ -137,14 +151,16 @@ class Reading(Desk):
         Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted.
         """
         ref = self.ref(name, namespace)
-        return self._bridge.call(waiting.wait(ref, self.backend, seconds=timeout, phases=for_phases))
+        with _goes_on(ref):
+            return self._bridge.call(waiting.wait(ref, self.backend, seconds=timeout, phases=for_phases))
 
     def wait_for_completion(
         self, name: Target, timeout: float | None = None, *, namespace: str | None = None
     ) -> JobState:
         """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
         ref = self.ref(name, namespace)
-        return self._bridge.call(waiting.completion(ref, self.backend, seconds=timeout))
+        with _goes_on(ref):
+            return self._bridge.call(waiting.completion(ref, self.backend, seconds=timeout))
 
     def logs(
         self,
@@ -161,7 +177,10 @@ class Reading(Desk):
         regex: str = "",
         attempt: int | None = None,
     ) -> Iterator[LogLine]:
-        """Yield the merged lines in time order; with follow, until the job has ended and all is said."""
+        """Yield the merged lines in time order; with follow, until the job has ended and all is said.
+
+        Raise NotFound for a rank, a worker or an attempt that the job does not have.
+        """
         query = log_query(
             follow=follow,
             roles=roles,
@@ -173,7 +192,7 @@ class Reading(Desk):
             regex=regex,
             attempt=attempt,
         )
-        return self._bridge.iterate(self.backend.logs(self.ref(name, namespace), query))
+        return self._bridge.iterate(saying.lines(self.ref(name, namespace), self.backend, query))
 
     def events(self, name: Target, follow: bool = False, *, namespace: str | None = None) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""

@@ -54,7 +54,7 @@ class Templates:
     def of(cls, settings: Settings) -> Templates:
         """Return the templates where the settings have them."""
         shared = Path(settings.templates) if settings.templates else None
-        return cls(config_path(os.environ).parent / "templates", shared)
+        return cls(Path(config_path(os.environ)).parent / "templates", shared)
 
     def save(self, name: str, job: MPIJob, *, overwrite: bool = False) -> Template:
         """Keep a job as an own template."""

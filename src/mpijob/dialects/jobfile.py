@@ -19,6 +19,7 @@ from mpijob.dialects.yamltree import Forest, Mapping, Node, Scalar, Sequence, fi
 from mpijob.errors import Finding
 from mpijob.model import MPIJob
 from mpijob.model.conform import Path, job_type, problems, written
+from mpijob.model.words import did_you_mean
 
 _SPLIT = frozenset({"command", "args"})
 Places = dict[Path, Node]
@@ -43,6 +44,20 @@ def read_all(text: str | bytes, *, file: str = "") -> tuple[MPIJob, ...]:
 def write(job: MPIJob, *, format: Literal["yaml", "json"] = "yaml") -> str:
     """Return the job as a file that reads back as the same job; defaults are left out."""
     return jobwriter.write(job, format)
+
+
+def sketch(text: str | bytes) -> MPIJob | None:
+    """Return what a file that was refused says as far as it can be read, of any type, for `checks` to judge the rest.
+
+    A field whose name is not known counts for the one that it is nearest to.
+    """
+    roots = parse(text).roots
+    if len(roots) != 1 or not isinstance(roots[0], Mapping) or foreign.is_manifest(roots[0]):
+        return None
+    tree, names = _Reader().convert(roots[0], job_type(), ()), MPIJob.__struct_fields__
+    meant = {did_you_mean(name, names): value for name, value in tree.items() if name not in names}
+    known = {name: value for name, value in (meant | tree).items() if name in names}
+    return MPIJob(**({"name": "job"} | known))
 
 
 def locate(text: str | bytes, findings: tuple[Finding, ...], *, file: str = "") -> tuple[Finding, ...]:

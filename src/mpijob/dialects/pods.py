@@ -268,7 +268,10 @@ def _values(variables: Mapping[str, str], without: frozenset[str]) -> list[Docum
 
 def _secrets(job: MPIJob, shape: Shape) -> list[Document]:
     return [
-        {"name": one.env, "valueFrom": {"secretKeyRef": _secret_key(terms.secret_name(job, shape), one.env, one.source)}}
+        {
+            "name": one.env,
+            "valueFrom": {"secretKeyRef": _secret_key(terms.secret_name(job, shape), one.env, one.source)},
+        }
         for one in job.secrets
     ]
 

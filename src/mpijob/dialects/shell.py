@@ -201,6 +201,7 @@ if [ "$code" = 137 ]; then
   if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
 fi
 printf 'mpijob-exit rank=%s code=%s%s\\n' "$rank" "$code" "$oom"
+if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ]; then kill -s KILL $$; fi
 exit "$code"
 """
 

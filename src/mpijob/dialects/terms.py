@@ -43,12 +43,12 @@ WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
 AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"
-SECRETS_SUFFIX = "-mpijob-secrets"  # noqa: S105 - a name's end
+SECRETS_SUFFIX = "-mpijob-secrets"
 CODE_SUFFIX = "-mpijob-code"
 SSH_PORT = 2222
 LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
 
-_UNFIT_IN_LABELS = re.compile(r"[^-A-Za-z0-9_.]+")
+_UNFIT_IN_LABELS = r"[^-A-Za-z0-9_.]+"
 Document = dict[str, Any]
 
 
@@ -134,7 +134,7 @@ def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
 
 def as_label(text: str) -> str:
     """Return a text as a label may hold it: `jane@example.org` becomes `jane-example.org`."""
-    return _UNFIT_IN_LABELS.sub("-", text)[:63].strip("-_.")
+    return re.sub(_UNFIT_IN_LABELS, "-", text)[:63].strip("-_.")
 
 
 def exact(words: tuple[str, ...] | list[str]) -> list[str]:

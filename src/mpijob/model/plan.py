@@ -25,7 +25,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything decided, nothing started.
 
     `why` gives a reason for each choice, `notices` tell what differs here. `uid` is the job's own: a
-    plan handed in twice is one job. `own_launcher` names the launcher that the command itself brings;
+    plan handed in twice is one job. `cgroup` is the directory below which each worker has a group of its
+    own, "" for none. `own_launcher` names the launcher that the command itself brings;
     the world is then proved by `census_launch` before it, not in the very launch that runs the job.
     """
 
@@ -48,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     wait_estimate_seconds: float | None = None
     volumes: tuple[Mapping[str, Any], ...] = ()
     isolation: str = ""
+    cgroup: str = ""
     guarantee: str = ""
     why: tuple[str, ...] = ()
     notices: tuple[Finding, ...] = ()

@@ -10,7 +10,7 @@ import re
 _FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
     f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)
 }
-_QUANTITY = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})([mkMGTPE]|[KMGTPE]i)?")
+_QUANTITY = r"([0-9]{1,18}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})([mkMGTPE]|[KMGTPE]i)?"
 
 Amount = str | int | float
 
@@ -21,7 +21,7 @@ def parse(amount: Amount) -> float:
         if not 0 <= amount < 1e24:
             raise ValueError(f"{amount} is not an amount: it must be zero or more")
         return float(amount)
-    match = _QUANTITY.fullmatch(amount) if isinstance(amount, str) else None
+    match = re.fullmatch(_QUANTITY, amount) if isinstance(amount, str) else None
     if match is None:
         raise ValueError(f"{amount!r} is not an amount: write a number such as 2, 500m or 4Gi")
     return float(match[1]) * _FACTORS[match[2] or ""]

@@ -6,7 +6,7 @@ load, reads the rest.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -16,7 +16,7 @@ _UNRESERVED = frozenset(f"{_LETTERS}{_LETTERS.upper()}{_DIGITS}-._~")
 _IN_PATH = _UNRESERVED | frozenset("/:@")
 
 
-class Address(NamedTuple):
+class Address(msgspec.Struct, frozen=True):
     """Where a server is; `authority` is host and port as it was written."""
 
     scheme: str

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from mpijob.backends.kubernetes import gathering, kinds, kubeconfig, listing, states
+from mpijob.backends.kubernetes import gathering, kinds, kubeconfig, listing
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.kubernetes.looking import Eye
@@ -40,6 +39,8 @@ from mpijob.model import (
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.backends.kubernetes.gathering import Found
     from mpijob.backends.kubernetes.preflight import Gathered
     from mpijob.backends.kubernetes.states import Document
@@ -107,6 +108,8 @@ class KubernetesBackend:
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would be created."""
+        from pathlib import Path
+
         from mpijob.backends.kubernetes import planner
 
         around = self._around[job.namespace, job.name]
@@ -117,7 +120,7 @@ class KubernetesBackend:
 
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Create the plan's objects, or find that they were created before."""
-        from mpijob.backends.kubernetes import submitting
+        from mpijob.backends.kubernetes import states, submitting
 
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         self._refuse_second(ref)
@@ -133,6 +136,8 @@ class KubernetesBackend:
 
     def _refuse_second(self, ref: JobRef) -> None:
         """Two jobs of one name may be known, but only one of them unfinished."""
+        from mpijob.backends.kubernetes import states
+
         with telling(f"look up job {ref.name}"):
             known = gathering.of_name(self._api, ref.namespace, ref.name, self._eye.served)
         for job in known:
@@ -156,7 +161,7 @@ class KubernetesBackend:
     async def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
         with telling("list jobs"):
-            return listing.page(self._api, scope, self._eye.served)
+            return listing.page(self._api, scope)
 
     async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change, until closed."""

@@ -42,7 +42,7 @@ class Dialler:
     def __init__(self, access: Access) -> None:
         server = addresses.of(access.server)
         self.host, self.port, self.authority = server.host, server.port, server.authority
-        self.near = False  # whether packing costs more than the network does
+        self.near: bool | None = None  # whether packing costs more than the network does; None: not known yet
         self._access = access
         self._encrypted = server.scheme == "https"
         self._lock = threading.Lock()
@@ -69,6 +69,7 @@ class Dialler:
 
     def _connect(self, timeout: float) -> Line:
         if self._access.proxy:
+            self.near = False
             return proxies.connect(self._access.proxy, self.host, self.port, timeout)
         line = socket.create_connection((_known(self.host), self.port), timeout)  # type: ignore[arg-type]  # bytes do as well
         self.near = _round_trip_seconds(line) < NEAR_SECONDS

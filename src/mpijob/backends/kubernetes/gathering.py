@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mpijob.backends.kubernetes import kinds, reads
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.states import Objects
 from mpijob.backends.refusals import no_such_job
 from mpijob.dialects import terms
 from mpijob.dialects.terms import Document
 from mpijob.model import JobRef
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.states import Objects
 
 JOB_KINDS = (kinds.TRAINJOB, kinds.MPIJOB)
 _PASSED_OVER = (403, 404)
@@ -99,6 +101,8 @@ def objects(api: Api, found: Found, served: frozenset[str]) -> Objects:
     if kinds.KUEUE_API in served and terms.QUEUE_LABEL in (found.job["metadata"].get("labels") or {}):
         wanted["workload"] = lambda: _workload(api, namespace, found.job["metadata"]["uid"])
         wanted["position"] = lambda: _position(api, found.job)
+    from mpijob.backends.kubernetes.states import Objects  # a list needs none of it yet
+
     seen = side_by_side(wanted)
     return Objects(job=found.job, **{key: value for key, value in seen.items() if value is not None})
 
@@ -132,9 +136,9 @@ def _owned(kind: Kind, name: str) -> str:
     return f"{label}={name}"
 
 
-def side_by_side(calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+def side_by_side(calls: Mapping[str, Callable[[], Any]], lanes: int = reads.MOST_AT_ONCE) -> dict[str, Any]:
     """Return the answers of several reads made at once; None for one that is refused or not served."""
-    answers = reads.together(calls)
+    answers = reads.together(calls, lanes)
     for answer in answers.values():
         if answer.error is not None and answer.error.status not in _PASSED_OVER:
             raise answer.error

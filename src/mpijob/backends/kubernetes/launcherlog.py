@@ -23,7 +23,7 @@ _WORLD = b"mpijob-world "
 
 
 class LauncherLog(msgspec.Struct, frozen=True):
-    """What the launcher said first and last, with the kubelet's time stamps; `proved` is when the world was complete."""
+    """What the launcher said first and last, with the kubelet's time stamps; `proved` is when the world stood."""
 
     text: str = ""
     proved: float | None = None

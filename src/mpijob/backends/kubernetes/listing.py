@@ -1,85 +1,161 @@
-"""All jobs of a cluster in one list, whoever made them and whichever engine runs them."""
+"""All jobs of a cluster in one list, whoever made them and whichever engine runs them.
+
+A namespace may hold thousands of jobs and a page a hundred. So every job is read as far as its place in the
+list needs, and only the jobs of the page are read whole, with their pods and workloads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypedDict
 
 import msgspec
 
 from mpijob.backends import select
-from mpijob.backends.kubernetes import gathering, kinds, states
+from mpijob.backends.kubernetes import gathering, kinds, reads
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.gathering import attempt_of, ref_of
 from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.dialects import terms
 from mpijob.dialects.terms import Document
 from mpijob.errors import InvalidJob
 from mpijob.model import JobState, Page, Scope
 
+_NAMED_AT_ONCE = 100  # more names than this make an address that proxies refuse
+_WORKLOAD_OF = "kueue.x-k8s.io/job-uid"
 
-def page(api: Api, scope: Scope, served: frozenset[str]) -> Page:
-    """Return one page, newest first."""
-    chosen = [state for state in all_states(api, scope, served) if select.belongs(state, scope)]
+
+class _Metadata(TypedDict, total=False):
+    name: str
+    namespace: str
+    uid: str
+    creationTimestamp: str
+    labels: dict[str, str]
+
+
+class _Head(TypedDict):
+    metadata: _Metadata
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """An engine's object, read as far as its place in the list needs."""
+
+    kind: Kind
+    head: Document
+    raw: msgspec.Raw
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The object's namespace and name."""
+        return self.head["metadata"]["namespace"], self.head["metadata"]["name"]
+
+    def whole(self) -> Document:
+        """Return all of the object, with the two words that lists leave out."""
+        return {"apiVersion": self.kind.api, "kind": self.kind.name, **msgspec.json.decode(self.raw)}
+
+
+def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
+    """Return one page, newest first; `served` are the APIs of the cluster, where they are known already."""
     first = _place(scope.after)
-    kept = chosen[first : first + scope.limit]
-    after = str(first + scope.limit) if len(chosen) > first + scope.limit else ""
-    return Page(tuple(kept), after, len(chosen))
+    last = first + scope.limit
+    ordered = reads.later(lambda: _ordered(api, scope, served))
+    from mpijob.backends.kubernetes import states  # noqa: F401 - loaded while the server answers
+
+    chosen = [job for job in ordered() if select.named(ref_of(job.head), scope)]
+    if select.tells_more_than_names(scope):
+        found = [state for state in _states(api, scope, chosen) if select.belongs(state, scope)]
+        return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found))
+    kept = _states(api, scope, chosen[first:last])
+    return Page(tuple(kept), str(last) if len(chosen) > last else "", len(chosen))
 
 
-def all_states(api: Api, scope: Scope, served: frozenset[str]) -> list[JobState]:
+# -- every job ------------------------------------------------------------------------------------
+def _ordered(api: Api, scope: Scope, served: frozenset[str] | None) -> list[Listed]:
     """Return every job of the scope's namespace once, by its newest attempt, newest first."""
-    wanted: dict[str, Callable[[], Any]] = {
-        f"{kind.api}/{kind.plural}": _lister(api, kind, scope.namespace)
-        for kind in (*gathering.JOB_KINDS, *kinds.OLDER)
-        if kind.api in served
-    }
-    if kinds.KUEUE_API in served:
-        wanted["workloads"] = lambda: api.list(kinds.WORKLOAD.path(scope.namespace)).items
-    wanted["pods"] = lambda: api.list(kinds.POD.path(scope.namespace), labels=states.POD_SELECTOR).items
-    found = gathering.side_by_side(wanted)
-    workloads = _by_owner(found.pop("workloads", None) or [])
-    pods = _pods_by_job(found.pop("pods", None) or [])
+    first = [kind for kind in gathering.JOB_KINDS if served is None or kind.api in served]
+    calls = _listers(api, first, scope.namespace)
+    if served is None:
+        calls["older"] = lambda: _older(api)
+    found = gathering.side_by_side(calls, api.lanes())
+    older = kinds.OLDER if served and kinds.OLDER_API in served else found.pop("older", None)
+    if older:
+        found |= gathering.side_by_side(_listers(api, older, scope.namespace), api.lanes())
     jobs = [job for listed in found.values() for job in listed or ()]
-    ordered = sorted(
-        _newest(jobs), key=lambda job: (job["metadata"]["creationTimestamp"], job["metadata"]["name"])
-    )
-    return [_summary(job, workloads, pods) for job in reversed(ordered)]
+    return sorted(_newest(jobs), key=lambda job: (_created(job), job.head["metadata"]["name"]), reverse=True)
 
 
-def _lister(api: Api, kind: Kind, namespace: str) -> Callable[[], list[Document]]:
-    def listed() -> list[Document]:
-        words = {"apiVersion": kind.api, "kind": kind.name}
-        return [words | job for job in api.list(kind.path(namespace)).items]
+def _listers(api: Api, wanted: Iterable[Kind], namespace: str) -> dict[str, Callable[[], Any]]:
+    return {f"{kind.api}/{kind.plural}": _lister(api, kind, namespace) for kind in wanted}
+
+
+def _lister(api: Api, kind: Kind, namespace: str) -> Callable[[], list[Listed]]:
+    def listed() -> list[Listed]:
+        decode = msgspec.json.Decoder(_Head).decode
+        return [Listed(kind, decode(raw), raw) for raw in api.raws(kind.path(namespace))]  # type: ignore[arg-type]  # a TypedDict is a dict
 
     return listed
 
 
-def _newest(jobs: list[Document]) -> list[Document]:
+def _older(api: Api) -> list[Kind]:
+    """Return the kinds of the older operator that the cluster has."""
+    found = {one["name"] for one in api.get(f"/apis/{kinds.OLDER_API}").get("resources") or ()}
+    return [kind for kind in kinds.OLDER if kind.plural in found]
+
+
+def _newest(jobs: list[Listed]) -> list[Listed]:
     """Return the newest job of each name, by its newest attempt."""
-    newest: dict[tuple[str, str, str], Document] = {}
+    newest: dict[tuple[str, str, str], Listed] = {}
     for job in jobs:
-        ref = ref_of(job)
-        key = (ref.namespace, ref.name, job["kind"] if job["apiVersion"] == kinds.OLDER_API else "")
+        ref = ref_of(job.head)
+        key = (ref.namespace, ref.name, job.kind.name if job.kind.api == kinds.OLDER_API else "")
         known = newest.get(key)
         if known is None or _rank(job) > _rank(known):
             newest[key] = job
     return [*newest.values()]
 
 
-def _rank(job: Document) -> tuple[str, int]:
-    return str(job["metadata"]["creationTimestamp"]), attempt_of(job)
+def _rank(job: Listed) -> tuple[str, int]:
+    return _created(job), attempt_of(job.head)
 
 
-def _summary(
-    job: Document, workloads: dict[str, Document], pods: dict[tuple[str, str], list[Document]]
-) -> JobState:
-    metadata = job["metadata"]
-    mine = pods.get((metadata["namespace"], metadata["name"]), [])
-    state = states.summary(job, workloads.get(metadata["uid"]), mine)
-    return msgspec.structs.replace(state, ranks=())
+def _created(job: Listed) -> str:
+    return str(job.head["metadata"]["creationTimestamp"])
 
 
-def _by_owner(workloads: list[Document]) -> dict[str, Document]:
+# -- the jobs of a page ---------------------------------------------------------------------------
+def _states(api: Api, scope: Scope, jobs: list[Listed]) -> list[JobState]:
+    """Return where some jobs stand, by their objects, their pods and their workloads."""
+    from mpijob.backends.kubernetes import states
+
+    namespace = scope.namespace
+    labels = [job.head["metadata"].get("labels") or {} for job in jobs]
+    ours = {mine[terms.JOB_LABEL] for mine in labels if mine.get(terms.JOB_LABEL)}
+    queued = {
+        job.head["metadata"]["uid"]
+        for job, mine in zip(jobs, labels, strict=True)
+        if terms.QUEUE_LABEL in mine
+    }
+    wanted: dict[str, Callable[[], Any]] = {}
+    if ours:
+        among = _among(states.POD_SELECTOR, ours)
+        wanted["pods"] = lambda: api.list(kinds.POD.path(namespace), labels=among).items
+    if queued:
+        of_these = _among(_WORKLOAD_OF, queued)
+        wanted["workloads"] = lambda: api.list(kinds.WORKLOAD.path(namespace), labels=of_these).items
+    found = gathering.side_by_side(wanted, api.lanes())
+    workloads, pods = _by_owner(found.get("workloads") or ()), _pods_by_job(found.get("pods") or ())
+    return [
+        states.summary(job.whole(), workloads.get(job.head["metadata"]["uid"]), pods.get(job.place, ()))
+        for job in jobs
+    ]
+
+
+def _among(label: str, values: Collection[str]) -> str:
+    """Return the selector of what has one of these values; of whatever has the label where they are too many."""
+    return f"{label} in ({','.join(sorted(values))})" if len(values) <= _NAMED_AT_ONCE else label
+
+
+def _by_owner(workloads: Iterable[Document]) -> dict[str, Document]:
     owned = {}
     for workload in workloads:
         for owner in workload["metadata"].get("ownerReferences") or ():
@@ -87,7 +163,7 @@ def _by_owner(workloads: list[Document]) -> dict[str, Document]:
     return owned
 
 
-def _pods_by_job(pods: list[Document]) -> dict[tuple[str, str], list[Document]]:
+def _pods_by_job(pods: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
     found: dict[tuple[str, str], list[Document]] = {}
     for pod in pods:
         labels = pod["metadata"].get("labels") or {}

@@ -10,15 +10,15 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from mpijob.backends.kubernetes import gathering, kinds, launcherlog, states
+from mpijob.backends.kubernetes import gathering, kinds
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.kubernetes.gathering import Found
-from mpijob.backends.kubernetes.states import Document
 from mpijob.model import Event, JobRef, JobState, MPIJob, Phase
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.logs import Voice
+    from mpijob.backends.kubernetes.states import Document, Objects
 
 
 class Look(NamedTuple):
@@ -26,7 +26,7 @@ class Look(NamedTuple):
 
     found: Found
     state: JobState
-    seen: states.Objects
+    seen: Objects
     proved: float | None
 
 
@@ -63,6 +63,11 @@ class Eye:
 
     def attempt(self, ref: JobRef) -> Look:
         """Return a look at the job's newest attempt, however it ended."""
+        from mpijob.backends.kubernetes import (
+            launcherlog,
+            states,
+        )  # a list has its own: start-up is a feature
+
         found = self.find(ref)
         with telling(f"read job {ref.name}"):
             seen = gathering.objects(self._api, found, self.served)
@@ -84,7 +89,7 @@ class Eye:
 
     def voices(self, ref: JobRef) -> tuple[Voice, ...]:
         """Return the pods of all attempts whose logs can be read."""
-        from mpijob.backends.kubernetes import logs
+        from mpijob.backends.kubernetes import logs, states
 
         found = self.find(ref)
         voices: list[Voice] = []

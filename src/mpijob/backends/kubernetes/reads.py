@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
+
+import msgspec
 
 from mpijob.backends.kubernetes import failures
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.dialects.terms import Document
 from mpijob.model.cluster import Unread
 
+T = TypeVar("T")
 MOST_AT_ONCE = 16
 _HOPELESS = (0, 401)  # nobody is there, or nobody knows us: the other reads would fail alike
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """What one read gave, or why it gave nothing."""
 
     value: Any = None
@@ -43,8 +46,8 @@ class Answers(dict[str, Answer]):
         return Answer()
 
 
-def together(calls: Mapping[str, Callable[[], Any]]) -> Answers:
-    """Return the answers of reads made side by side; raise what would stop all of them."""
+def together(calls: Mapping[str, Callable[[], Any]], lanes: int = MOST_AT_ONCE) -> Answers:
+    """Return the answers of reads, so many of them at once; raise what would stop all of them."""
     found, troubles, waiting = Answers(), list[Exception](), [*calls.items()][::-1]
 
     def work() -> None:
@@ -58,7 +61,7 @@ def together(calls: Mapping[str, Callable[[], Any]]) -> Answers:
             except Exception as error:  # raised below, where the caller is
                 troubles.append(error)
 
-    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(MOST_AT_ONCE, len(calls)) - 1)]
+    helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(lanes, len(calls)) - 1)]
     for helper in helpers:
         helper.start()
     work()
@@ -67,6 +70,28 @@ def together(calls: Mapping[str, Callable[[], Any]]) -> Answers:
     if troubles:
         raise troubles[0]
     return Answers({key: found[key] for key in calls})
+
+
+def later(call: Callable[[], T]) -> Callable[[], T]:
+    """Make a call in a thread of its own; return what waits for its result."""
+    outcome: list[T] = []
+    troubles: list[Exception] = []
+
+    def work() -> None:
+        try:
+            outcome.append(call())
+        except Exception as error:  # raised below, where the caller is
+            troubles.append(error)
+
+    def result() -> T:
+        thread.join()
+        if troubles:
+            raise troubles[0]
+        return outcome[0]
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return result
 
 
 def _answer(call: Callable[[], Any]) -> Answer:

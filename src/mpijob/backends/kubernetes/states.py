@@ -41,7 +41,13 @@ _TOLD = LASTING | {
     Reason.PREEMPTED,
     Reason.REQUEUED,
 }
-_DOUBTS = ("suspicious MPI execution", "rank 0 of 1", "has lost communication with", "no-pmix-but")
+_DOUBTS = (
+    "suspicious MPI execution",
+    "rank 0 of 1",
+    "has lost communication with",
+    "no-pmix-but",
+    "No PMIx server",
+)
 
 
 def speech(job: Document) -> tuple[Family, bool]:

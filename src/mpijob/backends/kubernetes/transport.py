@@ -112,6 +112,12 @@ class Transport:
         """Return the answer's beginning; the caller reads the rest and closes it."""
         return self._persistently(request, self._begun)
 
+    def is_near(self) -> bool:
+        """Return whether the server is so near that a new connection costs more than to wait for a kept one."""
+        if self._dialler.near is None:
+            self._persistently(Request("GET", ""), lambda _, proof: self._keep(self._fresh(proof), proof))
+        return bool(self._dialler.near)
+
     def _persistently(self, request: Request, once: Callable[[Request, Proof], T]) -> T:
         pauses, deadline = _pauses(request.attempts), time.monotonic() + _PATIENCE_SECONDS
         renewed = False
@@ -123,8 +129,10 @@ class Transport:
                 if error.status == 401 and not renewed and self._renewed(proof):
                     renewed = True
                     continue
+                if not _worth_repeating(error, request):
+                    raise
                 pause = max(next(pauses, _NEVER), error.retry_after or 0.0)
-                if time.monotonic() + pause > deadline or not _worth_repeating(error, request):
+                if time.monotonic() + pause > deadline:
                     raise
                 time.sleep(pause)
 

@@ -8,11 +8,10 @@ imported in them: `mpijob list` loads no planner and no runner.
 from __future__ import annotations
 
 import os
-import pwd
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,6 +41,11 @@ from mpijob.model import (
 )
 from mpijob.settings import Settings
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
+
 _POLL_SECONDS = 0.03
 _FORGOTTEN_SECONDS = 1.0
 
@@ -49,11 +53,11 @@ _FORGOTTEN_SECONDS = 1.0
 _START_SECONDS = 1.0
 _PLACE = "this machine"
 
-LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
-
 
 def _here() -> Path:
     """Return the current directory, also one that was deleted meanwhile: then nothing is found in it."""
+    from pathlib import Path  # a list needs none: start-up is a feature
+
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -65,6 +69,7 @@ class LocalBackend:
 
     name = "local"
     plain = True
+    namespace = "default"
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -84,6 +89,8 @@ class LocalBackend:
     # -- before ------------------------------------------------------------------------------------
     async def whoami(self) -> Identity:
         """Return the user who runs this process."""
+        import pwd
+
         try:
             user = pwd.getpwuid(os.geteuid()).pw_name
         except KeyError:
@@ -284,6 +291,9 @@ class LocalBackend:
         return row
 
     # -- act ---------------------------------------------------------------------------------------
+    async def tend(self, state: JobState) -> None:
+        """This engine sees to everything by itself."""
+
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
         from mpijob.backends.local import steering

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import time
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -20,22 +19,33 @@ from mpijob.model import Exit, LogLine
 from mpijob.observation import phase
 
 LINES_PER_STREAM = 60
-TOGETHER_SECONDS = 0.1
+TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
 FULL_BYTES = 64 << 10
+_MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
+_SAID_OF = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")
+_ABORTED = re.compile(rb"(?i)MPI_Abort\b")
 _PEER_LOST = re.compile(
     rb"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
 )
 
 
 def findings_for(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Finding, ...]:
-    """Return why the attempt failed, first cause first."""
-    return diagnosis.explain(_evidence(orders, ledger, standing))
+    """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
+    evidence = _evidence(orders, ledger, standing)
+    findings = diagnosis.explain(evidence)
+    cause = findings[0].rank if findings else None
+    ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
+    return findings
+
+
+def _followed(exit: Exit, cause: int | None) -> bool:
+    killed = exit.by_us or exit.signal in _MPI_KILLS
+    return killed and not exit.good and exit.index != cause
 
 
 def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evidence:
     plan = orders.plan
-    said = tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM))
-    workers = [*ledger.lost.values(), *(e for i, e in ledger.daemon_exits.items() if i not in ledger.lost)]
+    said = tuple(_evident(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM), ledger))
     return Evidence(
         spec=plan.job,
         family=plan.family,
@@ -44,29 +54,52 @@ def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evide
         message=standing.message,
         worker=ledger.failed_worker(),
         launcher=ledger.launcher,
-        workers=tuple(workers),
-        ranks=tuple(_consequences(ledger.rank_exits.values(), said)),
+        workers=tuple(ledger.lost.values()),  # a daemon that ended is told by the reason
+        ranks=tuple(_consequences(ledger.ranks_ended(), _mourners(said, ledger), ledger)),
         memory=_memory(orders, ledger, standing),
         world=World(planned=plan.world, proved=ledger.proved),
         logs=said,
     )
 
 
-def _consequences(exits: Iterable[Exit], said: Iterable[LogLine]) -> Iterator[Exit]:
-    """Yield the exits with those marked that followed from another's.
+def _evident(said: Iterable[LogLine], ledger: Ledger) -> Iterator[LogLine]:
+    """Yield the lines without those about an abort that was called for a rank which ended badly: not its own doing."""
+    return (line for line in said if not (ledger.aborted and _ABORTED.search(line.text)))
+
+
+def _mourners(said: Iterable[LogLine], ledger: Ledger) -> set[int | None]:
+    """Return the ranks that said, or of which the launcher said, that they lost another."""
+    lines = [line for line in said if _PEER_LOST.search(line.text)]
+    hosts = {int(match[1]) for line in lines if line.rank is None and (match := _SAID_OF.search(line.text))}
+    return {line.rank for line in lines} | {r for r, state in ledger.ranks.items() if state.worker in hosts}
+
+
+def _consequences(exits: tuple[Exit, ...], mourners: set[int | None], ledger: Ledger) -> Iterator[Exit]:
+    """Yield the exits, in order, with those marked that followed from another's.
 
     MPI ends the other ranks itself when one has failed. And a rank that lost its peer may be gone before
-    the kernel has finished with that peer: it has said so.
+    the kernel has finished with that peer: it has said so. After a rank that let MPI end all, all is its doing.
     """
-    exits = tuple(exits)
-    bad = sorted((e for e in exits if not e.good and not e.by_us), key=lambda e: (e.time, not e.signal))
-    mourners = {line.rank for line in said if _PEER_LOST.search(line.text)}
-    together = [e for e in bad if e.time - bad[0].time < TOGETHER_SECONDS]
-    first = next((e for e in together if e.index not in mourners), bad[0] if bad else None)
+    bad = [exit for exit in exits if not exit.good and not exit.by_us]
+    together = [exit for exit in bad if exit.time - bad[0].time < TOGETHER_SECONDS]
+    candidates = [exit for exit in together if exit.index not in mourners] or together
+    first = next((exit for exit in candidates if ledger.struck(exit)), candidates[0] if candidates else None)
     for exit in exits:
-        ended_by_mpi = exit.signal in (signal.SIGKILL, signal.SIGTERM) or exit.index in mourners
-        followed = first is not None and exit is not first and ended_by_mpi
+        alone = exit.good or exit is first or first is None
+        followed = not alone and (_killed(exit, mourners) or _sweeps(first, exit, ledger))
         yield msgspec.structs.replace(exit, by_us=True) if followed else exit
+
+
+def _killed(exit: Exit, mourners: set[int | None]) -> bool:
+    """Whether MPI ended this rank, or it ended because it had lost another."""
+    return exit.signal in _MPI_KILLS or exit.index in mourners
+
+
+def _sweeps(first: Exit | None, exit: Exit, ledger: Ledger) -> bool:
+    """Whether whatever else ended with the first one ended because of it."""
+    if first is None or exit.index in ledger.aborted:
+        return False
+    return first.index in ledger.aborted or ledger.struck(first)
 
 
 def _reason(orders: Orders, ledger: Ledger, standing: phase.Standing) -> str:
@@ -85,10 +118,13 @@ def _disk_is_full(orders: Orders) -> bool:
 
 
 def _memory(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Memory, ...]:
-    limit = orders.plan.job.resources.memory_bytes
     over = standing.reason is phase.Reason.MEMORY_EXCEEDED
-    now = time.time()
-    return tuple(
-        Memory(worker=index, peak_bytes=peak, limit_bytes=limit, exceeded=over and peak > limit, time=now)
-        for index, peak in ((w.index, ledger.peak_bytes.get(w.index, 0)) for w in orders.plan.workers)
-    )
+    return tuple(_memory_of(worker.index, orders, ledger, over) for worker in orders.plan.workers)
+
+
+def _memory_of(index: int, orders: Orders, ledger: Ledger, over: bool) -> Memory:
+    """Return what one worker used; where the kernel killed for its limit, it used all of it, seen or not."""
+    limit = orders.plan.job.resources.memory_bytes
+    kills = ledger.oom_kills.get(index, 0)
+    peak = max(ledger.peak_bytes.get(index, 0), limit if kills else 0)
+    return Memory(index, peak, limit, kills, exceeded=over and peak > limit, time=ledger.now)

@@ -5,8 +5,11 @@
     fault.mpijob/kill-rank, kill-daemon, kill-launcher: "N_T"
     fault.mpijob/refuse-start: "1"         worker 1 refuses the MPI daemon
     fault.mpijob/drop-name: "1"            worker 1's name is not found
+    fault.mpijob/clock-back: "3600_0.5"    the clock that supervisor and workers read goes an hour back
+    fault.mpijob/clock-forward: "3600_0.5"
 
-The faults strike real processes with real signals; nothing is simulated.
+The faults strike real processes with real signals. Only the clock is not the machine's own, which is
+everybody's: the job's own processes are shown another one.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.orders import Orders
 
 PREFIX = "fault.mpijob/"
+_CLOCKS = {"clock-back": -1, "clock-forward": 1}
 _VALUE = re.compile(r"([0-9]{1,6})(?:_([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
 
 
@@ -46,15 +50,26 @@ def parse(labels: Mapping[str, str]) -> tuple[Fault, ...]:
 class Faults:
     """The faults of one attempt; each strikes once, when its time has come and its target is there."""
 
-    def __init__(self, labels: Mapping[str, str]) -> None:
+    def __init__(self, labels: Mapping[str, str], began: float) -> None:
+        self._began = began
         self._waiting = list(parse(labels))
+        for fault in self._waiting:
+            if fault.kind in _CLOCKS:
+                _shift_clock(_CLOCKS[fault.kind] * fault.number, began + fault.seconds)
 
-    def strike(self, began: float, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> None:
+    def strike(self, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> None:
         """Let happen what is due."""
         for fault in list(self._waiting):
-            due = time.monotonic() - began >= fault.seconds
+            due = time.monotonic() - self._began >= fault.seconds
             if due and _strike(fault, {index: pid for pid, index in workers.items()}, ledger, orders):
                 self._waiting.remove(fault)
+
+
+def _shift_clock(seconds: int, at: float) -> None:
+    """Let `time.time` of this process, and of those that it forks, jump at a moment of the monotonic clock."""
+    true, true_ns = time.time, time.time_ns
+    time.time = lambda: true() + (seconds if time.monotonic() >= at else 0)
+    time.time_ns = lambda: true_ns() + (seconds * 1_000_000_000 if time.monotonic() >= at else 0)
 
 
 def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> bool:

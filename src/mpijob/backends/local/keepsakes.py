@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.backends.local.paths import Home
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def temporary(uid: str) -> Path:
     """Return the job's own temporary directory; short, because sockets are made there (108 bytes at most)."""
+    from pathlib import Path  # a list needs none: start-up is a feature
+
     return Path("/tmp") / f"mpijob-{uid[:12]}"  # noqa: S108 - of mode 0700, and the same for every caller
 
 

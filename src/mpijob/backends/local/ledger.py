@@ -7,11 +7,11 @@ The supervisor writes facts here as they come; the phase is derived from all of 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from mpijob.model import Exit, Phase, Plan, RankState, WorkerState
+from mpijob.model import Exit, Family, Phase, Plan, RankState, WorkerState
 from mpijob.observation.phase import Observation, Reason
 
 _TOGETHER_SECONDS = 0.25
@@ -34,12 +34,15 @@ class Ledger:
         self.daemon_exits: dict[int, Exit] = {}
         self.daemons: dict[int, int] = {}
         self.lost: dict[int, Exit] = {}
+        self.unreached: set[str] = set()
         self.launcher: Exit | None = None
         self.launcher_started = False
         self.launcher_pid = 0
         self.proved: int | None = None
         self.ending = False
         self._deaths: dict[int, tuple[float, bool]] = {}
+        self.aborted: set[int] = set()
+        self.followers: set[int] = set()
         self.cancelled = False
         self.suspended = False
         self.deadline_passed = False
@@ -47,6 +50,7 @@ class Ledger:
         self.stopped_message = ""
         self.culprit: int | None = None
         self.peak_bytes: dict[int, int] = {}
+        self.oom_kills: dict[int, int] = {}
 
     # -- facts ------------------------------------------------------------------------------------
     def hello(
@@ -61,6 +65,12 @@ class Ledger:
         """A rank has said how it ended."""
         self._rank_ended(rank, code if code < 128 else 128 - code)
 
+    def left(self, rank: int, code: int) -> None:
+        """A rank has told how it ends just before it lets MPI end all of them; what is seen of it later is that."""
+        if rank in self.ranks and rank not in self.rank_exits:
+            self._rank_ended(rank, code)
+            self.aborted.add(rank)
+
     def program_gone(self, rank: int) -> None:
         """A rank's program is gone; its shim, which knows how it ended, will speak in a moment."""
         self._deaths[rank] = (self.now, self.ending)
@@ -72,6 +82,8 @@ class Ledger:
 
     def _rank_ended(self, rank: int, code: int) -> None:
         """Note how a rank ended, at the time when its program was seen to be gone."""
+        if rank in self.aborted:
+            return
         worker = self.ranks[rank].worker if rank in self.ranks else None
         exit = self._exit(code, rank, worker)
         time, by_us = self._deaths.get(rank, (exit.time, exit.by_us))
@@ -94,7 +106,7 @@ class Ledger:
     def launcher_ended(self, code: int) -> None:
         """The launcher has ended; of one that was killed, we may hear after those that noticed it first."""
         exit = self._exit(code, 0, None)
-        if exit.signal == signal.SIGKILL:
+        if exit.signal == signal.SIGKILL and not exit.by_us:
             close = [e.time for e in self.rank_exits.values() if exit.time - e.time < _TOGETHER_SECONDS]
             exit = msgspec.structs.replace(exit, time=min([exit.time, *close]) - 1e-6)
         self.launcher = exit
@@ -140,6 +152,23 @@ class Ledger:
         self.rank_exits.clear()
         self.daemon_exits.clear()
 
+    def causes(self, exits: Iterable[Exit]) -> tuple[Exit, ...]:
+        """Return the exits with those marked that followed from a start which did not reach every worker.
+
+        The launcher then gives up, and daemons and ranks that it had started already end in any way and order;
+        so they do when the launcher is killed.
+        """
+        since = self._launcher_killed_at()
+        return tuple(
+            msgspec.structs.replace(e, by_us=True) if self.unreached or e.time >= since else e for e in exits
+        )
+
+    def _launcher_killed_at(self) -> float:
+        """Return when somebody else killed the launcher; never, when nobody did."""
+        exit = self.launcher
+        struck = exit is not None and exit.signal == signal.SIGKILL and not exit.by_us
+        return exit.time if exit is not None and struck else float("inf")
+
     def observe(self, *, ended: bool, ranks_watched: bool) -> Observation:
         """Return everything as one value."""
         job = self._plan.job
@@ -154,8 +183,8 @@ class Ledger:
             census=job.census and not self._plan.own_launcher,
             launcher_started=self.launcher_started,
             launcher=self.launcher,
-            workers=(*self.daemon_exits.values(), *(idle if done else ())),
-            ranks=tuple(sorted(self.rank_exits.values(), key=lambda e: (e.time, not e.signal))),
+            workers=(*self.causes(self.daemon_exits.values()), *(idle if done else ())),
+            ranks=self.ranks_ended(),
             ranks_watched=ranks_watched,
             ended=ended,
             cancel_requested=self.cancelled,
@@ -166,10 +195,25 @@ class Ledger:
             stopped_message=self.stopped_message,
         )
 
+    def ranks_ended(self) -> tuple[Exit, ...]:
+        """Return how ranks ended, the first first."""
+        return self.causes(sorted(self.rank_exits.values(), key=self._order))
+
+    def _order(self, exit: Exit) -> tuple[float, bool, bool, bool]:
+        """What was told or done before what followed from it, also when both are learnt together."""
+        by_mpi = exit.signal in (signal.SIGKILL, signal.SIGTERM)
+        return exit.time, exit.index not in self.aborted, not self.struck(exit), by_mpi
+
+    def struck(self, exit: Exit) -> bool:
+        """Whether nobody but an outsider can have ended a rank so: Open MPI itself asks with SIGTERM first."""
+        return self._plan.family is Family.OPENMPI and exit.signal == signal.SIGKILL and not exit.by_us
+
     def rank_states(self) -> tuple[RankState, ...]:
         """Return every rank as census and exits show it."""
         return tuple(
-            msgspec.structs.replace(state, exit_code=self._status(self.rank_exits.get(rank)))
+            msgspec.structs.replace(
+                state, exit_code=self._status(self.rank_exits.get(rank)), followed=rank in self.followers
+            )
             for rank, state in sorted(self.ranks.items())
         )
 
@@ -191,7 +235,8 @@ class Ledger:
 
     def failed_worker(self) -> int | None:
         """Return the worker that failed first by itself, or the one that was found to be the cause."""
-        exits = [*self.rank_exits.values(), *self.lost.values(), *self.daemon_exits.values()]
+        ended = self.causes((*self.rank_exits.values(), *self.daemon_exits.values()))
+        exits = [*ended, *self.lost.values()]
         bad = [e for e in exits if not e.good and not e.by_us and e.worker is not None]
         first = min(bad, key=lambda e: e.time).worker if bad else None
         return first if self.culprit is None else self.culprit

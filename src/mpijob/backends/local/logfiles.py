@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from mpijob.observation import cri
@@ -16,25 +17,27 @@ from mpijob.observation import cri
 class LogFile:
     """One source's log (launcher, worker or rank); both of its streams go into the same file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._path = path
+        self._now_ns = now_ns
         self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
         self._stampers = {name: cri.Stamper(name) for name in ("stdout", "stderr")}
         self.lost_bytes = 0
 
     def feed(self, stream: str, data: bytes) -> None:
         """Store what a pipe said."""
-        now = time.time_ns()
+        now = self._now_ns()
         self._write(self._stampers[stream].feed(data, now), now)
 
     def finish(self, stream: str) -> None:
         """Store the rest of a stream that has ended."""
-        now = time.time_ns()
+        now = self._now_ns()
         self._write(self._stampers[stream].flush(now), now)
 
     def say(self, text: str) -> None:
         """Store a line of our own, on stderr."""
-        self.feed("stderr", text.encode() + b"\n")
+        now = self._now_ns()
+        self._write([cri.format_line(now, "stderr", text.encode(), False)], now)
 
     def close(self) -> None:
         """Store what is left and close the file."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from mpijob.backends.local.clock import Clock
 from mpijob.model import LogLine, LogQuery, RankState, Role
 from mpijob.observation import cri, filters, merge
 
@@ -118,6 +119,7 @@ async def followed(
     `where` gives the attempts' directories, rank → worker, and whether the job has ended.
     """
     known: dict[Path, Source] = {}
+    clock = Clock()
     lively = time.monotonic()
     merger = merge.Merger(HOLD_NS)
     wanted = filters.predicate(query)
@@ -131,7 +133,7 @@ async def followed(
             source._worker_of = worker_of
             for line in source.read():
                 merger.push(line)
-        ready = merger.drain() if over else merger.ready(time.time_ns())
+        ready = merger.drain() if over else merger.ready(clock.now_ns())
         for line in ready:
             if wanted(line):
                 yield line

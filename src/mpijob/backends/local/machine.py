@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from pathlib import Path
 
 from mpijob.model import Amounts, quantity
 from mpijob.settings import Settings
@@ -22,7 +21,7 @@ def _memory_bytes() -> int:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
-            total = min(total, int(Path(path).read_text()))
+            total = min(total, int(_text(path)))
     return total
 
 
@@ -74,6 +73,11 @@ def pid_of(known: str) -> int:
 @functools.cache
 def _boot_id() -> str:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+        return _text("/proc/sys/kernel/random/boot_id").strip()[:8]
     except OSError:
         return ""
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mpijob.backends.local import processes
 from mpijob.backends.local.store import Store
@@ -22,8 +22,11 @@ KEEP_SECONDS = 1.0
 class Meter:
     """Measures the workers of one attempt and keeps a sample a second."""
 
-    def __init__(self, store: Store, uid: str, attempt: int, limit_bytes: int) -> None:
+    def __init__(
+        self, store: Store, uid: str, attempt: int, limit_bytes: int, now: Callable[[], float]
+    ) -> None:
         self._store = store
+        self._now = now
         self._uid = uid
         self._attempt = attempt
         self._limit = limit_bytes
@@ -60,7 +63,7 @@ class Meter:
             cpu = sum(process.cpu_seconds for process in found)
             busy = max(0.0, cpu - self._cpu.get(index, 0.0)) / seconds
             self._cpu[index] = cpu
-            self._samples.append(Sample(time.time(), index, round(busy, 3), memory[index], self._attempt))
+            self._samples.append(Sample(self._now(), index, round(busy, 3), memory[index], self._attempt))
         self.flush()
 
     def flush(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from mpijob.backends.local import linux, machine, volumes
+from mpijob.backends.local import cgroups, linux, machine, volumes
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.keepsakes import read_secrets, temporary
 from mpijob.backends.local.paths import Home
@@ -34,6 +34,7 @@ class Orders:
         self.work = home.work(uid)
         self.logs = home.logs(uid, attempt)
         self.temporary = temporary(uid)
+        self.group = cgroups.of_attempt(plan.cgroup, uid, attempt)
         self._agent = home.agent
         self._gpus = gpu_ids
         self._secrets = read_secrets(home, uid)
@@ -104,7 +105,8 @@ class Orders:
         contained = self.isolation is Isolation.NAMESPACES
         own_name = contained and self.plan.family is Family.OPENMPI
         places = (str(self.directory), str(self.pipes), str(self.work))
-        return WorkerOrder(index, name, *places, environ, contained, own_name)
+        group = str(cgroups.of_worker(self.group, index)) if self.group else ""
+        return WorkerOrder(index, name, *places, environ, contained, own_name, group)
 
     def gpus_of(self, index: int) -> tuple[str, ...]:
         """The GPUs of one worker."""
@@ -151,6 +153,9 @@ class Orders:
             _pipe(self.pipes / "ranks" / f"{rank}.err")
         _pipe(self.pipes / "report")
         _pipe(self.pipes / "gate")
+        if self.group:
+            each = self.plan.job.resources
+            cgroups.prepare(self.group, range(self.plan.job.workers), each.memory_bytes, each.cores)
         (self.temporary / "hostfile").write_text(self.plan.hostfile)
         agent = self.temporary / "agent"
         agent.unlink(missing_ok=True)

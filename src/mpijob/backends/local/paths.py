@@ -10,30 +10,43 @@ HOME/mpi/FAMILY/                    MPI libraries installed by `mpijob mpi insta
 from __future__ import annotations
 
 import os
-import zlib
-from pathlib import Path
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from mpijob.errors import BackendError
 
-SCRIPTS = Path(__file__).parent / "scripts"
-SHIM = str(SCRIPTS / "rank.sh")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCRIPTS = os.path.join(os.path.dirname(__file__), "scripts")
+SHIM = os.path.join(SCRIPTS, "rank.sh")
 
 
 class Home:
     """The local engine's directory; made on first use with mode 0700."""
 
     def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
+        self._root = str(root)
+
+    @cached_property
+    def root(self) -> Path:
+        """The directory itself."""
+        from pathlib import Path  # a list needs none: start-up is a feature
+
+        return Path(self._root)
 
     @property
-    def database(self) -> Path:
+    def database(self) -> str:
         """The state database."""
-        return self.root / "state.db"
+        return os.path.join(self._root, "state.db")
 
     @property
     def agent(self) -> Path:
         """The start agent, executable; another version of it gets another name."""
-        return self.root / f"agent-{zlib.crc32((SCRIPTS / 'agent.sh').read_bytes()):08x}.sh"
+        import zlib
+
+        with open(os.path.join(SCRIPTS, "agent.sh"), "rb") as script:
+            return self.root / f"agent-{zlib.crc32(script.read()):08x}.sh"
 
     @property
     def bell(self) -> Path:
@@ -68,14 +81,15 @@ class Home:
     def ensure(self) -> None:
         """Make the home, or say in one sentence why that is impossible."""
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self.root.stat().st_mode & 0o077 and self.root.stat().st_uid == os.geteuid():
-                self.root.chmod(0o700)
+            os.makedirs(self._root, mode=0o700, exist_ok=True)
+            about = os.stat(self._root)
+            if about.st_mode & 0o077 and about.st_uid == os.geteuid():
+                os.chmod(self._root, 0o700)
         except OSError as error:
-            raise cannot_write(self.root, str(error.strerror)) from error
+            raise cannot_write(self._root, str(error.strerror)) from error
 
 
-def cannot_write(path: Path, why: str) -> BackendError:
+def cannot_write(path: str | Path, why: str) -> BackendError:
     """Return the error for a place that cannot be written."""
     return BackendError(
         f"cannot write to {path}: {why}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code
-from mpijob.backends.local import families, isolation, machine, scheduler, volumes
+from mpijob.backends.local import cgroups, choosing, isolation, machine, programs, scheduler, volumes
 from mpijob.backends.local.families import Installation
 from mpijob.backends.local.keepsakes import temporary
 from mpijob.backends.local.paths import SCRIPTS, SHIM, Home
@@ -30,8 +29,9 @@ _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL
 def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: Path) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
     job = code.resolve(job, directory)
-    found = _installation(job, settings, home, directory)
+    found, reason = choosing.choose(job, settings, home, directory)
     chosen = isolation.choose(settings.isolation)
+    group = cgroups.delegated(settings)
     _refuse_shared_names(job, found, chosen)
     uid = os.urandom(8).hex()
     place = temporary(uid)  # plain and short: MPI libraries stumble over the spaces of a home
@@ -41,7 +41,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     places = volumes.binds(job, home, directory)
     remarks = tuple(volumes.check(job, places, chosen))
     volumes.refuse(remarks)
-    _refuse_missing_program(job, environ["PATH"])
+    programs.refuse_missing(job, environ["PATH"], directory)
     needs = admission.needs(job)
     capacity = facts.capacity
     holds = scheduler.within(needs, capacity, oversubscribe=facts.oversubscribe)
@@ -65,44 +65,10 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         wait_estimate_seconds=facts.wait_estimate_seconds,
         volumes=tuple(msgspec.to_builtins(place) for place in places),
         isolation=chosen.value,
-        guarantee=chosen.guarantee,
-        why=tuple(_why(job, found, own is not None)),
+        cgroup=group,
+        guarantee=f"{chosen.guarantee}; {cgroups.GUARANTEE}" if group else chosen.guarantee,
+        why=tuple(_why(job, found, reason, own is not None)),
         notices=(*remarks, *_notices(job, settings)),
-    )
-
-
-def _installation(job: MPIJob, settings: Settings, home: Home, directory: Path) -> Installation:
-    if job.mpi is Family.CUSTOM:
-        assert job.launch.custom is not None
-        return Installation(Family.CUSTOM, "", "", job.launch.custom.command[0])
-    linked = _linked_family(job, directory)
-    if job.mpi is Family.AUTO:
-        return families.find(settings, home, linked[0] if linked else Family.AUTO)
-    if linked and job.mpi not in linked:
-        raise InvalidJob.of((_mismatch(job, linked[0]),))
-    return families.find(settings, home, job.mpi)
-
-
-def _linked_family(job: MPIJob, directory: Path) -> tuple[Family, ...]:
-    """Return the families whose library the program is linked to, when it is a binary that says so."""
-    word = job.argv[0] if job.argv else ""
-    path = directory / word if "/" in word else Path(shutil.which(word) or "/nonexistent")
-    try:
-        with path.open("rb") as file:
-            data = file.read(64 << 20) if file.read(4) == b"\x7fELF" else b""
-    except OSError:
-        return ()
-    if b"\0libmpi.so.40\0" in data or b"\0libmpi.so.20\0" in data:
-        return (Family.OPENMPI,)
-    return (Family.MPICH, Family.INTEL) if b"\0libmpi.so.12\0" in data else ()
-
-
-def _mismatch(job: MPIJob, linked: Family) -> Finding:
-    return Finding(
-        code="MPI_MISMATCH",
-        field="mpi",
-        message=f"MPI version mismatch detected. {job.argv[0]} is linked to {linked.value}, not to {job.mpi.value}",
-        hint=f"set mpi: {linked.value}, or build the program for {job.mpi.value}",
     )
 
 
@@ -165,33 +131,12 @@ def _path(found: Installation, environ: Mapping[str, str]) -> str:
 def _python_path(job: MPIJob) -> str:
     """The job's own, behind what makes an exception in one rank end them all (see sitecustomize there)."""
     own = job.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    return os.pathsep.join([str(SCRIPTS / "python"), *([own] if own else [])])
+    return os.pathsep.join([os.path.join(SCRIPTS, "python"), *([own] if own else [])])
 
 
-def _refuse_missing_program(job: MPIJob, path: str) -> None:
-    commands = [program.command[0] for program in job.programs] or [job.command[0]]
-    for command in commands:
-        if "/" not in command and shutil.which(command, path=path) is None:
-            raise InvalidJob.of((_no_program(job, command),))
-
-
-def _no_program(job: MPIJob, command: str) -> Finding:
-    here = job.code.path and (Path(job.code.path) / command).is_file()
-    hint = f"write ./{command}" if here else "give its path, install it, or correct the spelling"
-    return Finding(
-        code="COMMAND_NOT_FOUND",
-        field="command",
-        message=f"there is no program '{command}' on the PATH",
-        hint=hint,
-    )
-
-
-def _why(job: MPIJob, found: Installation, own: bool) -> Iterator[str]:
+def _why(job: MPIJob, found: Installation, reason: str, own: bool) -> Iterator[str]:
     yield "engine local: no cluster was asked for"
-    if job.mpi is Family.AUTO:
-        yield f"mpi {found.family.value} {found.version}: the sturdiest here, and the program asks for no other"
-    else:
-        yield f"mpi {found.family.value} {found.version}: the job asks for it"
+    yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {reason}"
     if own:
         yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
 

@@ -8,9 +8,7 @@ whatever is left of it is ended.
 from __future__ import annotations
 
 import os
-import signal
 import time
-from pathlib import Path
 
 import msgspec
 
@@ -45,7 +43,7 @@ def declare_lost(store: Store, row: Row) -> None:
             phase=Phase.FAILED,
             reason="SupervisorLost",
             message=LOST.message,
-            finished=time.time(),
+            finished=max(time.time(), state.started or 0.0),
             findings=(LOST,),
             workers=tuple(msgspec.structs.replace(w, phase=Phase.FAILED) for w in state.workers),
         )
@@ -70,7 +68,7 @@ def settle(store: Store, state: JobState) -> None:
 def tried_again(state: JobState, job: MPIJob) -> bool:
     """Return whether a failed attempt has a next one; lost workers may have some of their own."""
     lost = job.requeue_on_lost_worker and state.reason in ("WorkerLost", "SupervisorLost")
-    return state.attempt <= job.retry.limit + (REQUEUES if lost else 0)
+    return state.attempt < state.attempts_allowed + (REQUEUES if lost else 0)
 
 
 def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
@@ -103,13 +101,17 @@ LOST = Finding(
 
 def sweep(store: Store, row: Row) -> None:
     """End every process of this user that carries the job's mark."""
-    from mpijob.backends.local import processes  # rarely needed: start-up is a feature
+    import signal  # rarely needed: start-up is a feature
+
+    from mpijob.backends.local import cgroups, processes
 
     mark = f"MPIJOB_ATTEMPT_DIR={store.home.job(row.uid)}/".encode()
     if machine.alive(row.supervisor):
         processes.send(machine.pid_of(row.supervisor), signal.SIGKILL)
     for pid in _marked(mark):
         processes.send(pid, signal.SIGKILL)
+    if group := cgroups.of_attempt(store.plan(row.uid).cgroup, row.uid, row.attempt):
+        cgroups.end(group)
 
 
 def _marked(mark: bytes) -> list[int]:
@@ -117,7 +119,8 @@ def _marked(mark: bytes) -> list[int]:
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             try:
-                environ = Path(f"/proc/{entry}/environ").read_bytes()
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    environ = file.read()
             except OSError:
                 continue
             if mark in environ:

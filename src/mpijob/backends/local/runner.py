@@ -80,7 +80,7 @@ class Runner:
         try:
             if scheduler.ready(store, time.time(), self._settings):
                 return True
-            delayed = scheduler.next_wake(store)
+            delayed = scheduler.next_wake(store, time.time())
             seconds = LINGER_SECONDS if delayed is None else delayed + 0.01
             rung, _, _ = select.select([bell], [], [], seconds)
         finally:

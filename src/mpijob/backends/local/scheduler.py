@@ -7,7 +7,6 @@ its whole gang, and nobody overtakes it: a large job is never starved by small o
 from __future__ import annotations
 
 import sqlite3
-import time
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +15,8 @@ from mpijob.backends.local import machine
 from mpijob.backends.local.store import Store, decode_state
 from mpijob.model import Amounts, Event, Phase, quantity
 from mpijob.settings import Settings
+
+_MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
 
 
 class Claimed(NamedTuple):
@@ -116,13 +117,14 @@ def _free_gpus(db: sqlite3.Connection, settings: Settings) -> tuple[str, ...]:
 
 
 def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: str, now: float) -> None:
+    waiting = decode_state(job.state)
     state = msgspec.structs.replace(
-        decode_state(job.state),
+        waiting,
         phase=Phase.PENDING,
         reason="StartingWorkers",
         message="resources taken for all workers at once",
         waiting_for="",
-        started=now,
+        started=max(now, waiting.queued or 0.0),  # also when the clock was set back meanwhile
         attempt=job.attempt,
     )
     db.execute(
@@ -134,11 +136,23 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
     db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (job.uid, msgspec.json.encode(marked)))
 
 
-def next_wake(store: Store) -> float | None:
-    """Return when the earliest delayed attempt is due, None when nothing waits for a time."""
-    now = time.time()
+def next_wake(store: Store, now: float) -> float | None:
+    """Return in how many seconds the earliest delayed attempt is due, None when nothing waits for a time."""
+    _mend_delays(store, now)
     rows = store.read("SELECT min(not_before) FROM jobs WHERE phase='Queued' AND not_before>?", now)
     return None if rows[0][0] is None else max(0.0, rows[0][0] - now)
+
+
+def _mend_delays(store: Store, now: float) -> None:
+    """Shorten a wait that is longer than the job's own: then the clock was set back since it began."""
+    waiting = store.read(
+        "SELECT uid, attempt, not_before FROM jobs WHERE phase='Queued' AND not_before>?", now
+    )
+    for uid, attempt, due in waiting:
+        delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)
+        if due - now > delay + _MOMENT_SECONDS:
+            with store.transaction() as db:
+                db.execute("UPDATE jobs SET not_before=? WHERE uid=?", (now + delay, uid))
 
 
 def position(store: Store, seq: int, priority: int) -> int:

@@ -42,7 +42,7 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
         now = time.time()
         old = msgspec.json.decode(state, type=JobState)
         text = f"the job was {wish.value.lower()} before it had started"
-        finished = now if wish.final else None
+        finished = max(now, old.created) if wish.final else None
         new = msgspec.structs.replace(old, phase=wish, reason=wish.value, message=text, finished=finished)
         db.execute(
             "UPDATE jobs SET phase=?, state=?, desired='', version=version+1 WHERE uid=?",
@@ -73,5 +73,7 @@ def resumed(store: Store, row: Row) -> JobState:
     state = recovery.fresh(row.state, "WaitingForResources", "waiting for its turn")
     if row.state.started is None:
         state = msgspec.structs.replace(state, attempt=row.attempt)
+    else:  # to be suspended is no failure: it costs none of the attempts that the spec allows
+        state = msgspec.structs.replace(state, attempts_allowed=state.attempts_allowed + 1)
     store.put(state, Event(time.time(), "Resumed", "queued again", attempt=state.attempt), desired="")
     return state

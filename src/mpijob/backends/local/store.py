@@ -12,7 +12,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -281,7 +280,7 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _foreign_errors(path: Path) -> Iterator[None]:
+def _foreign_errors(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:

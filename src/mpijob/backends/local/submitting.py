@@ -6,26 +6,24 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from mpijob.backends import code
+from mpijob.backends import code, secrets
 from mpijob.backends.local import keepsakes
 from mpijob.backends.local.paths import SCRIPTS, Home, cannot_write
-from mpijob.errors import InvalidJob
 from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan
 
 
 def lay_out(home: Home, plan: Plan) -> None:
     """Put everything in place that the job's processes will need."""
-    secrets = dict(_read_secrets(plan.job))
+    told = {secret.env: secrets.value(secret) for secret in plan.job.secrets}
     work = home.work(plan.uid)
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         _provide_agent(home)
-        keepsakes.write_secrets(home, plan.uid, secrets)
+        keepsakes.write_secrets(home, plan.uid, told)
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
     code.lay_out(plan.job.code, work)
@@ -65,26 +63,11 @@ def labels(job: MPIJob) -> str:
     return msgspec.json.encode(dict(job.labels)).decode()
 
 
-def _read_secrets(job: MPIJob) -> Iterator[tuple[str, str]]:
-    for secret in job.secrets:
-        kind, _, where = secret.source.partition(":")
-        try:
-            if kind == "file":
-                yield secret.env, Path(where).read_text().rstrip("\n")
-            else:
-                yield secret.env, os.environ[where if kind == "env" else secret.env]
-        except (OSError, KeyError) as error:
-            raise InvalidJob(
-                f"secret '{secret.env}': its source {secret.source} is not there",
-                hint=f"set the variable, or write source: env:{secret.env} or file:/path",
-            ) from error
-
-
 def _provide_agent(home: Home) -> None:
     """Put the start agent where it is executable: an installed package's files may not be."""
     if not home.agent.exists():
         fd, name = tempfile.mkstemp(dir=home.root, prefix="agent-")
         with os.fdopen(fd, "wb") as file:
-            file.write((SCRIPTS / "agent.sh").read_bytes())
+            file.write((Path(SCRIPTS) / "agent.sh").read_bytes())
             os.fchmod(file.fileno(), 0o700)
         os.replace(name, home.agent)

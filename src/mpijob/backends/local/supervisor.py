@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
-from mpijob.backends.local import linux, processes, worker
+from mpijob.backends.local import ending, linux, processes, worker
+from mpijob.backends.local.clock import Clock
 from mpijob.backends.local.faults import Faults
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.ledger import Ledger
@@ -26,6 +26,7 @@ from mpijob.backends.local.machine import node_name
 from mpijob.backends.local.meter import Meter
 from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.reactor import Reactor
+from mpijob.backends.local.reports import Reports
 from mpijob.backends.local.store import Store
 from mpijob.backends.local.teller import Teller
 from mpijob.backends.local.timekeeper import Timekeeper
@@ -35,9 +36,7 @@ from mpijob.observation.phase import Reason
 SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
 LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
 TICK_SECONDS = 0.25
-_REPORT = re.compile(
-    rb"(?:alive|ready) \d{1,6}|(?:daemon|done|bye) \d{1,6} -?\d{1,9}|hello \d{1,6} \d{0,6}(?: \d{1,9}){3} [\w,.:-]*"
-)
+_WHY = {"missing": "No such file or directory", "refused": "Connection refused"}
 
 
 class Supervisor:
@@ -47,8 +46,9 @@ class Supervisor:
         self._store = store
         self._orders = orders
         self._job = orders.plan.job
-        self._ledger = Ledger(orders.plan, time.time())
-        self._teller = Teller(store, orders, self._ledger, state)
+        self._clock = Clock(state.started or 0.0)
+        self._ledger = Ledger(orders.plan, self._clock.now())
+        self._teller = Teller(store, orders, self._ledger, state, self._clock)
         self._reactor = Reactor()
         self._workers: dict[int, int] = {}
         self._programs: set[int] = set()
@@ -57,10 +57,10 @@ class Supervisor:
         self._dismissed = False
         self._log: LogFile
         self._pumps: dict[int, Pump] = {}
-        self._report = bytearray()
-        self._meter = Meter(store, state.ref.uid, orders.attempt, self._job.resources.memory_bytes)
-        self._faults = Faults(self._job.labels)
+        limit = self._job.resources.memory_bytes
+        self._meter = Meter(store, state.ref.uid, orders.attempt, limit, self._clock.now)
         self._time = Timekeeper(orders.plan, self._ledger)
+        self._faults = Faults(self._job.labels, self._time.began)
         self._asked = True  # look once at the start: a wish may be older than we are
         self._grace: float | None = None
         self._node = node_name()
@@ -95,16 +95,16 @@ class Supervisor:
         ignored = dict.fromkeys((signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
         self._reactor.wake_on({signal.SIGUSR1: self._on_wish, **ignored})
         self._orders.prepare()
-        self._log = LogFile(self._orders.logs / "launcher.log")
-        self._reports = os.open(self._orders.pipes / "report", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._reactor.watch(self._reports, self._read_reports)
+        self._log = LogFile(self._orders.logs / "launcher.log", self._clock.now_ns)
+        self._reports = Reports(self._orders.pipes / "report")
+        self._reactor.watch(self._reports.fd, self._read_reports)
         self._gate = os.open(self._orders.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _start_workers(self) -> None:
         for order in self._orders.workers():
-            pid = processes.in_child(partial(worker.main, order))
+            pid = processes.in_child(partial(worker.main, order, self._clock))
             self._workers[pid] = order.index
-        self._faults.strike(self._time.began, self._workers, self._ledger, self._orders)
+        self._faults.strike(self._workers, self._ledger, self._orders)
 
     def _start_launcher(self) -> None:
         self._ledger.launcher_started = True
@@ -148,7 +148,7 @@ class Supervisor:
             self._measure()
             self._end_the_silent()
             self._watch_programs()
-        self._faults.strike(self._time.began, self._workers, self._ledger, self._orders)
+        self._faults.strike(self._workers, self._ledger, self._orders)
         self._keep_time()
 
     def _over_at(self) -> float | None:
@@ -167,15 +167,8 @@ class Supervisor:
         return self._counting and (self._ledger.proved is not None or not self._ledger.quiet())
 
     def _read_reports(self) -> None:
-        try:
-            self._report += os.read(self._reports, 65536)
-        except BlockingIOError:
-            return  # read already, for a rank that had gone
-        while b"\n" in self._report:
-            line, _, self._report = self._report.partition(b"\n")
-            if _REPORT.fullmatch(line):  # a rank may write anything into the pipe
-                verb, *words = line.decode().split(" ")
-                getattr(self, f"_heard_{verb}")(*words)
+        for verb, words in self._reports.read():
+            getattr(self, f"_heard_{verb}")(*words)
 
     def _heard_alive(self, index: str) -> None:
         self._time.heard(int(index))
@@ -202,6 +195,15 @@ class Supervisor:
 
     def _heard_bye(self, rank: str, code: str) -> None:
         self._ledger.bye(int(rank), int(code))
+
+    def _heard_left(self, rank: str, code: str) -> None:
+        self._ledger.left(int(rank), int(code))
+
+    def _heard_unreached(self, worker: str, why: str) -> None:
+        """The agent cannot reach a worker; once the world is there, only somebody else would say so."""
+        if self._ledger.proved is None or self._orders.plan.own_launcher:
+            self._ledger.unreached.add(worker)
+            self._log.say(f"mpijob-agent: cannot reach worker {worker}: {_WHY[why]}")
 
     def _rank_gone(self, rank: int) -> None:
         self._read_reports()  # its last word, if it had one, is there by now
@@ -239,7 +241,7 @@ class Supervisor:
     def _listen(self, seconds: float) -> None:
         """Wait for news, at most so long, and note it: what was killed comes before what followed from it."""
         ready = self._reactor.wait(seconds)
-        self._ledger.now = time.time()
+        self._ledger.now = self._clock.now()
         ended = processes.reap()
         for pid in self._workers.keys() & ended.keys():
             self._ledger.worker_lost(self._workers.pop(pid), ended[pid])
@@ -293,7 +295,7 @@ class Supervisor:
     def _keep_time(self) -> None:
         self._time.look()
         if self._time.warning_due():
-            self._signal_ranks()
+            ending.signal_ranks(self._orders, self._workers, self._ledger)
             wish = self._job.signal
             text = f"{wish.name} sent to every rank, {wish.seconds_before:g} s before the deadline"
             self._teller.tell("Signalled", text)
@@ -307,26 +309,18 @@ class Supervisor:
         self._decided = not gentle
         ledger.ending = True
         self._keep_for_a_look()
-        self._kill_ranks_and_launcher()
+        ending.kill_ranks_and_launcher(self._workers, ledger)
         for pid in self._workers:
             processes.send(pid, signal.SIGTERM)
         self._until(lambda: not self._workers, 3.0)
         processes.end_below(os.getpid())
+        ending.end_groups(self._orders, ledger)
         self._drain()
-
-    def _kill_ranks_and_launcher(self) -> None:
-        """All at once: MPI's own processes would only complain about each other's death."""
-        table = processes.table()
-        below = [process.pid for pid in self._workers for process in processes.descendants(pid, table)]
-        launcher = [self._ledger.launcher_pid] if self._ledger.launcher is None else []
-        for pid in (*launcher, *below):
-            if pid:
-                processes.send(pid, signal.SIGKILL)
 
     def _end_gently(self) -> None:
         """Send the job's signal and give the ranks the grace time to write what they must keep."""
         self._ledger.ending = True
-        self._signal_ranks()
+        ending.signal_ranks(self._orders, self._workers, self._ledger)
         grace = self._job.grace_seconds if self._grace is None else self._grace
         self._until(self._ledger.quiet, grace)
 
@@ -344,19 +338,6 @@ class Supervisor:
         while not reached() and time.monotonic() < deadline:
             self._listen(min(0.05, max(0.0, deadline - time.monotonic())))
 
-    def _signal_ranks(self) -> None:
-        number = signal_number(self._job.signal.name)
-        table = processes.table()
-        for pid in self._above_the_programs(table):
-            for process in processes.descendants(pid, table):
-                processes.send(process.pid, number)
-
-    def _above_the_programs(self, table: Mapping[int, processes.Process]) -> list[int]:
-        """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
-        if self._orders.shimmed:
-            return [state.pid for state in self._ledger.ranks.values()]
-        return [p.pid for pid in self._workers for p in table.values() if p.parent == pid]
-
     def _drain(self) -> None:
         for pump in self._pumps.values():
             pump.drain()
@@ -366,11 +347,6 @@ class Supervisor:
 
     def _on_wish(self) -> None:
         self._asked = True
-
-
-def signal_number(name: str) -> int:
-    """Return the number of a signal named with or without SIG."""
-    return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
 
 
 def _reason_of(error: OSError) -> Reason:

@@ -10,6 +10,7 @@ import time
 
 import msgspec
 
+from mpijob.backends.local.clock import Clock
 from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.store import Store
@@ -23,8 +24,9 @@ _PATIENCE_SECONDS = 60.0
 class Teller:
     """Writes the state and the events of one attempt."""
 
-    def __init__(self, store: Store, orders: Orders, ledger: Ledger, state: JobState) -> None:
+    def __init__(self, store: Store, orders: Orders, ledger: Ledger, state: JobState, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self._orders = orders
         self._ledger = ledger
         self._untold: list[Event] = []
@@ -40,7 +42,7 @@ class Teller:
 
     def event(self, reason: str, message: str, severity: Severity = Severity.NOTICE) -> Event:
         """Return an event of this attempt, now."""
-        return Event(time.time(), reason, message, severity, self._orders.attempt)
+        return Event(self._clock.now(), reason, message, severity, self._orders.attempt)
 
     def tell(self, reason: str, message: str) -> None:
         """Tell that something has happened that changes no state."""
@@ -57,7 +59,7 @@ class Teller:
         failed = standing.phase is Phase.FAILED
         findings = self._findings(standing) if failed else ()
         self._ledger.culprit = findings[0].worker if findings else None
-        self._stand(standing, findings, time.time())
+        self._stand(standing, findings, self._clock.now())
         severity = Severity.ERROR if failed else Severity.NOTICE
         self._untold.append(self.event(standing.phase.value, standing.message, severity))
         self._insist()
@@ -80,7 +82,7 @@ class Teller:
             message=findings[0].message if findings else standing.message,
             workers=self._ledger.worker_states(standing.phase, self._orders.gpus_of),
             ranks=self._ledger.rank_states(),
-            running=time.time() if running else self.state.running,
+            running=self._clock.now() if running else self.state.running,
             finished=finished,
             findings=findings,
             launcher_exit_code=None if exit is None else exit.status,

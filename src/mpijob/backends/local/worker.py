@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from mpijob.backends.local import isolation, linux, processes
+from mpijob.backends.local import cgroups, isolation, linux, processes
+from mpijob.backends.local.clock import Clock
 from mpijob.backends.local.logfiles import LogFile, Pump
 from mpijob.backends.local.reactor import Reactor
 from mpijob.backends.local.terminal import Guest, listen
@@ -37,6 +38,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
     environ: Mapping[str, str]
     contained: bool = False
     own_host_name: bool = False
+    cgroup: str = ""
 
     @property
     def directory(self) -> Path:
@@ -49,8 +51,8 @@ class WorkerOrder(msgspec.Struct, frozen=True):
         return Path(self.attempt_dir) / f"door-{self.index}"
 
 
-def main(order: WorkerOrder) -> None:
-    """Be the worker; called in a fresh fork of the supervisor."""
+def main(order: WorkerOrder, clock: Clock) -> None:
+    """Be the worker; called in a fresh fork of the supervisor, whose clock it shares."""
     os.setsid()
     linux.name_process("mpijob-worker")
     linux.die_with_parent()
@@ -58,16 +60,19 @@ def main(order: WorkerOrder) -> None:
     processes.reset_signals()
     processes.no_core_dumps()
     os.chdir(order.work_dir)
+    if order.cgroup:
+        cgroups.enter(Path(order.cgroup))
     if order.own_host_name:
         isolation.name_this_host(order.name)
-    Worker(order).run()
+    Worker(order, clock).run()
 
 
 class Worker:
     """The worker's loop."""
 
-    def __init__(self, order: WorkerOrder) -> None:
+    def __init__(self, order: WorkerOrder, clock: Clock) -> None:
         self._order = order
+        self._clock = clock
         self._directory = order.directory
         self._logs = Path(order.attempt_dir) / "logs"
         self._reactor = Reactor()
@@ -165,7 +170,7 @@ class Worker:
     # -- output -----------------------------------------------------------------------------------
     def _log(self, source: str) -> LogFile:
         if source not in self._files:
-            self._files[source] = LogFile(self._logs / f"{source}.log")
+            self._files[source] = LogFile(self._logs / f"{source}.log", self._clock.now_ns)
         return self._files[source]
 
     def _pump(self, fd: int, log: LogFile, stream: str) -> None:

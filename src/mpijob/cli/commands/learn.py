@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +14,12 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
 from mpijob.cli.options import SETTINGS, command
 from mpijob.cli.output import Format, finding_lines
-from mpijob.errors import Unsupported
+from mpijob.errors import NotFound, Unsupported
 from mpijob.model import MPIJob
+from mpijob.model.words import did_you_mean
+
+if TYPE_CHECKING:
+    from mpijob.dialects.schema import Explanation
 
 _PROGRAM, _VARIABLE = "mpijob", "_MPIJOB_COMPLETE"
 
@@ -23,16 +28,20 @@ _PROGRAM, _VARIABLE = "mpijob", "_MPIJOB_COMPLETE"
 @click.argument("field", default="", metavar="[FIELD]")
 @pass_app
 def explain(app: App, field: str) -> None:
-    """Explain a field of the job file.
+    """Explain a field of the job file, or a code.
 
-    FIELD is a path such as launch.map_by; without it, the fields of a job are listed.
+    FIELD is a path such as launch.map_by, or its last part; a CODE such as UNKNOWN_HOST is what an answer
+    has in brackets. Without either, the fields of a job are listed.
     """
-    from mpijob.dialects import schema as fields
-
     if not field:
         app.out.lines(_field_list())
         return
-    found = fields.explain(field)
+    if lines := _meaning(field):
+        app.out.value(
+            {"code": field.upper(), "text": "\n".join(lines)}
+        ) if app.out.structured else app.out.lines(lines)
+        return
+    found = _explained(field)
     if app.out.structured:
         app.out.value(found)
         return
@@ -44,12 +53,57 @@ def explain(app: App, field: str) -> None:
                 ("Default", found.default),
                 ("Words", ", ".join(found.words)),
                 ("Example", found.example),
-                ("Flag", ", ".join(_flags_of(field))),
+                ("Flag", ", ".join(_flags_of(found.path))),
                 ("Fields", ", ".join(found.fields)),
             )
         )
     )
     app.out.lines(("", found.description))
+
+
+def _meaning(word: str) -> list[str]:
+    """Return what a code means; fields are in small letters, so a word with a capital is a code."""
+    if word == word.lower() and "_" not in word:
+        return []
+    from mpijob.cli import codes
+
+    return codes.meaning(word.upper())
+
+
+def _explained(field: str) -> Explanation:
+    """Return what is known of a field, given by its path or, where that is clear, by the path's last part."""
+    from mpijob.dialects import schema as fields
+
+    try:
+        return fields.explain(field)
+    except NotFound as error:
+        paths = [*_paths()]
+        same = [path for path in paths if path.rpartition(".")[2] == field]
+        if len(same) == 1:
+            return fields.explain(same[0])
+        raise NotFound(error.message, hint=_guess(field, same, paths) or error.hint) from error
+
+
+def _guess(word: str, same: list[str], paths: list[str]) -> str:
+    """Return the hint for a word that is no field: fields of that name elsewhere, or something near it."""
+    if same:
+        return f"did you mean {' or '.join(same)}?"
+    from mpijob.cli import codes
+
+    last = {path.rpartition(".")[2]: path for path in reversed(paths)}
+    meant = did_you_mean(word, codes.known()) if word.isupper() else did_you_mean(word, [*paths, *last])
+    return f"did you mean {last.get(meant, meant)}?" if meant else ""
+
+
+def _paths(before: str = "") -> Iterator[str]:
+    """Yield the path of every field, the outer ones first."""
+    from mpijob.dialects import schema as fields
+
+    names = fields.explain(before).fields if before else MPIJob.__struct_fields__
+    inner = [f"{before}.{name}" if before else name for name in names]
+    yield from inner
+    for path in inner:
+        yield from _paths(path) if fields.explain(path).fields else ()
 
 
 def _field_list() -> list[str]:
@@ -100,11 +154,11 @@ def version(app: App) -> None:
         app.out.line(f"mpijob {__version__}")
 
 
-@command("doctor", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
+@command("doctor", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @pass_app
 def doctor(app: App) -> None:
-    """Check whether this machine is ready to run jobs."""
-    findings = _part("mpijob.client.doctor", "doctor").report()
+    """Check whether this machine, or a cluster, is ready to run jobs."""
+    findings = _part("mpijob.client.doctor", "doctor").report(app.settings())
     if app.out.structured:
         app.out.value(findings)
     else:

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from mpijob.cli import shown
 from mpijob.cli.context import App, pass_app
+from mpijob.cli.listed import show_page, show_states
 from mpijob.cli.options import command, name_argument
-from mpijob.cli.output import Format
-from mpijob.model import JobState, Phase
+from mpijob.model import Phase
 
 
 def filters(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,13 +41,7 @@ phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=Fal
 @pass_app
 def list_jobs(app: App, **chosen: Any) -> None:
     """List jobs, newest first."""
-    page = app.client.list(**chosen)
-    if app.out.structured:
-        app.out.value(page)
-        return
-    show_states(app, page.items, namespaced=chosen["all_namespaces"])
-    if page.after:
-        app.out.note(f"{page.total} jobs in all; the next page: {app.program} list --after {page.after}")
+    show_page(app, **chosen)
 
 
 @command("get")
@@ -62,22 +55,3 @@ def get(app: App, name: str, more: tuple[str, ...]) -> None:
         app.out.value(states if more else states[0])
     else:
         show_states(app, states, namespaced=False)
-
-
-def show_states(app: App, states: Any, *, namespaced: bool) -> None:
-    """Print jobs as a table, or their names alone."""
-    states = tuple(states)
-    if app.out.format is Format.NAME:
-        app.out.lines(_name(state, namespaced) for state in states)
-        return
-    if not states:
-        app.out.note("no jobs found")
-        return
-    wide = app.out.format is Format.WIDE
-    header, *rows = shown.list_lines(states, app.now(), wide=wide, namespaced=namespaced)
-    app.out.line(header)
-    app.out.phases(rows, (state.phase for state in states))
-
-
-def _name(state: JobState, namespaced: bool) -> str:
-    return str(state.ref) if namespaced else state.ref.name

@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import click
 
-from mpijob.cli import exits, shown
+from mpijob.cli import exits, several, shown
 from mpijob.cli.commands.show import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, command, name_argument, names_argument
 from mpijob.cli.output import Format
 from mpijob.model import JobState, Phase
+
+_UNENDED = tuple(phase.value for phase in Phase if not phase.final)
 
 
 @command("wait")
@@ -33,13 +35,29 @@ def wait(app: App, name: str, phases: tuple[str, ...], timeout: float | None) ->
 
 @command("cancel")
 @names_argument
+@several.choices
 @click.option(
     "--grace", type=Duration(), metavar="TIME", help="Time to end by itself, where not the job's own."
 )
 @pass_app
-def cancel(app: App, names: tuple[str, ...], grace: float | None) -> None:
+def cancel(
+    app: App,
+    names: tuple[str, ...],
+    selector: str,
+    phases: tuple[str, ...],
+    everything: bool,
+    yes: bool,
+    grace: float | None,
+) -> None:
     """End jobs with grace; their records stay."""
-    each(app, names, lambda name: app.client.cancel(name, grace_period=grace))
+    several.refuse_both(names, bool(selector or phases or everything))
+    if names:
+        each(app, names, lambda name: app.client.cancel(name, grace_period=grace))
+        return
+    several.chosen(
+        app, "cancel", app.client.cancel_all, lambda name: show_state(app, app.client.state(name)),
+        selector=selector, phases=phases or _UNENDED, yes=yes, grace=grace,
+    )  # fmt: skip
 
 
 @command("suspend")
@@ -62,10 +80,13 @@ def each(app: App, names: tuple[str, ...], act: Callable[[str], JobState]) -> No
     """Do something to every job named and show where it stands then."""
     if not names:
         raise click.UsageError("name at least one job")
-    for name in names:
+
+    def one(name: str) -> None:
         with app.out.progress(f"waiting for {name} …"):
             state = act(name)
         show_state(app, state)
+
+    several.by_name(app, names, one)
 
 
 def show_state(app: App, state: JobState) -> None:

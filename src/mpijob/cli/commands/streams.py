@@ -8,10 +8,10 @@ import click
 
 from mpijob.cli import shown
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.follow import Look, show_lines
+from mpijob.cli.follow import Look, show_lines, waiting
 from mpijob.cli.options import Moment, Numbers, command, name_argument
 from mpijob.cli.output import Format
-from mpijob.model import Role
+from mpijob.model import Phase, Role
 from mpijob.observation.masking import secret_values
 
 
@@ -44,7 +44,22 @@ def logs(
     """Print the merged output of launcher, workers and ranks."""
     secrets = secret_values(app.client.spec(name))
     look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps, secrets=secrets)
+    if query["follow"]:
+        _tell_what_it_waits_for(app, name)
     show_lines(app, app.client.logs(name, roles=tuple(Role(role) for role in roles), **query), look)
+
+
+def _tell_what_it_waits_for(app: App, name: str) -> None:
+    """Say on stderr why a job that has not begun says nothing yet; one with earlier attempts has said something."""
+    first = app.client.state(name)
+    told = ""
+    for state in waiting(app, first) if first.attempt == 1 else (first,):
+        if state.phase is not Phase.QUEUED:
+            return
+        line = shown.phase_line(state)
+        if line != told and (state is first or state.waiting_for):
+            app.out.phase_note(line, state.phase)
+            told = line
 
 
 @command("events", outputs=(Format.TABLE, Format.JSON))

@@ -62,7 +62,7 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 
     handle = _submitted(app, Given.of(app, given))
     look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps)
-    state = Follower(app, handle, look).to_the_end()
+    state = Follower(app, handle, look, stays=not remove).to_the_end()
     if remove:
         app.client.delete(handle.ref)
     exits.end(exits.after(state.phase))

@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from mpijob.cli import values
-from mpijob.cli.commands.show import show_states
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
 from mpijob.cli.jobspec import Given, TakesCommand, given_options
+from mpijob.cli.listed import show_states
 from mpijob.cli.options import command
 
 _TEXTS = ("env.", "labels.", "cost.", "launch.settings.")  # 0.10 stays 0.10 there

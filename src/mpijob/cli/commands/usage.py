@@ -10,6 +10,8 @@ from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
 from mpijob.errors import Unsupported
 from mpijob.model import Facts, JobState, Phase, Sample
+from mpijob.model.cluster import ClusterFacts
+from mpijob.model.quantity import as_count
 
 _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 
@@ -82,18 +84,33 @@ def quota(app: App) -> None:
         text.pairs(
             (
                 ("Engine", facts.place),
-                ("Capacity", shown.amounts(facts.capacity)),
-                ("Free", shown.amounts(facts.free)),
+                ("Capacity", shown.amounts(facts.capacity) if facts.room_known else "not known"),
+                ("Free", shown.amounts(facts.free) if facts.room_known else "not known"),
                 ("Waiting jobs", str(facts.waiting_jobs)),
             )
         )
     )
+    if facts.cluster is not None:
+        app.out.lines(_of_the_cluster(facts.cluster))
     if facts.quota is None:
         app.out.note("the namespace has no quota")
         return
     app.out.lines(text.table(("QUOTA", "USED", "LIMIT"), shown.quota_rows(facts.quota)))
     if facts.quota.request_url:
         app.out.note(f"ask for more: {facts.quota.request_url}")
+
+
+def _of_the_cluster(cluster: ClusterFacts) -> list[str]:
+    """Return what only a cluster tells: its queue's shares, and the lines of quotas beside the usual three."""
+    queue = cluster.queue
+    shares = queue.shares or () if queue is not None else ()
+    rows = [(f"queue {queue.name}", one.resource, as_count(one.most - one.free), as_count(one.most))
+            for one in shares if queue is not None]  # fmt: skip
+    rows += [
+        (f"quota {one.quota}", one.resource, as_count(one.used), as_count(one.hard))
+        for one in cluster.ceilings
+    ]
+    return text.table(("LIMIT OF", "RESOURCE", "USED", "MOST"), rows) if rows else []
 
 
 def _facts(app: App) -> Facts:

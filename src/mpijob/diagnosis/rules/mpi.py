@@ -22,6 +22,7 @@ RULES = (
                 r"but mpi4py was built with (?P<library>[^\n]+?)\.?\s*$",
             ),
             Sign("no-pmix-but", r"no-pmix-but"),
+            Sign("No PMIx server", r"No PMIx server was reachable, but a PMI1/2 was detected"),
             Sign("unsupported PMI version", r"Runtime environment uses unsupported PMI version"),
             Sign("_Init", r"PMI2?_Init (?:failed|returned)"),
             Sign("undefined symbol", r"undefined symbol: (?:ompi_|MPIR_|opal_)\w+"),
@@ -70,6 +71,28 @@ RULES = (
         ),
         confidence=0.95,
         field="image",
+    ),
+    Rule(
+        id="MPI_FAMILY",
+        title="The image holds another MPI than the job says",
+        why="Every MPI library has a launcher of its own, and all are called mpirun. The one in the image did not "
+        "understand how the job starts it, because the job names another library, or none: then it is taken for "
+        "Open MPI.",
+        signs=(
+            Sign("token slots", r"token slots not supported at this time"),
+            Sign("unknown option", r'mpirun: Error: unknown option "-f"'),
+            Sign(
+                "unrecognized option",
+                r"An unrecognized option was included on the mpirun command line: Option: -f$",
+            ),
+        ),
+        causes=("MPI version mismatch detected. The launcher in the image is not the one of {family}.",),
+        remedies=(
+            Remedy("say which MPI the image has: mpi: openmpi, mpich or intel"),
+            Remedy("check the image's MPI installation: mpirun --version in it says what it is"),
+        ),
+        confidence=0.95,
+        field="mpi",
     ),
     Rule(
         id="WORLD_DIFFERS",

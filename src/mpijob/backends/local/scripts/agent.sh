@@ -14,14 +14,12 @@ case $worker in
   "" | */* | .*) echo "mpijob-agent: '$worker' is not a worker's name" >&2; exit 255 ;;
 esac
 dir=$MPIJOB_PIPES/workers/$worker
-if [ ! -p "$dir/ask" ] || [ -e "$dir/dropped" ]; then
-  echo "mpijob-agent: cannot reach worker $worker: No such file or directory" >&2
+unreached() { # told to the supervisor: a launcher that aborts loses what its agents said last
+  if [ -p "$MPIJOB_PIPES/report" ]; then printf 'unreached %s %s\n' "$worker" "$1" 1<> "$MPIJOB_PIPES/report"; fi
   exit 255
-fi
-if [ -e "$dir/refuse" ]; then
-  echo "mpijob-agent: cannot reach worker $worker: Connection refused" >&2
-  exit 255
-fi
+}
+if [ ! -p "$dir/ask" ] || [ -e "$dir/dropped" ]; then unreached missing; fi
+if [ -e "$dir/refuse" ]; then unreached refused; fi
 set -C # the first request finds its answer's pipe made already; a file that exists is not written again
 if printf '%s' "$*" > "$dir/request.0"; then
   id=0

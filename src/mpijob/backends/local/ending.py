@@ -1,0 +1,51 @@
+"""Ending what one attempt has started: with its signal, then for good. When it is time is the supervisor's decision."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+
+from mpijob.backends.local import cgroups, processes
+from mpijob.backends.local.ledger import Ledger
+from mpijob.backends.local.orders import Orders
+
+
+def signal_ranks(orders: Orders, workers: Iterable[int], ledger: Ledger) -> None:
+    """Send the job's own signal to the ranks' programs."""
+    number = signal_number(orders.plan.job.signal.name)
+    table = processes.table()
+    for pid in _above_the_programs(orders, workers, ledger, table):
+        for process in processes.descendants(pid, table):
+            processes.send(process.pid, number)
+
+
+def _above_the_programs(
+    orders: Orders, workers: Iterable[int], ledger: Ledger, table: Mapping[int, processes.Process]
+) -> list[int]:
+    """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
+    if orders.shimmed:
+        return [state.pid for state in ledger.ranks.values()]
+    return [process.pid for pid in workers for process in table.values() if process.parent == pid]
+
+
+def kill_ranks_and_launcher(workers: Iterable[int], ledger: Ledger) -> None:
+    """All at once: MPI's own processes would only complain about each other's death."""
+    table = processes.table()
+    below = [process.pid for pid in workers for process in processes.descendants(pid, table)]
+    launcher = [ledger.launcher_pid] if ledger.launcher is None else []
+    for pid in (*launcher, *below):
+        if pid:
+            processes.send(pid, signal.SIGKILL)
+
+
+def end_groups(orders: Orders, ledger: Ledger) -> None:
+    """Where workers have cgroups: note what the kernel killed for memory, end what is left, remove them."""
+    if orders.group is not None:
+        for worker in orders.plan.workers:
+            ledger.oom_kills[worker.index] = cgroups.oom_kills(cgroups.of_worker(orders.group, worker.index))
+        cgroups.end(orders.group)
+
+
+def signal_number(name: str) -> int:
+    """Return the number of a signal named with or without SIG."""
+    return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])

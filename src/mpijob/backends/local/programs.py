@@ -1,0 +1,130 @@
+"""Refusing what could only fail: a program that is not on the PATH, a script that does not go along.
+
+Only what can be known is refused. A script is known where an interpreter is given a file to run; it
+lies in the job's working directory, which holds what goes along and nothing else, or at its full path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from mpijob.backends import code
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import Code, MPIJob
+from mpijob.model.words import did_you_mean, shown
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+_MOST_NAMES = 500
+
+
+def refuse_missing(job: MPIJob, path: str, directory: Path) -> None:
+    """Raise InvalidJob for a program or a script that is not there; `directory` is where the user stands."""
+    for field, argv in _commands(job):
+        if "/" not in argv[0] and shutil.which(argv[0], path=path) is None:
+            raise InvalidJob.of((_no_program(job, argv[0]),))
+        at = _script_at(argv)
+        if at is not None and not _there(job, argv[at]):
+            raise InvalidJob.of((_no_script(job, argv[at], _place(job, field, at), directory),))
+
+
+def _commands(job: MPIJob) -> Iterator[tuple[str, tuple[str, ...]]]:
+    if not job.programs:
+        yield "command", job.argv
+    for index, program in enumerate(job.programs):
+        yield f"programs[{index}].command", (*program.command, *program.args)
+
+
+def _place(job: MPIJob, field: str, at: int) -> str:
+    """Return the path of a word in the spec: beyond the command it is among the args."""
+    if field != "command" or at < len(job.command):
+        return f"{field}[{at}]"
+    return f"args[{at - len(job.command)}]"
+
+
+def _script_at(argv: tuple[str, ...]) -> int | None:
+    """Return where an interpreter's command names its script; None when it names none, or in a way not known here."""
+    name = os.path.basename(argv[0])
+    if _PYTHON.fullmatch(name):
+        return _first_file(argv, flags="bBdEhiIOPqsSuvVx", with_value="WX")
+    return _first_file(argv, flags="efuvx", with_value="") if name in _SHELLS else None
+
+
+def _first_file(argv: tuple[str, ...], flags: str, with_value: str) -> int | None:
+    at = 1
+    while at < len(argv):
+        word = argv[at]
+        if not word.startswith("-"):
+            return at
+        if word[1:2] in with_value and word[1:2]:
+            at += 1 if len(word) > 2 else 2  # -Wignore, or -W ignore
+        elif len(word) > 1 and set(word[1:]) <= set(flags):
+            at += 1
+        else:
+            return None  # -c, -m, -, or an option that is not known here
+    return None
+
+
+def _there(job: MPIJob, script: str) -> bool:
+    if os.path.isabs(script):
+        mounted = any(script.startswith(volume.mount.rstrip("/") + "/") for volume in job.volumes)
+        return mounted or os.path.exists(script)
+    return _goes_along(os.path.normpath(script), job.code)
+
+
+def _goes_along(script: str, along: Code) -> bool:
+    if script in {os.path.normpath(name) for name in along.files}:
+        return True
+    if not along.path or not os.path.exists(os.path.join(along.path, script)):
+        return False
+    if not along.include and not along.exclude:
+        return True
+    return any(f"{place}/".startswith(f"{script}/") for _, place in code.chosen(along))
+
+
+def _no_script(job: MPIJob, script: str, field: str, directory: Path) -> Finding:
+    if os.path.isabs(script):
+        message, names = f"there is no file {script}", _names(Path(script).parent)
+        meant = did_you_mean(os.path.basename(script), names)
+        meant = os.path.join(os.path.dirname(script), meant) if meant else ""
+    else:
+        message = f"there is no file {shown(script)} in what goes along with the job"
+        meant = did_you_mean(script, _along(job.code, directory))
+    return Finding(code="COMMAND_NOT_FOUND", field=field, message=message, hint=_hint(script, meant))
+
+
+def _hint(script: str, meant: str) -> str:
+    if meant:
+        return f"did you mean {meant}?"
+    if script.startswith("~"):
+        return "write the whole path: no shell reads the command, so ~ stays as it is"
+    return "correct the spelling, or set code.path to the directory that holds it"
+
+
+def _along(along: Code, directory: Path) -> list[str]:
+    """Return the names of the files that go along, or that would if the command named them."""
+    if not along.path:
+        return [*along.files, *_names(directory)]
+    return [*along.files, *(str(place) for _, place in code.chosen(along)[:_MOST_NAMES])]
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))[:_MOST_NAMES]
+    except OSError:
+        return []
+
+
+def _no_program(job: MPIJob, command: str) -> Finding:
+    here = job.code.path and (Path(job.code.path) / command).is_file()
+    hint = f"write ./{command}" if here else "give its path, install it, or correct the spelling"
+    return Finding(
+        code="COMMAND_NOT_FOUND",
+        field="command",
+        message=f"there is no program '{command}' on the PATH",
+        hint=hint,
+    )

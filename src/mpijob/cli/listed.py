@@ -1,0 +1,41 @@
+"""Where jobs stand, as a table: what `list` and `get` print. How they are asked for is the commands' business."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mpijob.cli import shown
+from mpijob.cli.context import App
+from mpijob.cli.output import Format
+from mpijob.model import JobState
+
+
+def show_page(app: App, **chosen: Any) -> None:
+    """Print one page of the jobs that were chosen."""
+    page = app.client.list(**chosen)
+    if app.out.structured:
+        app.out.value(page)
+        return
+    show_states(app, page.items, namespaced=chosen.get("all_namespaces", False))
+    if page.after:
+        app.out.note(f"{page.total} jobs in all; the next page: {app.program} list --after {page.after}")
+
+
+def show_states(app: App, states: Iterable[JobState], *, namespaced: bool) -> None:
+    """Print jobs as a table, or their names alone."""
+    states = tuple(states)
+    if app.out.format is Format.NAME:
+        app.out.lines(_name(state, namespaced) for state in states)
+        return
+    if not states:
+        app.out.note("no jobs found")
+        return
+    wide = app.out.format is Format.WIDE
+    header, *rows = shown.list_lines(states, app.now(), wide=wide, namespaced=namespaced)
+    app.out.line(header)
+    app.out.phases(rows, (state.phase for state in states))
+
+
+def _name(state: JobState, namespaced: bool) -> str:
+    return str(state.ref) if namespaced else state.ref.name

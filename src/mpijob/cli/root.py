@@ -1,0 +1,126 @@
+"""The root of all commands: which one is meant, and with which status it ends.
+
+The commands are in `commands`, imported one by one. A plain `list` does not come here (see `quick`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import click
+
+from mpijob import __version__
+from mpijob.cli import exits
+from mpijob.cli.context import App
+from mpijob.cli.lazy import Entry, LazyGroup
+from mpijob.cli.options import SETTINGS
+from mpijob.cli.output import Format
+
+_RUN, _SEE, _STEER, _MORE, _HELP = "Run", "See", "Steer", "Reuse", "Learn"
+
+ENTRIES: dict[str, Entry] = {
+    "create": Entry("submit", _RUN, "Create a job."),
+    "run": Entry("submit", _RUN, "Create a job and follow it to its end."),
+    "plan": Entry("submit", _RUN, "Show exactly what would run; start nothing."),
+    "alloc": Entry("inside", _RUN, "Hold workers for an interactive shell."),
+    "array": Entry("sweep", _RUN, "Create one job for each combination of values."),
+    "list": Entry("show", _SEE, "List jobs, newest first.", "list_jobs"),
+    "get": Entry("show", _SEE, "Show where jobs stand."),
+    "describe": Entry("describe", _SEE, "Show everything known of a job, and what went wrong."),
+    "logs": Entry("streams", _SEE, "Print the merged output of launcher, workers and ranks."),
+    "events": Entry("streams", _SEE, "Print what happened to a job, in order."),
+    "top": Entry("usage", _SEE, "Show the CPU and memory that workers use."),
+    "watch": Entry("watch", _SEE, "Watch jobs live."),
+    "wait": Entry("steer", _SEE, "Wait until a job has ended, or has reached a phase."),
+    "queue": Entry("usage", _SEE, "Show which jobs wait, in order, and what for."),
+    "quota": Entry("usage", _SEE, "Show what there is, what is free and what the namespace may use."),
+    "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
+    "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
+    "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
+    "resume": Entry("steer", _STEER, "Queue suspended jobs again."),
+    "delete": Entry("remove", _STEER, "End jobs if needed and remove all that is known of them."),
+    "retry": Entry("reuse", _STEER, "Run a finished job again with the same configuration."),
+    "exec": Entry(
+        "inside", _STEER, "Run a command in a worker, beside a rank or in the launcher.", "execute"
+    ),
+    "clone": Entry("reuse", _MORE, "Create a copy of a job with changes."),
+    "compare": Entry("reuse", _MORE, "Show how jobs differ: configuration, duration, result."),
+    "export": Entry("reuse", _MORE, "Print a job as a job file."),
+    "template": Entry("templates", _MORE, "Save, share and use job templates."),
+    "runtimes": Entry("runtimes", _MORE, "List, check, install and try runtimes for TrainJobs of a cluster."),
+    "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
+    "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
+    "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),
+    "mpi": Entry("learn", _HELP, "List and install MPI families."),
+    "completion": Entry("learn", _HELP, "Print the completion script of a shell."),
+    "version": Entry("learn", _HELP, "Print the version."),
+}
+
+
+class Root(LazyGroup):
+    """The root of all commands; it alone decides the exit status."""
+
+    entries = ENTRIES
+    aliases = {"ls": "list", "runtime": "runtimes"}
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run one command line and end the process with its status."""
+        words = list(sys.argv[1:] if args is None else args)
+        app = extra.setdefault("obj", App()) or App()
+        extra["obj"] = app
+        app.called(prog_name or app.program)
+        app.out.format = Format.JSON if _wants_json(words) else app.out.format
+        sys.exit(self._status(app, words, prog_name, complete_var, extra))
+
+    def _status(
+        self,
+        app: App,
+        words: list[str],
+        prog_name: str | None,
+        complete_var: str | None,
+        extra: dict[str, Any],
+    ) -> int:
+        try:
+            ended = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except Exception as error:  # the outermost place: whatever it is, the user gets a sentence
+            return exits.told(app.out, error, app.program)
+        return ended if isinstance(ended, int) else exits.OK  # click returns the status of ctx.exit(status)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader of our output who has gone ends it quietly."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            ctx.find_object(App).out.silence()  # type: ignore[union-attr]  # the root always has one
+            return None
+        return result
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes under the help."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in exits.MEANINGS.items()])
+
+
+@click.group(cls=Root, context_settings=SETTINGS, no_args_is_help=True)
+@click.version_option(__version__, "--version", message="mpijob %(version)s")
+def cli() -> None:
+    """Run MPI jobs: one launcher, N workers, one spec for this machine and a cluster."""
+
+
+def _wants_json(words: list[str]) -> bool:
+    """Return whether JSON was asked for, also in a command line that cannot be parsed."""
+    own = words[: words.index("--")] if "--" in words else words
+    return any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(own)) or any(
+        word in ("-ojson", "--output=json") for word in own
+    )

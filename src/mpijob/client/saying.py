@@ -1,0 +1,37 @@
+"""What a job said, and the refusal of a question for a rank, a worker or an attempt that it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from mpijob.client.bridge import close
+from mpijob.errors import NotFound
+from mpijob.model import JobRef, JobState, LogLine, LogQuery
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
+
+
+async def lines(ref: JobRef, backend: Backend, query: LogQuery) -> AsyncIterator[LogLine]:
+    """Yield the lines that are wanted; raise NotFound when the job never has such."""
+    if query.ranks or query.workers or query.attempt is not None:
+        refuse_absent(await backend.get(ref), query)
+    stream = backend.logs(ref, query)
+    try:
+        async for line in stream:
+            yield line
+    finally:
+        await close(stream)
+
+
+def refuse_absent(state: JobState, query: LogQuery) -> None:
+    """Refuse a question that could only be answered by silence."""
+    from mpijob.observation import filters  # only for such a question: start-up is a feature
+
+    workers = max(state.workers_wanted, len(state.workers))
+    if missing := filters.absent(query, ranks=state.world, workers=workers, attempts=state.attempt):
+        raise NotFound(
+            f"job '{state.ref.name}' {missing}",
+            hint=f"mpijob describe {state.ref.name} shows its workers and ranks",
+        )

@@ -1,0 +1,296 @@
+"""The parts of one attempt on the local engine, each by itself: clock, reports, causes, delays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from mpijob.backends.local import logs, recovery, scheduler
+from mpijob.backends.local.clock import Clock
+from mpijob.backends.local.evidence import findings_for
+from mpijob.backends.local.faults import Fault, parse
+from mpijob.backends.local.ledger import Ledger
+from mpijob.backends.local.logfiles import LogFile
+from mpijob.backends.local.orders import Orders
+from mpijob.backends.local.paths import Home
+from mpijob.backends.local.reports import Reports
+from mpijob.backends.local.store import Store
+from mpijob.client.bridge import Direct
+from mpijob.errors import Finding
+from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
+from mpijob.observation.phase import Reason, derive
+from mpijob.settings import Settings
+
+HOUR = 3600.0
+
+
+def a_plan(uid: str = "u1", retry: Retry | None = None, family: Family = Family.MPICH) -> Plan:
+    job = MPIJob(name="job", workers=2, command=("true",), retry=retry or Retry())
+    workers = tuple(PlannedWorker(i, f"job-worker-{i}", 1, (i,)) for i in range(2))
+    return Plan(
+        job=job, uid=uid, engine="local", family=family, family_version="5", workers=workers, world=2,
+        hostfile="", launch=("mpiexec",), env={}, isolation="process-groups",
+    )  # fmt: skip
+
+
+def a_state(uid: str = "u1", **fields: object) -> JobState:
+    return JobState(ref=JobRef("default", "job", uid), phase=Phase.QUEUED, created=1.0, **fields)  # type: ignore[arg-type]  # short
+
+
+# -- clock --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("jump", [-HOUR, HOUR])
+def test_the_clock_of_an_attempt_goes_on_when_the_machines_jumps(
+    monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    clock, before = Clock(), time.time()
+    true = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: true() + int(jump * 1e9))
+    assert before - 1 < clock.now() < before + 60
+
+
+def test_the_clock_of_an_attempt_never_begins_before_its_job() -> None:
+    started = time.time() + HOUR  # written down before the clock was set back
+    assert started <= Clock(started).now() < started + 60
+
+
+def test_the_machines_clock_may_jump_while_a_log_is_followed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log, clock = LogFile(tmp_path / "rank-0.log", Clock().now_ns), time.time_ns
+    begun = time.monotonic()
+
+    async def pause(seconds: float) -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: clock() - int(HOUR * 1e9))
+        time.sleep(seconds)  # real time passes: the window is a few hundredths of a second
+
+    def where() -> tuple[Iterable[tuple[Path, int]], dict[int, int], bool]:
+        log.feed("stdout", b"tick\n")
+        return [(tmp_path, 1)], {0: 0}, time.monotonic() - begun > 5
+
+    lines = Direct().iterate(logs.followed(where, LogQuery(follow=True), pause))
+    assert [next(lines).text for _ in range(3)] == [b"tick"] * 3
+    assert time.monotonic() - begun < 5
+
+
+def test_a_job_that_waited_while_the_clock_was_set_back_never_starts_before_it_was_queued(
+    tmp_path: Path,
+) -> None:
+    store, now = Store(Home(tmp_path)), time.time()
+    store.add(a_plan(), a_state(queued=now), "{}", 0)
+    assert scheduler.claim(store, Settings(cores=2, memory="1Gi", gpus=0), "me", now - HOUR) is not None
+    assert store.rows("uid='u1'")[0].state.started == now
+
+
+def test_a_lost_job_never_ends_before_it_began(tmp_path: Path) -> None:
+    store, started = Store(Home(tmp_path)), time.time() + HOUR
+    store.add(a_plan(), a_state(started=started), "{}", 0)
+    recovery.declare_lost(store, store.rows("uid='u1'")[0])
+    state = store.rows("uid='u1'")[0].state
+    assert (state.phase, state.finished) == (Phase.FAILED, started)
+
+
+@pytest.mark.parametrize(("set_back", "wait"), [(0.0, 10.0), (HOUR, 10.0), (-HOUR, None)])
+def test_a_delayed_attempt_waits_no_longer_than_its_delay(
+    tmp_path: Path, set_back: float, wait: float | None
+) -> None:
+    store, then = Store(Home(tmp_path)), 1_000_000.0
+    store.add(a_plan(retry=Retry(limit=1, backoff_seconds=10.0)), a_state(), "{}", 0)
+    store.put(a_state(attempt=2), not_before=then + 10.0)
+    now = then - set_back
+    assert scheduler.next_wake(store, now) == wait
+    due = now + (wait or 0.0)
+    assert scheduler.ready(store, due, Settings(cores=2, memory="1Gi", gpus=0))
+
+
+@pytest.mark.parametrize(
+    ("labels", "faults"),
+    [
+        ({"fault.mpijob/clock-back": "3600_0.5"}, (Fault("clock-back", 3600, 0.5),)),
+        ({"fault.mpijob/kill-rank": "1"}, (Fault("kill-rank", 1, 0.0),)),
+        ({"fault.mpijob/kill-rank": "-1"}, ()),
+        ({"team": "cv"}, ()),
+    ],
+)
+def test_faults_are_read_from_labels(labels: dict[str, str], faults: tuple[Fault, ...]) -> None:
+    assert parse(labels) == faults
+
+
+# -- reports ------------------------------------------------------------------------------------------
+def test_only_reports_of_a_known_form_count(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "report")
+    reports = Reports(tmp_path / "report")
+    assert list(reports.read()) == []
+    lies = [b"run rm", b"hello", b"unreached a/../b missing", b"unreached x eaten", b"bye 0 x", b"x" * 300]
+    os.write(reports.fd, b"\n".join((b"ready 0", *lies, b"unreached job-worker-1 refused", b"hel")) + b"")
+    assert list(reports.read()) == [("ready", ["0"]), ("unreached", ["job-worker-1", "refused"])]
+    os.write(reports.fd, b"lo 1 2 1 0 77 \n")
+    assert list(reports.read()) == [("hello", ["1", "2", "1", "0", "77", ""])]
+
+
+# -- causes -------------------------------------------------------------------------------------------
+def an_attempt(home: Path, family: Family = Family.MPICH) -> tuple[Orders, Ledger]:
+    """Return an attempt whose two ranks, on two workers, run."""
+    orders = Orders(Home(home), "u1", 1, a_plan(family=family), ())
+    orders.logs.mkdir(parents=True)
+    orders.work.mkdir(parents=True)
+    ledger = Ledger(orders.plan, 100.0)
+    for rank in range(2):
+        ledger.hello(rank, 2, rank, 0, 70 + rank, "", "node")
+    ledger.take_census()
+    return orders, ledger
+
+
+def concluded(orders: Orders, ledger: Ledger) -> Finding:
+    """Return the first finding about an attempt that is over."""
+    standing = derive(ledger.observe(ended=True, ranks_watched=True))
+    return findings_for(orders, ledger, standing)[0]
+
+
+DAEMON_ENDS: dict[str, Callable[[Ledger], object]] = {
+    "by a signal": lambda ledger: ledger.daemon_done(0, -int(signal.SIGPIPE)),
+    "with 255": lambda ledger: ledger.daemon_done(0, 255),
+    "with 7": lambda ledger: ledger.daemon_done(0, 7),
+    "and takes its rank along": lambda ledger: _both_end(ledger),
+}
+
+
+def _both_end(ledger: Ledger) -> None:
+    ledger.rank_vanished(0)
+    ledger.daemon_done(0, 7)
+
+
+@pytest.mark.parametrize("first", ["daemon", "launcher", "together"])
+@pytest.mark.parametrize("end", DAEMON_ENDS)
+def test_a_daemon_that_ends_after_an_aborted_start_is_no_cause(tmp_path: Path, end: str, first: str) -> None:
+    orders = Orders(Home(tmp_path), "u1", 1, a_plan(), ())
+    orders.logs.mkdir(parents=True)
+    orders.work.mkdir(parents=True)
+    ledger = Ledger(orders.plan, 100.0)
+    ledger.launcher_started = True
+    ledger.ready = {0, 1}
+    ledger.hello(0, 2, 0, 0, 77, "", "node")
+    ledger.unreached.add("job-worker-1")
+    LogFile(orders.logs / "launcher.log", lambda: int(100.02e9)).say(
+        "mpijob-agent: cannot reach worker job-worker-1: No such file or directory"
+    )
+    steps: list[Callable[[], object]] = [lambda: DAEMON_ENDS[end](ledger), lambda: ledger.launcher_ended(255)]
+    for step in reversed(steps) if first == "launcher" else steps:
+        ledger.now += 0.0 if first == "together" else 0.01
+        step()
+    finding = concluded(orders, ledger)
+    reason = derive(ledger.observe(ended=True, ranks_watched=True)).reason
+    assert (reason, finding.code, finding.worker) == (Reason.LAUNCHER_FAILED, "UNKNOWN_HOST", 1)
+
+
+def test_a_daemon_that_is_killed_while_every_worker_can_be_reached_is_a_cause(tmp_path: Path) -> None:
+    orders = Orders(Home(tmp_path), "u1", 1, a_plan(), ())
+    orders.logs.mkdir(parents=True)
+    orders.work.mkdir(parents=True)
+    ledger = Ledger(orders.plan, 100.0)
+    ledger.daemon_done(0, -int(signal.SIGKILL))
+    ledger.launcher_ended(255)
+    finding = concluded(orders, ledger)
+    assert (finding.code, finding.worker) == ("DAEMON_LOST", 0)
+
+
+def test_a_rank_that_the_kernel_killed_for_memory_is_named_so(tmp_path: Path) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    ledger.bye(1, 137)
+    ledger.oom_kills = {0: 0, 1: 1}
+    finding = concluded(orders, ledger)
+    assert (finding.code, finding.worker) == ("OOM_KILLED", 1)
+
+
+def test_a_rank_that_lost_its_peer_is_no_cause_even_when_it_is_seen_first(tmp_path: Path) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    LogFile(orders.logs / "launcher.log").say("[job-worker-0:00000] *** An error occurred in Socket closed")
+    ledger.bye(0, 14)
+    ledger.now += 0.2
+    ledger.bye(1, 137)
+    finding = concluded(orders, ledger)
+    assert (finding.code, finding.rank) == ("RANK_KILLED", 1)
+    assert [state.followed for state in ledger.rank_states()] == [True, False]
+
+
+HYDRA = (Family.MPICH, Family.INTEL)
+ENDS = [
+    # Open MPI's rank 0 notices at once that rank 1 was killed, and ends with 14; it never kills with 9 itself.
+    *((Family.OPENMPI, ((0, 14, 0.0), (1, 137, apart)), "RANK_KILLED") for apart in (0.0, 0.1)),
+    # hydra kills rank 0 with 9 because rank 1 has ended: seen together, or in the order in which it was.
+    *((family, ((0, 137, 0.0), (1, 1, 0.0)), "RANK_EXIT") for family in HYDRA),
+    *((family, ((1, 1, 0.0), (0, 137, 0.1)), "RANK_EXIT") for family in HYDRA),
+    *((family, ((1, 137, 0.0), (0, 137, 0.0)), "RANK_KILLED") for family in HYDRA),
+    *((family, ((0, 137, 0.0), (1, 139, 0.0)), "SEGFAULT") for family in HYDRA),
+    (Family.OPENMPI, ((0, 143, 0.0), (1, 1, 0.0)), "RANK_EXIT"),
+]
+
+
+@pytest.mark.parametrize(("family", "ends", "code"), ENDS)
+def test_of_ends_that_come_together_the_one_that_nobody_else_caused_is_the_cause(
+    tmp_path: Path, family: Family, ends: tuple[tuple[int, int, float], ...], code: str
+) -> None:
+    orders, ledger = an_attempt(tmp_path, family)
+    for rank, status, later in ends:
+        ledger.now += later
+        ledger.bye(rank, status)
+    finding = concluded(orders, ledger)
+    assert (finding.code, finding.rank, finding.worker) == (code, 1, 1)
+
+
+@pytest.mark.parametrize("family", [Family.OPENMPI, *HYDRA])
+def test_what_ends_with_a_killed_launcher_is_no_cause_and_names_no_worker(
+    tmp_path: Path, family: Family
+) -> None:
+    orders, ledger = an_attempt(tmp_path, family)
+    ledger.bye(0, 137)
+    ledger.daemon_done(1, 7)
+    ledger.now += 0.1
+    ledger.launcher_ended(-int(signal.SIGKILL))
+    ledger.bye(1, 14)
+    finding = concluded(orders, ledger)
+    assert (finding.code, finding.worker, finding.rank) == ("LAUNCHER_KILLED", None, None)
+
+
+def test_a_launcher_that_we_killed_ourselves_changes_no_cause(tmp_path: Path) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    ledger.bye(1, 3)
+    ledger.now += 0.2
+    ledger.ending = True
+    ledger.launcher_ended(-int(signal.SIGKILL))
+    ledger.bye(0, 137)
+    finding = concluded(orders, ledger)
+    assert (finding.code, finding.rank) == ("RANK_EXIT", 1)
+
+
+def test_a_lost_daemon_is_on_its_own_worker_whatever_ended_elsewhere(tmp_path: Path) -> None:
+    orders, ledger = an_attempt(tmp_path, Family.OPENMPI)
+    ledger.daemon_done(1, 137)
+    ledger.launcher_ended(137)
+    ledger.now += 0.2
+    ledger.bye(0, 143)
+    ledger.ending = True
+    for worker in range(2):
+        ledger.worker_lost(worker, 0)
+    finding = concluded(orders, ledger)
+    assert (finding.code, finding.worker, finding.rank) == ("DAEMON_LOST", 1, None)
+    assert [state.followed for state in ledger.rank_states()] == [True, False]
+
+
+def test_a_rank_that_told_its_end_is_the_cause_and_mpis_own_words_are_not(tmp_path: Path) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    LogFile(orders.logs / "rank-1.log").say(
+        "Abort(3) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1"
+    )
+    ledger.bye(0, 137)
+    ledger.left(1, 3)
+    ledger.left(7, 3)  # there is no such rank
+    ledger.bye(1, 137)
+    finding = concluded(orders, ledger)
+    message = derive(ledger.observe(ended=True, ranks_watched=True)).message
+    assert (finding.code, finding.rank, message) == ("RANK_EXIT", 1, "rank 1 exited with 3")
+    assert [(state.exit_code, state.followed) for state in ledger.rank_states()] == [(137, True), (3, False)]
