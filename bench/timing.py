@@ -19,10 +19,11 @@ Environ = Mapping[str, str] | None
 
 
 class Cost(NamedTuple):
-    """What a command took, in seconds."""
+    """What a command took, in seconds, and the most memory that it held."""
 
     wall: float
     cpu: float
+    peak_bytes: int
 
 
 def command(argv: Sequence[str], environ: Environ = None) -> Cost:
@@ -36,7 +37,7 @@ def command(argv: Sequence[str], environ: Environ = None) -> Cost:
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise Unmeasured(f"{' '.join(argv)} ended with {child.returncode}")
-    return Cost(wall, used.ru_utime + used.ru_stime)
+    return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
 def output(argv: Sequence[str], environ: Environ = None, directory: str | None = None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -67,14 +68,24 @@ class Place:
 
     def kubectl(self, *words: str, stdin: str = "") -> str:
         """Run kubectl in the namespace and return what it says."""
-        argv = ["kubectl", f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *words]
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+        done = self._kubectl(*words, stdin=stdin)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def _kubectl(self, *words: str, stdin: str) -> subprocess.CompletedProcess[str]:
+        argv = ["kubectl", f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *words]
+        return subprocess.run(argv, input=stdin, **_CAPTURED)
+
     def apply(self, *documents: Mapping[str, Any]) -> None:
         """Hand documents to the cluster as a user of kubectl would."""
-        self.kubectl("apply", "--filename=-", stdin="\n---\n".join(map(json.dumps, documents)))
+        all_of_them = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+        self.kubectl("apply", "--filename=-", stdin=json.dumps(all_of_them))
+
+    def apply_job(self, runtime: Mapping[str, Any], job: Mapping[str, Any]) -> None:
+        """Hand over a runtime and its TrainJob, which is refused until Trainer's webhook knows the runtime."""
+        self.apply(runtime)
+        words, text = ("apply", "--filename=-"), json.dumps(job)
+        eventually(lambda: self._kubectl(*words, stdin=text).returncode == 0, "the runtime is known")
 
     def mpijob(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run the command line as a user of this place would."""
@@ -135,6 +146,12 @@ class Place:
         handle.wait(PATIENCE, {Phase.RUNNING})
         return handle
 
+    def busy(self, job: MPIJob) -> Job:
+        """Return the job once every rank's program runs: it must say `begun` first."""
+        handle = self.running(job)
+        eventually(lambda: len(said(handle, regex="^begun$")) == job.world, "every rank has begun")
+        return handle
+
     def ended(self, job: MPIJob) -> Job:
         """Return the job once it has ended, however it did."""
         handle = self.client.submit(job)
@@ -170,23 +187,38 @@ def own_place(kubeconfig: Path, name: str, labels: Mapping[str, str] = RESTRICTE
 
 @contextmanager
 def a_claim(place: Place, name: str) -> Iterator[str]:
-    """Make a volume claim, and give its volume back afterwards, also one that nobody else gives back."""
+    """Make a volume claim; afterwards its volume is free and empty again, where nobody else sees to that."""
     spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
     place.put(CLAIM, name, spec=spec)
+    bound = eventually(lambda: _volume_of(place, name), f"claim {name} has a volume", 30.0)
     try:
-        bound = eventually(lambda: _volume_of(place, name), f"claim {name} has a volume", 30.0)
         yield name
     finally:
         remove_claim(place, name)
-    volume = place.api.find(VOLUME.path("", bound))
-    if volume is not None and volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain":
-        place.api.patch(VOLUME.path("", bound), {"spec": {"claimRef": None}})
+        _give_back(place, place.api.find(VOLUME.path("", bound)))
 
 
 def remove_claim(place: Place, name: str) -> None:
-    """Delete a claim and wait until it is gone; pods that use it hold it."""
+    """Delete a claim and the pods that hold it, and wait until it is gone."""
     place.take_away(CLAIM, name)
+    for pod in place.api.list(kinds.POD.path(place.namespace)).items:
+        if any(
+            (one.get("persistentVolumeClaim") or {}).get("claimName") == name
+            for one in pod["spec"]["volumes"]
+        ):
+            place.api.delete(kinds.POD.path(place.namespace, pod["metadata"]["name"]), grace_seconds=0)
     eventually(lambda: place.find(CLAIM, name) is None, f"claim {name} is gone", 60.0)
+
+
+def _give_back(place: Place, volume: Document | None) -> None:
+    """Free a volume that is retained: the test bed has few, and wipes none by itself."""
+    if volume is None or volume["spec"]["persistentVolumeReclaimPolicy"] != "Retain":
+        return
+    folder = Path((volume["spec"].get("hostPath") or {}).get("path", "/nowhere"))
+    if folder.is_relative_to(places.run_state()):
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    place.api.patch(VOLUME.path("", volume["metadata"]["name"]), {"spec": {"claimRef": None}})
 
 
 def _volume_of(place: Place, claim: str) -> str:

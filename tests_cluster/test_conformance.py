@@ -63,7 +63,11 @@ def _quarters() -> Iterator[tuple[Kind, dict[str, Any]]]:
     for name in NAMESPACES:
         metadata = {"name": name, "labels": enforce}
         yield kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-    urgent = {"apiVersion": kinds.KUEUE_API, "kind": "WorkloadPriorityClass", "metadata": {"name": "promise-100"}}
+    urgent = {
+        "apiVersion": kinds.KUEUE_API,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": "promise-100"},
+    }
     yield kinds.WORKLOAD_PRIORITY, urgent | {"value": 100}
     quotas = [{"name": "cpu", "nominalQuota": "400m"}, {"name": "memory", "nominalQuota": "8Gi"}]
     group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "default", "resources": quotas}]}
