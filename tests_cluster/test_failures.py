@@ -93,7 +93,7 @@ def test_a_rank_that_was_killed_is_not_taken_for_one_without_memory(place: Place
 @pytest.mark.req("UC1-AF2", "C-top10")
 @pytest.mark.parametrize("family", ["openmpi4", pytest.param("mpich", marks=pytest.mark.long)])
 def test_a_worker_that_runs_out_of_memory_is_named_with_its_limit(place: Place, family: str) -> None:
-    greedy = "import os, time\nif os.environ['MPIJOB_RANK'] == '1': x = bytearray(1 << 30)\ntime.sleep(300)"
+    greedy = "from mpi4py import MPI; [bytearray(1 << 30) for _ in range(MPI.COMM_WORLD.rank)]; MPI.COMM_WORLD.barrier()"
     mpi = Family.MPICH if family == "mpich" else Family.AUTO
     memory = Resources(cpu="100m", memory="160Mi")
     job = place.ended(a_program(f"hungry-{family}", greedy, image=image(family), mpi=mpi, resources=memory))
