@@ -58,8 +58,8 @@ class Store(Api):
     def raws(self, path: str, *, labels: str = "", **more: Any) -> Raws:
         return [msgspec.Raw(msgspec.json.encode(one)) for one in self.list(path, labels=labels).items]
 
-    def lanes(self) -> int:
-        return 1
+    def lanes(self, near: int = 1) -> int:
+        return near
 
     def create(self, path: str, body: Mapping[str, Any], **more: Any) -> Document:
         self._asked("POST", path)

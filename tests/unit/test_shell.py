@@ -299,10 +299,19 @@ def test_each_rank_sees_its_own_gpus(pod: Pod, gpus: int, slots: int, slot: int,
 
 @pytest.mark.parametrize(("program", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("kill -11 $$", 139)])
 def test_a_rank_says_how_it_ended(pod: Pod, program: str, code: int) -> None:
-    said = ("sh", "-c", f"echo last words; {program}")
-    done = pod.sh(shell.RANK, "rank", *said, PMI_RANK="5", MPIJOB_CGROUP="/nowhere")
+    said, env = ("sh", "-c", f"echo last words; {program}"), {"MPIJOB_CGROUP": "/nowhere"}
+    done = pod.sh(shell.RANK, "rank", *said, OMPI_COMM_WORLD_RANK="5", **env)
     assert done.returncode == code
     assert done.stdout.splitlines() == ["last words", f"mpijob-exit rank=5 code={code}"]
+
+
+@pytest.mark.parametrize(("program", "code"), [("true", 0), ("exit 3", -9), ("kill -9 $$", -9)])
+def test_a_rank_of_hydra_that_failed_ends_so_that_the_others_end_too(
+    pod: Pod, program: str, code: int
+) -> None:
+    done = pod.sh(shell.RANK, "rank", "sh", "-c", program, PMI_RANK="5")
+    assert done.returncode == code
+    assert done.stdout.startswith("mpijob-exit rank=5 code=")
 
 
 @pytest.mark.parametrize("kills", [0, 1])
@@ -334,7 +343,7 @@ def test_stop_tells_the_ranks_and_waits_for_their_checkpoint(
     ready = tmp_path / "ready"
     program = f"trap 'exit 7' USR1; : >{ready}; while :; do sleep 0.1; done"
     argv = ["dash", "-c", shell.RANK, "rank", "dash", "-c", program]
-    with subprocess.Popen(argv, env=pod.env | {"PMI_RANK": "0"}, start_new_session=True) as rank:
+    with subprocess.Popen(argv, env=pod.env | {"OMPI_COMM_WORLD_RANK": "0"}, start_new_session=True) as rank:
         _until(ready.exists)
         assert pod.sh(shell.STOP, "mpijob-stop", sent, "1").returncode == 0
         if sent == "0":  # nobody told it, so it is still there for MPI's daemon to end, group and all

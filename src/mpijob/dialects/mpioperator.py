@@ -29,7 +29,6 @@ _SET_BY_OPERATOR = frozenset(
     | {"I_MPI_HYDRA_HOST_FILE", "I_MPI_PERHOST"}
 )
 _TAKEN = ("slotsPerWorker", "mpiImplementation", "sshAuthMountPath")
-_LONGEST_NAME = 63
 
 
 def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = None) -> tuple[Document, ...]:
@@ -38,7 +37,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
     if shape.family not in _IMPLEMENTATIONS:
         message = f"the MPI Operator does not know the MPI library '{shape.family.value}'"
         raise terms.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
-    _refuse_long_name(job, shape)
+    terms.refuse_long_names(job, shape, f"-worker-{job.workers - 1}")
     document: Document = {
         "apiVersion": API,
         "kind": KIND,
@@ -69,17 +68,6 @@ def family(document: Mapping[str, Any]) -> Family:
     """Return the MPI library that an MPIJob uses; the operator's default is Open MPI."""
     named = document["spec"].get("mpiImplementation") or "OpenMPI"
     return next(family for family, name in _IMPLEMENTATIONS.items() if name == named)
-
-
-def _refuse_long_name(job: MPIJob, shape: Shape) -> None:
-    longest = f"{terms.name(job, shape)}-worker-{job.workers - 1}"
-    if len(longest) > _LONGEST_NAME:
-        message = (
-            f"the last worker would be called {longest}, {len(longest)} letters; {_LONGEST_NAME} are allowed"
-        )
-        raise terms.refuse(
-            "name", message, f"use a name that is {len(longest) - _LONGEST_NAME} letters shorter"
-        )
 
 
 def _spec(job: MPIJob, shape: Shape) -> Document:

@@ -157,7 +157,8 @@ exec "$sshd" -D -e -f "$home/sshd_config"
 # Stands before every rank's command: says who it is when it is only counted, else takes its GPUs, runs the
 # command and says how it ended. The command is a child that leaves its number for STOP; a group's signal
 # passes the shim by, so that it can still say what became of the rank. A rank that was killed for memory
-# looks like any other that was killed, unless somebody looks at the container's own count.
+# looks like any other that was killed, unless somebody looks at the container's own count. Hydra ends the
+# other workers' ranks only for one that a signal ended, so there the shim of a rank that failed kills itself.
 RANK = """\
 #!/bin/sh
 home=${MPIJOB_HOME:-/mpijob/home}

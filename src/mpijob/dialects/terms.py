@@ -46,6 +46,7 @@ SHIM = f"{HOME}/rank.sh"
 SECRETS_SUFFIX = "-mpijob-secrets"
 CODE_SUFFIX = "-mpijob-code"
 SSH_PORT = 2222
+LONGEST_NAME = 63
 LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
 
 _UNFIT_IN_LABELS = r"[^-A-Za-z0-9_.]+"
@@ -107,6 +108,16 @@ def name(job: MPIJob, shape: Shape) -> str:
     """Return the name of the engine's objects: the job's own, and from the second attempt on `name-a2`."""
     first = shape.object or job.name
     return first if shape.attempt == 1 else f"{first}-a{shape.attempt}"
+
+
+def refuse_long_names(job: MPIJob, shape: Shape, *endings: str) -> None:
+    """Refuse a job of whose pods one would have too long a name, in its last attempt if not before."""
+    last = max(shape.attempt, 1 + job.retry.limit)
+    longest = name(job, msgspec.structs.replace(shape, attempt=last)) + max(endings, key=len)
+    if (excess := len(longest) - LONGEST_NAME) > 0:
+        message = f"a pod would be called {longest}, {len(longest)} letters; {LONGEST_NAME} are allowed"
+        earlier = ", or delete the earlier job of this name" if shape.object else ""
+        raise refuse("name", message, f"use a name of at most {len(job.name) - excess} letters{earlier}")
 
 
 def secret_name(job: MPIJob, shape: Shape) -> str:

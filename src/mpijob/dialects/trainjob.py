@@ -40,6 +40,7 @@ _SERVER_FIELDS = (
     ),
     *("finalizers", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace", "generateName"),
 )
+_RANDOM = "x" * 5  # what Kubernetes puts behind a pod's name
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _TRAINER_TAKEN = ("image", "command", "args", "env", "numNodes", "numProcPerNode", "resourcesPerNode")
 
@@ -58,6 +59,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
     if shape.family is not Family.OPENMPI:
         message = f"Trainer starts Open MPI only, and the job uses {shape.family.value}"
         raise terms.refuse("mpi", message, "use the MPI Operator for this job")
+    terms.refuse_long_names(job, shape, f"-launcher-0-0-{_RANDOM}", f"-node-0-{job.workers - 1}-{_RANDOM}")
     documents = (_runtime(job, shape), _trainjob(job, shape))
     extra.annotate(documents[1], job, _native(documents))
     return extra.merged(documents, foreign or Foreign())

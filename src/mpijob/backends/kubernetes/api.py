@@ -27,7 +27,7 @@ __all__ = ["METADATA", "TABLE", "Api", "ApiError", "Document", "Listing"]
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 LONGEST_LINE = 1 << 20
-NEAR_LANES, FAR_LANES = 1, 16
+NEAR_LANES, FAR_LANES = 4, 16
 _RELISTS = 3
 _FORMS = {
     "merge": "application/merge-patch+json",
@@ -100,9 +100,9 @@ class Api:
         """Close the connections that are kept."""
         self._transport.close()
 
-    def lanes(self) -> int:
-        """Return how many reads are worth being made at once: to a near server each needs little but its line."""
-        return NEAR_LANES if self._transport.is_near() else FAR_LANES
+    def lanes(self, near: int = NEAR_LANES) -> int:
+        """Return how many reads are worth being made at once: for a near server a new line costs more than a read."""
+        return near if self._transport.is_near() else FAR_LANES
 
     def get(self, path: str, **query: str) -> Document:
         """Return one object, or what else the address gives; raise ApiError."""

@@ -49,7 +49,13 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.5
 _REMOVAL_SECONDS = 60.0
 _SETTLE_SECONDS = 30.0
+_FRESH_SECONDS = 1.0
 _ENDED = frozenset({Phase.CANCELLED, Phase.SUCCEEDED, Phase.FAILED})
+
+
+def _is_fresh(moment: float) -> bool:
+    """Whether what was seen then may be taken for what is: names are guarded by the API server itself."""
+    return time.monotonic() - moment < _FRESH_SECONDS
 
 
 class KubernetesBackend:
@@ -63,6 +69,8 @@ class KubernetesBackend:
         self._api = Api(self._access)
         self._eye = Eye(self._api)
         self._around: dict[tuple[str, str], Surroundings] = {}
+        self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
+        self._made: dict[JobRef, tuple[float, Document]] = {}
         self._tending = Tending(self._api, self._eye, lambda job: self._gather(job, self._who()).around)
 
     @property
@@ -94,6 +102,8 @@ class KubernetesBackend:
         """Return what the cluster says about itself to this user."""
         gathered = self._gather(job, who)
         self._around[job.namespace, job.name] = gathered.around
+        if not gathered.around.names:
+            self._looked[job.namespace, job.name] = time.monotonic()
         facts = gathered.facts
         if facts.taken_names and self._eye.look(JobRef(job.namespace, job.name)).state.phase.final:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
@@ -123,10 +133,11 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes import states, submitting
 
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
-        self._refuse_second(ref)
+        if not _is_fresh(self._looked.pop((ref.namespace, ref.name), 0.0)):
+            self._refuse_second(ref)
         try:
             with telling(f"create job {ref.name}"):
-                submitting.submit(self._api, plan)
+                self._made[ref] = time.monotonic(), submitting.submit(self._api, plan)
         except submitting.Taken as taken:
             named = taken.existing.get("status")
             raise name_in_use(
@@ -155,7 +166,15 @@ class KubernetesBackend:
         return self._eye.spec(found, self._eye.runtime(found))
 
     async def get(self, ref: JobRef) -> JobState:
-        """Return the job's present state, from everything that belongs to it."""
+        """Return the job's present state, from everything that belongs to it.
+
+        Of a job that was created a moment ago its object is all there is.
+        """
+        when, made = self._made.pop(ref, (0.0, None))
+        if made is not None and _is_fresh(when):
+            from mpijob.backends.kubernetes import states
+
+            return states.summary(made)
         return self._eye.look(ref).state
 
     async def list(self, scope: Scope) -> Page:

@@ -76,10 +76,10 @@ def _ordered(api: Api, scope: Scope, served: frozenset[str] | None) -> list[List
     calls = _listers(api, first, scope.namespace)
     if served is None:
         calls["older"] = lambda: _older(api)
-    found = gathering.side_by_side(calls, api.lanes())
+    found = gathering.side_by_side(calls, api.lanes(near=1))
     older = kinds.OLDER if served and kinds.OLDER_API in served else found.pop("older", None)
     if older:
-        found |= gathering.side_by_side(_listers(api, older, scope.namespace), api.lanes())
+        found |= gathering.side_by_side(_listers(api, older, scope.namespace), api.lanes(near=1))
     jobs = [job for listed in found.values() for job in listed or ()]
     return sorted(_newest(jobs), key=lambda job: (_created(job), job.head["metadata"]["name"]), reverse=True)
 
@@ -142,7 +142,7 @@ def _states(api: Api, scope: Scope, jobs: list[Listed]) -> list[JobState]:
     if queued:
         of_these = _among(_WORKLOAD_OF, queued)
         wanted["workloads"] = lambda: api.list(kinds.WORKLOAD.path(namespace), labels=of_these).items
-    found = gathering.side_by_side(wanted, api.lanes())
+    found = gathering.side_by_side(wanted, api.lanes(near=1))
     workloads, pods = _by_owner(found.get("workloads") or ()), _pods_by_job(found.get("pods") or ())
     return [
         states.summary(job.whole(), workloads.get(job.head["metadata"]["uid"]), pods.get(job.place, ()))

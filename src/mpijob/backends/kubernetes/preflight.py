@@ -55,8 +55,9 @@ def gather(
     place: str = "this cluster",
 ) -> Gathered:
     """Return what one user is to know of a cluster for one job; `served` are its API versions."""
-    seen = reads.together(questions.first_round(api, job, served))
-    seen.update(reads.together(questions.second_round(api, job, seen, served)))
+    lanes = api.lanes()
+    seen = reads.together(questions.first_round(api, job, served), lanes)
+    seen.update(reads.together(questions.second_round(api, job, seen, served), lanes))
     lack = _engines_lack(seen["rights"].value, served)
     usable, engine = _usable(job, served, lack)
     asks = demands.asks(job)

@@ -13,11 +13,11 @@ import io
 import tarfile
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from mpijob.backends import code, secrets
-from mpijob.backends.kubernetes import failures, kinds
+from mpijob.backends.kubernetes import failures, kinds, reads
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import terms
@@ -28,7 +28,7 @@ from mpijob.model import MPIJob, Plan, quantity
 
 LARGEST_ARCHIVE = 700_000  # a config map holds 1 MiB, and base64 adds a third
 ABANDONED_SECONDS = 60.0
-_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
+_PAUSES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
 _KINDS = {kind.name: kind for kind in (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.MPIJOB)}
 
 
@@ -133,9 +133,8 @@ def _own(api: Api, owner: Document, companions: list[tuple[Kind, Document]]) -> 
         metadata = document["metadata"]
         api.patch(kind.path(metadata["namespace"], metadata["name"]), body)
 
-    with ThreadPoolExecutor(max_workers=max(1, len(companions))) as pool:
-        for done in [pool.submit(adopt, one) for one in companions]:
-            done.result()
+    for done in [reads.later(partial(adopt, one)) for one in companions]:
+        done()
 
 
 def _reference(owner: Document) -> Document:
