@@ -81,9 +81,10 @@ class Place:
         all_of_them = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
         self.kubectl("apply", "--filename=-", stdin=json.dumps(all_of_them))
 
-    def apply_job(self, runtime: Mapping[str, Any], job: Mapping[str, Any]) -> None:
-        """Hand over a runtime and its TrainJob, which is refused until Trainer's webhook knows the runtime."""
-        self.apply(runtime)
+    def apply_job(self, job: Mapping[str, Any], *before: Mapping[str, Any]) -> None:
+        """Hand over a TrainJob behind its runtime; it is refused until Trainer's webhook knows the runtime."""
+        if before:
+            self.apply(*before)
         words, text = ("apply", "--filename=-"), json.dumps(job)
         eventually(lambda: self._kubectl(*words, stdin=text).returncode == 0, "the runtime is known")
 

@@ -93,7 +93,9 @@ def test_a_rank_that_was_killed_is_not_taken_for_one_without_memory(place: Place
 @pytest.mark.req("UC1-AF2", "C-top10")
 @pytest.mark.parametrize("family", ["openmpi4", pytest.param("mpich", marks=pytest.mark.long)])
 def test_a_worker_that_runs_out_of_memory_is_named_with_its_limit(place: Place, family: str) -> None:
-    greedy = "from mpi4py import MPI; [bytearray(1 << 30) for _ in range(MPI.COMM_WORLD.rank)]; MPI.COMM_WORLD.barrier()"
+    greedy = (
+        "from mpi4py import MPI; c = MPI.COMM_WORLD; [bytearray(1 << 30) for _ in range(c.rank)]; c.barrier()"
+    )
     mpi = Family.MPICH if family == "mpich" else Family.AUTO
     memory = Resources(cpu="100m", memory="160Mi")
     job = place.ended(a_program(f"hungry-{family}", greedy, image=image(family), mpi=mpi, resources=memory))
@@ -268,7 +270,7 @@ def test_workers_with_another_mpi_than_the_launcher_are_told(place: Place) -> No
     pod = workers["template"]["spec"]["template"]["spec"]
     for container in (*pod["containers"], *pod["initContainers"]):
         container["image"] = image("mpich")
-    place.apply_job(runtime, document)
+    place.apply_job(document, runtime)
     handle = place.client.get("two-images")
     handle.wait(PATIENCE)
     assert blamed(handle.last)[:2] == (Phase.FAILED, "MPI_NOT_ON_WORKER")
