@@ -57,6 +57,9 @@ class FakeApi(Api):
         metadata = {"name": name, "labels": dict(labels or {})} | ({"namespace": place} if place else {})
         self.objects[kind.path(place, name)] = {"metadata": metadata, **parts}
 
+    def lanes(self, near: int = 1) -> int:
+        return near
+
     def refuse(self, *kinds_: Kind) -> None:
         """Let reads of these kinds be answered with 403."""
         self.refused |= {kind.plural for kind in kinds_}
