@@ -136,7 +136,7 @@ def test_an_image_without_sshd_has_none(kubectl: Kubectl, pods: Callable[..., st
     name = pods("no-sshd", "mpirun --version && ls /usr/sbin/sshd /usr/bin/ssh", image="nosshd")
     phase = ("get", "pod", name, "--output=jsonpath={.status.phase}")
     assert becomes(lambda: kubectl("alice", *phase).stdout, "Failed") == "Failed"
-    assert kubectl("alice", "logs", name).stdout.startswith("mpirun (Open MPI) 4")
+    assert "mpirun (Open MPI) 4" in kubectl("alice", "logs", name).stdout
 
 
 def test_an_unknown_image_fails_within_seconds_and_says_so(
