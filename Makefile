@@ -7,11 +7,12 @@ BIN := $(VENV)/bin
 RESULTS := .make/results.json
 CLUSTER_RESULTS := .make/results-cluster.json
 PYTEST_FLAGS ?=
+BENCH_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check static cluster cluster-down test-cluster test-cluster-long requirements bench clean
+.PHONY: help run test check static cluster cluster-down test-cluster test-cluster-long requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -53,7 +54,10 @@ requirements: ## Print requirement → tests → result of the last `make test` 
 
 bench: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 bench: .make/bench/.done .make/mpi/.done ## Measure against bare mpirun and kubectl, side by side
-	PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench
+	PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench $(BENCH_FLAGS)
+
+bench-cluster: $(VENV)/.dev .make/bench/.done .make/kubeflow/.done ## Measure on a cluster, the test bed or that of KUBECONFIG, against kubectl, the Kubeflow SDK and bare mpirun
+	$(BIN)/python -m testbed run -- env PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench.cluster $(BENCH_FLAGS)
 
 clean: ## Remove the environment and everything that was made; job records in the home directory stay
 	rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
@@ -70,7 +74,13 @@ $(VENV)/.run: pyproject.toml
 # What is measured is what a user installs: nothing of the developers' tools, and no editable finder.
 .make/bench/.done: pyproject.toml $(shell find src -name '*.py' -o -name '*.sh')
 	$(PYTHON) -m venv --clear .make/bench
-	.make/bench/bin/python -m pip install --quiet '.[local]' 'numpy>=2'
+	.make/bench/bin/python -m pip install --quiet '.[local,kubernetes]' 'numpy>=2'
+	@touch $@
+
+# The Kubeflow SDK has an environment of its own: it is measured against, never used.
+.make/kubeflow/.done:
+	$(PYTHON) -m venv --clear .make/kubeflow
+	.make/kubeflow/bin/python -m pip install --quiet 'kubeflow==0.5.*'
 	@touch $@
 
 # Open MPI and Intel MPI for the tests, each in a directory of its own: in one place they overwrite each other.

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from testbed import places
 from testbed.session import uses_another_cluster
@@ -36,10 +36,7 @@ from mpijob.settings import CLUSTER, Settings
 
 PATIENCE = 120.0  # seconds until a job has ended, on a small and busy machine
 PROMPT = 15.0  # seconds from what happened in the cluster until the client tells it with its cause
-CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
-FLAVOR = Kind(kinds.KUEUE_API, "ResourceFlavor", "resourceflavors", namespaced=False)
-SMALL = Resources(cpu="100m", memory="160Mi")
+SMALL = Resources(cpu="200m", memory="160Mi")
 LAUNCHER = Resources(cpu="50m", memory="128Mi")
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 T = TypeVar("T")
@@ -122,9 +119,9 @@ class Place:
         """Return an object of the namespace, if it is there."""
         return self.api.find(kind.path(self.namespace, name))
 
-    def shape(self) -> Shape:
+    def shape(self, **fields: Any) -> Shape:
         """Return what this place adds to a job that is written by hand."""
-        return Shape(uid=os.urandom(8).hex(), user=PLAIN_USER)
+        return Shape(uid=os.urandom(8).hex(), user=PLAIN_USER, **fields)
 
     def pods(self, job: Job | str) -> list[Document]:
         """Return the pods of a job that was written here."""
@@ -149,9 +146,7 @@ class Place:
 
     def busy(self, job: MPIJob) -> Job:
         """Return the job once every rank's program runs: it must say `begun` first."""
-        handle = self.running(job)
-        eventually(lambda: len(said(handle, regex="^begun$")) == job.world, "every rank has begun")
-        return handle
+        return begun(self.client.submit(job))
 
     def ended(self, job: MPIJob) -> Job:
         """Return the job once it has ended, however it did."""
@@ -164,6 +159,48 @@ class Place:
         handle = self.client.submit(job)
         handle.wait_for_completion(PATIENCE)
         return handle
+
+
+class Told(NamedTuple):
+    """How a job ended, as it was first told, and how many seconds after its end that was."""
+
+    job: Job
+    state: JobState
+    late: float
+
+
+class Crowd:
+    """Jobs that run side by side: most of a job's start is waiting, and one machine can wait for several.
+
+    One thread looks at each in turn, and notes when it first shows how it ended.
+    """
+
+    def __init__(self, place: Place, *jobs: MPIJob) -> None:
+        self._place = place
+        self._jobs = {job.name: place.client.submit(job) for job in jobs}
+        self._told: dict[str, Told] = {}
+        threading.Thread(target=self._watch, daemon=True, name="crowd").start()
+
+    def __getitem__(self, name: str) -> Told:
+        """Return how a job of the crowd ended, once it has."""
+        assert name in self._jobs
+        return eventually(lambda: self._told.get(name), f"{name} has ended", PATIENCE)
+
+    def succeeded(self, job: MPIJob) -> Job:
+        """Return a job once it has succeeded, be it of the crowd or not."""
+        if job.name not in self._jobs:
+            return self._place.succeeded(job)
+        told = self[job.name]
+        assert told.state.phase is Phase.SUCCEEDED, told.state
+        told.job.last = told.state
+        return told.job
+
+    def _watch(self) -> None:
+        while len(self._told) < len(self._jobs):
+            for name, job in self._jobs.items():
+                if name not in self._told and (state := job.state()).phase.final:
+                    self._told[name] = Told(job, state, lateness(state))
+            time.sleep(0.2)
 
 
 _CAPTURED: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "check": False}
@@ -184,69 +221,6 @@ def own_place(kubeconfig: Path, name: str, labels: Mapping[str, str] = RESTRICTE
             place.api.delete(kinds.NAMESPACE.path("", namespace))
             place.client.close()
             place.api.close()
-
-
-@contextmanager
-def a_claim(place: Place, name: str) -> Iterator[str]:
-    """Make a volume claim; afterwards its volume is free and empty again, where nobody else sees to that."""
-    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-    place.put(CLAIM, name, spec=spec)
-    bound = eventually(lambda: _volume_of(place, name), f"claim {name} has a volume", 30.0)
-    try:
-        yield name
-    finally:
-        remove_claim(place, name)
-        _give_back(place, place.api.find(VOLUME.path("", bound)))
-
-
-def remove_claim(place: Place, name: str) -> None:
-    """Delete a claim and the pods that hold it, and wait until it is gone."""
-    place.take_away(CLAIM, name)
-    for pod in place.api.list(kinds.POD.path(place.namespace)).items:
-        if any(
-            (one.get("persistentVolumeClaim") or {}).get("claimName") == name
-            for one in pod["spec"]["volumes"]
-        ):
-            place.api.delete(kinds.POD.path(place.namespace, pod["metadata"]["name"]), grace_seconds=0)
-    eventually(lambda: place.find(CLAIM, name) is None, f"claim {name} is gone", 60.0)
-
-
-def _give_back(place: Place, volume: Document | None) -> None:
-    """Free a volume that is retained: the test bed has few, and wipes none by itself."""
-    if volume is None or volume["spec"]["persistentVolumeReclaimPolicy"] != "Retain":
-        return
-    folder = Path((volume["spec"].get("hostPath") or {}).get("path", "/nowhere"))
-    if folder.is_relative_to(places.run_state()):
-        for entry in folder.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    place.api.patch(VOLUME.path("", volume["metadata"]["name"]), {"spec": {"claimRef": None}})
-
-
-def _volume_of(place: Place, claim: str) -> str:
-    found = place.find(CLAIM, claim)
-    bound = found is not None and found["status"].get("phase") == "Bound"
-    return str(found["spec"]["volumeName"]) if found is not None and bound else ""
-
-
-@contextmanager
-def a_queue(place: Place, cpu: str) -> Iterator[str]:
-    """Make a Kueue queue of so many CPUs for one namespace, in which the higher priority wins."""
-    name = place.namespace
-    amounts = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": "4Gi"}]
-    flavor = {"name": name, "resources": amounts}
-    spec = {
-        "namespaceSelector": {},
-        "preemption": {"withinClusterQueue": "LowerPriority"},
-        "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": [flavor]}],
-    }
-    place.put(FLAVOR, name)
-    place.put(kinds.CLUSTER_QUEUE, name, spec=spec)
-    place.put(kinds.LOCAL_QUEUE, "own", spec={"clusterQueue": name})
-    try:
-        yield "own"
-    finally:
-        for kind in (kinds.CLUSTER_QUEUE, FLAVOR):
-            place.take_away(kind, name)
 
 
 def a_job(name: str = "job", script: str = "true", **fields: Any) -> MPIJob:
@@ -276,6 +250,13 @@ def said(job: Job, **wanted: Any) -> dict[int, list[str]]:
     return lines
 
 
+def begun(job: Job) -> Job:
+    """Return a job once every rank's program runs, which says `begun` first."""
+    world = job.wait(PATIENCE, {Phase.RUNNING}).world
+    eventually(lambda: len(said(job, regex="^begun$")) == world, f"every rank of {job.name} has begun")
+    return job
+
+
 def blamed(state: JobState) -> tuple[Phase, str, int | None]:
     """Return what a state tells of a failure: phase, code of the first finding, its worker."""
     first = state.findings[0] if state.findings else None
@@ -295,12 +276,10 @@ def shows(job: Job, sign: Callable[[JobState], object], what: str, seconds: floa
         state = job.state()
         return state if sign(state) else None
 
-    found = eventually(look, f"{job.name} {what}", seconds)
-    assert found is not None
-    return found
+    return eventually(look, f"{job.name} {what}", seconds)
 
 
-def eventually(look: Callable[[], T], what: str, seconds: float = 30.0) -> T:
+def eventually(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
     """Return what a look gives once it gives something; fail with the sentence when it never does."""
     deadline = time.monotonic() + seconds
     while True:

@@ -15,6 +15,7 @@ from tests.unit.cluster_objects import (
     running,
     stamp,
     standing,
+    waiting,
 )
 
 from mpijob.dialects.shell import Ending
@@ -62,6 +63,48 @@ def test_a_worker_that_was_killed_for_memory_is_named_with_its_limit() -> None:
     assert standing(state) == (Phase.FAILED, Reason.MEMORY_EXCEEDED)
     assert state.message.startswith("Worker-1 exceeded memory limit (1GB).")
     assert (state.findings[0].code, state.findings[0].worker) == ("MEMORY_LIMIT", 1)
+
+
+def test_a_rank_that_was_killed_although_there_was_memory_is_told_as_that() -> None:
+    said = "[1,2]<stdout>:mpijob-exit rank=2 code=137 oom=0\nmpirun noticed that process rank 2 exited on signal 9"
+    state = derive(done(137, 42), COUNTED + said)
+    assert standing(state) == (Phase.FAILED, Reason.RANK_FAILED)
+    assert (state.findings[0].code, state.findings[0].rank) == ("RANK_KILLED", 2)
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_launcher_whose_pod_was_deleted_is_told_by_its_last_event(operator: bool) -> None:
+    cluster = Cluster(operator=operator)
+    name = cluster.name_of("launcher", 0)
+    cluster.told("Pod", name, "Killing", "Stopping container node", 50, warning=False)
+    failed = "jobset failed due to one or more job failures (first failed job: bert-launcher-0)"
+    state = derive(cluster.condition("Failed", reason="FailedJobs", message=failed, at=51))
+    assert standing(state) == (Phase.FAILED, Reason.LAUNCHER_LOST)
+    assert (state.findings[0].code, state.finished) == ("LAUNCHER_KILLED", BEGIN + 50)
+
+
+def test_a_launcher_that_was_ended_by_the_deadline_or_by_the_user_was_not_lost() -> None:
+    killed = ("Pod", "bert-launcher-0-0-x7k2p", "Killing", "Stopping container node", 50)
+    late = Cluster().told(*killed, warning=False).condition("Failed", reason="DeadlineExceeded", at=50)
+    assert derive(late).reason == Reason.DEADLINE_EXCEEDED
+
+
+def test_what_kept_pods_from_starting_is_told_while_they_are_cleared_away_at_the_deadline() -> None:
+    cluster = Cluster().workers(waiting("ContainerCreating"))
+    missing = 'Failed to pull image "x:1": rpc error: code = NotFound desc = x:1: not found'
+    cluster.told("Pod", cluster.name_of("worker", 0), "Failed", missing, 30)
+    state = derive(cluster.condition("Failed", reason="DeadlineExceeded", at=60), None)
+    assert standing(state) == (Phase.FAILED, Reason.DEADLINE_EXCEEDED)
+    assert [one.code for one in state.findings] == ["IMAGE_NOT_FOUND", "DEADLINE_EXCEEDED"]
+
+
+def test_trouble_that_was_over_when_a_pod_started_is_no_cause_of_a_deadline() -> None:
+    cluster = Cluster()
+    name = cluster.name_of("worker", 0)
+    cluster.told("Pod", name, "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.", 5)
+    cluster.told("Pod", name, "Started", "Started container node", 10, warning=False)
+    state = derive(cluster.condition("Failed", reason="DeadlineExceeded", at=60), None)
+    assert [one.code for one in state.findings] == ["DEADLINE_EXCEEDED"]
 
 
 @pytest.mark.req("UC1-AF2")

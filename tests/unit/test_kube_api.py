@@ -623,3 +623,56 @@ def test_a_proxy_that_refuses_is_told_without_its_password(server: FakeApi) -> N
     assert f"through the proxy http://127.0.0.1:{relay.port}" in caught.value.message
     assert "407 Who are you" in caught.value.message
     assert "hush" not in str(caught.value)
+
+
+def names(server: FakeApi) -> list[str]:
+    return [request.path.rpartition("/")[2] for request in server.requests]
+
+
+@pytest.fixture
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialling, "NEAR_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("near")
+def test_a_near_server_is_asked_several_things_in_one_go(server: FakeApi, api: Api) -> None:
+    server.maps.put("a")
+    server.maps.put("b")
+    with api.ahead([(f"{MAPS}/a", {}), (f"{MAPS}/gone", {}), (MAPS, {"limit": "2500"})]):
+        assert names(server) == ["a", "gone", "configmaps"]
+        assert [len(api.raws(MAPS)), api.find(f"{MAPS}/gone")] == [2, None]
+        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
+        assert len(server.requests) == 3
+        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"  # an answer is used once
+    assert names(server) == ["a", "gone", "configmaps", "a"]
+    assert len(api._transport._kept) == 1
+
+
+@pytest.mark.usefixtures("near")
+def test_what_was_asked_ahead_and_not_used_is_forgotten(server: FakeApi, api: Api) -> None:
+    server.maps.put("a")
+    with api.ahead([(f"{MAPS}/a", {})]):
+        pass
+    server.maps.put("a", new="yes")
+    assert api.get(f"{MAPS}/a")["data"] == {"new": "yes"}
+
+
+@pytest.mark.usefixtures("near")
+@pytest.mark.parametrize("trouble", [hanging_up, refusing(503, "ServiceUnavailable", "down")])
+def test_what_is_not_answered_ahead_is_asked_again(server: FakeApi, api: Api, trouble: Answer) -> None:
+    server.maps.put("a")
+    server.says(replying({"first": "yes"}), trouble)
+    with api.ahead([(f"{MAPS}/a", {"limit": "1"}), (f"{MAPS}/a", {})]):
+        assert api.get(f"{MAPS}/a", limit="1") == {"first": "yes"}
+        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
+
+
+def test_a_far_server_is_asked_when_it_is_time(
+    server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialling, "NEAR_SECONDS", 0.0)
+    server.maps.put("a")
+    with api.ahead([(f"{MAPS}/a", {})]):
+        assert server.requests == []
+        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
+    assert api.lanes() == 16

@@ -61,6 +61,12 @@ def test_several_programs_share_one_world() -> None:
     assert line[3:] == ("-n", "1", "shim", "server", ":", "-n", "3", "-env", "A", "1", "shim", "client")
 
 
+def test_every_program_of_open_mpi_gets_the_variables() -> None:
+    programs = (Program(ranks=1, command=("server",)), Program(ranks=3, command=("client",)))
+    line = a_line(Family.OPENMPI, a_job(command=(), programs=programs), "LR")
+    assert line[3:] == ("-x", "LR", "-n", "1", "shim", "server", ":", "-x", "LR", "-n", "3", "shim", "client")
+
+
 def test_layout_options_are_translated() -> None:
     chosen = Launch(map_by="node", bind_to="core")
     assert a_line(Family.OPENMPI, a_job(launch=chosen))[3:7] == ("--map-by", "node", "--bind-to", "core")

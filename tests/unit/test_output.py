@@ -30,6 +30,12 @@ def test_a_space_that_belongs_to_the_text_stays() -> None:
     assert _all(new, b"[1,0]<stdout>:   x") == [Said(0, "stdout", b"  x")]
 
 
+def test_without_a_census_the_form_of_the_tags_is_learnt_from_the_first_of_them() -> None:
+    old, new = Output(Family.OPENMPI), Output(Family.OPENMPI)
+    assert _all(old, b"[1,0]<stdout>:a[1,0]<stdout>: [1,0]<stdout>:b") == [Said(0, "stdout", b"a b")]
+    assert _all(new, b"[1,0]<stdout>: a[1,0]<stdout>:  [1,0]<stdout>: b") == [Said(0, "stdout", b"a b")]
+
+
 def test_a_line_without_newline_does_not_swallow_the_next_rank() -> None:
     output = Output(Family.OPENMPI)
     assert _all(output, b"[1,1]<stdout>: no-newline[1,0]<stdout>: other") == [Said(0, "stdout", b"other")]

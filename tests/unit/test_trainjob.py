@@ -16,7 +16,7 @@ from mpijob.dialects import trainjob
 from mpijob.dialects.extra import Foreign
 from mpijob.dialects.terms import SCHEDULERS, Gang, Shape
 from mpijob.errors import InvalidJob
-from mpijob.model import Family, MPIJob, VolumeKind
+from mpijob.model import Family, MPIJob, Retry, VolumeKind
 
 Document = dict[str, Any]
 
@@ -312,3 +312,17 @@ def test_a_spoilt_annotation_is_told_and_not_believed() -> None:
 
 def test_every_field_of_a_job_is_among_those_that_the_round_trip_draws() -> None:
     assert set(MPIJob.__annotations__.values()) <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "retries", "fits"), [("n" * 44, 0, True), ("n" * 45, 0, False), ("n" * 42, 1, False)]
+)
+def test_a_name_whose_pods_jobset_would_refuse_is_refused_with_the_number(
+    name: str, retries: int, fits: bool
+) -> None:
+    job = a_job(name=name, retry=Retry(limit=retries))
+    if fits:
+        assert trainjob.write(job)
+    else:
+        with pytest.raises(InvalidJob, match=f"at most {44 - 3 * retries} letters"):
+            trainjob.write(job)

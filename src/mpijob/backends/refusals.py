@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mpijob.errors import Conflict, NotFound
-from mpijob.model import JobRef, Phase
+
+if TYPE_CHECKING:
+    from mpijob.model import JobRef, Phase
 
 
 def name_in_use(ref: JobRef, phase: Phase) -> Conflict:

@@ -57,12 +57,17 @@ def show_line(app: App, line: LogLine, look: Look) -> None:
 def waiting(app: App, first: JobState) -> Iterator[JobState]:
     """Yield the state of a job, and then each change until it waits no more."""
     yield first
-    if first.phase not in _WAITING:
+    if not waits(first):
         return
     for state in app.client.watch(names=(first.ref.name,), namespace=first.ref.namespace):
         yield state
-        if state.phase not in _WAITING:
+        if not waits(state):
             return
+
+
+def waits(state: JobState) -> bool:
+    """Whether a job waits for its turn, or for what its workers need to start: nobody says anything yet."""
+    return state.phase in _WAITING or (state.phase is Phase.PENDING and bool(state.waiting_for))
 
 
 class Follower:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpijob.cli import shown
-from mpijob.cli.context import App
 from mpijob.cli.output import Format
-from mpijob.model import JobState
+
+if TYPE_CHECKING:
+    from mpijob.cli.context import App
+    from mpijob.model import JobState
 
 
 def show_page(app: App, **chosen: Any) -> None:

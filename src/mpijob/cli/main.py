@@ -7,11 +7,10 @@ typed. What they mean is found out by `quick` where that is plain, else by `root
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 from typing import Any, NoReturn
-
-from mpijob.cli import quick
 
 _COMPLETING = "_MPIJOB_COMPLETE"
 
@@ -30,10 +29,14 @@ def main() -> NoReturn:
 
 
 def _run(program: str, words: list[str]) -> int:
+    gc.disable()  # what is loaded stays: looking for what does not would take time for nothing
+    from mpijob.cli import quick
+
     asked = None if _COMPLETING in os.environ else quick.understood(words)
     if asked is None:
         from mpijob.cli.root import cli
 
+        gc.enable()
         cli.main(words, prog_name=program, complete_var=_COMPLETING)
     return quick.run(asked, program)
 

@@ -6,7 +6,6 @@ needs a judgement) is left to `root`, which knows every command; a test holds bo
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +53,6 @@ def _is_certain(asked: dict[str, Any]) -> bool:
 
 def run(asked: dict[str, Any], program: str) -> int:
     """List the jobs that were asked for and return the status to end with."""
-    gc.disable()  # it lives for a moment, and everything that it makes is shown
     app = App(namespace=asked.pop("namespace", None), place=asked.pop("place", None))
     app.called(program)
     app.out.format = Format(asked.pop("output", Format.TABLE))

@@ -6,11 +6,13 @@ Pure; commands hand the result to `output`. What must not be shown is masked bef
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpijob.cli import text
-from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, WorkerState
 from mpijob.model.quantity import as_bytes, as_count
+
+if TYPE_CHECKING:
+    from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, WorkerState
 
 LIST = ("NAME", "PHASE", "WORKERS", "RANKS", "AGE", "DURATION", "REASON")
 _NAMED_FILES = 3

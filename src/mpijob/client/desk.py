@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from mpijob.client.bridge import bridge_to
 from mpijob.client.front import Front
 from mpijob.client.job import Job
-from mpijob.model import JobRef
-from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
+    from mpijob.model import JobRef
+    from mpijob.settings import Settings
 
 
 class Desk(Front):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mpijob.client import legacy, saying
+from mpijob.client import saying
 from mpijob.client.desk import Desk
 from mpijob.client.front import JobStatus, log_query
-from mpijob.client.job import Job
-from mpijob.model import Event, Resources
+
+if TYPE_CHECKING:
+    from mpijob.client.job import Job
+    from mpijob.model import Event, Resources
 
 
 class Documented(Desk):
@@ -25,7 +27,7 @@ class Documented(Desk):
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> Job:
         """Submit a job; `num_nodes` are its workers, `runtime` may name the MPI library."""
-        from mpijob.client import flow
+        from mpijob.client import flow, legacy
 
         job = legacy.job(
             name=name, workers=num_nodes, image=image, command=command, resources=resources, runtime=runtime
@@ -43,6 +45,8 @@ class Documented(Desk):
 
     def get_job_logs(self, name: str, pod_type: str = "", pod_index: int | None = None) -> str:
         """Return the log of the launcher, of a worker (all its ranks), or of everybody."""
+        from mpijob.client import legacy
+
         query = log_query(roles=legacy.roles(pod_type), workers=() if pod_index is None else (pod_index,))
         lines = self._bridge.iterate(saying.lines(self.ref(name), self.backend, query))
         return "".join(legacy.shown(line) for line in lines)

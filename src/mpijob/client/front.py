@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from mpijob.client.engines import open_backend
-from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase, Role, Scope
-from mpijob.settings import Settings, load
+from mpijob.model import JobRef, LogQuery, Phase, Role, Scope
+from mpijob.settings import load
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
+    from mpijob.model import JobState, MPIJob
+    from mpijob.settings import Settings
 
 Target = str | JobRef
 Format = Literal["yaml", "json"]

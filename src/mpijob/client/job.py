@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mpijob.client.front import Format
-from mpijob.errors import Finding, NotFound
-from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
+from mpijob.errors import NotFound
 
 if TYPE_CHECKING:
     from mpijob.client.blocking import Client
+    from mpijob.client.front import Format
+    from mpijob.errors import Finding
+    from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
 
 
 class Job:

@@ -8,15 +8,28 @@ from typing import TYPE_CHECKING
 
 from mpijob.client import saying, waiting
 from mpijob.client.desk import Desk
-from mpijob.client.front import Format, Target, log_query
-from mpijob.client.job import Job
-from mpijob.errors import Finding
-from mpijob.model import Artifact, Event, Facts, JobRef, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+from mpijob.client.front import log_query
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.client.compare import Comparison
+    from mpijob.client.front import Format, Target
+    from mpijob.client.job import Job
+    from mpijob.errors import Finding
+    from mpijob.model import (
+        Artifact,
+        Event,
+        Facts,
+        JobRef,
+        JobState,
+        LogLine,
+        MPIJob,
+        Page,
+        Phase,
+        Role,
+        Sample,
+    )
 
 
 @contextmanager
@@ -47,6 +60,8 @@ class Reading(Desk):
     def facts(self, job: MPIJob | None = None) -> Facts:
         """Return what the place has, what is free and what the namespace may use."""
         who = self._bridge.call(self.backend.whoami())
+        from mpijob.model import MPIJob  # a list needs none: start-up is a feature
+
         about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
         return self._bridge.call(self.backend.facts(about, who))
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from mpijob.client.bridge import close
 from mpijob.errors import NotFound
-from mpijob.model import JobRef, JobState, LogLine, LogQuery
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
+    from mpijob.model import JobRef, JobState, LogLine, LogQuery
 
 
 async def lines(ref: JobRef, backend: Backend, query: LogQuery) -> AsyncIterator[LogLine]:

@@ -11,10 +11,11 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from mpijob.errors import Conflict, JobFailed, WaitTimeout
-from mpijob.model import JobRef, JobState, Phase
+from mpijob.model import Phase
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
+    from mpijob.model import JobRef, JobState
 
 FINAL = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 _PASSED_THROUGH = (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING, Phase.RUNNING)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mpijob.client.desk import Desk
-from mpijob.client.front import Target
-from mpijob.client.job import Job
-from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
 
 if TYPE_CHECKING:
     from mpijob.client.again import Done
+    from mpijob.client.front import Target
+    from mpijob.client.job import Job
+    from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
 
 
 class Writing(Desk):

@@ -48,7 +48,8 @@ def line(
     """
     if family is Family.CUSTOM:
         return _custom_line(job, hostfile=hostfile, agent=agent, shim=shim)
-    head = [launcher, *_hosts(family, hostfile), *_layout(family, job.launch), *_exports(family, names)]
+    exports = _exports(family, names)
+    head = [launcher, *_hosts(family, hostfile), *_layout(family, job.launch), *exports]
     head += ["-localhost", address] if address and family is not Family.OPENMPI else []
     head += (["--tag-output"] if family is Family.OPENMPI else _HYDRA_TAG) if tagged else []
     head += [*_settings(family, job.launch), *_flags(job)]
@@ -56,7 +57,7 @@ def line(
     sections = [[*_section(family, program), *shim, *program.command, *program.args] for program in programs]
     argv = head + sections[0]
     for section in sections[1:]:
-        argv += [":", *section]
+        argv += [":", *exports, *section]  # Open MPI 4 hands a variable only to the program that it stands before
     return tuple(argv)
 
 

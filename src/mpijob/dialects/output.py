@@ -46,7 +46,8 @@ class Output:
     def __init__(self, family: Family, *, tagged: bool = True) -> None:
         self._openmpi = family is Family.OPENMPI
         self._tagged = tagged
-        self._gap = True
+        self._gap = True  # Open MPI 5 puts a space behind a tag, 4 does not
+        self._sure = False
         self._begun: dict[tuple[int, str], bytes] = {}  # by rank and stream: lines that another's cut off
 
     def read(self, line: bytes) -> Iterator[Said | Report]:
@@ -61,7 +62,7 @@ class Output:
                 yield Said(said.rank, said.stream, before)
             report = _report(found)
             if report.kind == "world":
-                self._gap = report.words.get("gap") != "0"
+                self._gap, self._sure = report.words.get("gap") != "0", True
             yield report
 
     def rest(self) -> Iterator[Said]:
@@ -105,6 +106,8 @@ class Output:
         ends = [*(tag.start() for tag in tags[1:]), len(line)]
         for tag, end in zip(tags, ends, strict=False):
             text = line[tag.end() : end]
+            if not self._sure and not text.startswith(b" "):
+                self._gap = False
             gap = self._openmpi and self._gap and text.startswith(b" ")
             stream = "stdout" if tag[2] in (b"", b"stdout") else "stderr"
             yield Said(int(tag[1]), stream, text[1:] if gap else text)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mpijob.errors import Finding, InvalidJob
-from mpijob.model import Family, MPIJob
+from mpijob.model import Family
+
+if TYPE_CHECKING:
+    from mpijob.model import MPIJob
 
 DOMAIN = "mpijob.dev"
 JOB_LABEL = f"{DOMAIN}/job"

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import Finding
-from mpijob.model.facts import Amounts
+from mpijob.model.amounts import Amounts
 from mpijob.model.job import Family, MPIJob
 
 

@@ -7,6 +7,8 @@ is seen is what was said. Secrets are the business of `masking`; stored lines ar
 
 from __future__ import annotations
 
+import functools
+
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _INVISIBLE = (0x200B, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080))
 
@@ -19,7 +21,7 @@ def visible(text: bytes) -> str:
     line = text[:-1] if text.endswith(b"\r") else text
     if line.isascii() and (shown := line.decode("ascii")).isprintable():
         return shown
-    return line.decode("utf-8", "backslashreplace").translate(_SHOWN)
+    return line.decode("utf-8", "backslashreplace").translate(_shown())
 
 
 def _escape(code: int) -> str:
@@ -32,4 +34,9 @@ def _escape(code: int) -> str:
 
 
 _CONTROLS = (*range(0x00, 0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0))
-_SHOWN = {code: _escape(code) for code in (*_CONTROLS, *_BIDI, *_INVISIBLE)}
+
+
+@functools.cache
+def _shown() -> dict[int, str]:
+    """Return what is written for each; made when first needed, because most text is plain."""
+    return {code: _escape(code) for code in (*_CONTROLS, *_BIDI, *_INVISIBLE)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,35 +17,33 @@ import msgspec
 from mpijob.backends.kubernetes import gathering, kinds, kubeconfig, listing
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import telling
-from mpijob.backends.kubernetes.looking import Eye
-from mpijob.backends.kubernetes.tending import Tending
 from mpijob.backends.refusals import name_in_use
 from mpijob.errors import BackendError, Conflict, NotFound, Unsupported
-from mpijob.model import (
-    Artifact,
-    Event,
-    Facts,
-    Identity,
-    JobRef,
-    JobState,
-    LogLine,
-    LogQuery,
-    MPIJob,
-    Page,
-    Phase,
-    Plan,
-    Sample,
-    Scope,
-)
-from mpijob.settings import Settings
+from mpijob.model import Identity, JobRef, Phase
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.backends.kubernetes.gathering import Found
+    from mpijob.backends.kubernetes.looking import Eye
     from mpijob.backends.kubernetes.preflight import Gathered
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
+    from mpijob.backends.kubernetes.tending import Tending
+    from mpijob.model import (
+        Artifact,
+        Event,
+        Facts,
+        JobState,
+        LogLine,
+        LogQuery,
+        MPIJob,
+        Page,
+        Plan,
+        Sample,
+        Scope,
+    )
+    from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.5
 _REMOVAL_SECONDS = 60.0
@@ -67,11 +66,21 @@ class KubernetesBackend:
         self._settings = settings
         self._access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
         self._api = Api(self._access)
-        self._eye = Eye(self._api)
         self._around: dict[tuple[str, str], Surroundings] = {}
         self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
         self._made: dict[JobRef, tuple[float, Document]] = {}
-        self._tending = Tending(self._api, self._eye, lambda job: self._gather(job, self._who()).around)
+
+    @cached_property
+    def _eye(self) -> Eye:
+        from mpijob.backends.kubernetes.looking import Eye  # a list does without: start-up is a feature
+
+        return Eye(self._api)
+
+    @cached_property
+    def _tending(self) -> Tending:
+        from mpijob.backends.kubernetes.tending import Tending
+
+        return Tending(self._api, self._eye, lambda job: self._gather(job, self._who()).around)
 
     @property
     def name(self) -> str:

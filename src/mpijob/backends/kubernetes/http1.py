@@ -108,15 +108,18 @@ class Connection:
         if len(self._ahead) > _LONGEST_HEAD + PIECE:
             raise Garbled("the answer's head does not end")
 
-    def body(self, head: Head) -> bytes:
-        """Return the whole body of an answer; the line is closed when it cannot be used again."""
+    def body(self, head: Head, *, awaited: int = 0) -> bytes:
+        """Return the whole body of an answer, after which so many others are awaited.
+
+        The line is closed when it cannot be used again.
+        """
         body, parts = Body(head), []
         if not body.over and self._ahead:
             parts.append(body.feed(self.taken()))
         while not body.over:
             parts.append(body.feed(self.sock.recv(PIECE)))
-        self._ahead = body.surplus
-        if not head.lasting or self._ahead:
+        self._ahead = body.surplus or self._ahead
+        if not head.lasting or (self._ahead and not awaited):
             self.close()
         return b"".join(parts)
 

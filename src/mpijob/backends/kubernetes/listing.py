@@ -7,22 +7,28 @@ list needs, and only the jobs of the page are read whole, with their pods and wo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
 from mpijob.backends import select
 from mpijob.backends.kubernetes import gathering, kinds, reads
-from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.api import LARGE_PAGE
 from mpijob.backends.kubernetes.gathering import attempt_of, ref_of
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import terms
 from mpijob.dialects.terms import Document
 from mpijob.errors import InvalidJob
-from mpijob.model import JobState, Page, Scope
+from mpijob.model import Page
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.model import JobState, Scope
 
 _NAMED_AT_ONCE = 100  # more names than this make an address that proxies refuse
 _WORKLOAD_OF = "kueue.x-k8s.io/job-uid"
+_OLDER_PATH = f"/apis/{kinds.OLDER_API}"
+_FEW_PODS = {"labelSelector": terms.JOB_LABEL, "limit": "100"}
 
 
 class _Metadata(TypedDict, total=False):
@@ -54,34 +60,56 @@ class Listed(msgspec.Struct, frozen=True):
         return {"apiVersion": self.kind.api, "kind": self.kind.name, **msgspec.json.decode(self.raw)}
 
 
+class Everything(msgspec.Struct, frozen=True):
+    """Every job, newest first; and the pods of those of ours, unless they are too many."""
+
+    jobs: list[Listed]
+    pods: list[Document] | None
+
+
 def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
     """Return one page, newest first; `served` are the APIs of the cluster, where they are known already."""
     first = _place(scope.after)
     last = first + scope.limit
-    ordered = reads.later(lambda: _ordered(api, scope, served))
+    reading = reads.later(lambda: _everything(api, scope, served))
     from mpijob.backends.kubernetes import states  # noqa: F401 - loaded while the server answers
 
-    chosen = [job for job in ordered() if select.named(ref_of(job.head), scope)]
+    everything = reading()
+    chosen = [job for job in everything.jobs if select.named(ref_of(job.head), scope)]
     if select.tells_more_than_names(scope):
-        found = [state for state in _states(api, scope, chosen) if select.belongs(state, scope)]
+        told = _states(api, scope, chosen, everything.pods)
+        found = [state for state in told if select.belongs(state, scope)]
         return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found))
-    kept = _states(api, scope, chosen[first:last])
+    kept = _states(api, scope, chosen[first:last], everything.pods)
     return Page(tuple(kept), str(last) if len(chosen) > last else "", len(chosen))
 
 
 # -- every job ------------------------------------------------------------------------------------
-def _ordered(api: Api, scope: Scope, served: frozenset[str] | None) -> list[Listed]:
-    """Return every job of the scope's namespace once, by its newest attempt, newest first."""
+def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everything:
+    """Return every job of the scope's namespace once, by its newest attempt, newest first, and its pods."""
     first = [kind for kind in gathering.JOB_KINDS if served is None or kind.api in served]
-    calls = _listers(api, first, scope.namespace)
+    calls = _listers(api, first, scope.namespace) | {"pods": lambda: _few_pods(api, scope.namespace)}
+    paths = [(kind.path(scope.namespace), {"limit": str(LARGE_PAGE)}) for kind in first]
+    paths.append((kinds.POD.path(scope.namespace), _FEW_PODS))
     if served is None:
         calls["older"] = lambda: _older(api)
-    found = gathering.side_by_side(calls, api.lanes(near=1))
-    older = kinds.OLDER if served and kinds.OLDER_API in served else found.pop("older", None)
+        paths.append((_OLDER_PATH, {}))
+    with api.ahead(paths):
+        found = gathering.side_by_side(calls, api.lanes(near=1))
+    pods, older = found.pop("pods"), found.pop("older", None)
+    if served and kinds.OLDER_API in served:
+        older = kinds.OLDER
     if older:
         found |= gathering.side_by_side(_listers(api, older, scope.namespace), api.lanes(near=1))
     jobs = [job for listed in found.values() for job in listed or ()]
-    return sorted(_newest(jobs), key=lambda job: (_created(job), job.head["metadata"]["name"]), reverse=True)
+    ordered = sorted(_newest(jobs), key=lambda job: (_created(job), job.place), reverse=True)
+    return Everything(ordered, pods)
+
+
+def _few_pods(api: Api, namespace: str) -> list[Document] | None:
+    """Return the pods of jobs of ours, or None when they are too many to be read before it is known whose."""
+    found = api.get(kinds.POD.path(namespace), **_FEW_PODS)
+    return None if found["metadata"].get("continue") else found["items"]
 
 
 def _listers(api: Api, wanted: Iterable[Kind], namespace: str) -> dict[str, Callable[[], Any]]:
@@ -98,7 +126,7 @@ def _lister(api: Api, kind: Kind, namespace: str) -> Callable[[], list[Listed]]:
 
 def _older(api: Api) -> list[Kind]:
     """Return the kinds of the older operator that the cluster has."""
-    found = {one["name"] for one in api.get(f"/apis/{kinds.OLDER_API}").get("resources") or ()}
+    found = {one["name"] for one in api.get(_OLDER_PATH).get("resources") or ()}
     return [kind for kind in kinds.OLDER if kind.plural in found]
 
 
@@ -123,7 +151,7 @@ def _created(job: Listed) -> str:
 
 
 # -- the jobs of a page ---------------------------------------------------------------------------
-def _states(api: Api, scope: Scope, jobs: list[Listed]) -> list[JobState]:
+def _states(api: Api, scope: Scope, jobs: list[Listed], pods: list[Document] | None) -> list[JobState]:
     """Return where some jobs stand, by their objects, their pods and their workloads."""
     from mpijob.backends.kubernetes import states
 
@@ -136,16 +164,16 @@ def _states(api: Api, scope: Scope, jobs: list[Listed]) -> list[JobState]:
         if terms.QUEUE_LABEL in mine
     }
     wanted: dict[str, Callable[[], Any]] = {}
-    if ours:
+    if ours and pods is None:
         among = _among(states.POD_SELECTOR, ours)
         wanted["pods"] = lambda: api.list(kinds.POD.path(namespace), labels=among).items
     if queued:
         of_these = _among(_WORKLOAD_OF, queued)
         wanted["workloads"] = lambda: api.list(kinds.WORKLOAD.path(namespace), labels=of_these).items
     found = gathering.side_by_side(wanted, api.lanes(near=1))
-    workloads, pods = _by_owner(found.get("workloads") or ()), _pods_by_job(found.get("pods") or ())
+    workloads, of_jobs = _by_owner(found.get("workloads") or ()), _by_job(pods or found.get("pods") or ())
     return [
-        states.summary(job.whole(), workloads.get(job.head["metadata"]["uid"]), pods.get(job.place, ()))
+        states.summary(job.whole(), workloads.get(job.head["metadata"]["uid"]), of_jobs.get(job.place, ()))
         for job in jobs
     ]
 
@@ -163,7 +191,7 @@ def _by_owner(workloads: Iterable[Document]) -> dict[str, Document]:
     return owned
 
 
-def _pods_by_job(pods: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
+def _by_job(pods: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
     found: dict[tuple[str, str], list[Document]] = {}
     for pod in pods:
         labels = pod["metadata"].get("labels") or {}

@@ -11,14 +11,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from mpijob.backends.kubernetes import gathering, kinds
-from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.kubernetes.gathering import Found
-from mpijob.model import Event, JobRef, JobState, MPIJob, Phase
+from mpijob.model import JobState, Phase
 
 if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.logs import Voice
     from mpijob.backends.kubernetes.states import Document, Objects
+    from mpijob.model import Event, JobRef, MPIJob
 
 
 class Look(NamedTuple):

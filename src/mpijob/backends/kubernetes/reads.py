@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from mpijob.backends.kubernetes import failures
 from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.dialects.terms import Document
-from mpijob.model.cluster import Unread
+
+if TYPE_CHECKING:
+    from mpijob.dialects.terms import Document
+    from mpijob.model.cluster import Unread
 
 T = TypeVar("T")
 MOST_AT_ONCE = 16
@@ -105,6 +107,8 @@ def _answer(call: Callable[[], Any]) -> Answer:
 
 def unread(answers: Mapping[str, Answer], meanings: Mapping[str, tuple[str, str]]) -> tuple[Unread, ...]:
     """Return what could not be read, each with what therefore is not known."""
+    from mpijob.model.cluster import Unread  # a list needs none: start-up is a feature
+
     return tuple(
         Unread(what=meanings[key][0], why=_why(answer.error), unknown=meanings[key][1])
         for key, answer in answers.items()

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.dialects import seen_kinds
-from mpijob.model import JobRef, JobState, MPIJob, Phase
+from mpijob.model import Phase
 from mpijob.observation.phase import Reason
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.looking import Eye
     from mpijob.backends.kubernetes.surroundings import Surroundings
+    from mpijob.model import JobRef, JobState, MPIJob
 
 
 class Tending:

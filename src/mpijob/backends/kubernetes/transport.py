@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -108,6 +108,32 @@ class Transport:
         """Return the answer to a request, repeating it where that is safe; raise ApiError."""
         return self._persistently(request, self._whole)
 
+    def several(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Answer]]:
+        """Ask several harmless things over one line before the first is answered, and yield what is answered.
+
+        What is not, because the line broke off or the server closed it, is to be asked again by itself.
+        """
+        proof = self._proof()
+        connection = self._take(proof, requests[0]) or self._fresh(proof)
+        try:
+            for request in requests:
+                self._put(connection, request, proof)
+            for awaited, request in zip(reversed(range(len(requests))), requests, strict=True):
+                head = connection.head()
+                yield request, Answer(head.status, head.headers, connection.body(head, awaited=awaited))
+                if not connection.open:
+                    return
+        except _CUT:
+            connection.close()
+            return
+        self._keep(connection, proof)
+
+    def checked(self, request: Request, answer: Answer) -> Answer:
+        """Return an answer that is one; raise ApiError for a refusal."""
+        if answer.status >= 300:
+            raise refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
+        return answer
+
     def open(self, request: Request) -> Open:
         """Return the answer's beginning; the caller reads the rest and closes it."""
         return self._persistently(request, self._begun)
@@ -165,10 +191,7 @@ class Transport:
             import zlib
 
             body = zlib.decompress(body, 31)
-        answer = Answer(head.status, head.headers, body)
-        if answer.status >= 300:
-            raise self._refusal(request, answer)
-        return answer
+        return self.checked(request, Answer(head.status, head.headers, body))
 
     def _begun(self, request: Request, proof: Proof) -> Open:
         connection = self._fresh(proof)
@@ -188,7 +211,7 @@ class Transport:
         connection.sock.settimeout(request.seconds or _HEAD_SECONDS)
         head = connection.head()
         if head.status >= 300:
-            raise self._refusal(request, Answer(head.status, head.headers, connection.body(head)))
+            self.checked(request, Answer(head.status, head.headers, connection.body(head)))
         return head
 
     def _exchange(self, request: Request, proof: Proof) -> tuple[Connection, Head]:
@@ -273,9 +296,6 @@ class Transport:
             path=request.path,
             hint="the cluster may be restarting or overloaded; try again in a minute",
         )
-
-    def _refusal(self, request: Request, answer: Answer) -> ApiError:
-        return refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
 
 
 class _StaleConnection(Exception):

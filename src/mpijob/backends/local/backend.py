@@ -17,32 +17,30 @@ import msgspec
 
 from mpijob.backends.local import listing, machine, recovery, scheduler
 from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Row, Store
+from mpijob.backends.local.store import Store
 from mpijob.backends.refusals import no_such_job
 from mpijob.errors import Conflict
-from mpijob.model import (
-    Amounts,
-    Artifact,
-    Event,
-    Facts,
-    Identity,
-    JobRef,
-    JobState,
-    LogLine,
-    LogQuery,
-    MPIJob,
-    Page,
-    Phase,
-    Plan,
-    Quota,
-    Sample,
-    Scope,
-    quantity,
-)
-from mpijob.settings import Settings
+from mpijob.model import Amounts, Identity, JobRef, Phase, quantity
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from mpijob.backends.local.store import Row
+    from mpijob.model import (
+        Artifact,
+        Event,
+        Facts,
+        JobState,
+        LogLine,
+        LogQuery,
+        MPIJob,
+        Page,
+        Plan,
+        Quota,
+        Sample,
+        Scope,
+    )
+    from mpijob.settings import Settings
 
     LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
 
@@ -101,6 +99,7 @@ class LocalBackend:
         """Return what this machine has and what of it is free."""
         from mpijob import admission
         from mpijob.backends.local import estimates
+        from mpijob.model import Facts
 
         capacity = machine.capacity(self._settings)
         row = self._store.find(JobRef(job.namespace, job.name))
@@ -123,6 +122,8 @@ class LocalBackend:
         setting = self._settings.quotas.get(namespace)
         if setting is None:
             return None
+        from mpijob.model import Quota
+
         cores, memory, gpus, running = self._store.read(
             "SELECT total(cores), sum(memory), sum(gpus), count(*) FROM jobs WHERE namespace=? AND holds=1",
             namespace,
@@ -213,6 +214,7 @@ class LocalBackend:
     def _with_reason_to_wait(self, state: JobState) -> JobState:
         """Say what a queued job waits for, with the numbers of this moment."""
         from mpijob import admission
+        from mpijob.model import Facts
 
         clock = self._clock()
         facts = Facts(place=_PLACE, capacity=clock.capacity, free=clock.capacity.minus(scheduler.held(self._store)),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from mpijob.backends.local import recovery, scheduler
-from mpijob.backends.local.store import Row, Store, decode_state
-from mpijob.model import Amounts, JobState, Page, Phase, Scope
+from mpijob.backends.local.store import decode_state
+from mpijob.model import Amounts, Page, Phase
 from mpijob.model.selector import selects
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.store import Row, Store
+    from mpijob.model import JobState, Scope
 
 
 def page(store: Store, scope: Scope) -> Page:

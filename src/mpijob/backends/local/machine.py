@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from typing import TYPE_CHECKING
 
 from mpijob.model import Amounts, quantity
-from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.settings import Settings
 
 
 def capacity(settings: Settings) -> Amounts:

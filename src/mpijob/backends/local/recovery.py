@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.backends.local import machine
 from mpijob.backends.local.keepsakes import forget_secrets, temporary
-from mpijob.backends.local.store import Row, Store
 from mpijob.errors import Finding, Fix, Severity
-from mpijob.model import Event, JobState, MPIJob, Phase
+from mpijob.model import Event, Phase
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.store import Row, Store
+    from mpijob.model import JobState, MPIJob
 
 
 def recover(store: Store) -> int:

@@ -7,14 +7,17 @@ its whole gang, and nobody overtakes it: a large job is never starved by small o
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mpijob.backends.local import machine
-from mpijob.backends.local.store import Store, decode_state
+from mpijob.backends.local.store import decode_state
 from mpijob.model import Amounts, Event, Phase, quantity
-from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.store import Store
+    from mpijob.settings import Settings
 
 _MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
 

@@ -12,14 +12,18 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mpijob.backends.local.paths import Home, cannot_write
+from mpijob.backends.local.paths import cannot_write
 from mpijob.backends.refusals import name_in_use
 from mpijob.errors import BackendError
-from mpijob.model import Event, JobRef, JobState, Phase, Plan, Sample
+from mpijob.model import Event, JobState, Phase, Sample
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.paths import Home
+    from mpijob.model import JobRef, Plan
 
 _VERSION = 1
 _SCHEMA = """
@@ -180,6 +184,8 @@ class Store:
 
     def plan(self, uid: str) -> Plan:
         """Return the plan that a job runs by."""
+        from mpijob.model import Plan  # a list needs none: start-up is a feature
+
         rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
         if not rows:
             raise BackendError(f"the plan of job {uid} is gone")

@@ -8,7 +8,7 @@ import click
 
 from mpijob.cli import shown
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.follow import Look, show_lines, waiting
+from mpijob.cli.follow import Look, show_lines, waiting, waits
 from mpijob.cli.options import Moment, Numbers, command, name_argument
 from mpijob.cli.output import Format
 from mpijob.model import Phase, Role
@@ -54,7 +54,7 @@ def _tell_what_it_waits_for(app: App, name: str) -> None:
     first = app.client.state(name)
     told = ""
     for state in waiting(app, first) if first.attempt == 1 else (first,):
-        if state.phase is not Phase.QUEUED:
+        if state.phase is Phase.SUSPENDED or not waits(state):
             return
         line = shown.phase_line(state)
         if line != told and (state is first or state.waiting_for):

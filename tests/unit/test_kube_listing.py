@@ -1,0 +1,93 @@
+"""Lists of cluster jobs: only the jobs of a page are looked at whole, and only what belongs to them is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.cluster_objects import Cluster
+from tests.unit.cluster_support import a_job
+from tests.unit.kube_store import Store
+
+from mpijob.backends.kubernetes import kinds, listing, states
+from mpijob.backends.kubernetes.api import Listing
+from mpijob.dialects import terms
+from mpijob.model import Phase, Scope
+
+NAMESPACE = a_job().namespace
+
+
+class Noting(Store):
+    """Notes with which labels collections were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.selectors: dict[str, str] = {}
+
+    def list(self, path: str, *, labels: str = "", fields: str = "", **more: Any) -> Listing:
+        self.selectors[path.rpartition("/")[2]] = labels
+        return super().list(path, labels=labels, fields=fields, **more)
+
+
+def crowd(count: int, **labels: str) -> Noting:
+    api = Noting()
+    for number in range(count):
+        job = Cluster(a_job(name=f"job-{number}")).job
+        job["metadata"] |= {"uid": f"uid-{number}", "creationTimestamp": f"2026-11-15T00:00:{number:02}Z"}
+        job["metadata"]["labels"] |= {terms.UID_LABEL: f"u-{number}", **labels}
+        api.objects[kinds.TRAINJOB.path(NAMESPACE, f"job-{number}")] = job
+    return api
+
+
+def names(page: Any) -> list[str]:
+    return [state.ref.name for state in page.items]
+
+
+def test_only_the_pods_of_the_pages_jobs_are_read() -> None:
+    api = crowd(5)
+    page = listing.page(api, Scope(namespace=NAMESPACE, limit=2))
+    assert (names(page), page.total, page.after) == (["job-4", "job-3"], 5, "2")
+    assert api.selectors["pods"] == f"{terms.JOB_LABEL} in (job-3,job-4)"
+    assert "workloads" not in api.selectors
+
+
+def test_only_the_jobs_of_a_page_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, summary = list[str](), states.summary
+
+    def counted(job: Any, *more: Any) -> Any:
+        looked.append(job["metadata"]["name"])
+        return summary(job, *more)
+
+    monkeypatch.setattr(states, "summary", counted)
+    listing.page(crowd(9), Scope(namespace=NAMESPACE, limit=3, after="3"))
+    assert looked == ["job-5", "job-4", "job-3"]
+
+
+def test_a_name_chooses_before_anything_is_looked_at() -> None:
+    page = listing.page(crowd(12), Scope(namespace=NAMESPACE, text="b-1"))
+    assert (names(page), page.total) == (["job-11", "job-10", "job-1"], 3)
+
+
+def test_what_a_name_does_not_tell_is_looked_for_in_every_job() -> None:
+    api = crowd(4)
+    api.objects[kinds.TRAINJOB.path(NAMESPACE, "job-1")]["status"] = {
+        "conditions": [
+            {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-15T00:09:00Z"},
+        ]
+    }
+    page = listing.page(api, Scope(namespace=NAMESPACE, phases=(Phase.SUCCEEDED.value,), limit=1))
+    assert (names(page), page.total, page.after) == (["job-1"], 1, "")
+
+
+def test_workloads_are_read_for_jobs_that_have_a_queue() -> None:
+    api = crowd(2, **{terms.QUEUE_LABEL: "main"})
+    listing.page(api, Scope(namespace=NAMESPACE, limit=1))
+    assert api.selectors["workloads"] == "kueue.x-k8s.io/job-uid in (uid-1)"
+
+
+def test_of_too_many_jobs_everybodys_pods_are_read() -> None:
+    api = crowd(8)
+    many = [f"job-{number}" for number in range(101)]
+    assert listing._among("a", many) == "a"
+    listing.page(api, Scope(namespace=NAMESPACE, limit=1000))
+    assert api.selectors["pods"].startswith(f"{terms.JOB_LABEL} in (")

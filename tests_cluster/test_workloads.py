@@ -1,0 +1,374 @@
+"""Real work on a real cluster: every MPI family, files, secrets, volumes, output, and jobs of others' making."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests_cluster.furniture import a_claim
+from tests_cluster.support import (
+    PATIENCE,
+    Crowd,
+    Place,
+    a_job,
+    a_program,
+    eventually,
+    image,
+    own_place,
+    said,
+)
+
+from mpijob import MPIJob, Phase
+from mpijob.backends.kubernetes import kinds
+from mpijob.errors import NotFound
+from mpijob.model import Code, Family, Launch, Program, Resources, Retry, Role, Secret, Volume, VolumeKind
+
+ROOT = Path(__file__).resolve().parent.parent
+FAMILIES = {
+    "openmpi4": Family.OPENMPI,
+    "openmpi5": Family.OPENMPI,
+    "mpich": Family.MPICH,
+    "intel": Family.INTEL,
+}
+USUAL = "openmpi4"
+EVERY = [USUAL, *(pytest.param(one, marks=pytest.mark.long) for one in list(FAMILIES)[1:])]
+SUM = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank + 1), 'of', c.size)"
+ODD = {
+    "DOLLARS": "$HOME $(MPIJOB_NAME) $$ ${X}",
+    "QUOTES": 'it\'s "so" `pwd` \\n \\',
+    "LINES": "one\ntwo\n three\n",
+    "SPACES": "  a  b  ",
+    "EMPTY": "",
+    "LETTERS": "größer ✓ 日本",
+    "SIGNS": "; | & > < * ? ! # ~ = % : ,",
+}
+WORDS = (
+    "$HOME",
+    "$(MPIJOB_NAME)",
+    "a  b",
+    "*",
+    "it's",
+    'say "so"',
+    "",
+    "one\ntwo",
+    "größer",
+    "-x",
+    "--",
+    ";",
+)
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "workloads") as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def crowd(place: Place) -> Crowd:
+    """Start the jobs of the usual family, all at once; those of the others are started one by one."""
+    return Crowd(place, *(make(USUAL) for make in (reads, of_parts, with_mpirun, uncounted)))
+
+
+def of_family(name: str, make: MPIJob) -> MPIJob:
+    """Return a job for the image of one family."""
+    return make.replace(mpi=FAMILIES[name], image=image(name))
+
+
+# -- large and small ---------------------------------------------------------------------------------
+@pytest.mark.long
+@pytest.mark.req("R5", "NFR-003", "FR-004", "D-init")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_eight_workers_form_one_world(place: Place, family: str) -> None:
+    name, count = f"eight-{family}", 8
+    resources = Resources(cpu="100m", memory="160Mi")
+    job = place.succeeded(of_family(family, a_program(name, SUM, workers=count, resources=resources)))
+    assert said(job) == {rank: [f"sum 36 of {count}"] for rank in range(count)}
+    assert [(one.rank, one.worker) for one in job.last.ranks] == [(rank, rank) for rank in range(count)]
+    assert {(line.rank, line.worker) for line in job.logs(roles=[Role.RANK])} == {
+        (n, n) for n in range(count)
+    }
+    job.delete(0)
+
+
+@pytest.mark.req("B-story5", "D-workloads")
+@pytest.mark.parametrize(
+    ("args", "accuracy"),
+    [
+        (("--arg=--epochs=2", "--arg=--samples=10240", "--arg=--probe=1"), 0.2),
+        pytest.param((), 0.9, marks=pytest.mark.long),  # on pods of a fifth of a core: three minutes
+    ],
+)
+def test_the_training_of_the_quickstart_runs_unchanged(
+    place: Place, args: tuple[str, ...], accuracy: float
+) -> None:
+    small = (
+        "--cpu",
+        "200m",
+        "--memory",
+        "256Mi",
+        "--launcher-cpu",
+        "50m",
+        "--node-selector",
+        node_selector(),
+    )
+    done = place.mpijob("run", "-f", str(ROOT / "examples/training/job.yaml"), *small, *args)
+    assert done.returncode == 0, done.stderr
+    result = next(line for line in done.stdout.splitlines() if "RESULT" in line)
+    fields = dict(word.split("=") for word in result.split() if "=" in word)
+    assert result.startswith("[Rank-0]")
+    assert fields["ranks"] == "4"
+    assert float(fields["accuracy"]) > accuracy
+    assert float(fields["checksum"]) == pytest.approx(
+        alone(args), abs=1e-6
+    )  # the same weights as on one machine
+    assert "training Succeeded" in done.stderr
+    place.client.delete("training", 0)
+
+
+def alone(args: tuple[str, ...]) -> float:
+    """Return the checksum of the same training on one rank here."""
+    words = [word.removeprefix("--arg=") for word in args]
+    argv = [sys.executable, str(ROOT / "examples/training/train.py"), *words]
+    out = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True).stdout
+    return float(out.partition("checksum=")[2].split()[0])
+
+
+def node_selector() -> str:
+    (pair,) = a_job().placement.node_selector.items() or [("kubernetes.io/os", "linux")]
+    return "=".join(pair)
+
+
+# -- what goes along ---------------------------------------------------------------------------------
+LOOK = """
+import json, os, sys
+from parts.helper import answer
+shm = os.statvfs("/dev/shm")
+open("/scratch/mine", "w").write("x")
+print(json.dumps({
+    "args": sys.argv[1:],
+    "env": {name: os.environ.get(name) for name in json.loads(os.environ["WANTED"])},
+    "files": sorted(os.listdir(".")),
+    "here": os.getcwd(),
+    "answer": answer,
+    "config": open("/config/greeting").read(),
+    "keys": sorted(one for one in os.listdir("/keys") if not one.startswith(".")),
+    "shm": shm.f_blocks * shm.f_frsize,
+    "user": os.getuid(),
+    "host": os.uname().nodename,
+    "token": os.path.exists("/var/run/secrets/kubernetes.io"),
+}))
+"""
+
+
+@pytest.fixture(scope="module", params=EVERY)
+def seen(
+    request: pytest.FixtureRequest, place: Place, tmp_path_factory: pytest.TempPathFactory
+) -> dict[int, Any]:
+    """Return what every rank saw in one job that brings as much as it can along."""
+    folder = tmp_path_factory.mktemp("code")
+    (folder / "parts").mkdir()
+    (folder / "parts" / "helper.py").write_text("answer = 42\n")
+    (folder / "look.py").write_text(LOOK)
+    (folder / "notes.tmp").write_text("not needed")
+    name = f"rich-{request.param}"
+    place.put(kinds.SECRET, f"kept-{request.param}", stringData={"token": "of the cluster", "other": "x"})
+    place.put(kinds.CONFIG_MAP, f"said-{request.param}", data={"greeting": "hello\n"})
+    job = a_job(
+        name,
+        command=("python3", "look.py"),
+        args=WORDS,
+        code=Code(path=str(folder), exclude=("*.tmp",), files={"more/inline.txt": "$HOME\n"}),
+        env=ODD | {"WANTED": json.dumps([*ODD, "MINE", "KEPT", "MPIJOB_NAME", "OMP_NUM_THREADS"])},
+        secrets=(
+            Secret(env="MINE", source="env:MPIJOB_TEST_TOKEN"),
+            Secret(env="KEPT", source=f"kept-{request.param}/token"),
+        ),
+        volumes=(
+            Volume(mount="/config", kind=VolumeKind.CONFIG, source=f"said-{request.param}"),
+            Volume(mount="/keys", kind=VolumeKind.SECRET, source=f"kept-{request.param}"),
+            Volume(mount="/scratch", kind=VolumeKind.SCRATCH, size="16Mi"),
+            Volume(mount="/dev/shm", kind=VolumeKind.SHM, size="32Mi"),
+        ),
+        cores_per_rank=2,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MPIJOB_TEST_TOKEN", "of\nthis $machine")
+        handle = place.succeeded(of_family(request.param, job))
+    return {rank: json.loads("".join(lines)) for rank, lines in said(handle).items()}
+
+
+@pytest.mark.req("FR-008")
+def test_files_of_a_directory_go_along_to_every_rank(seen: dict[int, Any]) -> None:
+    for rank in (0, 1):
+        assert seen[rank]["answer"] == 42
+        assert seen[rank]["files"] == ["look.py", "more", "parts"]
+
+
+@pytest.mark.security
+@pytest.mark.req("FR-003")
+def test_variables_and_arguments_arrive_byte_by_byte(seen: dict[int, Any]) -> None:
+    for rank in (0, 1):
+        assert {name: seen[rank]["env"][name] for name in ODD} == ODD
+        assert tuple(seen[rank]["args"]) == WORDS
+        assert seen[rank]["env"]["OMP_NUM_THREADS"] == "2"
+
+
+@pytest.mark.req("AC7", "Q19")
+def test_secrets_come_from_this_machine_and_from_the_cluster(seen: dict[int, Any]) -> None:
+    for rank in (0, 1):
+        assert seen[rank]["env"]["MINE"] == "of\nthis $machine"
+        assert seen[rank]["env"]["KEPT"] == "of the cluster"
+
+
+@pytest.mark.req("D-storage", "AC7")
+def test_config_maps_secrets_scratch_and_shared_memory_are_mounted(seen: dict[int, Any]) -> None:
+    for rank in (0, 1):
+        assert seen[rank]["config"] == "hello\n"
+        assert seen[rank]["keys"] == ["other", "token"]
+        assert seen[rank]["shm"] == 32 * 1024**2
+
+
+@pytest.mark.security
+@pytest.mark.req("FR-024", "D-scc", "Q18")
+def test_ranks_run_as_an_ordinary_user_without_a_token_of_the_cluster(seen: dict[int, Any]) -> None:
+    for rank in (0, 1):
+        assert seen[rank]["user"] > 0
+        assert seen[rank]["token"] is False
+    assert seen[0]["host"] != seen[1]["host"]
+
+
+@pytest.mark.req("FR-RES-004", "B-8", "FR-005", "Q-SEC-003", "SC-010")
+def test_a_job_that_is_deleted_leaves_nothing_behind(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPIJOB_TEST_TOKEN", "secret")
+    secrets = (Secret(env="MINE", source="env:MPIJOB_TEST_TOKEN"),)
+    job = place.running(a_job("gone", "sleep 300", code=Code(files={"x": "y"}), secrets=secrets))
+    assert {"gone-mpi-ssh-auth", "gone-mpijob-secrets"} <= {*names(place, kinds.SECRET, "gone")}
+    job.delete()
+    left = [
+        names(place, kind, "gone")
+        for kind in (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.JOBSET, kinds.POD)
+    ]
+    assert left == [[], [], [], []]
+    rest = (kinds.SECRET, kinds.CONFIG_MAP, kinds.JOB)
+    eventually(lambda: not any(names(place, kind, "gone") for kind in rest), "nothing of the job is left")
+    with pytest.raises(NotFound):
+        job.state()
+
+
+def names(place: Place, kind: kinds.Kind, beginning: str) -> list[str]:
+    found = place.api.list(kind.path(place.namespace)).items
+    return [one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith(beginning)]
+
+
+# -- volumes that stay -------------------------------------------------------------------------------
+@pytest.mark.req("SC-015", "Q8", "PMV-005", "US5")
+def test_a_checkpoint_on_a_claim_survives_a_failed_attempt_and_serves_the_next(place: Place) -> None:
+    script = "f=/data/$MPIJOB_RANK; [ ! -e $f ] || exec cat $f; echo epoch-7 >$f; echo begun; exit 3"
+    with a_claim(place, "checkpoints") as claim:
+        volumes = (Volume(mount="/data", kind=VolumeKind.CLAIM, source=claim),)
+        retry = Retry(limit=1, backoff_seconds=1.0)
+        job = place.client.submit(a_job("resumes", script, volumes=volumes, retry=retry))
+        state = job.wait(PATIENCE)
+        lines = {(line.attempt, line.text) for line in job.logs(roles=[Role.RANK])}
+        reasons = [event.reason for event in job.events()]
+        job.delete(0)
+    assert (state.phase, state.attempt) == (Phase.SUCCEEDED, 2)
+    assert {text for attempt, text in lines if attempt == 2} == {b"epoch-7"}
+    assert (1, b"begun") in lines
+    assert "Retrying" in reasons
+
+
+# -- ways to start -----------------------------------------------------------------------------------
+def reads(family: str) -> MPIJob:
+    echo = "import sys; print(sys.stdin.read().split())"
+    files = Code(files={"input": "1 2\n3\n"})
+    return of_family(family, a_program(f"reads-{family}", echo, launch=Launch(stdin="input"), code=files))
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_rank_0_reads_the_jobs_input(crowd: Crowd, family: str) -> None:
+    assert said(crowd.succeeded(reads(family))) == {0: ["['1', '2', '3']"], 1: ["[]"]}
+
+
+def of_parts(family: str) -> MPIJob:
+    size = (
+        "import os; from mpi4py import MPI; print(os.environ['PART'], os.environ['ALL'], MPI.COMM_WORLD.size)"
+    )
+    programs = (
+        Program(ranks=1, command=("python3", "-c", size), env={"PART": "master"}),
+        Program(ranks=2, command=("python3",), args=("-c", size), env={"PART": "hand"}),
+    )
+    job = a_job(f"parts-{family}", command=(), programs=programs, workers=3, env={"ALL": "us"})
+    return of_family(family, job)
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_several_programs_form_one_world(crowd: Crowd, family: str) -> None:
+    job = crowd.succeeded(of_parts(family))
+    assert said(job) == {0: ["master us 3"], 1: ["hand us 3"], 2: ["hand us 3"]}
+
+
+def with_mpirun(family: str) -> MPIJob:
+    return of_family(family, a_job(f"own-{family}", command=("mpirun", "-n", "2", "python3", "-c", SUM)))
+
+
+@pytest.mark.req("UC2-cmd")
+@pytest.mark.parametrize("family", EVERY)
+def test_a_command_that_brings_its_own_mpirun_is_run_as_it_is_behind_a_census(
+    place: Place, crowd: Crowd, family: str
+) -> None:
+    job = crowd.succeeded(with_mpirun(family))
+    assert place.client.plan(with_mpirun(family).replace(name="planned")).own_launcher == "mpirun"
+    assert [line.text for line in job.logs()].count(b"sum 3 of 2") == 2
+    assert [(one.rank, one.worker) for one in job.last.ranks] == [(0, 0), (1, 1)]
+
+
+def uncounted(family: str) -> MPIJob:
+    return of_family(family, a_program(f"uncounted-{family}", SUM, census=False))
+
+
+@pytest.mark.parametrize("family", EVERY)
+def test_a_job_that_wants_no_census_is_not_counted(place: Place, crowd: Crowd, family: str) -> None:
+    job = crowd.succeeded(uncounted(family))
+    raw = place.kubectl("logs", place.launcher(job)["metadata"]["name"])
+    assert "mpijob-census" not in raw
+    assert job.last.ranks == ()
+    assert said(job) == {rank: ["sum 3 of 2"] for rank in (0, 1)}
+
+
+# -- while it runs -----------------------------------------------------------------------------------
+@pytest.mark.req("FR-009", "SC-004", "FR-CLI-003", "C-exec", "FR-021", "FR-OBS-002")
+def test_what_ranks_say_is_followed_live_and_one_can_enter_a_worker(place: Place) -> None:
+    """Every rank waits for a file that somebody makes from outside, so nothing here depends on time."""
+    script = "echo ready $MPIJOB_RANK; until [ -e /tmp/go ]; do sleep 0.2; done; echo went $(cat /tmp/go) >&2"
+    job = place.client.submit(a_job("visited", script))
+    lines, late = [], []
+    for line in job.logs(follow=True):
+        if line.role is not Role.RANK:
+            continue
+        late.append(time.time() - line.time / 1e9)
+        lines.append((line.source, line.worker, line.stream, line.text.decode()))
+        if len(lines) == 2:
+            assert job.state().phase is Phase.RUNNING
+            enter(place, "--worker", "1", "--", "sh", "-c", "echo in $(uname -n); echo worker >/tmp/go")
+            enter(place, "--rank", "0", "--", "sh", "-c", "echo in $(uname -n); echo rank >/tmp/go")
+    assert sorted(lines[:2]) == [("Rank-0", 0, "stdout", "ready 0"), ("Rank-1", 1, "stdout", "ready 1")]
+    assert sorted(lines[2:]) == [("Rank-0", 0, "stderr", "went rank"), ("Rank-1", 1, "stderr", "went worker")]
+    assert max(late) < 5.0
+    assert job.state().phase is Phase.SUCCEEDED
+    shown = place.mpijob("logs", "visited", "--rank", "1").stdout
+    assert shown.splitlines() == ["[Rank-1] ready 1", "[Rank-1] went worker"]
+    job.delete(0)
+
+
+def enter(place: Place, *words: str) -> None:
+    done = place.mpijob("exec", "visited", *words)
+    worker = "0" if "--rank" in words else "1"
+    assert (done.returncode, done.stdout.strip()) == (0, f"in visited-node-0-{worker}"), done.stderr
