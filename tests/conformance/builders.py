@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from mpijob import Client, Job, MPIJob, Phase
+from mpijob import Client, Job, JobState, MPIJob, Phase
 from mpijob.model import Resources
 
 PATIENCE = 60.0
@@ -77,3 +78,11 @@ def finished(client: Client, job: MPIJob) -> Job:
     handle = client.submit(job)
     handle.wait(PATIENCE)
     return handle
+
+
+def placed(client: Client, name: str) -> JobState:
+    """Return a waiting job's state once its place in the queue is known: a cluster's queue tells it a moment later."""
+    end = time.monotonic() + PATIENCE
+    while (state := client.state(name)).queue_position is None and time.monotonic() < end:
+        time.sleep(0.1)
+    return state

@@ -15,6 +15,7 @@ from .builders import (
     fills_the_place,
     finished,
     place,
+    placed,
     running,
     says_hello,
     too_large,
@@ -33,9 +34,10 @@ def test_a_job_larger_than_the_place_is_refused_with_numbers(client: Client) -> 
 def test_a_job_that_finds_no_room_waits_and_knows_its_place(client: Client) -> None:
     running(client, fills_the_place("first"))
     client.submit(fills_the_place("second"))
-    third = client.submit(fills_the_place("third")).state()
+    client.submit(fills_the_place("third"))
+    third = placed(client, "third")
     assert (third.phase, third.queue_position) == (Phase.QUEUED, 2)
-    assert client.state("second").queue_position == 1
+    assert placed(client, "second").queue_position == 1
 
 
 @pytest.mark.req("FR-028", "E-gang")
@@ -59,7 +61,7 @@ def test_a_higher_priority_starts_before_those_that_wait(client: Client) -> None
     first = running(client, fills_the_place("first"))
     client.submit(fills_the_place("usual", "true"))
     client.submit(fills_the_place("urgent", "true", priority=100))
-    assert client.state("urgent").queue_position == 1
+    assert placed(client, "urgent").queue_position == 1
     first.cancel(grace_period=0)
     usual = client.wait_for_completion("usual", PATIENCE)
     assert (client.wait_for_completion("urgent", PATIENCE).started or 0.0) < (usual.started or 0.0)
