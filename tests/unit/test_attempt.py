@@ -23,7 +23,7 @@ from mpijob.backends.local.store import Store
 from mpijob.client.bridge import Direct
 from mpijob.errors import Finding
 from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
-from mpijob.observation.phase import Reason, derive
+from mpijob.observation.phase import Reason, derive, failure
 from mpijob.settings import Settings
 
 HOUR = 3600.0
@@ -254,6 +254,17 @@ def test_what_ends_with_a_killed_launcher_is_no_cause_and_names_no_worker(
     ledger.bye(1, 14)
     finding = concluded(orders, ledger)
     assert (finding.code, finding.worker, finding.rank) == ("LAUNCHER_KILLED", None, None)
+
+
+def test_a_daemon_that_noticed_it_first_is_not_told_before_the_killed_launcher(tmp_path: Path) -> None:
+    _, ledger = an_attempt(tmp_path)
+    ledger.daemon_done(1, 7)
+    ledger.now += 0.1
+    ledger.launcher_ended(-int(signal.SIGKILL))
+    ledger.bye(0, 137)
+    standing = failure(ledger.observe(ended=False, ranks_watched=True))
+    assert standing is not None
+    assert standing.reason is Reason.LAUNCHER_FAILED
 
 
 def test_a_launcher_that_we_killed_ourselves_changes_no_cause(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from mpijob import diagnosis
 from mpijob.backends.local import logs
-from mpijob.backends.local.ledger import Ledger
+from mpijob.backends.local.ledger import TOGETHER_SECONDS, Ledger
 from mpijob.backends.local.orders import Orders
 from mpijob.diagnosis.evidence import Evidence, Memory, World
 from mpijob.errors import Finding
@@ -19,7 +19,6 @@ from mpijob.model import Exit, LogLine
 from mpijob.observation import phase
 
 LINES_PER_STREAM = 60
-TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
 FULL_BYTES = 64 << 10
 _MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
 _SAID_OF = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")

@@ -14,7 +14,7 @@ import msgspec
 from mpijob.model import Exit, Family, Phase, Plan, RankState, WorkerState
 from mpijob.observation.phase import Observation, Reason
 
-_TOGETHER_SECONDS = 0.25
+TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
 
 
 class Ledger:
@@ -107,7 +107,8 @@ class Ledger:
         """The launcher has ended; of one that was killed, we may hear after those that noticed it first."""
         exit = self._exit(code, 0, None)
         if exit.signal == signal.SIGKILL and not exit.by_us:
-            close = [e.time for e in self.rank_exits.values() if exit.time - e.time < _TOGETHER_SECONDS]
+            before = (*self.rank_exits.values(), *self.daemon_exits.values())
+            close = [e.time for e in before if exit.time - e.time < TOGETHER_SECONDS]
             exit = msgspec.structs.replace(exit, time=min([exit.time, *close]) - 1e-6)
         self.launcher = exit
 
