@@ -40,6 +40,8 @@ LONG = "echo begun; sleep 300"
 GREEDY = (
     "from mpi4py import MPI; c = MPI.COMM_WORLD; [bytearray(1 << 30) for _ in range(c.rank)]; c.barrier()"
 )
+RAISES = "from mpi4py import MPI; c = MPI.COMM_WORLD; 1 / (1 - c.rank); c.barrier()"
+LEAVES = "import sys; from mpi4py import MPI; c = MPI.COMM_WORLD; sys.exit(7) if c.rank else c.barrier()"
 TINY = Resources(cpu="50m", memory="64Mi")
 MODEST = Resources(cpu="100m", memory="160Mi")
 OWN_OPENMPI = {
@@ -63,6 +65,8 @@ def crowd(place: Place) -> Crowd:
         a_job("exits", 'if [ "$MPIJOB_RANK" = 1 ]; then exit 3; fi; sleep 300', resources=TINY),
         a_job("killed", 'if [ "$MPIJOB_RANK" = 1 ]; then kill -9 $$; fi; sleep 300', resources=TINY),
         a_program("hungry", GREEDY, resources=MODEST),
+        a_program("raises", RAISES, resources=MODEST),
+        a_program("leaves", LEAVES, image=image("mpich"), mpi=Family.MPICH, resources=MODEST),
         a_job("no-sshd", image=image("nosshd"), resources=TINY),
         a_job("other-family", image=image("mpich"), mpi=Family.OPENMPI, resources=TINY),
         a_job("n" * 44, resources=TINY),
@@ -99,6 +103,44 @@ def test_a_rank_that_fails_is_named_with_its_worker_and_its_code(crowd: Crowd) -
 @pytest.mark.req("US1-3")
 def test_a_rank_that_was_killed_is_not_taken_for_one_without_memory(crowd: Crowd) -> None:
     check_blamed(crowd["killed"], "RANK_KILLED", 1)
+
+
+@pytest.mark.req("US1-3", "C-translate")
+def test_an_exception_in_one_rank_ends_those_that_wait_for_it(crowd: Crowd) -> None:
+    check_raised(crowd["raises"])
+
+
+def test_a_rank_that_leaves_ends_those_that_wait_for_it(crowd: Crowd) -> None:
+    check_left(crowd["leaves"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "family"), [("openmpi5", Family.OPENMPI), ("mpich", Family.MPICH), ("intel", Family.INTEL)]
+)
+def test_in_every_family_one_rank_that_ends_badly_ends_them_all(
+    place: Place, name: str, family: Family
+) -> None:
+    told = {
+        program: first_told(
+            place.ended(
+                a_program(f"ends-{name}-{n}", program, image=image(name), mpi=family, resources=MODEST)
+            )
+        )
+        for n, program in enumerate((RAISES, LEAVES))
+    }
+    check_raised(told[RAISES])
+    check_left(told[LEAVES])
+
+
+def check_raised(told: Told) -> None:
+    check_blamed(told, "PYTHON_EXCEPTION", 1)
+    assert "ZeroDivisionError" in told.state.message
+
+
+def check_left(told: Told) -> None:
+    check_blamed(told, "RANK_EXIT", 1)
+    assert "exited with code 7" in told.state.message
 
 
 @pytest.mark.req("UC1-AF2", "C-top10")

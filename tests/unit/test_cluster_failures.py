@@ -211,6 +211,18 @@ def test_what_the_ranks_said_is_evidence() -> None:
     assert state.findings[0].message == "Rank 2 on worker 1 failed with an exception: KeyError: 'x'"
 
 
+def test_a_rank_that_left_is_told_as_it_left_and_the_abort_that_ended_the_others_is_not() -> None:
+    log = (
+        COUNTED
+        + "[1,2]<stdout>:mpijob-exit rank=2 code=7 left=1\n"
+        + "[1,2]<stderr>:MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\n"
+        + "[1,2]<stderr>:  Errorcode: 7\n[1,2]<stdout>:mpijob-exit rank=2 code=143\n"
+    )
+    state = derive(done(7, 40), log)
+    assert [one.code for one in state.findings] == ["RANK_EXIT"]
+    assert state.message == "Rank 2 on worker 1 exited with code 7."
+
+
 def test_a_launcher_that_was_killed_had_no_time_to_report_a_rank() -> None:
     state = derive(done(137, 40), COUNTED + "[1,0]<stdout>:working\n")
     assert state.findings[0].code == "LAUNCHER_KILLED"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mpijob.backends import python
 from mpijob.dialects import shell
 from mpijob.dialects.shell import Ending
 from mpijob.dialects.shell_launcher import LAUNCHER
@@ -263,6 +264,24 @@ def test_prepare_makes_a_home_for_a_user_that_nobody_knows(pod: Pod, tmp_path: P
     assert (pod.home / "passwd").read_text() == f"root:x:0:0::/root:/bin/sh\n{me}\n"
     assert (pod.home / "sshd_config").read_text() == texts[0]
     assert os.access(pod.home / "ssh", os.X_OK)
+
+
+def test_what_a_rank_must_do_when_it_ends_badly_is_first_on_its_python_path(pod: Pod) -> None:
+    texts = [shell.sshd_config(), shell.ssh_config(), shell.agent(), shell.RANK, python.ending()]
+    assert pod.sh(shell.PREPARE, "mpijob-prepare", *texts).returncode == 0
+    program = (
+        "import sys, types; mpi = types.SimpleNamespace(Is_initialized=lambda: True, Is_finalized=lambda: False,"
+        " _set_abort_status=lambda status: print('aborts', status, flush=True)); sys.modules['mpi4py.MPI'] = mpi;"
+        " print(sys.path[1], flush=True); sys.exit(7)"
+    )
+    env = {"OMPI_COMM_WORLD_RANK": "5", "MPIJOB_CGROUP": "/nowhere", "PYTHONPATH": "/the/users/own"}
+    done = pod.sh(shell.RANK, "rank", sys.executable, "-c", program, **env)
+    assert done.stdout.splitlines() == [
+        "/the/users/own",
+        "aborts 7",
+        "mpijob-exit rank=5 code=7 left=1",
+        "mpijob-exit rank=5 code=7",
+    ]
 
 
 def test_a_worker_starts_sshd_as_itself_and_hands_on_the_images_path(pod: Pod) -> None:

@@ -6,9 +6,19 @@ because facts are trusted first. `corpus` makes the said lines searchable; `sign
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from mpijob.model import Exit, Family, LogLine, MPIJob
+
+_ABORTED = re.compile(rb"(?i)MPI_Abort\b")
+
+
+def without_aborts(said: Iterable[LogLine]) -> Iterator[LogLine]:
+    """Yield the lines less those about an abort: for jobs in which it was called for a rank that ended badly."""
+    return (line for line in said if not _ABORTED.search(line.text))
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):

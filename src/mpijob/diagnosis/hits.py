@@ -19,7 +19,7 @@ from mpijob.diagnosis.signs import facts
 from mpijob.diagnosis.words import worker_of_host
 from mpijob.model import Role
 
-AFTERWORD_LINES = 8
+AFTERWORD_LINES = 12  # the banner of an abort alone has ten
 
 
 class Hit(msgspec.Struct, frozen=True):

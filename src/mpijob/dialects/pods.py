@@ -174,6 +174,7 @@ def _image(job: MPIJob, shape: Shape, role: Role) -> str:
 
 def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
     texts = [shell.sshd_config(), shell.ssh_config(), shell.agent(), shell.RANK]
+    texts += [shape.python] if shape.python else []
     container: Document = {
         "name": PREPARE_CONTAINER,
         "image": _image(job, shape, role),

@@ -87,6 +87,7 @@ class _Taken:
         self._starved: list[int] = []
         self._spared: list[int] = []
         self._mourners: list[int] = []
+        self._left: list[int] = []
         self._proved: int | None = None
         self._time: float | None = None
 
@@ -103,11 +104,12 @@ class _Taken:
         elif said.kind == "census" and self._proved is None and rank is not None:
             self._ranks[rank] = _rank(said, rank, self._layout)
             self._sizes.add(said.number("size") or 0)
-        elif said.kind == "exit" and rank in self._ranks:
+        elif said.kind == "exit" and rank in self._ranks and rank not in self._left:
             worker = self._ranks[rank].worker
             self._exits[rank] = Exit(code=said.number("code"), time=stamp or 0.0, index=rank, worker=worker)
             self._starved += [rank] if said.number("oom") else []
             self._spared += [rank] if said.number("oom") == 0 else []
+            self._left += [rank] if said.number("left") else []
 
     def census(self) -> Census:
         ends = {rank: exit.status for rank, exit in self._exits.items()}
@@ -124,6 +126,7 @@ class _Taken:
             starved=tuple(self._starved),
             spared=tuple(self._spared),
             mourners=tuple(dict.fromkeys(self._mourners)),
+            left=tuple(self._left),
             time=self._time,
         )
 

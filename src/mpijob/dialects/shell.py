@@ -106,7 +106,8 @@ take_keys() { # a copy of our own: ssh refuses a key that others may read
 }
 """
 
-# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text; the archive of what goes along may be mounted
+# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, $5 the ranks' sitecustomize, if there is one;
+# the archive of what goes along may be mounted
 PREPARE = """\
 set -eu
 umask 077
@@ -121,6 +122,7 @@ printf '%s' "$2" >.ssh/config
 printf '%s' "$3" >ssh
 printf '%s' "$4" >rank.sh
 chmod 700 ssh rank.sh
+if [ -n "${5:-}" ]; then mkdir -p python && printf '%s' "$5" >python/sitecustomize.py; fi
 archive=${MPIJOB_CODE:-/mpijob/code}/archive
 if [ -e "$archive" ]; then tar -xzf "$archive" -C work; fi
 """
@@ -177,6 +179,7 @@ if [ "${MPIJOB_CENSUS:-0}" = 1 ]; then
   exit 0
 fi
 export MPIJOB_RANK="$rank" MPIJOB_LOCAL_RANK="$slot"
+if [ -e "$home/python" ]; then export PYTHONPATH="$home/python${PYTHONPATH:+:$PYTHONPATH}"; fi
 if [ "${MPIJOB_GPUS:-0}" -gt 0 ] && [ "${MPIJOB_SLOTS:-0}" -gt 0 ]; then
   each=$((MPIJOB_GPUS / MPIJOB_SLOTS))
   if [ "$each" = 0 ]; then gpus=$((slot % MPIJOB_GPUS)); else gpus=$((slot * each)); fi

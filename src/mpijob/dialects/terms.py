@@ -81,7 +81,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     is set, because most images would run as root. `object` is the name of the first attempt's objects
     where it is not the job's own (an earlier job of that name is still there). `scheduler` is named where
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
-    `code` names the config map with the archive of what goes along (key `archive`).
+    `code` names the config map with the archive of what goes along (key `archive`). `python` is the text of
+    a `sitecustomize` for the ranks.
     """
 
     object: str = ""
@@ -94,6 +95,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     user: int | None = None
     service_account: str = ""
     code: str = ""
+    python: str = ""
     launcher_image: str = ""
     launcher_cpu_limit: bool = False
     priority_classes: Mapping[str, str] = {}

@@ -169,7 +169,8 @@ class Census(Seen, frozen=True):
 
     `exits` are the ends that ranks reported themselves, in the order in which they happened; `starved` are
     the ranks that were killed because their worker's memory had run out, `spared` those that were killed
-    although it had not, `mourners` those that said that they had lost another rank.
+    although it had not, `mourners` those that said that they had lost another rank, `left` those that ended
+    badly by themselves and had MPI end the others.
 
     `read` is False when nobody has looked at the launcher's log; silence then says nothing. `begun` says that
     the user's command has spoken, which it cannot before the world is proved: the beginning of a long log
@@ -185,6 +186,7 @@ class Census(Seen, frozen=True):
     starved: tuple[int, ...] = ()
     spared: tuple[int, ...] = ()
     mourners: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
     time: float | None = None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mpijob import diagnosis
-from mpijob.diagnosis.evidence import Evidence, Memory, World
+from mpijob.diagnosis.evidence import Evidence, Memory, World, without_aborts
 from mpijob.dialects import mpioperator, seen_census, trainjob
 from mpijob.dialects.output import Output, Report
 from mpijob.dialects.seen import Objects
@@ -83,7 +83,7 @@ def _evidence(
         ranks=tuple(_ranks(sight, first)),
         memory=tuple(_memory(sight)),
         world=World(planned=sight.about.world, proved=sight.census.proved),
-        logs=tuple(_told(standing, _lines(objects.job, sight, launcher_log, logs))),
+        logs=tuple(_told(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
         ready=tuple(range(sight.about.workers_wanted)) if sight.ordered and launcher is not None else (),
     )
 
@@ -159,10 +159,11 @@ def _lines(
             yield LogLine(time, text, Role.WORKER, worker=one.index)
 
 
-def _told(standing: Standing, lines: Iterator[LogLine]) -> Iterator[LogLine]:
+def _told(standing: Standing, sight: Sight, lines: Iterator[LogLine]) -> Iterator[LogLine]:
     """Yield the lines that may hold a cause: what MPI says when a deadline ends its workers is none."""
     late = standing.reason is Reason.DEADLINE_EXCEEDED
-    return (line for line in lines if not late or line.role is Role.RANK)
+    told = (line for line in lines if not late or line.role is Role.RANK)
+    return without_aborts(told) if sight.census.left else told
 
 
 def _launched(job: Mapping[str, Any], sight: Sight, log: str) -> Iterator[LogLine]:

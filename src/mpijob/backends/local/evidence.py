@@ -13,7 +13,7 @@ from mpijob import diagnosis
 from mpijob.backends.local import logs
 from mpijob.backends.local.ledger import TOGETHER_SECONDS, Ledger
 from mpijob.backends.local.orders import Orders
-from mpijob.diagnosis.evidence import Evidence, Memory, World
+from mpijob.diagnosis.evidence import Evidence, Memory, World, without_aborts
 from mpijob.errors import Finding
 from mpijob.model import Exit, LogLine
 from mpijob.observation import phase
@@ -22,7 +22,6 @@ LINES_PER_STREAM = 60
 FULL_BYTES = 64 << 10
 _MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
 _SAID_OF = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")
-_ABORTED = re.compile(rb"(?i)MPI_Abort\b")
 _PEER_LOST = re.compile(
     rb"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
 )
@@ -44,7 +43,8 @@ def _followed(exit: Exit, cause: int | None) -> bool:
 
 def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evidence:
     plan = orders.plan
-    said = tuple(_evident(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM), ledger))
+    said = tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM))
+    said = tuple(without_aborts(said)) if ledger.aborted else said
     return Evidence(
         spec=plan.job,
         family=plan.family,
@@ -59,11 +59,6 @@ def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evide
         world=World(planned=plan.world, proved=ledger.proved),
         logs=said,
     )
-
-
-def _evident(said: Iterable[LogLine], ledger: Ledger) -> Iterator[LogLine]:
-    """Yield the lines without those about an abort that was called for a rank which ended badly: not its own doing."""
-    return (line for line in said if not (ledger.aborted and _ABORTED.search(line.text)))
 
 
 def _mourners(said: Iterable[LogLine], ledger: Ledger) -> set[int | None]:

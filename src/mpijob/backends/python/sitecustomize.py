@@ -37,10 +37,17 @@ def _end_the_world() -> None:
 
 
 def _tell(status: int) -> None:
-    """Tell the supervisor how this rank ends: once MPI has killed it, nobody could see that any more."""
+    """Tell how this rank ends: once MPI has killed it, nobody could see that any more.
+
+    On one machine the supervisor listens; in a pod what the rank says is all that leaves it.
+    """
     try:
-        report = os.open(os.environ["MPIJOB_PIPES"] + "/report", os.O_WRONLY | os.O_NONBLOCK)
-        os.write(report, f"left {int(os.environ['MPIJOB_RANK'])} {status}\n".encode())
+        rank, pipes = int(os.environ["MPIJOB_RANK"]), os.environ.get("MPIJOB_PIPES")
+        if pipes is None:
+            os.write(1, f"mpijob-exit rank={rank} code={status} left=1\n".encode())
+            return
+        report = os.open(pipes + "/report", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(report, f"left {rank} {status}\n".encode())
         os.close(report)
     except (KeyError, ValueError, OSError):
         return  # not below a shim of ours, or nobody listens

@@ -1,0 +1,13 @@
+"""What every engine puts first on its ranks' Python path: `sitecustomize`, so that one rank's failure ends them all."""
+
+from __future__ import annotations
+
+import os
+
+FOLDER = os.path.dirname(__file__)
+
+
+def ending() -> str:
+    """Return the text of `sitecustomize`, for ranks that run where this package is not installed."""
+    with open(os.path.join(FOLDER, "sitecustomize.py"), encoding="utf-8") as file:
+        return file.read()
