@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from tests_cluster.support import (
 
 from mpijob import MPIJob, Phase
 from mpijob.backends.kubernetes import kinds
+from mpijob.client import function
 from mpijob.errors import NotFound
 from mpijob.model import Code, Family, Launch, Program, Resources, Retry, Role, Secret, Volume, VolumeKind
 
@@ -108,17 +110,7 @@ def test_eight_workers_form_one_world(place: Place, family: str) -> None:
 def test_the_training_of_the_quickstart_runs_unchanged(
     place: Place, args: tuple[str, ...], accuracy: float
 ) -> None:
-    small = (
-        "--cpu",
-        "200m",
-        "--memory",
-        "256Mi",
-        "--launcher-cpu",
-        "50m",
-        "--node-selector",
-        node_selector(),
-    )
-    done = place.mpijob("run", "-f", str(ROOT / "examples/training/job.yaml"), *small, *args)
+    done = place.mpijob("run", "-f", str(ROOT / "examples/training/job.yaml"), *small(), *args)
     assert done.returncode == 0, done.stderr
     result = next(line for line in done.stdout.splitlines() if "RESULT" in line)
     fields = dict(word.split("=") for word in result.split() if "=" in word)
@@ -132,6 +124,12 @@ def test_the_training_of_the_quickstart_runs_unchanged(
     place.client.delete("training", 0)
 
 
+def small() -> tuple[str, ...]:
+    """Return what makes room for a job that asks for more than a small node has."""
+    where = ("--node-selector", node_selector())
+    return ("--cpu", "200m", "--memory", "256Mi", "--launcher-cpu", "50m", *where)
+
+
 def alone(args: tuple[str, ...]) -> float:
     """Return the checksum of the same training on one rank here."""
     words = [word.removeprefix("--arg=") for word in args]
@@ -143,6 +141,35 @@ def alone(args: tuple[str, ...]) -> float:
 def node_selector() -> str:
     (pair,) = a_job().placement.node_selector.items() or [("kubernetes.io/os", "linux")]
     return "=".join(pair)
+
+
+@pytest.mark.req("FR-SDK-005")
+def test_a_function_runs_on_every_rank_and_its_result_comes_back(place: Place) -> None:
+    """The example as it stands, but for the size of its workers."""
+    estimate_pi = runpy.run_path(str(ROOT / "examples/function_job.py"))["estimate_pi"]
+    job = function.job(estimate_pi, {"points": 20_000}, **small_job("pi"))
+    handle = place.succeeded(job)
+    assert 3.1 < handle.result() < 3.2
+    handle.delete(0)
+
+
+def small_job(name: str) -> dict[str, Any]:
+    return {
+        "workers": 2,
+        **{field: getattr(a_job(name), field) for field in ("resources", "launcher", "placement")},
+    }
+
+
+@pytest.mark.req("FR-SDK-005")
+def test_the_hello_example_greets_from_both_ranks_and_adds_up(place: Place) -> None:
+    done = place.mpijob("run", "-f", str(ROOT / "examples/hello/job.yaml"), *small())
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "[Rank-0] hello from rank 0 of 2",
+        "[Rank-0] the rank numbers add up to 1",
+        "[Rank-1] hello from rank 1 of 2",
+    ]
+    place.client.delete("hello", 0)
 
 
 # -- what goes along ---------------------------------------------------------------------------------
