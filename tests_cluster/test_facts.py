@@ -33,7 +33,7 @@ from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.logs import role_of
 from mpijob.dialects import pods as pod_words
-from mpijob.dialects import trainjob
+from mpijob.dialects import terms, trainjob
 from mpijob.dialects.pods import container_of
 from mpijob.dialects.terms import Document, Gang
 from mpijob.model import Family, Role
@@ -183,6 +183,17 @@ def test_fact_6_there_are_exactly_as_many_pods_as_the_job_says(seen: Seen) -> No
     assert roles == ["launcher", *["worker"] * WORKERS]
     if seen.kind is kinds.TRAINJOB:
         assert seen.document["spec"]["trainer"]["numNodes"] == WORKERS
+
+
+@pytest.mark.req("D-loglabels")
+def test_pods_carry_what_a_clusters_logging_sorts_by(seen: Seen) -> None:
+    """The job, the role, and the engine's own number of the worker."""
+    index = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index")
+    found = [pod["metadata"]["labels"] for pod in seen.pods]
+    assert {one[terms.JOB_LABEL] for one in found} == {seen.job.name}
+    workers = [one for one in found if one[terms.ROLE_LABEL] == Role.WORKER.value]
+    assert sorted(one.get(index[0], one.get(index[1])) for one in workers) == ["0", "1"]
+    assert len(found) == len(workers) + 1
 
 
 @pytest.mark.req("FR-003")

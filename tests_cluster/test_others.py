@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,15 @@ def test_a_job_of_the_kubeflow_sdk_is_ours_too_and_it_sees_ours(
     name, known = done.stdout.split()
     assert {name, ours.name} <= set(known.split(","))
     check_first_class(place, place.client.get(name), "TrainJob", "sum 3 of 2", 2)
+
+
+@pytest.mark.req("E-cli", "FR-006")
+def test_kubectl_finds_us_as_a_plugin(place: Place) -> None:
+    """The real kubectl, with our programs on its path, says what our own command says."""
+    env = place.environ(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    done = subprocess.run(("kubectl", "mpijob", "list"), env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, place.mpijob("list").stdout), done.stderr
+    listed = subprocess.run(
+        ("kubectl", "plugin", "list"), env=env, capture_output=True, text=True, timeout=60
+    )
+    assert "kubectl-mpijob" in listed.stdout
