@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 RESULTS := .make/results.json
 CLUSTER_RESULTS := .make/results-cluster.json
 PYTEST_FLAGS ?=
+SPREAD := --numprocesses 2 --dist loadgroup
 BENCH_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
@@ -24,12 +25,12 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test: $(VENV)/.dev .make/mpi/.done static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --results $(RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 check: $(VENV)/.dev static ## The quick round: format, lint, types, import contracts, unit tests
-	$(BIN)/python -m pytest tests/unit $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest $(SPREAD) tests/unit $(PYTEST_FLAGS)
 
 static: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -44,10 +45,10 @@ cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its c
 	$(BIN)/python -m testbed down
 
 test-cluster: $(VENV)/.dev ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster -m "not long" --results $(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 test-cluster-long: $(VENV)/.dev ## The cluster tests, with those that take minutes each
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster --results $(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 requirements: ## Print requirement → tests → result of the last `make test` and `make test-cluster`, and the open rows
 	@$(PYTHON) -m tools.requirements

@@ -1,3 +1,17 @@
-"""What all tests share: the requirement marks. Builders and fixtures live beside the tests that use them."""
+"""What all tests share: the requirement marks, and how they are spread over processes.
+
+Builders and fixtures live beside the tests that use them.
+"""
+
+from __future__ import annotations
+
+import pytest
 
 pytest_plugins = ["tools.requirement_marks"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests with real jobs in one process, one after the other; the others run beside them."""
+    for item in items:
+        if item.get_closest_marker("engine"):
+            item.add_marker(pytest.mark.xdist_group("engine"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends import python
+from mpijob.backends import endings
 from mpijob.dialects import shell
 from mpijob.dialects.shell import Ending
 from mpijob.dialects.shell_launcher import LAUNCHER
@@ -267,7 +267,7 @@ def test_prepare_makes_a_home_for_a_user_that_nobody_knows(pod: Pod, tmp_path: P
 
 
 def test_what_a_rank_must_do_when_it_ends_badly_is_first_on_its_python_path(pod: Pod) -> None:
-    texts = [shell.sshd_config(), shell.ssh_config(), shell.agent(), shell.RANK, python.ending()]
+    texts = [shell.sshd_config(), shell.ssh_config(), shell.agent(), shell.RANK, endings.text()]
     assert pod.sh(shell.PREPARE, "mpijob-prepare", *texts).returncode == 0
     program = (
         "import sys, types; mpi = types.SimpleNamespace(Is_initialized=lambda: True, Is_finalized=lambda: False,"

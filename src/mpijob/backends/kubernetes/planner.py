@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob import admission
-from mpijob.backends import code, python
+from mpijob.backends import code, endings
 from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.dialects import engine_choice, launch, mpioperator, pods, terms, trainjob
 from mpijob.dialects.engine_choice import Choice, Engine
@@ -89,7 +89,7 @@ def _shape(job: MPIJob, around: Surroundings, choice: Choice) -> Shape:
         gang=terms.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,
         code=terms.code_name(job, shape) if carries else "",
-        python=python.ending(),
+        python=endings.text(),
         priority_classes=around.priority_classes,
         workload_priority=around.workload_priority(job),
         topology_aware=around.topology_aware,

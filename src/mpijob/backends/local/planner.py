@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob import admission
-from mpijob.backends import code, python
+from mpijob.backends import code, endings
 from mpijob.backends.local import cgroups, choosing, isolation, machine, programs, scheduler, volumes
 from mpijob.backends.local.families import Installation
 from mpijob.backends.local.keepsakes import temporary
@@ -131,7 +131,7 @@ def _path(found: Installation, environ: Mapping[str, str]) -> str:
 def _python_path(job: MPIJob) -> str:
     """The job's own, behind what makes an exception in one rank end them all (see sitecustomize there)."""
     own = job.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    return os.pathsep.join([python.FOLDER, *([own] if own else [])])
+    return os.pathsep.join([endings.FOLDER, *([own] if own else [])])
 
 
 def _why(job: MPIJob, found: Installation, reason: str, own: bool) -> Iterator[str]:

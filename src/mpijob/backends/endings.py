@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-FOLDER = os.path.dirname(__file__)
+FOLDER = os.path.join(os.path.dirname(__file__), "python")
 
 
-def ending() -> str:
+def text() -> str:
     """Return the text of `sitecustomize`, for ranks that run where this package is not installed."""
     with open(os.path.join(FOLDER, "sitecustomize.py"), encoding="utf-8") as file:
         return file.read()
