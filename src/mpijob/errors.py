@@ -48,17 +48,31 @@ class Severity(StrEnum):
 
 
 class Fix(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change that would mend a finding: the sentence, and the patch to the spec if there is one."""
+    """One change that would mend a finding: the sentence, and the patch to the spec or the command for it."""
 
     text: str
     patch: dict[str, Any] = {}
+    command: str = ""
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where in the logs something was said: by whom, in which line of a file, or at which time."""
+
+    role: str = ""
+    worker: int | None = None
+    rank: int | None = None
+    stream: str = ""
+    file: str = ""
+    line: int = 0
+    time: float = 0.0
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing told about a job, by a check, a plan or a diagnosis.
 
     `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
-    came from a file. `evidence` quotes what was seen; `fixes` are ranked, the best first.
+    came from a file. `evidence` quotes what was seen and `place` says where; `fixes` are ranked, the
+    best first.
     """
 
     code: str
@@ -74,6 +88,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
     confidence: float = 1.0
+    place: Place | None = None
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)

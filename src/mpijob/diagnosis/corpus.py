@@ -9,49 +9,90 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from mpijob.model import LogLine, Role
+from mpijob.diagnosis.evidence import Evidence, Window
+from mpijob.errors import Place
+from mpijob.model import Event, LogLine, Role
 
 LINE_BYTES = 4096
 STREAM_BYTES = 1 << 20
 _QUOTE = 300
+_Speaker = tuple[Role, int | None, int | None, str]
 
 
 class Stream:
-    """The lines of one speaker on one stream, joined."""
+    """The lines of one speaker on one stream that follow each other, joined."""
 
-    def __init__(self, lines: list[LogLine]) -> None:
-        self.lines = lines
-        self.role: Role = lines[0].role
-        self.rank = lines[0].rank
-        self.worker = lines[0].worker
-        cleaned = [line.text[:LINE_BYTES].replace(b"\x00", b"").rstrip() for line in lines]
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.role, self.rank, self.worker = window.role, window.rank, window.worker
+        self.after = window.after
+        cleaned = [line[:LINE_BYTES].replace(b"\x00", b"").rstrip() for line in window.lines]
         self._starts = [0]
         for text in cleaned:
             self._starts.append(self._starts[-1] + len(text) + 1)
         self.text = b"\n".join(cleaned)
 
+    @property
+    def count(self) -> int:
+        """How many lines it has."""
+        return len(self.window.lines)
+
     def at(self, offset: int) -> int:
-        """Return the number of the line that holds an offset of the text."""
-        return min(bisect_right(self._starts, offset), len(self.lines)) - 1
+        """Return the number of the line that holds an offset of the text, counted from 0 here."""
+        return min(bisect_right(self._starts, offset), self.count) - 1
+
+    def time(self, line: int) -> float:
+        """Return when a line was said, in seconds."""
+        return self.window.times[line] / 1e9
+
+    def place(self, line: int) -> Place:
+        """Return where a line stands, for people to look it up."""
+        window = self.window
+        number = window.numbers[line] if window.numbers else 0
+        dated = window.times[line] / 1e9 if window.times[line] > 1e17 else 0.0  # else: order only
+        role = "" if window.file and window.rank is None and window.worker is None else window.role.value
+        return Place(role, window.worker, window.rank, window.stream, window.file, number, dated)
 
     def quote(self, first: int, last: int) -> tuple[str, ...]:
         """Return some lines as `Rank-1 stderr: text`, ready to show."""
-        return tuple(
-            quoted(line) for line in self.lines[max(0, first) : last + 1] if line.text.strip(b"\x00 \r\n")
-        )
+        chosen = range(max(0, first), min(last + 1, self.count))
+        return tuple(self._quoted(at) for at in chosen if self.window.lines[at].strip(b"\x00 \r\n"))
+
+    def _quoted(self, at: int) -> str:
+        window = self.window
+        if window.file:
+            who = f"{source(window)}, " if window.rank is not None or window.worker is not None else ""
+            return f"{who}{window.file}:{window.numbers[at]}: {shown(window.lines[at])}"
+        return f"{source(window)} {window.stream}: {shown(window.lines[at])}"
 
 
-def streams(lines: Iterable[LogLine]) -> list[Stream]:
-    """Return the lines by speaker and stream, each within its bound, in order of their first line."""
-    groups: dict[tuple[str, int | None, int | None, str], list[LogLine]] = {}
+def streams(seen: Evidence) -> list[Stream]:
+    """Return everything that was said, by speaker and stream, in order of its first line; events come last."""
+    events = tuple(_as_line(event) for event in seen.events)
+    return [Stream(window) for window in (*seen.windows, *_grouped(seen.logs), *_grouped(events))]
+
+
+def _grouped(lines: Iterable[LogLine]) -> Iterator[Window]:
+    groups: dict[_Speaker, list[LogLine]] = {}
     for line in lines:
         groups.setdefault((line.role, line.worker, line.rank, line.stream), []).append(line)
-    return [Stream(list(_bounded(group))) for group in groups.values()]
+    for (role, worker, rank, stream), group in groups.items():
+        kept = group[_bound(group) :]
+        texts, times = tuple(line.text for line in kept), tuple(line.time for line in kept)
+        yield Window(role, texts, (), times, stream, worker, rank)
 
 
-def quoted(line: LogLine) -> str:
-    """Return one line for people: who said it and what, with nothing that a terminal would obey."""
-    return f"{line.source} {line.stream}: {shown(line.text)}"
+def _as_line(event: Event) -> LogLine:
+    text = f"{event.reason}: {event.message}".encode(errors="replace")
+    role = Role.LAUNCHER if event.worker is None else Role.WORKER
+    return LogLine(int(event.time * 1e9), text, role, "event", event.worker)
+
+
+def source(line: LogLine | Window) -> str:
+    """Return who said it, as people read it: `Rank-0`, `Worker-1`, `Launcher`."""
+    if line.role is Role.RANK:
+        return f"Rank-{line.rank}"
+    return f"Worker-{line.worker}" if line.role is Role.WORKER else "Launcher"
 
 
 def shown(text: bytes) -> str:
@@ -63,9 +104,10 @@ def shown(text: bytes) -> str:
     return safe + "…" if len(line) > _QUOTE else safe
 
 
-def _bounded(lines: list[LogLine]) -> Iterator[LogLine]:
+def _bound(lines: list[LogLine]) -> int:
+    """Return where the last MiB of some lines begins."""
     total, first = 0, len(lines)
     while first and total < STREAM_BYTES:
         first -= 1
         total += min(len(lines[first].text), LINE_BYTES) + 1
-    yield from lines[first:]
+    return first

@@ -13,34 +13,51 @@ from typing import Any
 
 import msgspec
 
-from mpijob.diagnosis.corpus import quoted
+from mpijob.diagnosis.corpus import streams
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.hits import Hit, find
 from mpijob.diagnosis.rule import Rule, Trust
 from mpijob.diagnosis.rules import RULES, UNKNOWN
 from mpijob.diagnosis.signs import TOGETHER_SECONDS
-from mpijob.diagnosis.words import fill, fill_patch, words
+from mpijob.diagnosis.words import fill, fill_patch, lasting, words
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import MPIJob
 
 MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
+_COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod) [^;]+)$")
 _ERRORS = re.compile(rb"(?i)\b(?:error|fatal|failed|failure|abort|traceback|cannot|killed|panic|denied)\b")
 
 
-def explain(seen: Evidence) -> tuple[Finding, ...]:
-    """Return the findings, most likely first cause first; nothing for a job that did not fail."""
-    rules = [rule for rule in RULES if not seen.succeeded or _doubts_success(rule, seen)]
+def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
+    """Return the findings, most likely first cause first; `site` are rules of the user's own site.
+
+    There are none for a job that succeeded, nor for one that waits or runs without a sign of trouble.
+    """
+    rules = [rule for rule in (*site, *RULES) if _may(rule, seen)]
     hits = sorted(find(seen, rules), key=lambda hit: (hit.rule.trust, hit.time, hit.place))
     kept = _kept(hits)
     if kept:
-        return tuple(_named(_finding(seen, hit), seen.spec.name) for hit in kept[:MOST_FINDINGS])
-    return () if seen.succeeded else (_named(_unknown(seen), seen.spec.name),)
+        return tuple(_named(_finding(seen, hit), seen) for hit in kept[:MOST_FINDINGS])
+    return () if seen.succeeded or seen.going else (_named(_unknown(seen), seen),)
 
 
-def _named(finding: Finding, name: str) -> Finding:
-    """Return the finding with commands that can be copied: they name the job."""
-    fixes = tuple(msgspec.structs.replace(fix, text=_JOB.sub(name, fix.text)) for fix in finding.fixes)
+def _may(rule: Rule, seen: Evidence) -> bool:
+    """Whether a rule may fire: of a job that goes on, only what is known or worth a warning is told."""
+    if seen.going:
+        return rule.while_running or bool(rule.facts)
+    return not seen.succeeded or _doubts_success(rule, seen)
+
+
+def _named(finding: Finding, seen: Evidence) -> Finding:
+    """Return the finding with commands that can be copied: they name the job, where there is one."""
+    if seen.bare:
+        return finding
+    name = seen.spec.name
+    fixes = tuple(
+        msgspec.structs.replace(fix, text=_JOB.sub(name, fix.text), command=_JOB.sub(name, fix.command))
+        for fix in finding.fixes
+    )
     return msgspec.structs.replace(finding, hint=_JOB.sub(name, finding.hint), fixes=fixes)
 
 
@@ -80,6 +97,7 @@ def _joined(first: Hit, later: Hit) -> Hit:
         worker=later.worker if first.worker is None else first.worker,
         values={**later.values, **{name: value for name, value in first.values.items() if value is not None}},
         evidence=first.evidence or later.evidence,
+        where=first.where or later.where,
     )
 
 
@@ -113,10 +131,11 @@ def _finding(seen: Evidence, hit: Hit) -> Finding:
         field=rule.field,
         worker=hit.worker,
         rank=hit.rank,
-        severity=Severity.WARNING if seen.succeeded else Severity.ERROR,
-        evidence=hit.evidence or _facts_as_evidence(values),
+        severity=Severity.WARNING if seen.succeeded or seen.going else Severity.ERROR,
+        evidence=hit.evidence or _facts_as_evidence(seen, hit, values),
         fixes=fixes,
         confidence=rule.confidence if hit.confidence is None else hit.confidence,
+        place=hit.where,
     )
 
 
@@ -124,16 +143,23 @@ def _fixes(rule: Rule, values: Mapping[str, Any]) -> Iterator[Fix]:
     for remedy in rule.remedies:
         patch = fill_patch(remedy.patch, values)
         if (text := fill(remedy.text, values)) and not _incomplete(patch):
-            yield Fix(text, patch)
+            command = _COMMAND.search(text)
+            yield Fix(text, patch, command[1] if command else "")
 
 
 def _incomplete(patch: Any) -> bool:
     return any(_incomplete(value) for value in patch.values()) if isinstance(patch, dict) else patch is None
 
 
-def _facts_as_evidence(values: Mapping[str, Any]) -> tuple[str, ...]:
+def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> tuple[str, ...]:
     lines = ("memory: peak {peak} of {limit}", "ended by {signal_name}", "exit code {code}", "{message}")
-    return tuple(line for template in lines if (line := fill(template, values)))
+    told = [line for template in lines if (line := fill(template, values))]
+    ranks = fill("ranks {ranks_there}", values) if hit.rank is None else None
+    whose = [part for part in (ranks, fill("on {node}", values)) if part]
+    after = hit.time - seen.started if seen.started is not None and hit.time else -1.0
+    when = [f"{lasting(after)} after the start"] if after >= 0 else []
+    about = "; ".join((*when, *whose))
+    return (*told, *((about,) if about and told else ()))
 
 
 def _unknown(seen: Evidence) -> Finding:
@@ -156,8 +182,17 @@ def _unknown(seen: Evidence) -> Finding:
 
 def _first_error(seen: Evidence) -> tuple[str, ...]:
     """Return the window around the first line that looks like an error, else the last lines."""
-    at = next((n for n, line in enumerate(seen.logs) if _ERRORS.search(line.text)), len(seen.logs) - 5)
-    return tuple(quoted(line) for line in seen.logs[max(0, at - 1) : max(0, at - 1) + 6] if line.text.strip())
+    best: tuple[float, tuple[str, ...]] | None = None
+    last: tuple[str, ...] = ()
+    for stream in streams(seen):
+        match = _ERRORS.search(stream.text)
+        if match is None:
+            last = last or stream.quote(stream.count - 5, stream.count)
+            continue
+        at = stream.at(match.start())
+        if best is None or stream.time(at) < best[0]:
+            best = stream.time(at), stream.quote(at - 1, at + 4)
+    return best[1] if best is not None else last
 
 
 def _merged(spec: Any, patch: Any) -> Any:

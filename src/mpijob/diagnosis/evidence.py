@@ -1,7 +1,8 @@
-"""What is known of a job that failed: one value that every engine can fill.
+"""What is known of a job that failed, waits or is silent: one value that every engine can fill.
 
-Facts (exits, memory, the proved world, the engine's own reason) are apart from what programs said,
-because facts are trusted first. `corpus` makes the said lines searchable; `signs` reads the facts.
+Facts (exits, memory, the proved world, the engine's own reason, pods and nodes) are apart from what
+programs said, because facts are trusted first. `corpus` makes the said lines searchable; `signs` reads the
+facts. Everything but the spec may be missing: what is not known is not said.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from mpijob.model import Exit, Family, LogLine, MPIJob
+from mpijob.model import Event, Exit, Family, LogLine, MPIJob, Phase, Plan, RankState, Role, Sample
 
 _ABORTED = re.compile(rb"(?i)MPI_Abort\b")
 
@@ -45,30 +46,104 @@ class World(msgspec.Struct, frozen=True, omit_defaults=True):
     library: str = ""
 
 
+class Window(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Lines of one speaker that follow each other in a long log, with their numbers in it.
+
+    `file` names the log where there is one; `after` is how many lines the speaker said later.
+    """
+
+    role: Role
+    lines: tuple[bytes, ...]
+    numbers: tuple[int, ...]
+    times: tuple[int, ...]
+    stream: str = "stdout"
+    worker: int | None = None
+    rank: int | None = None
+    file: str = ""
+    after: int = 0
+
+
+class Moment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When the job came into a phase, and why."""
+
+    time: float
+    phase: Phase
+    reason: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a cluster says of one worker, or of the launcher (`worker` is None)."""
+
+    name: str
+    worker: int | None = None
+    phase: str = ""
+    reason: str = ""
+    node: str = ""
+    restarts: int = 0
+    containers: tuple[str, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A machine that held workers; `ready` is None when nobody could say."""
+
+    name: str
+    ready: bool | None = None
+    reason: str = ""
+
+
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A condition of one of the job's objects: `Workload`, `QuotaReserved`, `False` …"""
+
+    kind: str
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything known of one attempt of one job.
 
     `reason` and `message` are the engine's verdict (`Cancelled`, `DeadlineExceeded`, `SupervisorLost`,
-    `StartRefused`, `WorkerLost`, `DaemonLost`, `DiskFull` …). `logs` are windows in time order: the
-    last lines of every stream, more of the launcher's. `silent_seconds` is how long no rank had said
-    anything when the attempt ended. `ready` are the workers whose server answered on their own machine.
+    `StartRefused`, `WorkerLost`, `DaemonLost`, `DiskFull` …). `logs` are the last lines of every stream, in
+    time order; `windows` are pieces of longer logs. `silent_seconds` is how long no rank has said anything.
+    `ready` are the workers whose server answered on their own machine. `bare` is set where there is only a
+    log: then the spec is a stand-in, and nothing of it is quoted.
     """
 
     spec: MPIJob
+    bare: bool = False
     family: Family = Family.AUTO
     attempt: int = 1
+    phase: Phase | None = None
     reason: str = ""
     message: str = ""
     worker: int | None = None
+    plan: Plan | None = None
+    states: tuple[Moment, ...] = ()
     launcher: Exit | None = None
     workers: tuple[Exit, ...] = ()
     ranks: tuple[Exit, ...] = ()
     memory: tuple[Memory, ...] = ()
+    samples: tuple[Sample, ...] = ()
     world: World = World()
+    census: tuple[RankState, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    events: tuple[Event, ...] = ()
     logs: tuple[LogLine, ...] = ()
+    windows: tuple[Window, ...] = ()
+    started: float | None = None
     elapsed_seconds: float | None = None
     silent_seconds: float | None = None
     ready: tuple[int, ...] = ()
+    launcher_node: str = ""
+
+    @property
+    def going(self) -> bool:
+        """Whether the job has not ended: it waits or runs."""
+        return self.phase is not None and not self.phase.final
 
     @property
     def succeeded(self) -> bool:
@@ -86,11 +161,21 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         return next((memory for memory in self.memory if memory.worker == worker), None)
 
     def worker_of(self, rank: int | None) -> int | None:
-        """Return the worker that held a rank, by its exit if that is known, else by the plan's layout."""
+        """Return the worker that held a rank: by its exit or the census, else by the plan's layout."""
         if rank is None:
             return None
         seen = next((exit.worker for exit in self.ranks if exit.index == rank), None)
-        if seen is not None:
+        if seen is None:
+            seen = next((state.worker for state in self.census if state.rank == rank), None)
+        if seen is not None or self.bare:
             return seen
         worker = rank // max(1, self.spec.slots)
         return worker if worker < self.spec.workers else None
+
+    def ranks_of(self, worker: int | None) -> tuple[int, ...]:
+        """Return the ranks that one worker holds, by the census, else by the plan's layout."""
+        if worker is None or self.bare:
+            return ()
+        found = tuple(state.rank for state in self.census if state.worker == worker)
+        first = worker * self.spec.slots
+        return found or tuple(range(first, min(first + self.spec.slots, self.spec.world)))

@@ -17,6 +17,7 @@ from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.rule import Rule, Sign
 from mpijob.diagnosis.signs import facts
 from mpijob.diagnosis.words import worker_of_host
+from mpijob.errors import Place
 from mpijob.model import Role
 
 AFTERWORD_LINES = 12  # the banner of an abort alone has ten
@@ -33,11 +34,12 @@ class Hit(msgspec.Struct, frozen=True):
     values: dict[str, Any] = {}
     evidence: tuple[str, ...] = ()
     confidence: float | None = None
+    where: Place | None = None
 
 
 def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
     """Yield every place where a rule holds: each fact, and the first place in each stream."""
-    said, known = streams(seen.logs), tuple(facts(seen))
+    said, known = streams(seen), tuple(facts(seen))
     for place, rule in enumerate(rules):
         for fact in known:
             if fact.name in rule.facts:
@@ -55,8 +57,10 @@ def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | 
     best = max(matches, key=lambda match: (len(_named(match)), -match.start()))
     named, (first, last) = _named(best), _lines(stream, best)
     rank, worker = _speaker(seen, stream, named)
-    time = min(stream.lines[stream.at(match.start())].time for match in matches) / 1e9
-    return Hit(rule, place, time, worker, rank, dict(named), _quote(stream, first, last))
+    time = min(stream.time(stream.at(match.start())) for match in matches)
+    return Hit(
+        rule, place, time, worker, rank, dict(named), _quote(stream, first, last), where=stream.place(first)
+    )
 
 
 def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> re.Match[bytes] | None:
@@ -73,7 +77,7 @@ def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]
     if any(exit.good for exit in seen.ranks if exit.index == stream.rank):
         return True
     _, last = _lines(stream, match)
-    return len(stream.lines) - 1 - last > AFTERWORD_LINES
+    return stream.count - 1 - last + stream.after > AFTERWORD_LINES
 
 
 def _named(match: re.Match[bytes]) -> dict[str, str]:

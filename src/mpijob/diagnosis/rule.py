@@ -55,8 +55,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One cause. `causes` are sentences, the first whose fields are all known is said.
 
     `uncaught` wants the sign to be among the last things that its rank said. `yields_to` names rules
-    that say it better when both hold. `even_on_success` may fire although everything ended with 0.
-    `example` is for its page, where the sentence is the engine's own.
+    that say it better when both hold. `even_on_success` may fire although everything ended with 0,
+    `while_running` although the job goes on. `example` is for its page, where the sentence is the engine's own.
     """
 
     id: str
@@ -70,6 +70,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = 0.9
     uncaught: bool = False
     even_on_success: bool = False
+    while_running: bool = False
     yields_to: tuple[str, ...] = ()
     field: str = ""
     example: str = ""

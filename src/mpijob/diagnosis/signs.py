@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob.diagnosis.corpus import Stream, streams
 from mpijob.diagnosis.evidence import Evidence, Memory
 from mpijob.diagnosis.words import worker_of_host
 from mpijob.model import Exit
@@ -42,10 +43,13 @@ def facts(seen: Evidence) -> Iterator[Fact]:
         yield Fact(f"reason:{seen.reason}", worker=seen.worker, values={"message": seen.message or None})
     for memory in seen.memory:
         yield from _memory(memory)
+    said = streams(seen)
     yield from _exits(seen)
-    yield from _world(seen)
+    yield from _world(seen, said)
     yield from _silence(seen)
-    yield from _rejected(seen)
+    yield from _rejected(seen, said)
+    yield from _astray(seen)
+    yield from _lost_nodes(seen)
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
@@ -105,32 +109,47 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _world(seen: Evidence) -> Iterator[Fact]:
+def _world(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
     world = seen.world
     values = {"planned": world.planned, "proved": world.proved, "library": world.library or None}
-    if world.singletons or (world.proved == 1 and world.planned > 1) or _alone(seen):
+    if world.singletons or (world.proved == 1 and world.planned > 1) or _alone(seen, said):
         yield Fact("world-of-singletons", values=values)
     elif world.proved is not None and world.proved != world.planned:
         yield Fact("world-differs", values=values)
 
 
-def _alone(seen: Evidence) -> bool:
+def _alone(seen: Evidence, said: list[Stream]) -> bool:
     """Whether several ranks of a larger world each said that they are rank 0 of 1."""
-    if seen.spec.world < 2 or any(_TOGETHER.search(line.text) for line in seen.logs):
+    if seen.spec.world < 2 or any(_TOGETHER.search(stream.text) for stream in said):
         return False
-    alone = [line for line in seen.logs if _ALONE.search(line.text)]
-    return len({line.rank for line in alone}) > 1 or sum(line.rank is None for line in alone) > 1
+    speakers = [stream.rank for stream in said for _ in _ALONE.finditer(stream.text)]
+    return len(set(speakers)) > 1 or speakers.count(None) > 1
 
 
-def _rejected(seen: Evidence) -> Iterator[Fact]:
+def _rejected(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
     """A worker whose server answers on its own machine, and whose port is refused from another: by a policy."""
-    for line in seen.logs if seen.ready else ():
-        match = _REFUSED.search(line.text)
-        host = match[1].decode(errors="replace") if match else ""
-        if match and (worker := worker_of_host(host)) in seen.ready:
-            values = {"host": host, "refused_port": match[2].decode()}
-            yield Fact("refused-though-ready", line.time / 1e9, worker, values=values)
-            return
+    for stream in said if seen.ready else ():
+        for match in _REFUSED.finditer(stream.text):
+            host = match[1].decode(errors="replace")
+            if (worker := worker_of_host(host)) in seen.ready:
+                values = {"host": host, "refused_port": match[2].decode()}
+                time = stream.time(stream.at(match.start()))
+                yield Fact("refused-though-ready", time, worker, values=values)
+                return
+
+
+def _astray(seen: Evidence) -> Iterator[Fact]:
+    """All ranks were in one place although there are several workers: the hostfile was not read."""
+    nodes = {state.node for state in seen.census}
+    if seen.spec.workers > 1 and len(seen.census) > 1 and len(nodes) == 1 and seen.launcher_node in nodes:
+        yield Fact("ran-on-launcher", values={"count": len(seen.census)})
+
+
+def _lost_nodes(seen: Evidence) -> Iterator[Fact]:
+    for node in seen.nodes:
+        if node.ready is False:
+            worker = next((pod.worker for pod in seen.pods if pod.node == node.name), None)
+            yield Fact("node-lost", worker=worker, values={"node": node.name, "message": node.reason or None})
 
 
 def _silence(seen: Evidence) -> Iterator[Fact]:

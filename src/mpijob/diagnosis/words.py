@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from string import Formatter
 from typing import Any
 
+import msgspec
+
 from mpijob.diagnosis.evidence import Evidence
-from mpijob.model import quantity
+from mpijob.model import Family, MPIJob, quantity
 
 GIB, MIB = 1 << 30, 1 << 20
 _HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
@@ -22,29 +24,72 @@ _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 
 def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
     """Return every field for one finding; what the sign itself said wins."""
-    spec, memory = seen.spec, seen.memory_of(worker)
+    memory = seen.memory_of(worker)
     peak = max(said.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
-    limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0) or spec.resources.memory_bytes
+    limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0)
+    limit = limit or (0 if seen.bare else seen.spec.resources.memory_bytes)
     return {
         "worker": worker,
         "rank": rank,
         "who": who(worker, rank),
+        "family": None if seen.family is Family.AUTO else seen.family.value,
+        "ranks_there": spans(seen.ranks_of(worker)) or None,
+        "node": _node(seen, worker),
+        "peak": quantity.as_bytes(peak) if peak else None,
+        "limit": quantity.as_bytes(limit) if limit else None,
+        "limit_short": short_size(limit) if limit else None,
+        "more_memory": larger(max(peak, limit)) if limit else None,
+        **({} if seen.bare else _of_spec(seen.spec)),
+    } | {name: value for name, value in said.items() if value is not None}
+
+
+def _of_spec(spec: MPIJob) -> dict[str, Any]:
+    return {
         "job": spec.name,
         "workers": spec.workers,
+        "fewer_workers": spec.workers // 2 or None,
         "slots": spec.slots,
         "fewer_slots": spec.slots // 2 or None,
+        "gpu_slots": spec.resources.gpu if 0 < spec.resources.gpu < spec.slots else None,
         "world": spec.world,
         "room": spec.workers * spec.slots,
-        "family": seen.family.value,
         "program": spec.argv[0] if spec.argv else None,
-        "peak": quantity.as_bytes(peak) if peak else None,
-        "limit": quantity.as_bytes(limit),
-        "limit_short": short_size(limit),
-        "more_memory": larger(max(peak, limit)),
         "deadline": None if spec.deadline_seconds is None else f"{spec.deadline_seconds:g}",
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
         "with_mpi4py": with_mpi4py(spec.command),
-    } | {name: value for name, value in said.items() if value is not None}
+        "with_shm": _with_shm(spec),
+    }
+
+
+def _node(seen: Evidence, worker: int | None) -> str | None:
+    """Return the machine that a worker was on."""
+    pods = (pod.node for pod in seen.pods if pod.worker == worker and pod.node)
+    ranks = (state.node for state in seen.census if state.worker == worker and state.node)
+    return None if worker is None else next(iter((*pods, *ranks)), None)
+
+
+def _with_shm(spec: MPIJob) -> list[dict[str, Any]]:
+    """Return the job's volumes with a larger /dev/shm."""
+    others = [msgspec.to_builtins(volume) for volume in spec.volumes if volume.mount != "/dev/shm"]  # noqa: S108
+    return [*others, {"mount": "/dev/shm", "kind": "shm", "size": "2Gi"}]  # noqa: S108
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Return numbers as `2, 4-7`."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def lasting(seconds: float) -> str:
+    """Return a duration as people say it: `40 s`, `45 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str | None:
@@ -59,6 +104,8 @@ def fill_patch(patch: Any, values: Mapping[str, Any]) -> Any:
     """Return a patch with its fields; one that is nothing but a field keeps the field's type."""
     if isinstance(patch, Mapping):
         return {key: fill_patch(value, values) for key, value in patch.items()}
+    if isinstance(patch, (list, tuple)):
+        return [fill_patch(value, values) for value in patch]
     if isinstance(patch, str) and re.fullmatch(r"\{\w+\}", patch):
         return values.get(patch[1:-1])
     return patch

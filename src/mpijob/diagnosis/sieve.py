@@ -1,0 +1,82 @@
+"""Where in a large text the rules' literals occur: the one pass that reads everything.
+
+A rule is tried only around such a place, so it costs nothing where its literal does not occur. With re2
+(`mpijob[regex]`) all literals are searched together, about as fast as grep does; without it each is
+searched by itself, which takes some twenty times as long. A literal that occurs everywhere is dropped after
+its first few places, so that noise costs no more than silence. `windows` cuts the text around the places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+PLACES = 12  # of each literal in one text; the first ones, because the first cause is wanted
+_BLOCK = 8 << 20
+_Find = Callable[[bytes, int, int], "tuple[int, int] | None"]
+
+
+class Sieve:
+    """A set of literals to be found together."""
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        self._literals = frozenset(literal.encode() for literal in literals)
+
+    def places(self, text: bytes) -> Iterator[int]:
+        """Yield where literals begin, in order; of each only its first places."""
+        left, seen = self._literals, dict.fromkeys(self._literals, 0)
+        finder, at = _finder(left), 0
+        while left and (found := finder(text, at, len(text))) is not None:
+            start, end = found
+            yield start
+            literal, at = text[start:end], start + 1
+            seen[literal] = seen.get(literal, 0) + 1
+            if seen[literal] >= PLACES:
+                left -= {literal}
+                finder = _finder(left)
+
+
+@lru_cache(maxsize=64)
+def _finder(literals: frozenset[bytes]) -> _Find:
+    try:
+        import re2
+    except ImportError:
+        return _Each(literals)
+    return _together(re2, literals)
+
+
+def _together(re2: Any, literals: frozenset[bytes]) -> _Find:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 64 << 20
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: logs need not be valid UTF-8
+    compiled = re2.compile(b"|".join(re.escape(literal) for literal in sorted(literals)), options)
+
+    def find(text: bytes, start: int, end: int) -> tuple[int, int] | None:
+        match = compiled.search(text, start, end)
+        return None if match is None else match.span()
+
+    return find
+
+
+class _Each:
+    """The search without re2: block by block, so that a literal found early is not looked for to the end."""
+
+    def __init__(self, literals: frozenset[bytes]) -> None:
+        self._literals = sorted(literals)
+        self._longest = max(map(len, literals), default=0)
+
+    def __call__(self, text: bytes, start: int, end: int) -> tuple[int, int] | None:
+        while start < end:
+            stop = min(end, start + _BLOCK)
+            found = [
+                (at, at + len(literal))
+                for literal in self._literals
+                if (at := text.find(literal, start, min(end, stop + self._longest))) >= 0
+            ]
+            if found:
+                return min(found)
+            start = stop
+        return None
