@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpijob.client import AsyncClient, Client, Job
+    from mpijob.client.reasons import diagnose
     from mpijob.errors import JobFailed, MpiJobError
     from mpijob.model import JobState, MPIJob, Phase, Resources
 
@@ -25,6 +26,7 @@ __all__ = [
     "MpiJobError",
     "Phase",
     "Resources",
+    "diagnose",
 ]
 
 _HOMES = {
@@ -37,6 +39,7 @@ _HOMES = {
     "MpiJobError": "mpijob.errors",
     "Phase": "mpijob.model",
     "Resources": "mpijob.model",
+    "diagnose": "mpijob.client.reasons",
 }
 
 

@@ -42,13 +42,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cgroup: str = ""
     mpi_directories: dict[str, str] = {}
     templates: str = ""
+    rules: str = ""
     kubeconfig: str = ""
     context: str = ""
     image: str = ""
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
-_TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "kubeconfig",
+_TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
           "context", "image")  # fmt: skip
 
 

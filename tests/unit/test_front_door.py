@@ -23,6 +23,7 @@ def test_the_front_door_is_what_we_promise() -> None:
         "MpiJobError",
         "Phase",
         "Resources",
+        "diagnose",
     ]
 
 

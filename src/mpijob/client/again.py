@@ -18,6 +18,7 @@ from mpijob.model import JobRef, JobState, MPIJob, Phase, Scope
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
+    from mpijob.settings import Settings
 
 _NOT_STARTED = (Phase.QUEUED, Phase.SUSPENDED)
 
@@ -34,15 +35,30 @@ class Done(msgspec.Struct, frozen=True):
         return not self.error
 
 
-async def retry(ref: JobRef, backend: Backend, *, max_workers: int) -> JobRef:
-    """Submit the same configuration again, as a new job of the same name; the old record is kept."""
+async def mended(
+    ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings
+) -> dict[str, Any]:
+    """Return the fields that a numbered fix of the job's diagnosis changes, with their new values."""
+    if with_fix is None:
+        return {}
+    from mpijob.client import reasons  # the rules are loaded only when they are asked for
+
+    diagnosis = await reasons.of_job(ref, backend, settings)
+    return reasons.mended(await backend.spec(ref), diagnosis, with_fix)
+
+
+async def retry(
+    ref: JobRef, backend: Backend, *, max_workers: int, wanted: Mapping[str, Any] | None = None
+) -> JobRef:
+    """Submit the same configuration again, or a changed one, as a new job of the same name; the old record is kept."""
     state = await backend.get(ref)
     if not state.phase.final:
         raise Conflict(
             f"{ref} is {state.phase.value}; only a job that has ended can be retried",
             hint=f"cancel it first: mpijob cancel {ref.name}",
         )
-    return await flow.submit(await backend.spec(state.ref), backend, max_workers=max_workers)
+    spec = changes.apply(await backend.spec(state.ref), wanted) if wanted else await backend.spec(state.ref)
+    return await flow.submit(spec, backend, max_workers=max_workers)
 
 
 async def clone(

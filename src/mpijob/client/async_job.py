@@ -11,6 +11,7 @@ from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
 
 if TYPE_CHECKING:
     from mpijob.client.async_client import AsyncClient
+    from mpijob.diagnosis.report import Diagnosis
 
 
 class AsyncJob:
@@ -74,6 +75,10 @@ class AsyncJob:
         """Return why the job stands where it stands, the first cause first."""
         return await self.client.why(self.ref)
 
+    async def diagnose(self) -> Diagnosis:
+        """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
+        return await self.client.diagnose(self.ref)
+
     async def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""
         from mpijob.client import function
@@ -99,13 +104,20 @@ class AsyncJob:
         """Remove the job and all that is known of it."""
         await self.client.delete(self.ref, grace_period)
 
-    async def retry(self) -> AsyncJob:
-        """Submit the same configuration again and return the new job."""
-        return await self.client.retry(self.ref)
+    async def retry(self, *, with_fix: int | None = None) -> AsyncJob:
+        """Submit the same configuration again, with a fix of `diagnose` if one is named, and return the new job."""
+        return await self.client.retry(self.ref, with_fix=with_fix)
 
-    async def clone(self, new_name: str | None = None, *, replace: bool = False, **fields: Any) -> AsyncJob:
+    async def clone(
+        self,
+        new_name: str | None = None,
+        *,
+        replace: bool = False,
+        with_fix: int | None = None,
+        **fields: Any,
+    ) -> AsyncJob:
         """Submit a changed copy and return the new job."""
-        return await self.client.clone(self.ref, new_name, replace=replace, **fields)
+        return await self.client.clone(self.ref, new_name, replace=replace, with_fix=with_fix, **fields)
 
     async def export(self, format: Format = "yaml") -> str:
         """Return the job as a job file."""

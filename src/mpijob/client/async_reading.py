@@ -15,6 +15,7 @@ from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page
 
 if TYPE_CHECKING:
     from mpijob.client.compare import Comparison
+    from mpijob.diagnosis.report import Diagnosis
 
 
 class AsyncReading(AsyncDesk):
@@ -194,6 +195,12 @@ class AsyncReading(AsyncDesk):
     async def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
         return (await self.state(name, namespace)).findings
+
+    async def diagnose(self, name: Target, *, namespace: str | None = None) -> Diagnosis:
+        """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
+        from mpijob.client import reasons
+
+        return await reasons.of_job(self.ref(name, namespace), self.port, self.settings)
 
     async def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
         """Return how two or more jobs differ: configuration, phase, duration, result."""

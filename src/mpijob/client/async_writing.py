@@ -102,12 +102,15 @@ class AsyncWriting(AsyncDesk):
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
         return await again.each(scope, self.port, act, unlimited=every)
 
-    async def retry(self, name: Target, *, namespace: str | None = None) -> AsyncJob:
+    async def retry(
+        self, name: Target, *, namespace: str | None = None, with_fix: int | None = None
+    ) -> AsyncJob:
         """Submit the configuration of a job that has ended again, under the same name."""
         from mpijob.client import again
 
         ref = self.ref(name, namespace)
-        work = again.retry(ref, self.port, max_workers=self.settings.max_workers)
+        wanted = await again.mended(ref, with_fix, self.port, self.settings)
+        work = again.retry(ref, self.port, max_workers=self.settings.max_workers, wanted=wanted)
         return await self._job(await work)
 
     async def clone(
@@ -118,6 +121,7 @@ class AsyncWriting(AsyncDesk):
         namespace: str | None = None,
         replace: bool = False,
         changes: Mapping[str, Any] | None = None,
+        with_fix: int | None = None,
         **fields: Any,
     ) -> AsyncJob:
         """Submit a changed copy: under a new name, or with `replace` in place of the job itself.
@@ -126,7 +130,9 @@ class AsyncWriting(AsyncDesk):
         """
         from mpijob.client import again
 
-        ref, wanted = self.ref(name, namespace), {**(changes or {}), **fields}
+        ref = self.ref(name, namespace)
+        mended = await again.mended(ref, with_fix, self.port, self.settings)
+        wanted = {**mended, **(changes or {}), **fields}
         limit = self.settings.max_workers
         if replace:
             again.refuse_new_name(ref, new_name)

@@ -13,6 +13,7 @@ from mpijob.errors import NotFound
 if TYPE_CHECKING:
     from mpijob.client.blocking import Client
     from mpijob.client.front import Format
+    from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
     from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
 
@@ -96,6 +97,10 @@ class Job:
         """Return why the job stands where it stands, the first cause first."""
         return self.client.why(self.ref)
 
+    def diagnose(self) -> Diagnosis:
+        """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
+        return self.client.diagnose(self.ref)
+
     def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""
         from mpijob.client import function
@@ -121,13 +126,20 @@ class Job:
         """Remove the job and all that is known of it."""
         self.client.delete(self.ref, grace_period)
 
-    def retry(self) -> Job:
-        """Submit the same configuration again and return the new job."""
-        return self.client.retry(self.ref)
+    def retry(self, *, with_fix: int | None = None) -> Job:
+        """Submit the same configuration again, with a fix of `diagnose` if one is named, and return the new job."""
+        return self.client.retry(self.ref, with_fix=with_fix)
 
-    def clone(self, new_name: str | None = None, *, replace: bool = False, **fields: Any) -> Job:
+    def clone(
+        self,
+        new_name: str | None = None,
+        *,
+        replace: bool = False,
+        with_fix: int | None = None,
+        **fields: Any,
+    ) -> Job:
         """Submit a changed copy and return the new job."""
-        return self.client.clone(self.ref, new_name, replace=replace, **fields)
+        return self.client.clone(self.ref, new_name, replace=replace, with_fix=with_fix, **fields)
 
     def export(self, format: Format = "yaml") -> str:
         """Return the job as a job file."""

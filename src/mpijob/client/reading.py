@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.client.compare import Comparison
+    from mpijob.diagnosis.report import Diagnosis
     from mpijob.client.front import Format, Target
     from mpijob.client.job import Job
     from mpijob.errors import Finding
@@ -220,6 +221,12 @@ class Reading(Desk):
     def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
         return self.state(name, namespace).findings
+
+    def diagnose(self, name: Target, *, namespace: str | None = None) -> Diagnosis:
+        """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
+        from mpijob.client import reasons  # the rules are loaded only when they are asked for
+
+        return self._bridge.call(reasons.of_job(self.ref(name, namespace), self.backend, self.settings))
 
     def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
         """Return how two or more jobs differ: configuration, phase, duration, result."""

@@ -104,12 +104,16 @@ class Writing(Desk):
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
         return self._bridge.call(again.each(scope, self.backend, act, unlimited=every))
 
-    def retry(self, name: Target, *, namespace: str | None = None) -> Job:
-        """Submit the configuration of a job that has ended again, under the same name."""
+    def retry(self, name: Target, *, namespace: str | None = None, with_fix: int | None = None) -> Job:
+        """Submit the configuration of a job that has ended again, under the same name.
+
+        `with_fix` is the number of a fix that `diagnose` names: the change that it makes is made.
+        """
         from mpijob.client import again
 
         ref = self.ref(name, namespace)
-        work = again.retry(ref, self.backend, max_workers=self.settings.max_workers)
+        wanted = self._bridge.call(again.mended(ref, with_fix, self.backend, self.settings))
+        work = again.retry(ref, self.backend, max_workers=self.settings.max_workers, wanted=wanted)
         return self._job(self._bridge.call(work))
 
     def clone(
@@ -120,15 +124,19 @@ class Writing(Desk):
         namespace: str | None = None,
         replace: bool = False,
         changes: Mapping[str, Any] | None = None,
+        with_fix: int | None = None,
         **fields: Any,
     ) -> Job:
         """Submit a changed copy: under a new name, or with `replace` in place of the job itself.
 
-        Fields are given by name (`workers=8`), or by path in `changes` (`{"env.LR": "0.1"}`).
+        Fields are given by name (`workers=8`), or by path in `changes` (`{"env.LR": "0.1"}`); `with_fix` makes
+        the change of a fix that `diagnose` names.
         """
         from mpijob.client import again
 
-        ref, wanted = self.ref(name, namespace), {**(changes or {}), **fields}
+        ref = self.ref(name, namespace)
+        mended = self._bridge.call(again.mended(ref, with_fix, self.backend, self.settings))
+        wanted = {**mended, **(changes or {}), **fields}
         limit = self.settings.max_workers
         if replace:
             again.refuse_new_name(ref, new_name)

@@ -44,7 +44,7 @@ def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
         for fact in known:
             if fact.name in rule.facts:
                 yield Hit(rule, place, fact.time, fact.worker, fact.rank, fact.values, (), fact.confidence)
-        for stream in said:
+        for stream in said if rule.while_running or not seen.going else ():
             if (hit := _in_stream(seen, rule, place, stream)) is not None:
                 yield hit
 

@@ -21,6 +21,7 @@ from mpijob.model import Exit
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
 TOGETHER_SECONDS = 0.25
 NEAR_LIMIT = 0.9
+IDLE_CORES = 0.1  # of one worker: less is no computing
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
@@ -155,8 +156,17 @@ def _lost_nodes(seen: Evidence) -> Iterator[Fact]:
 def _silence(seen: Evidence) -> Iterator[Fact]:
     silent, elapsed = seen.silent_seconds, seen.elapsed_seconds
     overdue = seen.reason == "DeadlineExceeded" and silent and elapsed and silent >= max(30.0, elapsed / 2)
-    if seen.reason == "Silent" or overdue:
-        yield Fact("silent", values={"silent": _whole(silent)})
+    if seen.reason == "Silent" or overdue or (seen.going and silent):
+        yield Fact("silent", values={"silent": _whole(silent), **_load(seen)})
+
+
+def _load(seen: Evidence) -> dict[str, Any]:
+    """Return how busy the silent workers were last: idle ones wait, busy ones compute or poll."""
+    last = {sample.worker: sample.cpu_cores for sample in seen.samples if sample.attempt == seen.attempt}
+    if not last:
+        return {}
+    total = sum(last.values())
+    return {"idle" if total < IDLE_CORES * len(last) else "busy": f"{total:.2g}"}
 
 
 def _whole(seconds: float | None) -> int | None:

@@ -21,23 +21,32 @@ if TYPE_CHECKING:
     from mpijob.client.compare import Comparison
 
 
+_with_fix = click.option(
+    "--with-fix", type=click.IntRange(min=1), metavar="N", help="Make the change of fix N of `mpijob why NAME`."
+)
+
+
 @command("retry")
 @name_argument
+@_with_fix
 @pass_app
-def retry(app: App, name: str) -> None:
+def retry(app: App, name: str, with_fix: int | None) -> None:
     """Run a finished job again with the same configuration."""
-    show_state(app, app.client.retry(name).state())
+    show_state(app, app.client.retry(name, with_fix=with_fix).state())
 
 
 @command("clone", cls=TakesCommand)
 @name_argument
 @click.argument("new_name", required=False, metavar="[NEW_NAME]")
 @job_flags
+@_with_fix
 @click.option(
     "--replace", is_flag=True, help="Take the place of the job itself, if it has not started or has ended."
 )
 @pass_app
-def clone(app: App, name: str, new_name: str | None, replace: bool, **given: Any) -> None:
+def clone(
+    app: App, name: str, new_name: str | None, replace: bool, with_fix: int | None, **given: Any
+) -> None:
     """Create a copy of a job with changes.
 
     Flags and the command after `--` are the changes; without NEW_NAME a free name is chosen.
@@ -46,7 +55,11 @@ def clone(app: App, name: str, new_name: str | None, replace: bool, **given: Any
     tree = overlay(msgspec.to_builtins(app.client.spec(name)), changes)
     touched = {change.path.partition(".")[0] for change in changes}
     made = app.client.clone(
-        name, new_name, replace=replace, changes={field: tree[field] for field in touched}
+        name,
+        new_name,
+        replace=replace,
+        with_fix=with_fix,
+        changes={field: tree[field] for field in touched},
     )
     show_state(app, made.state())
 

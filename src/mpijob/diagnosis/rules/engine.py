@@ -87,7 +87,15 @@ RULES = (
         "it.",
         trust=Trust.LIMIT,
         facts=("silent",),
-        causes=("No rank said anything for {silent} s; the ranks probably wait for each other (hang).",),
+        causes=(
+            "No rank said anything for {silent} s, and the workers use {idle} cores together: the ranks wait for "
+            "each other, or for something else (hang).",
+            "No rank said anything for {silent} s while the workers use {busy} cores: they compute in silence, or "
+            "wait for each other without rest.",
+            "No rank said anything for {silent} s; the ranks probably wait for each other (hang).",
+            "No rank said anything for a long time; the ranks probably wait for each other (hang).",
+        ),
+        example="No rank said anything for 590 s; the ranks probably wait for each other (hang).",
         remedies=(
             Remedy("see where each rank stands: mpijob exec JOB --rank 0 -- py-spy dump --pid PID"),
             Remedy(

@@ -1,0 +1,45 @@
+"""why: the cause of a failure, a wait or a silence, of a job or in a log that somebody was sent."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli import told
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, job_names
+from mpijob.cli.output import Format
+from mpijob.model import Family
+
+
+@command("why", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
+@click.option(
+    "--log", "logs", multiple=True, metavar="FILE",
+    help="Explain a log instead of a job: a file, a folder of them, or - for stdin.",
+)  # fmt: skip
+@click.option(
+    "--family", type=click.Choice([family.value for family in Family]), default=Family.AUTO.value,
+    help="Which MPI wrote the log, where the log itself does not tell.",
+)  # fmt: skip
+@click.option("--exit-code", type=int, metavar="N", help="With which code the launcher of the log ended.")
+@pass_app
+def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_code: int | None) -> None:
+    """Say why a job failed, waits or is silent, and what would mend it."""
+    if (name is None) == (not logs):
+        raise click.UsageError("give the name of a job, or a log with --log FILE")
+    if name is None:
+        from mpijob.client import reasons
+
+        diagnosis = reasons.of_logs(
+            reasons.files(logs),
+            exit_code=exit_code,
+            family=Family(family),
+            site=reasons.site_rules(app.settings()),
+        )
+    else:
+        diagnosis = app.client.diagnose(name)
+    if app.out.structured:
+        app.out.value(diagnosis)
+        return
+    place = app.words(app.client.ref(name), "{verb}") if name is not None else ""
+    app.out.lines(told.lines(diagnosis, place, app.program))

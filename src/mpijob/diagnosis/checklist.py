@@ -1,0 +1,110 @@
+"""What to look at, in the order in which a job comes to life, each with yes, no or unknown.
+
+Only what is known is answered: a question that nothing speaks for or against is unknown, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+import msgspec
+
+from mpijob.diagnosis.evidence import Evidence, Memory
+from mpijob.errors import Finding
+from mpijob.model import JobState, Phase, quantity
+
+
+class Mark(StrEnum):
+    """The three answers."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+class Check(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One question with its answer, and what it rests on."""
+
+    question: str
+    mark: Mark
+    detail: str = ""
+
+
+_WAITS = (
+    *("WAITING", "WAITING_FOR_QUOTA", "UNSCHEDULABLE", "QUOTA_TOO_SMALL", "QUOTA_USED_UP", "QUEUE_MISSING"),
+    *("QUEUE_INACTIVE", "GANG_TIMEOUT", "POLICY_REFUSED", "NOT_RESUMED"),
+)
+_IMAGE = ("IMAGE_NOT_FOUND", "IMAGE_NAME_INVALID", "IMAGE_REFUSED", "IMAGE_PULL_FAILED")
+_START = ("START_REFUSED", "NO_SSHD", "SSHD_FAILED", "NO_KEY", "SETTINGS_MISSING", "VOLUME_NOT_READY")
+_REACH = (
+    *("UNKNOWN_HOST", "CONNECTION_REFUSED", "NETWORK_BLOCKED", "HOST_KEY", "PERMISSION_DENIED", "SSH_USER"),
+    *("SSH_CUT_OFF", "DAEMON_NOT_STARTED"),
+)
+_WORLD = (
+    *("MPI_MISMATCH", "MPI_FAMILY", "MPI_NOT_ON_WORKER", "WORLD_DIFFERS", "START_TIMEOUT", "NOT_ENOUGH_SLOTS"),
+    *("WORLD_NOT_STARTED", "RAN_ON_LAUNCHER", "MISSING_EXECUTABLE", "ROOT_REFUSED"),
+)
+_MEMORY = ("MEMORY_LIMIT", "OOM_KILLED", "MEMORY_ERROR", "LAUNCHER_MEMORY")
+_NETWORK = ("MPI_UNREACHABLE", "NCCL_CONNECTION", "NCCL_TIMEOUT", "RENDEZVOUS", "NO_INFINIBAND")
+_GPU = ("CUDA_OOM", "CUDA_ERROR", "NO_GPU", "CUDA_DRIVER")
+_DISK = ("DISK_FULL", "SHM_FULL")
+_LOST = ("WORKER_LOST", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST", "DAEMON_LOST")
+
+
+def checklist(state: JobState | None, seen: Evidence, findings: tuple[Finding, ...]) -> tuple[Check, ...]:
+    """Return the questions that fit what is known; `state` is missing for a bare log."""
+    return tuple(_checks(state, seen, {finding.code: finding for finding in findings}))
+
+
+def _checks(state: JobState | None, seen: Evidence, found: dict[str, Finding]) -> Iterator[Check]:
+    begun = state is not None and state.started is not None
+    up = state is not None and state.running is not None
+    well = state is not None and state.phase is Phase.SUCCEEDED
+    total = "all" if seen.bare else f"all {seen.spec.workers}"
+    ranks = "the ranks" if seen.bare else f"{seen.spec.world} ranks"
+    yield _check("resources were given", found, _WAITS, yes=begun or up)
+    if seen.spec.image or any(code in found for code in _IMAGE):
+        yield _check("the image was there", found, _IMAGE, yes=up)
+    yield _check(f"{total} workers started", found, _START, yes=up)
+    yield _check("the launcher reached every worker", found, _REACH, yes=up)
+    yield _check(f"MPI came up with {ranks}", found, _WORLD, yes=up and seen.spec.census)
+    yield _check("every worker stayed until the end", found, _LOST, yes=well)
+    yield _memory(seen, found)
+    yield _check("disk and /dev/shm had room", found, _DISK, yes=well)
+    if seen.spec.resources.gpu or any(code in found for code in _GPU):
+        yield _check("the GPUs worked", found, _GPU, yes=well)
+    yield _check("the ranks could talk to each other", found, _NETWORK, yes=well)
+    yield _ended(state, seen)
+
+
+def _check(question: str, found: dict[str, Finding], codes: tuple[str, ...], *, yes: bool) -> Check:
+    """Answer no with the finding that says so, yes where the job came further than that, else unknown."""
+    against = next((finding for code, finding in found.items() if code in codes), None)
+    if against is not None:
+        return Check(question, Mark.NO, f"[{against.code}] {against.message}")
+    return Check(question, Mark.YES if yes else Mark.UNKNOWN)
+
+
+def _memory(seen: Evidence, found: dict[str, Finding]) -> Check:
+    question = "memory stayed below the limit"
+    check = _check(question, found, _MEMORY, yes=False)
+    most = max(seen.memory, key=_share, default=None)
+    if check.mark is Mark.NO or most is None or not (most.peak_bytes and most.limit_bytes):
+        return check
+    amounts = f"{quantity.as_bytes(most.peak_bytes)} of {quantity.as_bytes(most.limit_bytes)}"
+    mark = Mark.YES if _share(most) < 1.0 else Mark.NO
+    return Check(question, mark, f"worker {most.worker} used {amounts} at most")
+
+
+def _share(memory: Memory) -> float:
+    return memory.peak_bytes / memory.limit_bytes if memory.limit_bytes else 0.0
+
+
+def _ended(state: JobState | None, seen: Evidence) -> Check:
+    question = "the launcher ended with 0"
+    code = seen.launcher.status if seen.launcher is not None else None
+    code = state.launcher_exit_code if code is None and state is not None else code
+    if code is None:
+        return Check(question, Mark.UNKNOWN)
+    return Check(question, Mark.YES if code == 0 else Mark.NO, f"exit code {code}")

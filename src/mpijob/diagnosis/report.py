@@ -1,0 +1,151 @@
+"""Everything that is told about why a job stands where it stands: one value for every face.
+
+A summary, the findings with the place of each in the log, when things happened, a checklist in which what is
+not known says so, and the fixes with the numbers by which `--with-fix` takes them. Pure; who asks the engine
+for state and events is `client.reasons`, who prints is a face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.diagnosis.checklist import Check, checklist
+from mpijob.diagnosis.evidence import Evidence
+from mpijob.errors import Finding, Place
+from mpijob.model import Event, JobState, Phase
+
+_MILESTONES = {
+    "Submitted": "submitted",
+    "GangScheduled": "resources given",
+    "WorkersReady": "workers ready",
+    "Running": "MPI up",
+    "Retrying": "tried again",
+    "Suspended": "suspended",
+    "Resumed": "resumed",
+}
+_ENDS = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.CANCELLED: "cancelled"}
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One moment of a job's life; `place` opens the log there."""
+
+    time: float
+    what: str
+    text: str = ""
+    place: Place | None = None
+
+
+class Numbered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A fix with the number by which it is asked for, and the cause that it mends."""
+
+    number: int
+    code: str
+    text: str
+    patch: dict[str, Any] = {}
+    command: str = ""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job stands where it stands, or what a log tells; the first cause is the first finding."""
+
+    summary: str
+    job: str = ""
+    namespace: str = ""
+    phase: str = ""
+    attempt: int = 1
+    findings: tuple[Finding, ...] = ()
+    timeline: tuple[Step, ...] = ()
+    checklist: tuple[Check, ...] = ()
+    fixes: tuple[Numbered, ...] = ()
+
+    @property
+    def first(self) -> Finding | None:
+        """The first cause."""
+        return self.findings[0] if self.findings else None
+
+
+def of_job(
+    state: JobState, seen: Evidence, findings: tuple[Finding, ...], events: tuple[Event, ...]
+) -> Diagnosis:
+    """Return what is told about a job."""
+    return Diagnosis(
+        summary=_summary(state, findings),
+        job=state.ref.name,
+        namespace=state.ref.namespace,
+        phase=state.phase.value,
+        attempt=state.attempt,
+        findings=findings,
+        timeline=tuple(_timeline(state, findings, events)),
+        checklist=checklist(state, seen, findings),
+        fixes=numbered(findings),
+    )
+
+
+def of_log(seen: Evidence, findings: tuple[Finding, ...]) -> Diagnosis:
+    """Return what is told about a bare log."""
+    first = findings[0] if findings else None
+    summary = first.message if first else "Nothing in this log looks like a failure that we know."
+    steps = (Step(first.place.time, "first error", _quote(first), first.place),) if _dated(first) else ()
+    return Diagnosis(
+        summary=summary,
+        findings=findings,
+        timeline=steps,
+        checklist=checklist(None, seen, findings),
+        fixes=numbered(findings),
+    )
+
+
+def numbered(findings: Iterable[Finding]) -> tuple[Numbered, ...]:
+    """Return the fixes of all findings in the order in which they are shown, counted from 1."""
+    fixes = [(finding.code, fix) for finding in findings for fix in finding.fixes]
+    return tuple(
+        Numbered(number, code, fix.text, fix.patch, fix.command)
+        for number, (code, fix) in enumerate(fixes, start=1)
+    )
+
+
+def _summary(state: JobState, findings: tuple[Finding, ...]) -> str:
+    cause = findings[0].message if findings else state.message
+    total = max(state.workers_wanted, len(state.workers))
+    if state.phase is Phase.FAILED:
+        failed = sum(worker.phase is Phase.FAILED for worker in state.workers)
+        return f"Failed - {failed}/{total} workers failed: {cause}" if failed else f"Failed: {cause}"
+    if state.phase is Phase.SUCCEEDED:
+        return f"Succeeded, but: {cause}" if findings else "Succeeded: every rank ended with 0."
+    return f"{state.phase.value}: {cause or state.waiting_for or state.reason}"
+
+
+def _timeline(
+    state: JobState, findings: tuple[Finding, ...], events: tuple[Event, ...]
+) -> Iterator[Step]:
+    steps = list(_milestones(state, events))
+    first = findings[0] if findings else None
+    if first is not None and _dated(first):
+        assert first.place is not None
+        steps.append(Step(first.place.time, "first error", _quote(first), first.place))
+    if state.finished is not None:
+        steps.append(Step(state.finished, _ENDS.get(state.phase, state.phase.value), state.message))
+    yield from sorted(steps, key=lambda step: step.time)
+
+
+def _milestones(state: JobState, events: tuple[Event, ...]) -> Iterator[Step]:
+    told = [event for event in events if event.reason in _MILESTONES]
+    yield from (Step(event.time, _MILESTONES[event.reason], event.message) for event in told)
+    seen = {_MILESTONES[event.reason] for event in told}
+    known = (
+        ("submitted", state.created or None),
+        ("resources given", state.started),
+        ("MPI up", state.running),
+    )
+    yield from (Step(time, what) for what, time in known if time is not None and what not in seen)
+
+
+def _dated(finding: Finding | None) -> bool:
+    return finding is not None and finding.place is not None and bool(finding.place.time)
+
+
+def _quote(finding: Finding | None) -> str:
+    return finding.evidence[0] if finding is not None and finding.evidence else ""
