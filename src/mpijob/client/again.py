@@ -35,9 +35,7 @@ class Done(msgspec.Struct, frozen=True):
         return not self.error
 
 
-async def mended(
-    ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings
-) -> dict[str, Any]:
+async def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings) -> dict[str, Any]:
     """Return the fields that a numbered fix of the job's diagnosis changes, with their new values."""
     if with_fix is None:
         return {}

@@ -35,7 +35,7 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     There are none for a job that succeeded, nor for one that waits or runs without a sign of trouble.
     """
     rules = [rule for rule in (*site, *RULES) if _may(rule, seen)]
-    hits = sorted(find(seen, rules), key=lambda hit: (hit.rule.trust, hit.time, hit.place))
+    hits = sorted(find(seen, rules), key=lambda hit: (hit.trust, hit.time, hit.place))
     kept = _kept(hits)
     if kept:
         return tuple(_named(_finding(seen, hit), seen) for hit in kept[:MOST_FINDINGS])
@@ -83,7 +83,7 @@ def _kept(hits: list[Hit]) -> list[Hit]:
         first[hit.rule.id] = _joined(first[hit.rule.id], hit) if hit.rule.id in first else hit
     idle = [hit for hit in first.values() if any(_better(other, hit) for other in first.values())]
     rest = [_placed(hit, idle) for hit in first.values() if hit not in idle]
-    specific = [hit for hit in rest if hit.rule.trust < Trust.GENERIC]
+    specific = [hit for hit in rest if hit.trust < Trust.GENERIC]
     return specific or rest[:1]
 
 
@@ -103,7 +103,7 @@ def _joined(first: Hit, later: Hit) -> Hit:
 
 def _placed(hit: Hit, idle: list[Hit]) -> Hit:
     """Return a hit with the rank that a weaker report of the same failure names, on the same worker."""
-    if hit.rank is not None or hit.rule.trust is not Trust.CAUSE:
+    if hit.rank is not None or hit.trust is not Trust.CAUSE:
         return hit
     ranks = (other for other in idle if other.rank is not None and _better(hit, other))
     named = next((other for other in ranks if hit.worker in (None, other.worker)), None)
@@ -114,10 +114,10 @@ def _better(other: Hit, hit: Hit) -> bool:
     """Whether another finding makes this one idle: the same failure, said more exactly."""
     if other is hit or (other.rule.id not in hit.rule.yields_to and "*" not in hit.rule.yields_to):
         return False
-    if other.rule.trust is Trust.GENERIC and hit.rule.trust < Trust.GENERIC:
+    if other.trust is Trust.GENERIC and hit.trust < Trust.GENERIC:
         return False
     strangers = other.rank is not None and hit.rank is not None and other.rank != hit.rank
-    return not strangers or other.rule.trust < hit.rule.trust or other.time <= hit.time + TOGETHER_SECONDS
+    return not strangers or other.trust < hit.trust or other.time <= hit.time + TOGETHER_SECONDS
 
 
 def _finding(seen: Evidence, hit: Hit) -> Finding:
@@ -148,7 +148,9 @@ def _fixes(rule: Rule, values: Mapping[str, Any]) -> Iterator[Fix]:
 
 
 def _incomplete(patch: Any) -> bool:
-    return any(_incomplete(value) for value in patch.values()) if isinstance(patch, dict) else patch is None
+    if isinstance(patch, (dict, list)):
+        return any(_incomplete(value) for value in (patch.values() if isinstance(patch, dict) else patch))
+    return patch is None
 
 
 def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import msgspec
 
 from mpijob.diagnosis.corpus import Stream, shown, streams
 from mpijob.diagnosis.evidence import Evidence
-from mpijob.diagnosis.rule import Rule, Sign
+from mpijob.diagnosis.rule import Rule, Sign, Trust
 from mpijob.diagnosis.signs import facts
 from mpijob.diagnosis.words import worker_of_host
 from mpijob.errors import Place
@@ -35,6 +35,11 @@ class Hit(msgspec.Struct, frozen=True):
     evidence: tuple[str, ...] = ()
     confidence: float | None = None
     where: Place | None = None
+
+    @property
+    def trust(self) -> Trust:
+        """How far it is believed: a line perhaps less than a fact."""
+        return self.rule.trust if self.where is None or self.rule.said is None else self.rule.said
 
 
 def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:

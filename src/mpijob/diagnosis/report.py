@@ -118,9 +118,7 @@ def _summary(state: JobState, findings: tuple[Finding, ...]) -> str:
     return f"{state.phase.value}: {cause or state.waiting_for or state.reason}"
 
 
-def _timeline(
-    state: JobState, findings: tuple[Finding, ...], events: tuple[Event, ...]
-) -> Iterator[Step]:
+def _timeline(state: JobState, findings: tuple[Finding, ...], events: tuple[Event, ...]) -> Iterator[Step]:
     steps = list(_milestones(state, events))
     first = findings[0] if findings else None
     if first is not None and _dated(first):

@@ -21,9 +21,11 @@ from mpijob.model import Exit
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
 TOGETHER_SECONDS = 0.25
 NEAR_LIMIT = 0.9
+SIDECARS = ("istio-proxy", "linkerd-proxy")
 IDLE_CORES = 0.1  # of one worker: less is no computing
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
+_CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
 _TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
 
 
@@ -50,6 +52,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
     yield from _silence(seen)
     yield from _rejected(seen, said)
     yield from _astray(seen)
+    yield from _sidecars(seen, said)
     yield from _lost_nodes(seen)
 
 
@@ -144,6 +147,17 @@ def _astray(seen: Evidence) -> Iterator[Fact]:
     nodes = {state.node for state in seen.census}
     if seen.spec.workers > 1 and len(seen.census) > 1 and len(nodes) == 1 and seen.launcher_node in nodes:
         yield Fact("ran-on-launcher", values={"count": len(seen.census)})
+
+
+def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    """A connection that was cut, to a pod with a proxy beside it: the proxy did it."""
+    proxied = {pod.worker: name for pod in seen.pods for name in pod.containers if name in SIDECARS}
+    for stream in said if proxied else ():
+        for match in _CUT.finditer(stream.text):
+            worker = next(iter(proxied))
+            values = {"sidecar": proxied[worker], "host": seen.spec.name}
+            yield Fact("cut-by-sidecar", stream.time(stream.at(match.start())), worker, values=values)
+            return
 
 
 def _lost_nodes(seen: Evidence) -> Iterator[Fact]:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 _with_fix = click.option(
-    "--with-fix", type=click.IntRange(min=1), metavar="N", help="Make the change of fix N of `mpijob why NAME`."
+    "--with-fix",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Make the change of fix N of `mpijob why NAME`.",
 )
 
 

@@ -1,15 +1,29 @@
 """All rules, by theme; within one level of trust and one moment, the earlier entry wins."""
 
 from mpijob.diagnosis.rule import Rule
-from mpijob.diagnosis.rules import cluster, engine, memory, mpi, pods, program, reach
+from mpijob.diagnosis.rules import (
+    cluster,
+    engine,
+    fabric,
+    frameworks,
+    memory,
+    mpi,
+    pods,
+    program,
+    reach,
+    waiting,
+)
 
 RULES: tuple[Rule, ...] = (
     *engine.RULES,
+    *waiting.RULES,
     *cluster.RULES,
     *pods.RULES,
     *memory.RULES,
+    *frameworks.RULES,
     *program.RULES,
     *mpi.RULES,
+    *fabric.RULES,
     *reach.RULES,
 )
 UNKNOWN = engine.UNKNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpijob.diagnosis.rule import Remedy, Rule, Trust
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
 RULES = (
     Rule(
@@ -11,8 +11,20 @@ RULES = (
         why="The registry was asked for the image and does not have it: the name or the tag is misspelt, it "
         "was never pushed, or it was deleted. Kubernetes goes on asking and never reports a failure.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:ImageNotFound",),
-        causes=("{message}",),
+        signs=(
+            Sign("manifest unknown", r"(?P<detail>manifest unknown[^\n]{0,120})"),
+            Sign(
+                "failed to resolve reference",
+                r"failed to resolve reference \"(?P<image>[^\"]+)\": [^\n]{0,160}not found",
+            ),
+        ),
+        causes=(
+            "{message}",
+            "Image {image} does not exist in its registry.",
+            "The image does not exist in its registry: {detail}",
+        ),
         example="Image team/mpi:9 does not exist in its registry (all 4 workers, for 40 s)",
         remedies=(
             Remedy("correct the image's name and tag, then submit the job again"),
@@ -27,8 +39,13 @@ RULES = (
         why="A name has small letters, digits, dots, dashes and slashes, and may end with :TAG or @DIGEST. "
         "This one has another form, so no registry can be asked for it.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:ImageNameInvalid",),
-        causes=("{message}",),
+        signs=(
+            Sign("InvalidImageName", r"InvalidImageName"),
+            Sign("invalid reference format", r"(?P<detail>invalid reference format[^\n]{0,80})"),
+        ),
+        causes=("{message}", "The image's name is not a name of an image."),
         example="'Team/MPI:9' is not the name of an image (all 4 workers)",
         remedies=(Remedy("write it as REGISTRY/PATH:TAG"),),
         confidence=1.0,
@@ -40,8 +57,20 @@ RULES = (
         why="The registry wants a login that the namespace does not have, or the login may not read this "
         "image. Some registries answer the same for images that do not exist.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:ImageRefused",),
-        causes=("{message}",),
+        signs=(
+            Sign("pull access denied", r"pull access denied for (?P<image>[^\s,]+)"),
+            Sign(
+                "Failed to pull image",
+                r"Failed to pull image \"(?P<image>[^\"]+)\"[^\n]{0,300}?(?:unauthorized|authentication required|denied)",
+            ),
+        ),
+        causes=(
+            "{message}",
+            "Failed to pull image '{image}': authentication required",
+            "The image may not be pulled: its registry refuses.",
+        ),
         example="Image team/mpi:1 may not be pulled: its registry refuses (all 4 workers)",
         remedies=(
             Remedy("name the secret with the registry's login in the job: pull_secrets"),
@@ -56,8 +85,21 @@ RULES = (
         why="The node did not get the image: the registry does not answer, its name is not known on the node, "
         "or the disk is full. Kubernetes tries again with growing pauses.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:ImagePullFailed",),
-        causes=("{message}",),
+        signs=(
+            Sign(
+                "Failed to pull image",
+                r"Failed to pull image \"(?P<image>[^\"]+)\": (?P<detail>[^\n]{1,200})",
+            ),
+            Sign("ImagePullBackOff", r"(?P<detail>ImagePullBackOff)"),
+            Sign("ErrImagePull", r"(?P<detail>ErrImagePull)"),
+        ),
+        causes=(
+            "{message}",
+            "Failed to pull image '{image}': {detail}",
+            "The image cannot be pulled: {detail}",
+        ),
         example="Image team/mpi:1 cannot be pulled: dial tcp: i/o timeout (worker 2, for 3 min)",
         remedies=(
             Remedy("see whether the cluster's nodes reach the registry; ask an administrator"),
@@ -72,8 +114,10 @@ RULES = (
         why="The scheduler looked at every node and none fits: too little free, a taint, a selector, a volume "
         "in another zone. The pod waits until something changes.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:Unschedulable",),
-        causes=("{message}",),
+        signs=(Sign("nodes are available", r"(?P<detail>\d+/\d+ nodes are available: [^\n]{1,240})"),),
+        causes=("{message}", "No node has room for a pod: {detail}"),
         example="Insufficient GPUs: requested 8, no node of 3 has as much free (worker 3, for 2 min)",
         remedies=(
             Remedy("ask for less in each worker, or for more and smaller workers"),
@@ -90,7 +134,13 @@ RULES = (
         "gives them was over, so it was ended: what it held may serve others.",
         trust=Trust.LIMIT,
         facts=("reason:GangTimeout",),
-        causes=("{message}",),
+        signs=(
+            Sign("PodsReadyTimeout", r"(?P<detail>PodsReadyTimeout[^\n]{0,120})"),
+            Sign("enough sibling pods", r"(?P<detail>cannot find enough sibling pods[^\n]{0,120})"),
+            Sign("pod group is not ready", r"(?P<detail>pod group is not ready[^\n]{0,120})"),
+            Sign("gang unschedulable", r"(?P<detail>gang unschedulable[^\n]{0,120})"),
+        ),
+        causes=("{message}", "Not all workers could start together: {detail}"),
         example="not all workers had started after 300 s: Pulling image team/mpi:1 (worker 2, for 4 min)",
         remedies=(
             Remedy("allow more time, where an image is large", {"gang_timeout_seconds": 1800}),
@@ -105,8 +155,13 @@ RULES = (
         why="A pod starts only when every secret and config map that it names exists in its namespace, with "
         "the key that is asked for.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:SettingsMissing",),
-        causes=("{message}",),
+        signs=(
+            Sign("not found", r"(?P<detail>(?:secret|configmap|serviceaccount)s? \"[^\"]+\" not found)"),
+            Sign("couldn't find key", r"(?P<detail>couldn't find key [^\n]{1,100})"),
+        ),
+        causes=("{message}", "Something that the job names is not there: {detail}"),
         example="The secret tracking does not exist (all 4 workers)",
         remedies=(
             Remedy("make it in the job's namespace; the pods then start by themselves"),
@@ -121,8 +176,18 @@ RULES = (
         why="A claim does not exist, is not bound to a volume yet, or the volume cannot be mounted on the node "
         "(in use elsewhere, wrong zone, server not reachable).",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:VolumeNotReady",),
-        causes=("{message}",),
+        signs=(
+            Sign("persistentvolumeclaim", r"(?P<detail>persistentvolumeclaim \"[^\"]+\" not found)"),
+            Sign("PersistentVolumeClaims", r"(?P<detail>unbound immediate PersistentVolumeClaims)"),
+            Sign("Multi-Attach error", r"(?P<detail>Multi-Attach error for volume [^\n]{1,160})"),
+            Sign(
+                "MountVolume.SetUp failed", r"(?P<detail>MountVolume\.SetUp failed for volume [^\n]{1,200})"
+            ),
+            Sign("FailedAttachVolume", r"(?P<detail>FailedAttachVolume[^\n]{0,200})"),
+        ),
+        causes=("{message}", "A volume of the job is not ready: {detail}"),
         example="The volume claim train-data does not exist (all 4 workers)",
         remedies=(
             Remedy("see the claim's events: kubectl describe pvc NAME"),
@@ -152,8 +217,10 @@ RULES = (
         why="The job names a queue that its namespace does not have, or the queue has no quota behind it. It "
         "waits until somebody makes it.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:QueueMissing",),
-        causes=("{message}",),
+        signs=(Sign("doesn't exist", r"(?P<detail>(?:Local|Cluster)Queue \S+ doesn't exist)"),),
+        causes=("{message}", "The job's queue is not there: {detail}"),
         example="The queue main does not exist",
         remedies=(
             Remedy("name a queue of the namespace: kubectl get localqueues"),
@@ -168,8 +235,10 @@ RULES = (
         why="An administrator stopped the queue, or something that it needs (a flavor of machines, an admission "
         "check) is missing.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:QueueClosed",),
-        causes=("{message}",),
+        signs=(Sign("Queue ", r"(?P<detail>(?:Local|Cluster)Queue \S+ is (?:inactive|stopped))"),),
+        causes=("{message}", "The job's queue admits nothing at present: {detail}"),
         example="The queue main is inactive and admits nothing",
         remedies=(Remedy("ask the queue's administrator; the job starts by itself when the queue is open"),),
         confidence=1.0,
@@ -217,8 +286,15 @@ RULES = (
         why="The engine could not make the job's parts: the API server, one of its webhooks or the engine itself "
         "said no. The job's own status does not show it.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:EngineRefused",),
-        causes=("{message}",),
+        signs=(
+            Sign(
+                "denied the request",
+                r"admission webhook \"(?P<hook>[^\"]+)\" denied the request: (?P<detail>[^\n]{1,240})",
+            ),
+        ),
+        causes=("{message}", "The cluster refused the job ({hook}): {detail}"),
         example="its engine refused the job: spec.mpiReplicaSpecs[Worker].replicas: Invalid value: 0",
         remedies=(
             Remedy("mend what the message names, then submit the job again"),
@@ -232,8 +308,14 @@ RULES = (
         why="The namespace has a hard limit (ResourceQuota), and the pods of this job would go beyond it. They "
         "are made as soon as others free enough.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:QuotaUsedUp",),
-        causes=("{message}",),
+        signs=(
+            Sign(
+                "exceeded quota", r"(?P<detail>exceeded quota: \S+, requested: \S+, used: \S+, limited: \S+)"
+            ),
+        ),
+        causes=("{message}", "The namespace's quota has no room for the pods: {detail}"),
         example="the job's pods cannot be made: exceeded quota: team, requested: cpu=2, used: cpu=7, limited: cpu=8",
         remedies=(
             Remedy("wait for other jobs to end, or delete what is not needed"),
@@ -249,11 +331,21 @@ RULES = (
         why="The namespace enforces a security level, and the pods ask for something that it forbids: a user ID, "
         "a kind of volume, a capability.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:PolicyRefused",),
-        causes=("{message}",),
+        signs=(
+            Sign("violates PodSecurity", r"(?P<detail>violates PodSecurity \"[^\"]+\": [^\n]{1,240})"),
+            Sign(
+                "security context constraint",
+                r"(?P<detail>unable to validate against any security context constraint[^\n]{0,240})",
+            ),
+        ),
+        causes=("{message}", "The namespace's security policy refuses the pods: {detail}"),
         example='the job\'s pods cannot be made: violates PodSecurity "restricted:latest": …',
         remedies=(
-            Remedy("take out what the message names: NFS volumes, RDMA, a fixed user ID"),
+            Remedy(
+                "take out what the message names: NFS volumes, RDMA, a fixed user ID (OpenShift's SCC wants none)"
+            ),
             Remedy("ask an administrator for a namespace with another policy"),
         ),
         confidence=1.0,

@@ -45,7 +45,13 @@ RULES = (
                 r"BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = PID \d+ RUNNING AT "
                 r"(?P<host>\S+) = EXIT CODE: 9\b",
             ),
-            Sign("oom-kill", r"(?:oom-kill(?:er)?:|Out of memory: Killed process|oom_reaper)"),
+            Sign("oom-kill", r"oom-kill(?:er)?:"),
+            Sign("Out of memory: Kill", r"Out of memory: Kill(?:ed)? process"),
+            Sign("OOMKilled", r"OOMKilled"),
+            Sign(
+                "is killed by signal",
+                r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) is killed by signal: Killed",
+            ),
         ),
         causes=(
             "Worker-{worker} was terminated by the system, likely due to running out of memory (OOM). The "
@@ -143,10 +149,11 @@ RULES = (
             Sign("No space left on device", r"No space left on device[^\n]{0,80}/dev/shm"),
             Sign("torch_", r"unable to (?:open|write to) (?:file )?</?torch_"),
             Sign("Bus error", r"Bus error"),
+            Sign("shared memory (shm)", r"out of shared memory|insufficient shared memory \(shm\)"),
         ),
         causes=("{who} found no room in /dev/shm.",),
         remedies=(
-            Remedy("mount a larger /dev/shm: a volume of kind shm at /dev/shm"),
+            Remedy("mount a larger /dev/shm (it counts as the worker's memory)", {"volumes": "{with_shm}"}),
             Remedy("use fewer data loader processes"),
         ),
         confidence=0.75,

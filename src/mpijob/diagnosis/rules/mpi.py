@@ -207,6 +207,11 @@ RULES = (
             Sign(
                 "unexpectedly disconnected", r"MPI communication peer process has unexpectedly disconnected"
             ),
+            Sign("Connection closed by peer", r"Connection closed by peer \["),
+            Sign("ncclRemoteError", r"ncclRemoteError: A call failed possibly due to a network error"),
+            Sign(
+                "ChildFailedError", r"torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"
+            ),
         ),
         causes=("{who} lost its connection to another rank, which had ended before.",),
         remedies=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpijob.diagnosis.rule import Remedy, Rule, Trust
+from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
 _AGAIN = Remedy("run it again: mpijob retry JOB")
 _SURVIVE = Remedy(
@@ -80,8 +80,10 @@ RULES = (
         why="The node was short of memory, disk or process numbers and ended pods to save itself, those first "
         "that use more than they asked for; or the node was shut down.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:WorkerEvicted",),
-        causes=("{message}",),
+        signs=(Sign("low on resource", r"(?P<detail>The node was low on resource: [\w-]+[^\n]{0,120})"),),
+        causes=("{message}", "A worker was evicted from its node: {detail}"),
         example="worker 1 was evicted from its node gpu-17: The node was low on resource: memory.",
         remedies=(
             Remedy("ask for as much memory as the worker really uses, so that the node keeps it free"),
@@ -97,8 +99,13 @@ RULES = (
         why="A pod with a higher priority class found no room, so the scheduler removed one of this job's. The "
         "others cannot go on without it.",
         trust=Trust.FACT,
+        said=Trust.CAUSE,
         facts=("reason:WorkerPreempted",),
-        causes=("{message}",),
+        signs=(
+            Sign("PreemptionByScheduler", r"(?P<detail>PreemptionByScheduler)"),
+            Sign("Preempted by", r"(?P<detail>Preempted by [^\n]{1,120})"),
+        ),
+        causes=("{message}", "A worker was removed for a pod of higher priority: {detail}"),
         example="worker 1 was removed for a pod of higher priority",
         remedies=(_AGAIN, _SURVIVE, Remedy("give the job a higher priority, if it deserves one")),
         confidence=0.95,

@@ -8,7 +8,19 @@ _MPI4PY = Remedy(
     "run the program with python -m mpi4py, so that an exception in one rank ends all at once",
     {"command": "{with_mpi4py}"},
 )
-_PYTHON = ("IMPORT_ERROR", "MEMORY_ERROR", "CUDA_OOM", "TRUNCATED_MESSAGE", "INVALID_RANK", "MISSING_LIBRARY")
+_PYTHON = (
+    *("IMPORT_ERROR", "MEMORY_ERROR", "CUDA_OOM", "TRUNCATED_MESSAGE", "INVALID_RANK", "MISSING_LIBRARY"),
+    *("NO_GPU", "CUDA_DRIVER", "CUDA_ERROR", "NCCL_TIMEOUT", "NCCL_CONNECTION", "NCCL_ERROR", "GPU_SHARED"),
+    *(
+        "RENDEZVOUS",
+        "PORT_IN_USE",
+        "HOROVOD_MISMATCH",
+        "DISK_FULL",
+        "SHM_FULL",
+        "TOO_MANY_FILES",
+        "PROCESS_LIMIT",
+    ),
+)
 
 RULES = (
     Rule(
@@ -218,6 +230,72 @@ RULES = (
         confidence=0.85,
         uncaught=True,
         yields_to=_PYTHON,
+    ),
+    Rule(
+        id="BAD_ARGUMENTS",
+        title="The program does not understand its arguments",
+        why="The program looked at its command line and refused it: an option is misspelt, missing, or belongs to the "
+        "launcher.",
+        signs=(
+            Sign(
+                "error: unrecognized arguments",
+                r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: unrecognized arguments: [^\n]{1,160})$",
+            ),
+            Sign(
+                "error: the following arguments",
+                r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: the following arguments are required: "
+                r"[^\n]{1,160})$",
+            ),
+            Sign(
+                "error: argument",
+                r"^(?:\S*[ ])?(?P<program>[\w./-]+): (?P<detail>error: argument [^\n]{1,200})$",
+            ),
+        ),
+        causes=("{program} refused its arguments: {detail}",),
+        example="train.py refused its arguments: error: unrecognized arguments: --epoch",
+        remedies=(Remedy("correct the command: mpijob export JOB prints it as a job file"),),
+        confidence=0.9,
+        field="command",
+        uncaught=True,
+    ),
+    Rule(
+        id="TOO_MANY_FILES",
+        title="A process has too many files open",
+        why="Every process may hold so many files and connections (ulimit -n). A rank reached the limit: data loaders "
+        "that keep files open, or a world so large that the connections alone are too many.",
+        signs=(Sign("Too many open files", r"Too many open files"),),
+        causes=("{who} has too many files open.",),
+        remedies=(
+            Remedy("raise the limit in the command: bash -c 'ulimit -n 65536; exec PROGRAM'"),
+            Remedy("use fewer data loader processes"),
+        ),
+        confidence=0.9,
+        uncaught=True,
+    ),
+    Rule(
+        id="PROCESS_LIMIT",
+        title="No more processes or threads may be started",
+        why="The pod or the user may have so many processes and threads. Libraries start a thread for each core of the "
+        "machine unless they are told otherwise.",
+        signs=(
+            Sign("fork", r"(?:fork|vfork|posix_spawn)[^\n]{0,60}Resource temporarily unavailable"),
+            Sign("start new thread", r"can't start new thread"),
+            Sign(
+                "pthread_create",
+                r"pthread_create (?:failed|failure)[^\n]{0,80}Resource temporarily unavailable",
+            ),
+            Sign("blas_thread_init", r"blas_thread_init: pthread_create failed"),
+            Sign("Thread creation failed", r"libgomp: Thread creation failed"),
+        ),
+        causes=("{who} could not start another process or thread: the limit is reached.",),
+        remedies=(
+            Remedy(
+                "one thread for each rank",
+                {"env": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}},
+            ),
+            Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"}),
+        ),
+        confidence=0.85,
     ),
     Rule(
         id="RANK_SIGNAL",

@@ -132,7 +132,7 @@ RULES = (
             ),
             Sign("UNPROTECTED PRIVATE KEY", r"UNPROTECTED PRIVATE KEY FILE"),
             Sign("Load key", r"Load key [^\n]{1,120}: (?:bad permissions|invalid format|error in libcrypto)"),
-            Sign("No user exists", r"No user exists for uid \d+"),
+            Sign("by PAM account", r"denied for user \S+ by PAM account configuration"),
         ),
         causes=("ssh on {host} did not accept the launcher's key.", "ssh did not accept the launcher's key."),
         remedies=(
@@ -140,6 +140,85 @@ RULES = (
             Remedy("the key file must be readable by its owner only: chmod 600"),
         ),
         confidence=0.95,
+    ),
+    Rule(
+        id="SSH_USER",
+        title="The user that a pod runs as has no account in the image",
+        why="ssh and Open MPI look the user up by its number. On OpenShift every namespace has numbers of its own, "
+        "which no image can know; the entry is then missing from /etc/passwd.",
+        signs=(
+            Sign("No user exists for uid", r"No user exists for uid (?P<uid>\d+)"),
+            Sign("is unknown to the system", r"The user \((?P<uid>\d+)\) is unknown to the system"),
+        ),
+        causes=("The user number {uid} has no account in the image.",),
+        remedies=(
+            Remedy("set HOME, so that the container runtime adds the entry", {"env": {"HOME": "/tmp"}}),
+            Remedy("let the job's own start script run: it makes the entry without rights on /etc/passwd"),
+            Remedy("never make /etc/passwd writable for the group: anybody in the pod could become root"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="SSHD_FAILED",
+        title="A worker's ssh server cannot start",
+        why="The server wants rights that the pod's security policy does not give: the port 22, a change of root, a "
+        "capability on its file, keys of the host, or a directory that it may write.",
+        signs=(
+            Sign("/run/sshd", r"(?P<detail>chroot\(\"/run/sshd\"\): Operation not permitted)"),
+            Sign(
+                "privilege separation directory",
+                r"(?P<detail>Missing privilege separation directory[^\n]{0,60})",
+            ),
+            Sign("no hostkeys available", r"(?P<detail>no hostkeys available)"),
+            Sign("Bind to port", r"(?P<detail>Bind to port \d+ on \S+ failed[^\n]{0,60})"),
+            Sign("sshd:", r"sshd: (?P<detail>[Oo]peration not permitted)"),
+        ),
+        causes=(
+            "The ssh server of {who} cannot start: {detail}.",
+            "A worker's ssh server cannot start: {detail}.",
+        ),
+        example="The ssh server of Worker 1 cannot start: Bind to port 22 on 0.0.0.0 failed.",
+        remedies=(
+            Remedy(
+                "let the workers' start command be the job's own: it runs sshd as an ordinary user on port 2222"
+            ),
+            Remedy("in an image of your own: no setcap on sshd, or add NET_BIND_SERVICE to the pods"),
+            Remedy("let /tmp or the home directory be writable"),
+        ),
+        confidence=0.9,
+        field="image",
+    ),
+    Rule(
+        id="SSH_CUT_OFF",
+        title="Something cut the ssh connection before it was made",
+        why="The connection was accepted and closed at once. A proxy in between does that (an Istio sidecar that does "
+        "not know ssh), and so does an ssh server that gets more connections at once than MaxStartups allows.",
+        facts=("cut-by-sidecar",),
+        signs=(
+            Sign(
+                "exchange_identification",
+                r"(?:kex|ssh)_exchange_identification: (?:read: )?(?:Connection (?:reset|closed) by (?:peer|remote "
+                r"host)|Connection reset|client sent invalid protocol)",
+            ),
+            Sign(
+                "disconnect/reset before headers",
+                r"upstream connect error or disconnect/reset before headers",
+            ),
+        ),
+        causes=(
+            "An Istio sidecar ({sidecar}) cut the ssh connection to {host}.",
+            "The ssh connection to {host} was cut before it was made.",
+            "An ssh connection to a worker was cut before it was made: by a proxy, or by a server with too many at once.",
+        ),
+        remedies=(
+            Remedy(
+                "keep the mesh's sidecar out of the job's pods",
+                {"labels": {"sidecar.istio.io/inject": "false"}},
+            ),
+            Remedy("in an image of your own: MaxStartups 200 in sshd_config of the workers"),
+            Remedy("see what the worker said: mpijob logs JOB --role worker"),
+        ),
+        confidence=0.8,
     ),
     Rule(
         id="DAEMON_NOT_STARTED",
