@@ -234,7 +234,7 @@ LOSSES = [
         Reason.WORKER_EVICTED,
         "WORKER_EVICTED",
     ),
-    ({"reason": "NodeLost", "message": "Node node-2 is unresponsive"}, Reason.WORKER_LOST, "WORKER_LOST"),
+    ({"reason": "NodeLost", "message": "Node node-2 is unresponsive"}, Reason.WORKER_LOST, "NODE_LOST"),
     ({"reason": "UnexpectedAdmissionError", "message": "no GPU left"}, Reason.START_REFUSED, "START_REFUSED"),
     ({"reason": "OutOfcpu", "message": "node was full"}, Reason.START_REFUSED, "START_REFUSED"),
 ]

@@ -54,7 +54,7 @@ EXPECTED: dict[str, tuple[str, str, str, int | None]] = {
     "trainjob-launcher-killed": ("Failed", "LauncherFailed", "LAUNCHER_KILLED", None),
     "trainjob-network-blocked": ("Failed", "WorldNotStarted", "NETWORK_BLOCKED", 1),
     "trainjob-no-sshd": ("Failed", "NoSshServer", "NO_SSHD", 1),
-    "trainjob-node-lost": ("Failed", "WorkerLost", "WORKER_LOST", 0),
+    "trainjob-node-lost": ("Failed", "WorkerLost", "NODE_LOST", 0),
     "trainjob-node-silent": ("Initializing", "WorkerLost", "", None),
     "trainjob-oom": ("Failed", "MemoryLimitExceeded", "MEMORY_LIMIT", 1),
     "trainjob-openmpi5": ("Succeeded", "Completed", "", None),

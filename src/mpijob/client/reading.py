@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.client.compare import Comparison
-    from mpijob.diagnosis.report import Diagnosis
     from mpijob.client.front import Format, Target
     from mpijob.client.job import Job
+    from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
     from mpijob.model import (
         Artifact,

@@ -205,9 +205,9 @@ def _memory(state: JobState, spec: MPIJob, samples: tuple[Sample, ...]) -> Itera
     for worker in state.workers:
         peaks[worker.index] = max(peaks.get(worker.index, 0), worker.memory_bytes or 0)
     limits = {one.index: one.memory_limit_bytes for one in state.workers}
-    for worker, peak in sorted(peaks.items()):
+    for index, peak in sorted(peaks.items()):
         if peak:
-            yield Memory(worker, peak, limits.get(worker) or spec.resources.memory_bytes)
+            yield Memory(index, peak, limits.get(index) or spec.resources.memory_bytes)
 
 
 def _silence(state: JobState, lines: tuple[LogLine, ...], now: float) -> float | None:

@@ -68,7 +68,7 @@ def summary(failed: int, total: int) -> str:
 
 def fixed(job: MPIJob, fix: Fix) -> MPIJob:
     """Return the job with a fix applied; raise msgspec.ValidationError if the patch does not fit."""
-    return msgspec.convert(_merged(msgspec.to_builtins(job), fix.patch), MPIJob)
+    return msgspec.convert(merged(msgspec.to_builtins(job), fix.patch), MPIJob)
 
 
 def _doubts_success(rule: Rule, seen: Evidence) -> bool:
@@ -197,7 +197,8 @@ def _first_error(seen: Evidence) -> tuple[str, ...]:
     return best[1] if best is not None else last
 
 
-def _merged(spec: Any, patch: Any) -> Any:
+def merged(spec: Any, patch: Any) -> Any:
+    """Return plain values with a patch laid over them: mappings are joined, all else is replaced."""
     if not (isinstance(spec, dict) and isinstance(patch, dict)):
         return patch
-    return spec | {key: _merged(spec.get(key), value) for key, value in patch.items()}
+    return spec | {key: merged(spec.get(key), value) for key, value in patch.items()}

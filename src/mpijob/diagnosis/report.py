@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.diagnosis.checklist import Check, checklist
+from mpijob.diagnosis.checklist import Check, Mark, checklist
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.errors import Finding, Place
 from mpijob.model import Event, JobState, Phase
@@ -88,12 +88,11 @@ def of_log(seen: Evidence, findings: tuple[Finding, ...]) -> Diagnosis:
     """Return what is told about a bare log."""
     first = findings[0] if findings else None
     summary = first.message if first else "Nothing in this log looks like a failure that we know."
-    steps = (Step(first.place.time, "first error", _quote(first), first.place),) if _dated(first) else ()
     return Diagnosis(
         summary=summary,
         findings=findings,
-        timeline=steps,
-        checklist=checklist(None, seen, findings),
+        timeline=tuple(_first_error(first)),
+        checklist=tuple(check for check in checklist(None, seen, findings) if check.mark is not Mark.UNKNOWN),
         fixes=numbered(findings),
     )
 
@@ -120,10 +119,7 @@ def _summary(state: JobState, findings: tuple[Finding, ...]) -> str:
 
 def _timeline(state: JobState, findings: tuple[Finding, ...], events: tuple[Event, ...]) -> Iterator[Step]:
     steps = list(_milestones(state, events))
-    first = findings[0] if findings else None
-    if first is not None and _dated(first):
-        assert first.place is not None
-        steps.append(Step(first.place.time, "first error", _quote(first), first.place))
+    steps += _first_error(findings[0] if findings else None)
     if state.finished is not None:
         steps.append(Step(state.finished, _ENDS.get(state.phase, state.phase.value), state.message))
     yield from sorted(steps, key=lambda step: step.time)
@@ -141,9 +137,8 @@ def _milestones(state: JobState, events: tuple[Event, ...]) -> Iterator[Step]:
     yield from (Step(time, what) for what, time in known if time is not None and what not in seen)
 
 
-def _dated(finding: Finding | None) -> bool:
-    return finding is not None and finding.place is not None and bool(finding.place.time)
-
-
-def _quote(finding: Finding | None) -> str:
-    return finding.evidence[0] if finding is not None and finding.evidence else ""
+def _first_error(finding: Finding | None) -> Iterator[Step]:
+    """Yield when the first cause was seen in a log, where that is known."""
+    place = finding.place if finding is not None else None
+    if finding is not None and place is not None and place.time:
+        yield Step(place.time, "first error", finding.evidence[0] if finding.evidence else "", place)

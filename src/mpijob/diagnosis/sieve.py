@@ -22,7 +22,12 @@ class Sieve:
     """A set of literals to be found together."""
 
     def __init__(self, literals: Iterable[str]) -> None:
-        self._literals = frozenset(literal.encode() for literal in literals)
+        self._literals = frozenset(literal.encode() for literal in literals if literal)
+
+    @property
+    def fast(self) -> bool:
+        """Whether all literals are searched together."""
+        return not isinstance(_finder(self._literals), _Each)
 
     def places(self, text: bytes) -> Iterator[int]:
         """Yield where literals begin, in order; of each only its first places."""

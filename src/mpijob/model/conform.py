@@ -52,7 +52,12 @@ def written(path: Path) -> str:
 
 def problems(value: object) -> tuple[Problem, ...]:
     """Return every place where a job, or what a file says about one, has a wrong type."""
-    return tuple(_walk(value, job_type(), ()))
+    return problems_in(value, job_type())
+
+
+def problems_in(value: object, wanted: inspect.Type) -> tuple[Problem, ...]:
+    """Return every place where a value differs from a type, as msgspec describes it."""
+    return tuple(_walk(value, wanted, ()))
 
 
 def _name(part: object) -> str:

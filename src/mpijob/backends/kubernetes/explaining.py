@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mpijob import diagnosis
-from mpijob.diagnosis.evidence import Evidence, Memory, World, without_aborts
+from mpijob.diagnosis.evidence import Evidence, Memory, Node, Pod, World, without_aborts
 from mpijob.dialects import mpioperator, seen_census, trainjob
 from mpijob.dialects.output import Output, Report
 from mpijob.dialects.seen import Objects
@@ -82,6 +82,8 @@ def _evidence(
         workers=() if well else tuple(_workers(sight, first)),
         ranks=tuple(_ranks(sight, first)),
         memory=tuple(_memory(sight)),
+        pods=tuple(_pods(objects, sight)),
+        nodes=tuple(_nodes(sight)),
         world=World(planned=sight.about.world, proved=sight.census.proved),
         logs=tuple(_told(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
         ready=tuple(range(sight.about.workers_wanted)) if sight.ordered and launcher is not None else (),
@@ -148,6 +150,20 @@ def _memory(sight: Sight) -> Iterator[Memory]:
             yield Memory(exit.worker, oom_kills=1, exceeded=True, time=exit.time)
         elif exit.index in sight.census.spared and exit.worker is not None:
             yield Memory(exit.worker, enough=True, time=exit.time)
+
+
+def _pods(objects: Objects, sight: Sight) -> Iterator[Pod]:
+    """Yield what the cluster says of the pods: where they were, what ended them, what runs beside them."""
+    specs = {one.get("metadata", {}).get("name", ""): one.get("spec", {}) for one in objects.pods}
+    for one in sight.workers:
+        beside = tuple(part.get("name", "") for part in specs.get(one.name, {}).get("containers", ()))
+        yield Pod(one.name, one.index, reason=one.loss.value, node=one.node, containers=beside)
+
+
+def _nodes(sight: Sight) -> Iterator[Node]:
+    """Yield the nodes that are gone with a worker."""
+    gone = {one.node for one in sight.workers if one.loss is Loss.MACHINE and one.node}
+    yield from (Node(name, ready=False) for name in sorted(gone))
 
 
 def _lines(

@@ -10,16 +10,19 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mpijob import diagnosis
-from mpijob.backends.local import logs
+from mpijob.backends.local import logs, passages
 from mpijob.backends.local.ledger import TOGETHER_SECONDS, Ledger
 from mpijob.backends.local.orders import Orders
-from mpijob.diagnosis.evidence import Evidence, Memory, World, without_aborts
+from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, without_aborts
+from mpijob.diagnosis.rules import RULES
+from mpijob.diagnosis.sieve import Sieve
 from mpijob.errors import Finding
 from mpijob.model import Exit, LogLine
 from mpijob.observation import phase
 
 LINES_PER_STREAM = 60
 FULL_BYTES = 64 << 10
+BEFORE_SECONDS = 60.0
 _MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
 _SAID_OF = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")
 _PEER_LOST = re.compile(
@@ -58,7 +61,23 @@ def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evide
         memory=_memory(orders, ledger, standing),
         world=World(planned=plan.world, proved=ledger.proved),
         logs=said,
+        windows=tuple(_before_the_end(orders, ledger)),
+        plan=plan,
+        census=ledger.rank_states(),
     )
+
+
+def _before_the_end(orders: Orders, ledger: Ledger) -> Iterator[Window]:
+    """Yield what was said shortly before the first failure, where much was said after it.
+
+    What is older than a minute is left out: a trouble that a rank has survived is no cause.
+    """
+    ends = [exit.time for exit in ledger.ranks_ended() if not exit.good and not exit.by_us]
+    if not ends:
+        return
+    sieve = Sieve(sign.literal for rule in RULES for sign in rule.signs)
+    files = logs.sources(orders.logs, orders.attempt, logs.workers_of(ledger.rank_states()))
+    yield from passages.found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9))
 
 
 def _mourners(said: Iterable[LogLine], ledger: Ledger) -> set[int | None]:

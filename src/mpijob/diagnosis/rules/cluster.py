@@ -63,7 +63,8 @@ RULES = (
             Sign("pull access denied", r"pull access denied for (?P<image>[^\s,]+)"),
             Sign(
                 "Failed to pull image",
-                r"Failed to pull image \"(?P<image>[^\"]+)\"[^\n]{0,300}?(?:unauthorized|authentication required|denied)",
+                r"Failed to pull image \"(?P<image>[^\"]+)\"[^\n]{0,300}?"
+                r"(?:unauthorized|authentication required|denied)",
             ),
         ),
         causes=(

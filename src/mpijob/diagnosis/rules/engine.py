@@ -167,7 +167,7 @@ RULES = (
         ),
         confidence=0.85,
         yields_to=(
-            *("OOM_KILLED", "MEMORY_LIMIT", "WORKER_EVICTED", "WORKER_PREEMPTED"),
+            *("OOM_KILLED", "MEMORY_LIMIT", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST"),
             *("NO_SSHD", "NO_KEY", "START_REFUSED"),
         ),
     ),

@@ -43,7 +43,12 @@ RULES = (
                 "no auxiliary transport",
                 r"UCX ERROR (?P<detail>no (?:active messages|auxiliary) transport to [^\n]{1,80})",
             ),
-            Sign("fi_getinfo", r"(?P<detail>OFI (?:addrinfo\(\)|fi_getinfo\(\)) failed[^\n]{0,80})"),
+            Sign(
+                "OFI ",
+                r"(?P<detail>OFI (?:addrinfo\(\)|fi_\w+(?:\(\))?|endpoint open|domain open) fail(?:ed|ure)"
+                r"[^\n]{0,80})",
+            ),
+            Sign("can't open", r"(?P<detail>PSM[23] can't open (?:hfi|nic) unit[^\n]{0,40})"),
             Sign("ibv_", r"(?P<detail>ibv_\w+(?:\(\))? failed[^\n]{0,60})"),
             Sign("RLIMIT_MEMLOCK", r"(?P<detail>RLIMIT_MEMLOCK[^\n]{0,80})"),
             Sign("max locked memory", r"(?P<detail>Please check max locked memory[^\n]{0,60})"),
@@ -62,7 +67,18 @@ RULES = (
             Remedy("ask for the device in the job's resources: resources.others, as `rdma/hca: 1`"),
         ),
         confidence=0.8,
-        yields_to=("PYTHON_EXCEPTION", "SEGFAULT", "OOM_KILLED", "MEMORY_LIMIT", "IMPORT_ERROR", "MPI_ABORT"),
+        yields_to=(
+            *("PYTHON_EXCEPTION", "SEGFAULT", "OOM_KILLED", "MEMORY_LIMIT", "IMPORT_ERROR", "MPI_ABORT"),
+            *(
+                "RANK_EXIT",
+                "RANK_SIGNAL",
+                "NCCL_TIMEOUT",
+                "CUDA_OOM",
+                "CUDA_ERROR",
+                "MEMORY_ERROR",
+                "RANK_KILLED",
+            ),
+        ),
     ),
     Rule(
         id="COPY_FORBIDDEN",

@@ -62,6 +62,7 @@ RULES = (
                 "NCCL WARN",
                 r"NCCL WARN (?P<detail>[^\n]{0,160}?(?:[Cc]onnect|timed out|refused|No route to host)[^\n]{0,120})",
             ),
+            Sign("Call to connect", r"WARN (?P<detail>Call to connect (?:failed|returned)[^\n]{1,120})"),
             Sign("socket interface found", r"(?P<detail>no socket interface found)"),
             Sign(
                 "ncclSystemError",
@@ -110,6 +111,7 @@ RULES = (
                 r"NCCL error in: [^\n]{0,200}?, (?P<detail>[^\n]{1,160})$",
             ),
             Sign("NCCL error", r"NCCL error(?: in)?: ?(?P<detail>[^\n]{0,200})"),
+            Sign("NCCL WARN Bootstrap", r"NCCL WARN (?P<detail>Bootstrap Root[^\n]{1,120})"),
             Sign("ncclInternalError", r"(?P<detail>ncclInternalError[^\n]{0,160})"),
             Sign("ncclInvalidUsage", r"(?P<detail>ncclInvalidUsage[^\n]{0,160})"),
             Sign("ncclUnhandledCudaError", r"(?P<detail>ncclUnhandledCudaError[^\n]{0,160})"),
@@ -338,6 +340,10 @@ RULES = (
         "localhost or a name that the workers do not know, the first rank ended, or traffic is not allowed.",
         signs=(
             Sign("DistNetworkError", r"DistNetworkError: (?P<detail>[^\n]{1,200})"),
+            Sign(
+                "ncclUniqueId",
+                r"retrieving ncclUniqueId from [^\n]{1,200}?got error: (?P<detail>[^\n]{1,160})",
+            ),
             Sign("DistStoreError", r"DistStoreError: (?P<detail>[^\n]{1,200})"),
             Sign(
                 "client socket has timed out",

@@ -191,7 +191,7 @@ RULES = (
             Remedy("compare the arguments of this call on all ranks: counts, types, root, communicator"),
         ),
         confidence=0.85,
-        yields_to=("TRUNCATED_MESSAGE", "INVALID_RANK"),
+        yields_to=("TRUNCATED_MESSAGE", "INVALID_RANK", "NO_INFINIBAND"),
     ),
     Rule(
         id="PEER_LOST",

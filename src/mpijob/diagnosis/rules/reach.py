@@ -14,7 +14,7 @@ RULES = (
             Sign(
                 "Could not resolve hostname",
                 r"Could not resolve hostname (?P<host>\S+?): (?:Name or service not "
-                r"known|Temporary failure in name resolution|No address)",
+                r"known|Temporary failure in name resolution|No address|nodename nor servname)",
             ),
             Sign("Couldn't resolve", r"Couldn't resolve (?P<host>\S+)"),
             Sign("cannot reach worker", r"cannot reach worker (?P<host>\S+): No such file or directory"),
@@ -152,7 +152,10 @@ RULES = (
         ),
         causes=("The user number {uid} has no account in the image.",),
         remedies=(
-            Remedy("set HOME, so that the container runtime adds the entry", {"env": {"HOME": "/tmp"}}),
+            Remedy(
+                "set HOME, so that the container runtime adds the entry",
+                {"env": {"HOME": "/tmp"}},  # noqa: S108 - the pod's own
+            ),
             Remedy("let the job's own start script run: it makes the entry without rights on /etc/passwd"),
             Remedy("never make /etc/passwd writable for the group: anybody in the pod could become root"),
         ),
@@ -208,7 +211,7 @@ RULES = (
         causes=(
             "An Istio sidecar ({sidecar}) cut the ssh connection to {host}.",
             "The ssh connection to {host} was cut before it was made.",
-            "An ssh connection to a worker was cut before it was made: by a proxy, or by a server with too many at once.",
+            "An ssh connection to a worker was cut before it was made: by a proxy, or by a server that has too many.",
         ),
         remedies=(
             Remedy(

@@ -75,8 +75,8 @@ RULES = (
     Rule(
         id="ENGINE_REPORT",
         title="The cluster's engine only says that a part of the job failed",
-        why="JobSet, Kubeflow Trainer, the MPI Operator and Kubernetes' own Job report that a pod failed, or failed too "
-        "often, and not why. The reason is in the first failure, not in the last.",
+        why="JobSet, Kubeflow Trainer, the MPI Operator and Kubernetes' own Job report that a pod failed, or failed "
+        "too often, and not why. The reason is in the first failure, not in the last.",
         trust=Trust.GENERIC,
         signs=(
             Sign("jobset failed due to", r"(?P<detail>jobset failed due to one or more job failures)"),

@@ -1,0 +1,55 @@
+"""rules: the causes that are known, and a site's own, checked and tried."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli import exits, text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import SETTINGS, command
+from mpijob.cli.output import Format, finding_lines
+
+
+@click.group("rules", context_settings=SETTINGS)
+def rules() -> None:
+    """List the causes that are known, and check rules of your own."""
+
+
+@command("list", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.NAME), namespace=False)
+@pass_app
+def list_rules(app: App) -> None:
+    """List the causes that are known, those of your own site first."""
+    from mpijob.client.reasons import site_rules
+    from mpijob.diagnosis.rules import RULES
+
+    own = site_rules(app.settings())
+    rows = [(rule.id, "site" if rule in own else "mpijob", rule.title) for rule in (*own, *RULES)]
+    if app.out.structured:
+        app.out.value([{"id": name, "from": where, "title": title} for name, where, title in rows])
+    elif app.out.format is Format.NAME:
+        app.out.lines(name for name, _, _ in rows)
+    else:
+        app.out.lines(text.table(("ID", "FROM", "TITLE"), rows))
+
+
+@command("test", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
+@click.argument("file", metavar="FILE")
+@pass_app
+def test_rules(app: App, file: str) -> None:
+    """Check a file of rules, and try each rule on its examples."""
+    from mpijob.client import rulefiles
+
+    found, wrong = rulefiles.check(file)
+    examples = sum(len(rule.examples) + len(rule.innocent) for rule in found)
+    if app.out.structured:
+        app.out.value({"rules": len(found), "examples": examples, "findings": wrong})
+    elif wrong:
+        app.out.lines(finding_lines(wrong))
+    else:
+        app.out.line(f"{file}: {len(found)} rules, {examples} examples, all in order")
+    if wrong:
+        exits.end(exits.USAGE)
+
+
+rules.add_command(list_rules)
+rules.add_command(test_rules)

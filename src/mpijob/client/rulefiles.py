@@ -1,0 +1,48 @@
+"""Files of rules of a user's own site: found, read, checked, tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpijob.diagnosis import site
+from mpijob.diagnosis.rule import Rule
+from mpijob.dialects import rulefile
+from mpijob.errors import Finding, InvalidJob, NotFound
+from mpijob.model.siterule import SiteRule
+from mpijob.observation import filters
+
+
+def load(path: str) -> tuple[Rule, ...]:
+    """Return the rules of a file; raise InvalidJob with what is wrong in it, NotFound where there is none."""
+    read, wrong = check(path)
+    if wrong:
+        raise InvalidJob.of(wrong, path)
+    return tuple(site.made(rule) for rule in read)
+
+
+def check(path: str) -> tuple[tuple[SiteRule, ...], tuple[Finding, ...]]:
+    """Return the rules of a file, and everything that is wrong with them or with their examples."""
+    read = rulefile.read(_text(path), file=path)
+    wrong = [read.at(*fault) for fault in site.faults(read.rules)]
+    for at, rule in enumerate(read.rules):
+        if slow := _slow(rule.pattern):
+            wrong.append(read.at(("rules", at, "pattern"), slow, "write it more simply"))
+    return read.rules, tuple(wrong)
+
+
+def _slow(pattern: str) -> str:
+    """Return why a pattern could take very long on some text."""
+    try:
+        filters.guarded_search(pattern)
+    except InvalidJob as error:
+        return error.message if "could take very long" in error.message else ""
+    return ""
+
+
+def _text(path: str) -> bytes:
+    try:
+        return Path(path).expanduser().read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file of rules {path}", hint="see `rules` in the settings") from error
+    except OSError as error:
+        raise InvalidJob(f"the file of rules {path} cannot be read: {error.strerror}") from error
