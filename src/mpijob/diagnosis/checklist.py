@@ -89,7 +89,7 @@ def _check(question: str, found: dict[str, Finding], codes: tuple[str, ...], *, 
     """Answer no with the finding that says so, yes where the job came further than that, else unknown."""
     against = next((finding for code, finding in found.items() if code in codes), None)
     if against is not None:
-        return Check(question, Mark.NO, f"[{against.code}] {against.message}")
+        return Check(question, Mark.NO, f"see {against.code}")
     return Check(question, Mark.YES if yes else Mark.UNKNOWN)
 
 

@@ -121,7 +121,9 @@ def _timeline(state: JobState, findings: tuple[Finding, ...], events: tuple[Even
     steps = list(_milestones(state, events))
     steps += _first_error(findings[0] if findings else None)
     if state.finished is not None:
-        steps.append(Step(state.finished, _ENDS.get(state.phase, state.phase.value), state.message))
+        known = any(state.message == finding.message for finding in findings)
+        end = _ENDS.get(state.phase, state.phase.value)
+        steps.append(Step(state.finished, end, "" if known else state.message))
     yield from sorted(steps, key=lambda step: step.time)
 
 

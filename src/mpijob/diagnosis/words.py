@@ -55,6 +55,8 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "room": spec.workers * spec.slots,
         "program": spec.argv[0] if spec.argv else None,
         "deadline": None if spec.deadline_seconds is None else f"{spec.deadline_seconds:g}",
+        "signal_before": (early := min(120.0, (spec.deadline_seconds or 240.0) / 2)),
+        "signal_text": f"{early:g}",
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
         "with_mpi4py": with_mpi4py(spec.command),
         "with_shm": _with_shm(spec),

@@ -84,6 +84,7 @@ def _evidence(
         memory=tuple(_memory(sight)),
         pods=tuple(_pods(objects, sight)),
         nodes=tuple(_nodes(sight)),
+        started=min((one.started for one in sight.workers if one.started), default=None),
         world=World(planned=sight.about.world, proved=sight.census.proved),
         logs=tuple(_told(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
         ready=tuple(range(sight.about.workers_wanted)) if sight.ordered and launcher is not None else (),

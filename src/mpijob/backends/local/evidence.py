@@ -30,9 +30,11 @@ _PEER_LOST = re.compile(
 )
 
 
-def findings_for(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Finding, ...]:
+def findings_for(
+    orders: Orders, ledger: Ledger, standing: phase.Standing, started: float | None = None
+) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
-    evidence = _evidence(orders, ledger, standing)
+    evidence = msgspec.structs.replace(_evidence(orders, ledger, standing), started=started)
     findings = diagnosis.explain(evidence)
     cause = findings[0].rank if findings else None
     ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}

@@ -12,7 +12,7 @@ from pathlib import Path
 from mpijob.backends.local.logs import Source
 from mpijob.diagnosis.evidence import Window
 from mpijob.diagnosis.sieve import Sieve
-from mpijob.diagnosis.windows import BLOCK_BYTES, Piece, cut
+from mpijob.diagnosis.windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
 from mpijob.model import LogLine
 from mpijob.observation import cri
 
@@ -46,4 +46,4 @@ def _windows(source: Source, piece: Piece) -> Iterator[Window]:
         first = lines[0][1]
         texts = tuple(line.text for _, line in lines)
         numbers, times = tuple(number for number, _ in lines), tuple(line.time for _, line in lines)
-        yield Window(first.role, texts, numbers, times, stream, first.worker, first.rank, after=len(lines))
+        yield Window(first.role, texts, numbers, times, stream, first.worker, first.rank, after=TAIL_LINES)

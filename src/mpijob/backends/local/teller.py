@@ -68,7 +68,7 @@ class Teller:
     def _findings(self, standing: Standing) -> tuple[Finding, ...]:
         from mpijob.backends.local.evidence import findings_for  # the rules are loaded only for a failure
 
-        return findings_for(self._orders, self._ledger, standing)
+        return findings_for(self._orders, self._ledger, standing, self.state.started)
 
     def _stand(
         self, standing: Standing, findings: tuple[Finding, ...] = (), finished: float | None = None

@@ -275,7 +275,7 @@ RULES = (
         remedies=(
             Remedy(
                 "write a checkpoint when the signal comes, and start from it",
-                {"signal": {"name": "USR1", "seconds_before": 120}},
+                {"signal": {"name": "USR1", "seconds_before": "{signal_before}"}},
             ),
             Remedy("give the job a higher priority, if it deserves one"),
         ),

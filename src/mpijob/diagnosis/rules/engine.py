@@ -121,8 +121,8 @@ RULES = (
         remedies=(
             Remedy("allow twice the time", {"deadline_seconds": "{longer_deadline}"}),
             Remedy(
-                "write a checkpoint before the end: ask for a signal two minutes earlier",
-                {"signal": {"name": "USR1", "seconds_before": 120}},
+                "write a checkpoint before the end: ask for a signal {signal_text} s earlier",
+                {"signal": {"name": "USR1", "seconds_before": "{signal_before}"}},
             ),
         ),
         confidence=1.0,

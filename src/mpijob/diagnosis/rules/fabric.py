@@ -16,10 +16,6 @@ RULES = (
         remedies=(
             Remedy("let the job start the ranks: leave mpirun out of the command"),
             Remedy("or give your mpirun the hostfile: --hostfile /etc/mpi/hostfile"),
-            Remedy(
-                "tell Open MPI 5 where the hostfile is",
-                {"env": {"PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile"}},
-            ),
         ),
         confidence=0.95,
         even_on_success=True,
