@@ -10,7 +10,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import allreduce, detection, importing, listing, memory, queueing, report, scaling, start
+from bench import (
+    allreduce,
+    detection,
+    explaining,
+    importing,
+    listing,
+    memory,
+    queueing,
+    report,
+    scaling,
+    start,
+)
 from bench.line import Line, Unmeasured
 from bench.places import Options
 from mpijob import MpiJobError
@@ -26,6 +37,7 @@ MEASUREMENTS: dict[str, Callable[[Options], Iterator[Line]]] = {
     "scaling": scaling.measure,
     "queue": queueing.measure,
     "detection": detection.measure,
+    "why": explaining.measure,
 }
 
 

@@ -14,16 +14,16 @@ from mpijob.observation import filters
 
 def load(path: str) -> tuple[Rule, ...]:
     """Return the rules of a file; raise InvalidJob with what is wrong in it, NotFound where there is none."""
-    read, wrong = check(path)
+    read, wrong = check(path, tried=False)
     if wrong:
         raise InvalidJob.of(wrong, path)
     return tuple(site.made(rule) for rule in read)
 
 
-def check(path: str) -> tuple[tuple[SiteRule, ...], tuple[Finding, ...]]:
-    """Return the rules of a file, and everything that is wrong with them or with their examples."""
+def check(path: str, *, tried: bool = True) -> tuple[tuple[SiteRule, ...], tuple[Finding, ...]]:
+    """Return the rules of a file, and everything that is wrong with them or, when they are tried, their examples."""
     read = rulefile.read(_text(path), file=path)
-    wrong = [read.at(*fault) for fault in site.faults(read.rules)]
+    wrong = [read.at(*fault) for fault in site.faults(read.rules, tried=tried)]
     for at, rule in enumerate(read.rules):
         if slow := _slow(rule.pattern):
             wrong.append(read.at(("rules", at, "pattern"), slow, "write it more simply"))

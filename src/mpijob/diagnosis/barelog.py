@@ -84,7 +84,8 @@ def _windows(name: str, pieces: list[Piece], *, alone: bool) -> list[Window]:
     time = 0
     for piece in pieces:
         groups: dict[_Speaker, list[_Said]] = {}
-        for number, line in enumerate(piece.lines, start=piece.first):
+        for at, line in enumerate(piece.lines):
+            number = piece.first + at if piece.first else 0
             time = number * 1_000_000 if alone else _stamp(line) or time
             speaker, stream, text = _taken_apart(line, default, hydra=hydra)
             groups.setdefault(speaker, []).append(_Said(number, time, stream, text))

@@ -62,7 +62,8 @@ class Stream:
         window = self.window
         if window.file:
             who = f"{source(window)}, " if window.rank is not None or window.worker is not None else ""
-            return f"{who}{window.file}:{window.numbers[at]}: {shown(window.lines[at])}"
+            line = f":{window.numbers[at]}" if window.numbers[at] else ""
+            return f"{who}{window.file}{line}: {shown(window.lines[at])}"
         return f"{source(window)} {window.stream}: {shown(window.lines[at])}"
 
 

@@ -15,6 +15,7 @@ import msgspec
 from mpijob.diagnosis.corpus import Stream, shown, streams
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.rule import Rule, Sign, Trust
+from mpijob.diagnosis.sieve import Sieve
 from mpijob.diagnosis.signs import facts
 from mpijob.diagnosis.words import worker_of_host
 from mpijob.errors import Place
@@ -44,7 +45,9 @@ class Hit(msgspec.Struct, frozen=True):
 
 def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
     """Yield every place where a rule holds: each fact, and the first place in each stream."""
-    said, known = streams(seen), tuple(facts(seen))
+    known, rules = tuple(facts(seen)), tuple(rules)
+    sieve = Sieve(sign.literal for rule in rules for sign in rule.signs)
+    said = [stream for stream in streams(seen) if sieve.any(stream.text)]
     for place, rule in enumerate(rules):
         for fact in known:
             if fact.name in rule.facts:

@@ -29,6 +29,10 @@ class Sieve:
         """Whether all literals are searched together."""
         return not isinstance(_finder(self._literals), _Each)
 
+    def any(self, text: bytes) -> bool:
+        """Return whether any literal occurs in a text."""
+        return bool(self._literals) and _finder(self._literals)(text, 0, len(text)) is not None
+
     def places(self, text: bytes) -> Iterator[int]:
         """Yield where literals begin, in order; of each only its first places."""
         left, seen = self._literals, dict.fromkeys(self._literals, 0)

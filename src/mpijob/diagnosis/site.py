@@ -45,15 +45,15 @@ def made(rule: SiteRule) -> Rule:
     )
 
 
-def faults(rules: tuple[SiteRule, ...]) -> Iterator[Fault]:
-    """Yield everything that is wrong with rules, examples that they do not find included."""
+def faults(rules: tuple[SiteRule, ...], *, tried: bool = True) -> Iterator[Fault]:
+    """Yield everything that is wrong with rules; when they are tried, examples that they do not find included."""
     seen: dict[str, int] = {}
     for at, rule in enumerate(rules):
         here = ("rules", at)
         wrong = list(_form(rule, seen))
         seen.setdefault(rule.id, at)
         yield from (fault._replace(path=(*here, *fault.path)) for fault in wrong)
-        if not wrong:
+        if tried and not wrong:
             yield from (fault._replace(path=(*here, *fault.path)) for fault in _tried(rule))
 
 

@@ -13,13 +13,14 @@ from mpijob.diagnosis.sieve import Sieve
 
 HEAD_LINES, TAIL_LINES = 20, 60
 BEFORE_BYTES, AFTER_BYTES = 2 << 10, 12 << 10
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 32 << 20
+COUNTED_BYTES = 2 << 20
 LINE_BYTES = 4096
 MOST_LINES = 20_000
 
 
 class Piece(NamedTuple):
-    """Some lines that follow each other in a log; the first has this number, counted from 1."""
+    """Some lines that follow each other in a log; the first has this number, counted from 1, 0 if not known."""
 
     first: int
     lines: tuple[bytes, ...]
@@ -38,7 +39,7 @@ def cut(blocks: Iterable[bytes], sieve: Sieve) -> list[Piece]:
         rest = block[end:] if end else b""
     if rest:
         reader.take(rest)
-    return list(_joined(reader.pieces()))
+    return reader.pieces()
 
 
 class _Reader:
@@ -48,24 +49,32 @@ class _Reader:
         self._sieve = sieve
         self._kept: list[Piece] = []
         self._lines = 0
+        self._blocks: list[bytes] = []  # the last one, not counted yet: a log that says nothing need not be
         self._before = 0
         self._tail = b""
 
     def take(self, block: bytes) -> None:
         """Keep what is worth keeping of some whole lines."""
-        if self._before == 0:
+        first = not self._kept
+        self._before += sum(_count(one) for one in self._blocks)
+        if first:
             self._keep(block, 0, _line_end(block, HEAD_LINES))
         for start, end in _spans(block, self._sieve.places(block)):
             if self._lines < MOST_LINES:
                 self._keep(block, start, end)
-        self._before += _count(block)
+        self._blocks = [block]
         begin = _line_start(block, TAIL_LINES)
         self._tail = block[begin:] if begin else _last_lines(self._tail + block)
 
     def pieces(self) -> list[Piece]:
-        """Return what was kept, with the end of the log."""
+        """Return what was kept, with the end of the log; its lines are counted where that is worth it."""
         last = _split(self._tail)
-        return [*self._kept, Piece(max(1, self._before - len(last) + 1), last)]
+        if not last:
+            return []
+        if len(self._kept) == 1 and not self._before and len(self._blocks[0]) > COUNTED_BYTES:
+            return [*self._kept, Piece(0, last)]
+        total = self._before + sum(_count(one) for one in self._blocks)
+        return list(_joined([*self._kept, Piece(max(1, total - len(last) + 1), last)]))
 
     def _keep(self, block: bytes, start: int, end: int) -> None:
         lines = _split(block[start:end])

@@ -39,7 +39,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def _windows(source: Source, piece: Piece) -> Iterator[Window]:
     streams: dict[str, list[tuple[int, LogLine]]] = {}
-    for number, raw in enumerate(piece.lines, start=piece.first):
+    for number, raw in enumerate(piece.lines, start=piece.first):  # never 0: only the log's end has no number
         line = source._line(cri.parse(raw))
         streams.setdefault(line.stream, []).append((number, line))
     for stream, lines in streams.items():
