@@ -44,9 +44,16 @@ def read(text: str | bytes, *, file: str = "") -> Read:
         node = forest.roots[0] if forest.roots else Node(1, 1)
         raise refused([finding("BAD_RULE", node, message, _HINT)], file)
     places: dict[Path, Node] = {}
-    tree = _plain(forest.roots[0], (), places)
+    names: dict[Path, Node] = {}
+    tree = _plain(forest.roots[0], (), places, names)
     wrong = [
-        finding(one.code, _nearest(one.path, places), one.message, one.hint, one.path)
+        finding(
+            one.code,
+            _nearest(one.path, names if one.code == "UNKNOWN_FIELD" else places),
+            one.message,
+            one.hint,
+            one.path,
+        )
         for one in problems_in(tree, inspect.type_info(SiteRules))
     ]
     if wrong or forest.findings:
@@ -61,12 +68,14 @@ def _converted(tree: Any, file: str) -> tuple[SiteRule, ...]:
         raise InvalidJob(f"{file or 'the file'} is not a file of rules: {error}", hint=_HINT) from error
 
 
-def _plain(node: Node, path: Path, places: dict[Path, Node]) -> Any:
+def _plain(node: Node, path: Path, places: dict[Path, Node], names: dict[Path, Node]) -> Any:
     places[path] = node
+    names.setdefault(path, node)
     if isinstance(node, Mapping):
-        return {key.text: _plain(child, (*path, key.text), places) for key, child in node.entries}
+        names.update(((*path, key.text), key) for key, _ in node.entries)
+        return {key.text: _plain(child, (*path, key.text), places, names) for key, child in node.entries}
     if isinstance(node, Sequence):
-        return [_plain(child, (*path, at), places) for at, child in enumerate(node.items)]
+        return [_plain(child, (*path, at), places, names) for at, child in enumerate(node.items)]
     assert isinstance(node, Scalar)
     return meaning(node.text) if node.plain else node.text
 

@@ -1,0 +1,69 @@
+"""Real failures on this machine, asked why: the cause, its place in the log, and a fix that really mends it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine.support import PATIENCE, a_job, ended, eventually, running, said
+
+from mpijob import Client, Phase
+from mpijob.client import reasons
+from mpijob.model import Resources
+
+pytestmark = pytest.mark.engine
+
+GREEDY = """
+import os, time
+if os.environ.get("PMI_RANK") == "1":
+    block = bytearray(300 << 20)
+    time.sleep(1.5)
+"""
+FLOOD = """
+import os, sys
+if os.environ.get("PMI_RANK") == "1":
+    print("libgomp: Thread creation failed: Resource temporarily unavailable", file=sys.stderr)
+    for step in range(3000):
+        print("cleaning up after it", step)
+    sys.exit(3)
+import time; time.sleep(20)
+"""
+
+
+@pytest.mark.req("FR-UI-007", "B-11", "UC1-AF2")
+def test_a_job_that_is_retried_with_its_fix_succeeds(client: Client) -> None:
+    job = a_job(command=("python3", "-c", GREEDY), resources=Resources(cpu="500m", memory="256Mi"))
+    failed = client.submit(job)
+    assert failed.wait(PATIENCE).phase is Phase.FAILED
+    told = failed.diagnose()
+    assert told.first is not None
+    assert (told.first.code, told.first.worker) == ("MEMORY_LIMIT", 1)
+    assert told.fixes[0].patch == {"resources": {"memory": "512Mi"}}
+    assert [step.what for step in told.timeline][0::4] == ["submitted", "failed"]
+    again = client.retry("job", with_fix=1)
+    assert again.wait(PATIENCE).phase is Phase.SUCCEEDED
+    assert again.spec.resources.memory == "512Mi"
+    copy = client.clone(failed.ref, "copy", with_fix=1, command=("true",))
+    assert (copy.spec.resources.memory, copy.spec.command) == ("512Mi", ("true",))
+
+
+@pytest.mark.req("C-timeline")
+def test_a_cause_before_a_flood_of_lines_is_found_and_its_place_opens_the_log(client: Client) -> None:
+    state = ended(client, a_job(command=("python3", "-c", FLOOD)))
+    told = client.diagnose("job")
+    assert state.phase is Phase.FAILED
+    assert told.first is not None
+    assert (told.first.code, told.first.rank) == ("PROCESS_LIMIT", 1)
+    place = told.first.place
+    assert place is not None
+    around = said(client.get("job"), ranks=(1,), since=place.time - 1, until=place.time + 0.001)
+    assert any("Thread creation failed" in line for line in around[1])
+
+
+def test_a_running_job_that_is_silent_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "SILENT_SECONDS", 0.5)
+    job = running(client, a_job(script="sleep 30"))
+    told = eventually(lambda: (found := job.diagnose()).first and found, "silence is told")
+    assert told.first is not None
+    assert (told.phase, told.first.code) == ("Running", "HANG")
+    job.cancel()
+    assert job.wait(PATIENCE).phase is Phase.CANCELLED
+    assert job.diagnose().findings[0].code == "CANCELLED"

@@ -1,0 +1,207 @@
+"""`mpijob why`: the cause with its place, when things happened, what is known, and fixes that can be applied."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.cli_support import Cli
+from tests.unit.failures import FOLDER, a_job, said
+
+from mpijob import Client, MPIJob
+from mpijob.backends.memory import MemoryBackend
+from mpijob.client import reasons
+from mpijob.diagnosis import Evidence, Memory, explain, report
+from mpijob.diagnosis.report import Diagnosis
+from mpijob.errors import Finding, Fix, InvalidJob, NotFound, Place
+from mpijob.model import Event, Exit, JobRef, JobState, Phase, Sample, WorkerState
+
+HANGS = {"memory.mpijob/outcome": "hangs"}
+LOG = str(FOLDER / "openmpi" / "segfault.txt")
+STARVED = Finding(
+    "MEMORY_LIMIT",
+    "Worker-1 exceeded memory limit (1GB).",
+    worker=1,
+    fixes=(Fix("more", {"resources": {"memory": "2Gi"}}), Fix("smaller batches")),
+    evidence=("Rank-2 stderr: MemoryError",),
+    place=Place("rank", 1, 2, "stderr", time=130.0),
+)
+
+
+def a_state(**fields: object) -> JobState:
+    known: dict[str, object] = {
+        "ref": JobRef("default", "job"),
+        "phase": Phase.FAILED,
+        "created": 100.0,
+        "started": 110.0,
+        "running": 120.0,
+        "finished": 140.0,
+        "workers_wanted": 2,
+        "findings": (STARVED,),
+        "message": STARVED.message,
+        "workers": (WorkerState(0, "a", Phase.SUCCEEDED), WorkerState(1, "b", Phase.FAILED)),
+    }
+    return JobState(**(known | fields))  # type: ignore[arg-type]  # fields of a state
+
+
+def of(state: JobState, events: tuple[Event, ...] = (), **known: object) -> Diagnosis:
+    seen = Evidence(spec=a_job(), phase=state.phase, **known)  # type: ignore[arg-type]  # fields of evidence
+    return report.of_job(state, seen, state.findings, events)
+
+
+@pytest.mark.req("B-story4", "AC3")
+def test_the_summary_counts_the_failed_workers_and_says_why() -> None:
+    assert of(a_state()).summary == "Failed - 1/2 workers failed: Worker-1 exceeded memory limit (1GB)."
+
+
+@pytest.mark.req("C-timeline")
+def test_the_timeline_goes_from_the_queue_to_the_end_with_the_first_error_in_its_place() -> None:
+    events = (Event(100.0, "Submitted", "by me"), Event(112.0, "WorkersReady", "2 workers"))
+    steps = of(a_state(), events).timeline
+    assert [(step.time, step.what) for step in steps] == [
+        (100.0, "submitted"),
+        (110.0, "resources given"),
+        (112.0, "workers ready"),
+        (120.0, "MPI up"),
+        (130.0, "first error"),
+        (140.0, "failed"),
+    ]
+    assert steps[4].place == STARVED.place
+
+
+@pytest.mark.req("C-checklist")
+def test_the_checklist_says_no_where_a_finding_says_so_and_unknown_where_nothing_does() -> None:
+    marks = {check.question: check.mark.value for check in of(a_state()).checklist}
+    assert marks["memory stayed below the limit"] == "no"
+    assert marks["resources were given"] == "yes"
+    assert marks["disk and /dev/shm had room"] == "unknown"
+    assert marks["the launcher ended with 0"] == "unknown"
+
+
+def test_measured_memory_answers_the_checklist() -> None:
+    state = a_state(findings=())
+    told = of(state, memory=(Memory(0, 1 << 29, 1 << 30),)).checklist
+    detail = next(check.detail for check in told if "memory" in check.question)
+    assert detail == "worker 0 used 512 MiB of 1 GiB at most"
+
+
+def test_a_job_that_never_started_leaves_the_rest_unknown() -> None:
+    state = a_state(phase=Phase.QUEUED, started=None, running=None, finished=None, findings=())
+    assert {check.mark.value for check in of(state).checklist} == {"unknown"}
+
+
+def test_fixes_are_counted_over_all_findings() -> None:
+    other = Finding("HANG", "silent", fixes=(Fix("wait"),))
+    numbered = report.numbered((STARVED, other))
+    assert [(fix.number, fix.code) for fix in numbered] == [
+        (1, "MEMORY_LIMIT"),
+        (2, "MEMORY_LIMIT"),
+        (3, "HANG"),
+    ]
+
+
+@pytest.mark.req("FR-UI-007", "B-11")
+def test_a_fix_becomes_the_fields_that_it_changes() -> None:
+    told = of(a_state())
+    assert reasons.mended(a_job(), told, 1) == {"resources": {"memory": "2Gi"}}
+    with pytest.raises(InvalidJob, match="fix 2 changes nothing in the job's spec: smaller batches"):
+        reasons.mended(a_job(), told, 2)
+    with pytest.raises(NotFound, match="its fixes are 1 to 2"):
+        reasons.mended(a_job(), told, 3)
+
+
+def test_silence_is_told_with_how_busy_the_workers_are() -> None:
+    idle = (Sample(1.0, 0, 0.01, 1), Sample(1.0, 1, 0.0, 1))
+    (hang,) = explain(Evidence(spec=a_job(), phase=Phase.RUNNING, silent_seconds=90.0, samples=idle))
+    assert hang.message.startswith("No rank said anything for 90 s, and the workers use 0.01 cores together")
+
+
+def test_what_a_failure_followed_from_is_told_with_time_ranks_and_node() -> None:
+    seen = Evidence(
+        spec=a_job(),
+        launcher=Exit(code=137),
+        started=100.0,
+        memory=(Memory(1, 9 << 30, 8 << 30, exceeded=True, time=2800.0),),
+    )
+    assert explain(seen)[0].evidence == ("memory: peak 9 GiB of 8 GiB", "45 min after the start; ranks 2-3")
+
+
+def test_a_job_without_a_known_fix_says_so() -> None:
+    cli = Cli()
+    cli.ok("create", "bert", "--workers", "2", "--label", "memory.mpijob/outcome=fails-3-on-1", "--", "true")
+    with Client(cli.backend) as client:
+        client.get("bert").wait()
+    assert cli.json("why", "bert")["findings"][0]["code"] == "WORKER_FAILED"
+    refused = cli("retry", "bert", "--with-fix", "1")
+    assert (refused.exit_code, "no fix 1: nothing is known that would mend it" in refused.stderr) == (3, True)
+
+
+def test_a_suspended_job_says_how_it_goes_on() -> None:
+    with Client(MemoryBackend()) as client:
+        job = client.submit(MPIJob(name="a", workers=2, command=("true",), labels=HANGS))
+        job.wait(for_phases={Phase.RUNNING})
+        job.suspend()
+        told = job.diagnose()
+    assert told.first is not None
+    assert (told.phase, told.first.code) == ("Suspended", "SUSPENDED")
+    assert [fix.command for fix in told.fixes] == ["mpijob resume a"]
+
+
+def test_a_job_that_waits_for_room_says_for_what() -> None:
+    state = a_state(phase=Phase.QUEUED, findings=(), message="", waiting_for="4 GPUs", queue_position=2,
+                    wait_estimate_seconds=1500.0)  # fmt: skip
+    seen = reasons._evidence(state, a_job(workers=4), (), (), (), now=200.0)
+    (waits,) = reasons._findings(state, seen, ())
+    assert waits.message == "The job waits: 4 GPUs, position 2, about 25 min."
+    assert {"workers": 2} in [fix.patch for fix in waits.fixes]
+
+
+def test_why_prints_summary_causes_timeline_checklist_and_fixes() -> None:
+    text = Cli().ok("why", "--log", LOG, "--exit-code", "139")
+    assert text.splitlines()[0] == "Rank 1 on worker 0 crashed (segmentation fault)."
+    assert "first cause, certain: Rank 1 on worker 0 crashed" in text
+    assert f"see it there: {LOG}:" in text
+    assert "1. see the Python line of the crash" in text
+    assert 'in the spec: {"env":{"PYTHONFAULTHANDLER":"1"}}' in text
+    assert "more about it: mpijob explain SEGFAULT" in text
+
+
+def test_why_reads_a_log_from_stdin_and_answers_in_json() -> None:
+    result = Cli()("why", "--log", "-", "--exit-code", "139", "-o", "json", stdin=Path(LOG).read_bytes())
+    told = json.loads(result.stdout)
+    assert told["findings"][0]["code"] == "SEGFAULT"
+    assert told["findings"][0]["place"]["file"] == "stdin"
+    assert told["fixes"][0]["number"] == 1
+
+
+@pytest.mark.parametrize("words", [(), ("bert", "--log", LOG)])
+def test_why_wants_a_job_or_a_log(words: tuple[str, ...]) -> None:
+    result = Cli()("why", *words)
+    assert result.exit_code == 2
+    assert "--log FILE" in result.stderr
+
+
+def test_a_log_that_is_not_there_is_said() -> None:
+    result = Cli()("why", "--log", "/nowhere.log")
+    assert (result.exit_code, "there is no file /nowhere.log" in result.stderr) == (3, True)
+
+
+def test_a_place_in_a_jobs_log_is_a_command_that_opens_it() -> None:
+    from mpijob.cli import told
+
+    lines = list(told.lines(of(a_state()), "mpijob {verb} job", "mpijob"))
+    assert any(
+        "mpijob logs job --rank 2 --since 1970-01-01T00:02:05.000Z --until 1970-01-01T00:02:15.000Z" in line
+        for line in lines
+    )
+    assert any("mpijob retry job --with-fix 1" in line for line in lines)
+
+
+@pytest.mark.security
+def test_what_a_rank_said_reaches_no_terminal_as_control_bytes() -> None:
+    hostile = said(
+        b"Traceback (most recent call last):\n  File\nValueError: \x1b]0;owned\x07", rank=0, worker=0
+    )
+    for finding in explain(Evidence(spec=a_job(), logs=hostile, launcher=Exit(code=1))):
+        assert "\x1b" not in finding.message + "".join(finding.evidence)
