@@ -61,9 +61,9 @@ def test_a_cause_before_a_flood_of_lines_is_found_and_its_place_opens_the_log(cl
 def test_a_running_job_that_is_silent_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reasons, "SILENT_SECONDS", 0.5)
     job = running(client, a_job(script="sleep 30"))
-    told = eventually(lambda: (found := job.diagnose()).first and found, "silence is told")
-    assert told.first is not None
-    assert (told.phase, told.first.code) == ("Running", "HANG")
+    first = eventually(lambda: job.diagnose().first, "silence is told")
+    assert first is not None
+    assert (job.diagnose().phase, first.code) == ("Running", "HANG")
     job.cancel()
     assert job.wait(PATIENCE).phase is Phase.CANCELLED
     assert job.diagnose().findings[0].code == "CANCELLED"

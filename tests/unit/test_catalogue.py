@@ -204,6 +204,18 @@ def test_the_same_line_in_a_rank_is_told_of_that_rank(
     assert (first.code, first.rank, entry) == (rule, 2, entry)
 
 
+@pytest.mark.req("UC1-AF3", "UC2-AF1")
+def test_a_missing_infiniband_is_told_with_the_setting_that_falls_back_to_tcp() -> None:
+    text = "WARNING: There was an error initializing an OpenFabrics device.\n  Local host: j-worker-0"
+    first = explain(Evidence(spec=a_job(), logs=said(text), launcher=Exit(code=1)))[0]
+    assert first.message.startswith("RDMA network not detected. Performance may be degraded.")
+    assert first.fixes[0].text == (
+        "Check if InfiniBand network is available. Fall back to TCP communication by setting "
+        "`MPI_FLAGS=--mca btl tcp,self`"
+    )
+    assert first.fixes[0].patch["launch"]["settings"]["btl"] == "tcp,self"
+
+
 WAITS = [
     ("WAITING", {"phase": Phase.QUEUED, "reason": "Waiting", "message": "4 GPUs, position 2, about 25 min"}),
     ("SUSPENDED", {"phase": Phase.SUSPENDED, "reason": "Suspended"}),

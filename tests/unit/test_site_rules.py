@@ -98,6 +98,13 @@ def test_a_file_of_something_else_is_refused_with_its_place(tmp_path: Path, text
     assert all(finding.line for finding in caught.value.findings)
 
 
+def test_the_file_in_the_guide_is_in_order(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
+    text = guide.partition("```\nrules:")[2].partition("```")[0]
+    rules, wrong = rulefiles.check(a_file(tmp_path, "rules:" + text))
+    assert (len(rules), wrong) == (1, ())
+
+
 def test_the_command_tries_a_file(tmp_path: Path) -> None:
     cli = Cli()
     assert "1 rules, 2 examples, all in order" in cli.ok("rules", "test", a_file(tmp_path))

@@ -17,7 +17,7 @@ from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, without_a
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
 from mpijob.errors import Finding
-from mpijob.model import Exit, LogLine
+from mpijob.model import Exit, LogLine, Role
 from mpijob.observation import phase
 
 LINES_PER_STREAM = 60
@@ -79,7 +79,9 @@ def _before_the_end(orders: Orders, ledger: Ledger) -> Iterator[Window]:
         return
     sieve = Sieve(sign.literal for rule in RULES for sign in rule.signs)
     files = logs.sources(orders.logs, orders.attempt, logs.workers_of(ledger.rank_states()))
-    yield from passages.found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9))
+    for window in passages.found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
+        if window.role is Role.RANK or not ledger.aborted:  # then the launcher tells of our own abort
+            yield window
 
 
 def _mourners(said: Iterable[LogLine], ledger: Ledger) -> set[int | None]:

@@ -30,7 +30,8 @@ def describe(app: App, name: str) -> None:
     _section(app, "Ranks", shown.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [shown.event_line(event, now) for event in events[-_LAST_EVENTS:]])
-    _section(app, "Findings", finding_lines(findings))
+    more = [f"more: {app.words(state.ref, 'why')}"] if findings else []
+    _section(app, "Findings", [*finding_lines(findings), *more])
 
 
 def _section(app: App, title: str, lines: list[str]) -> None:
