@@ -156,7 +156,8 @@ def _incomplete(patch: Any) -> bool:
 def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> tuple[str, ...]:
     lines = ("memory: peak {peak} of {limit}", "ended by {signal_name}", "exit code {code}", "{message}")
     told = [line for template in lines if (line := fill(template, values))]
-    ranks = fill("ranks {ranks_there}", values) if hit.rank is None else None
+    several = "," in (there := values.get("ranks_there") or "") or "-" in there
+    ranks = f"rank{'s' if several else ''} {there}" if there and hit.rank is None else None
     whose = [part for part in (ranks, fill("on {node}", values)) if part]
     after = hit.time - seen.started if seen.started is not None and hit.time else -1.0
     when = [f"{lasting(after)} after the start"] if after >= 0 else []

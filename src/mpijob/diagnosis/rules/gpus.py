@@ -1,0 +1,224 @@
+"""Causes around GPUs: NCCL between them, CUDA on each."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign
+
+_NCCL_DEBUG = Remedy("let NCCL say more next time: NCCL_DEBUG=INFO", {"env": {"NCCL_DEBUG": "INFO"}})
+_INTERFACE = Remedy(
+    "name the network interface of the pods for NCCL and Gloo",
+    {"env": {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}},
+)
+_NO_IB = Remedy("without InfiniBand, tell NCCL to use TCP", {"env": {"NCCL_IB_DISABLE": "1"}})
+_STACKS = Remedy("see where each rank stands while it hangs: mpijob stacks JOB")
+_ONE_EACH = Remedy("give each rank a GPU of its own: {gpu_slots} slots", {"slots": "{gpu_slots}"})
+
+
+RULES = (
+    Rule(
+        id="NCCL_TIMEOUT",
+        title="A collective call of NCCL was not finished in time",
+        why="All ranks must make the same collective calls. One of them did not come: it is slow (data, storage, a "
+        "checkpoint), it has ended, or it made another call. Those that waited report it; the rank that did not "
+        "report is the suspect.",
+        signs=(
+            Sign(
+                "collective operation timeout",
+                r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d+), "
+                r"OpType=(?P<call>\w+)",
+            ),
+            Sign("collective operation timeout", r"Watchdog caught collective operation timeout"),
+        ),
+        causes=(
+            "{who} waited in vain for the others in {call} (NCCL, call number {sequence}): a rank fell behind or "
+            "left.",
+            "{who} waited in vain for the others in a collective call of NCCL: a rank fell behind or left.",
+        ),
+        remedies=(
+            Remedy(
+                "find the rank that did not report it, and read its last lines: mpijob logs JOB --tail 200"
+            ),
+            _STACKS,
+            _NCCL_DEBUG,
+            _INTERFACE,
+        ),
+        confidence=0.8,
+        while_running=True,
+        yields_to=(
+            "CUDA_OOM",
+            "CUDA_ERROR",
+            "OOM_KILLED",
+            "MEMORY_LIMIT",
+            "PYTHON_EXCEPTION",
+            "IMPORT_ERROR",
+        ),
+    ),
+    Rule(
+        id="NCCL_CONNECTION",
+        title="GPUs of different workers cannot connect",
+        why="NCCL opens connections of its own between the workers, on ports that the system chooses. They were "
+        "refused, dropped, or tried on a network interface that does not lead to the other workers.",
+        signs=(
+            Sign(
+                "NCCL WARN",
+                r"NCCL WARN (?P<detail>[^\n]{0,160}?(?:[Cc]onnect|timed out|refused|No route to host)[^\n]{0,120})",
+            ),
+            Sign("Call to connect", r"WARN (?P<detail>Call to connect (?:failed|returned)[^\n]{1,120})"),
+            Sign("socket interface found", r"(?P<detail>no socket interface found)"),
+            Sign(
+                "ncclSystemError",
+                r"ncclSystemError: (?P<detail>System call \(e\.g\. socket, malloc\)[^\n]{0,160})",
+            ),
+        ),
+        causes=("MPI communication failure - check NetworkPolicies: NCCL of {who}: {detail}",),
+        example="MPI communication failure - check NetworkPolicies: NCCL of Rank 3: Call to connect returned "
+        "Connection refused",
+        remedies=(
+            _INTERFACE,
+            _NO_IB,
+            Remedy("allow all TCP ports between the workers"),
+            _NCCL_DEBUG,
+        ),
+        confidence=0.8,
+        yields_to=("SHM_FULL", "CUDA_OOM"),
+    ),
+    Rule(
+        id="GPU_SHARED",
+        title="Two ranks use the same GPU",
+        why="NCCL needs a GPU for each rank. The program took the same device in several ranks, usually because it "
+        "does not use its local rank, or because a worker has more slots than GPUs.",
+        signs=(
+            Sign(
+                "Duplicate GPU detected",
+                r"Duplicate GPU detected ?: rank (?P<rank>\d+) and rank (?P<other>\d+)",
+            ),
+            Sign("Duplicate GPU detected", r"Duplicate GPU detected"),
+        ),
+        causes=("{who} and rank {other} use the same GPU.", "Two ranks use the same GPU."),
+        remedies=(
+            _ONE_EACH,
+            Remedy("choose the device by the local rank in the program: torch.cuda.set_device(local_rank)"),
+        ),
+        confidence=0.95,
+    ),
+    Rule(
+        id="NCCL_ERROR",
+        title="NCCL failed",
+        why="The library for communication between GPUs gave up. Its own message is short; with NCCL_DEBUG=INFO it "
+        "says which call failed, and where.",
+        signs=(
+            Sign(
+                "NCCL error",
+                r"NCCL error in: [^\n]{0,200}?, (?P<detail>[^\n]{1,160})$",
+            ),
+            Sign("NCCL error", r"NCCL error(?: in)?: ?(?P<detail>[^\n]{0,200})"),
+            Sign("NCCL WARN Bootstrap", r"NCCL WARN (?P<detail>Bootstrap Root[^\n]{1,120})"),
+            Sign("ncclInternalError", r"(?P<detail>ncclInternalError[^\n]{0,160})"),
+            Sign("ncclInvalidUsage", r"(?P<detail>ncclInvalidUsage[^\n]{0,160})"),
+            Sign("ncclUnhandledCudaError", r"(?P<detail>ncclUnhandledCudaError[^\n]{0,160})"),
+            Sign("unhandled cuda error", r"(?P<detail>unhandled cuda error[^\n]{0,120})"),
+            Sign("unhandled system error", r"(?P<detail>unhandled system error[^\n]{0,120})"),
+        ),
+        causes=("NCCL failed in {who}: {detail}", "NCCL failed in {who}."),
+        example="NCCL failed in Rank 3 on worker 1: unhandled cuda error",
+        remedies=(_NCCL_DEBUG, _INTERFACE, _NO_IB, Remedy("use one version of NCCL and CUDA on all workers")),
+        confidence=0.7,
+        yields_to=(
+            *(
+                "NCCL_CONNECTION",
+                "NCCL_TIMEOUT",
+                "GPU_SHARED",
+                "CUDA_OOM",
+                "CUDA_ERROR",
+                "NO_GPU",
+                "CUDA_DRIVER",
+            ),
+            *("SHM_FULL", "OOM_KILLED", "MEMORY_LIMIT"),
+        ),
+    ),
+    Rule(
+        id="NO_GPU",
+        title="A rank finds no GPU",
+        why="The program wants a GPU and sees none: the job asks for none, the node's driver or container runtime "
+        "does not hand it in, or CUDA_VISIBLE_DEVICES hides it.",
+        signs=(
+            Sign("CUDA-capable device", r"(?P<detail>no CUDA-capable device is detected)"),
+            Sign("No CUDA GPUs", r"(?P<detail>No CUDA GPUs are available)"),
+            Sign("Found no NVIDIA driver", r"(?P<detail>Found no NVIDIA driver on your system)"),
+            Sign("not compiled with CUDA", r"(?P<detail>Torch not compiled with CUDA enabled)"),
+            Sign("invalid device ordinal", r"(?P<detail>CUDA error: invalid device ordinal)"),
+            Sign("Failed to initialize NVML", r"(?P<detail>Failed to initialize NVML: [^\n]{1,80})"),
+            Sign("no ROCm-capable device", r"(?P<detail>no ROCm-capable device is detected)"),
+        ),
+        causes=("{who} finds no GPU that it can use: {detail}.",),
+        remedies=(
+            Remedy("ask for a GPU in each worker", {"resources": {"gpu": 1}}),
+            Remedy("run no more ranks in a worker than it has GPUs: {gpu_slots}", {"slots": "{gpu_slots}"}),
+            Remedy("see what the workers have: mpijob describe JOB; on a worker: nvidia-smi"),
+            Remedy("use an image whose torch or TensorFlow is built for CUDA"),
+        ),
+        confidence=0.9,
+        field="resources.gpu",
+        uncaught=True,
+    ),
+    Rule(
+        id="CUDA_DRIVER",
+        title="The image's CUDA does not fit the node's driver or GPU",
+        why="The image was built with a CUDA that is newer than the node's driver, or for other GPUs than the node "
+        "has.",
+        signs=(
+            Sign("driver version is insufficient", r"(?P<detail>CUDA driver version is insufficient)"),
+            Sign(
+                "driver on your system is too old", r"(?P<detail>The NVIDIA driver on your system is too old)"
+            ),
+            Sign("no kernel image is available", r"(?P<detail>no kernel image is available for execution)"),
+            Sign(
+                "forward compatibility",
+                r"(?P<detail>forward compatibility was attempted on non supported HW)",
+            ),
+            Sign(
+                "unsupported toolchain",
+                r"(?P<detail>the provided PTX was compiled with an unsupported toolchain)",
+            ),
+        ),
+        causes=("The image's CUDA does not fit the machine of {who}: {detail}.",),
+        example="The image's CUDA does not fit the machine of Rank 0 on worker 0: CUDA driver version is insufficient.",
+        remedies=(
+            Remedy("use an image with an older CUDA, or one built for this kind of GPU"),
+            Remedy("send the job to nodes with a newer driver: placement.node_selector"),
+        ),
+        confidence=0.95,
+        field="image",
+        uncaught=True,
+    ),
+    Rule(
+        id="CUDA_ERROR",
+        title="A GPU call failed",
+        why="A kernel read memory that is not its own, an assertion on the device failed, or the GPU itself has a "
+        "fault. CUDA reports it late, at a later call, so the line shown may be innocent.",
+        signs=(
+            Sign("Xid", r"NVRM: Xid \([^)]{1,60}\): (?P<detail>\d+[^\n]{0,120})"),
+            Sign("uncorrectable ECC", r"(?P<detail>uncorrectable (?:NVLink error|ECC error)[^\n]{0,60})"),
+            Sign(
+                "CUDA error:",
+                r"CUDA error: (?P<detail>(?!out of memory|invalid device ordinal|no kernel image)[^\n]{1,120})",
+            ),
+            Sign("cudaErrorIllegalAddress", r"(?P<detail>cudaErrorIllegalAddress)"),
+            Sign("HIP error:", r"HIP error: (?P<detail>(?!out of memory)[^\n]{1,120})"),
+        ),
+        causes=("A GPU call of {who} failed: {detail}.",),
+        example="A GPU call of Rank 3 on worker 1 failed: an illegal memory access was encountered.",
+        remedies=(
+            Remedy(
+                "see the call that really fails: CUDA_LAUNCH_BLOCKING=1",
+                {"env": {"CUDA_LAUNCH_BLOCKING": "1"}},
+            ),
+            Remedy(
+                "if it is always the same machine, leave it out: placement.exclude_nodes; tell its administrator"
+            ),
+        ),
+        confidence=0.85,
+        uncaught=True,
+        yields_to=("CUDA_OOM", "NO_GPU", "CUDA_DRIVER"),
+    ),
+)
