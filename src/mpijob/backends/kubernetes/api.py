@@ -90,7 +90,7 @@ class Api:
         self.credentials = Credentials(access)
         self._timeout = timeout
         self._transport = Transport(access, self.credentials)
-        self._answers: dict[str, Answer] = {}  # to what was asked ahead
+        self._answers: dict[tuple[str, str], Answer] = {}  # to what was asked ahead
 
     def __repr__(self) -> str:
         return f"Api({self.access!r})"
@@ -119,7 +119,7 @@ class Api:
             requests = [self._request("GET", path, query) for path, query in asked]
             for request, answer in self._transport.several(requests):
                 if answer.status < 300 or answer.status in (403, 404):  # anything else is asked again
-                    self._answers[request.target] = answer
+                    self._answers[request.target, request.accept] = answer
         try:
             yield
         finally:
@@ -310,7 +310,7 @@ class Api:
         repeatable: bool = True,
     ) -> bytes:
         request = self._request(method, path, query, body, content, accept, repeatable)
-        known = self._answers.pop(request.target, None) if method == "GET" else None
+        known = self._answers.pop((request.target, request.accept), None) if method == "GET" else None
         if known is not None:
             return self._transport.checked(request, known).body
         return self._transport.send(request).body
