@@ -232,10 +232,10 @@ class Body:
         buffer, at, parts = self._buffer + data, 0, []
         while not self.over and at < len(buffer):
             if self._left:
-                piece = buffer[at : at + self._left]
-                parts.append(piece[: max(self._left - 2, 0)])
-                self._check_end(piece)
-                at, self._left = at + len(piece), self._left - len(piece)
+                inside, taken = max(self._left - 2, 0), min(self._left, len(buffer) - at)
+                parts.append(buffer[at : at + min(inside, taken)])
+                self._check_end(buffer[at + inside : at + taken])
+                at, self._left = at + taken, self._left - taken
                 continue
             end = buffer.find(b"\r\n", at, at + _LONGEST_FRAME)
             if end < 0:
@@ -248,10 +248,9 @@ class Body:
             self.surplus = self._buffer
         return b"".join(parts)
 
-    def _check_end(self, piece: bytes) -> None:
-        """Refuse a chunk that does not end where it said; a piece may hold one byte of its end, or none."""
-        rest = piece[max(self._left - 2, 0) :]
-        if rest != b"\r\n"[max(2 - self._left, 0) :][: len(rest)]:
+    def _check_end(self, end: bytes) -> None:
+        """Refuse a chunk that does not end where it said; of its end both bytes may be there, one, or none."""
+        if end != b"\r\n"[max(2 - self._left, 0) :][: len(end)]:
             raise Garbled("a part of the answer is longer than it says")
 
     def _check_frame(self, size: int) -> None:
