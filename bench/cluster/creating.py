@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.cluster.places import Place, place
+from bench.cluster.places import Place, place, until
 from bench.line import Bound, Line, Unmeasured, at_most, compared
 from bench.places import PROGRAMS, Options
 from bench.timing import command, interleaved, median, milliseconds
@@ -142,9 +142,11 @@ def _train(there: Place, sdk: subprocess.Popen[str]) -> float:
 
 
 def _remove_all(there: Place) -> None:
-    """Delete every job at once: their pods are not what is measured, and would disturb the next round."""
+    """Delete every job and wait until its pods are gone, so that each round meets a cluster that rests."""
     for job in there.api.list(kinds.TRAINJOB.path(there.namespace)).items:
         there.remove(job["metadata"]["name"])
+    until(lambda: not there.api.list(kinds.JOBSET.path(there.namespace)).items, "the end of the jobs")
+    there.cleared()
 
 
 @contextmanager

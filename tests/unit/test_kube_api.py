@@ -389,7 +389,7 @@ def test_a_server_below_a_path_works(certificates: Certificates) -> None:
 
 
 def test_somebody_can_be_impersonated(server: FakeApi) -> None:
-    who = Impersonation("carol", "7", ("team-a", "team-b"), {"reason": ("test",)})
+    who = Impersonation("carol", "7", ("team-a", "team-b"), {"reason": ("test",), "a.b/c: d": ("e",)})
     headers: list[str] = []
     server.says(doing(lambda handler: headers.extend(map(str, handler.headers.items())), replying({})))
     with Api(server.access(impersonate=who)) as api:
@@ -400,6 +400,7 @@ def test_somebody_can_be_impersonated(server: FakeApi) -> None:
         "'team-a'",
         "'team-b'",
         "('Impersonate-Extra-reason', 'test')",
+        "('Impersonate-Extra-a.b%2Fc%3A%20d', 'e')",
     ):
         assert part in shown
 
@@ -417,6 +418,49 @@ def test_a_name_cannot_smuggle_a_query_or_a_header(server: FakeApi, api: Api) ->
     assert api.find(f"{MAPS}/m?dryRun=All#\r\nX-Evil: 1") is None
     seen = server.requests[0]
     assert (seen.query, "x-evil" in seen.headers) == ({}, False)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "changed",
+    [{"token": "t\r\nX-Evil: 1"}, {"impersonate": Impersonation(user="jane\nImpersonate-Group: admins")}],
+    ids=["token", "user"],
+)
+def test_what_would_be_two_headers_is_told_and_not_sent(server: FakeApi, changed: dict[str, Any]) -> None:
+    with Api(server.access(**changed)) as api, pytest.raises(ApiError, match="more than one line") as caught:
+        api.create(MAPS, A_MAP)
+    assert (caught.value.reason, caught.value.ambiguous) == (failures.UNSAYABLE, False)
+    assert "Evil" not in caught.value.message
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        replying(b"this is not packed", Content_Encoding="gzip"),
+        lambda handler: handler.wfile.write(b"220 mail.test ESMTP\r\n\r\n"),
+        lambda handler: handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"),
+    ],
+    ids=["not packed", "no HTTP", "no chunk"],
+)
+def test_a_server_that_does_not_speak_http_is_told_as_one_and_asked_once(
+    server: FakeApi, api: Api, trouble: Answer
+) -> None:
+    server.says(trouble)
+    with pytest.raises(ApiError, match="does not speak HTTP") as caught:
+        api.get(f"{MAPS}/m")
+    assert caught.value.reason == failures.NO_API
+    assert len(server.requests) == 1
+    assert api._transport._kept == []
+
+
+def test_a_proxy_that_tires_of_a_kept_line_is_asked_again(server: FakeApi, api: Api) -> None:
+    server.maps.put("m")
+    server.says(refusing(408), refusing(408))
+    assert api.get(f"{MAPS}/m")["metadata"]["name"] == "m"
+    server.says(refusing(408))
+    with pytest.raises(ApiError):
+        api.create(MAPS, A_MAP)
 
 
 def test_something_that_is_no_api_is_recognised(server: FakeApi, api: Api) -> None:
@@ -664,6 +708,35 @@ def test_what_is_not_answered_ahead_is_asked_again(server: FakeApi, api: Api, tr
     server.says(replying({"first": "yes"}), trouble)
     with api.ahead([(f"{MAPS}/a", {"limit": "1"}), (f"{MAPS}/a", {})]):
         assert api.get(f"{MAPS}/a", limit="1") == {"first": "yes"}
+        assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
+
+
+@pytest.mark.usefixtures("near")
+def test_what_was_asked_ahead_answers_only_the_same_question(server: FakeApi, api: Api) -> None:
+    packed = gzip.compress(b'{"metadata": {}, "items": []}')
+    server.says(replying(packed, Content_Encoding="gzip"), replying({"metadata": {}, "rows": [{}]}))
+    with api.ahead([(MAPS, {"limit": "500"})]):
+        assert len(api.list(MAPS, accept=TABLE).items) == 1
+        assert api.list(MAPS).items == []
+    assert len(server.requests) == 2
+
+
+@pytest.mark.usefixtures("near")
+def test_a_server_that_goes_away_ahead_is_told_when_it_is_asked(
+    server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.maps.put("a")
+    api.get(f"{MAPS}/a")
+    api._transport._kept.pop().connection.close()
+    dial, tries = dialling.Dialler.dial, iter([True])
+
+    def gone_once(dialler: Any, proof: Any, timeout: float = 10.0) -> Any:
+        if next(tries, False):
+            raise ApiError("nobody is there", reason=failures.REFUSED)
+        return dial(dialler, proof, timeout)
+
+    monkeypatch.setattr(dialling.Dialler, "dial", gone_once)
+    with api.ahead([(f"{MAPS}/a", {})]):
         assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
 
 

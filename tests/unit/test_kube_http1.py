@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpijob.backends.kubernetes.http1 import Body, Connection, Cut, Garbled, Head, HungUp
+from mpijob.backends.kubernetes.http1 import (
+    Body,
+    Connection,
+    Cut,
+    Garbled,
+    Head,
+    HungUp,
+    Unsayable,
+)
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -32,6 +40,18 @@ def answered(ends: tuple[Connection, socket.socket], *answers: bytes, last: bool
     return connection
 
 
+def asked(connection: Connection, body: bytes) -> Head:
+    connection.put("POST", "/", [], body)
+    return connection.head()
+
+
+def nothing_came(far: socket.socket) -> bool:
+    far.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        far.recv(1)
+    return True
+
+
 def test_a_request_has_its_headers_and_its_body(ends: tuple[Connection, socket.socket]) -> None:
     connection, far = ends
     connection.put("POST", "/api?a=b", [("Host", "h:1"), ("Content-Length", "2")], b"hi")
@@ -39,10 +59,47 @@ def test_a_request_has_its_headers_and_its_body(ends: tuple[Connection, socket.s
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb"])
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\0b", "a\x7fb"])
 def test_a_header_cannot_smuggle_another_one_in(ends: tuple[Connection, socket.socket], value: str) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(Unsayable):
         ends[0].put("GET", "/", [("Authorization", value)], None)
+    assert nothing_came(ends[1])
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("target", ["/a b", "/a\r\nX: 1", "/ä", "/a\tb", "/\x7f"])
+def test_an_address_cannot_end_its_line(ends: tuple[Connection, socket.socket], target: str) -> None:
+    with pytest.raises(Unsayable):
+        ends[0].put("GET", target, [], None)
+    assert nothing_came(ends[1])
+
+
+@pytest.mark.parametrize("method", ["HEAD", "CONNECT", "OPTIONS", "GET /x HTTP/1.1\r\nX:"])
+def test_what_would_be_answered_in_another_way_is_not_asked(
+    ends: tuple[Connection, socket.socket], method: str
+) -> None:
+    with pytest.raises(Unsayable):
+        ends[0].put(method, "/", [], None)
+    assert nothing_came(ends[1])
+
+
+def test_a_request_that_the_server_cuts_short_is_answered_all_the_same(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, far = ends
+    far.sendall(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    far.close()
+    connection.put("POST", "/", [], b"x" * (1 << 22))
+    assert connection.head().status == 413
+
+
+def test_a_request_that_is_cut_and_not_answered_is_told_as_cut(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, far = ends
+    far.close()
+    with pytest.raises((ConnectionError, HungUp)):
+        asked(connection, b"x" * (1 << 22))
 
 
 def test_answers_follow_one_another_over_one_line(ends: tuple[Connection, socket.socket]) -> None:
@@ -67,6 +124,9 @@ def test_an_answer_that_nobody_asked_for_ends_the_line(ends: tuple[Connection, s
         b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nConnection: Close, X-Trace\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nConnection: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     ],
 )
 def test_a_line_that_ends_with_its_answer_is_not_kept(
@@ -77,9 +137,12 @@ def test_a_line_that_ends_with_its_answer_is_not_kept(
     assert not connection.open
 
 
+@pytest.mark.parametrize("more", [b"", b"Content-Length: 7\r\n", b"Transfer-Encoding: chunked\r\n"])
 @pytest.mark.parametrize("status", [204, 304])
-def test_an_answer_without_a_body_has_none(ends: tuple[Connection, socket.socket], status: int) -> None:
-    connection = answered(ends, b"HTTP/1.1 %d X\r\n\r\n" % status, last=False)
+def test_an_answer_without_a_body_has_none(
+    ends: tuple[Connection, socket.socket], status: int, more: bytes
+) -> None:
+    connection = answered(ends, b"HTTP/1.1 %d X\r\n%s\r\n" % (status, more), last=False)
     assert connection.body(connection.head()) == b""
     assert connection.open
 
@@ -94,12 +157,71 @@ def test_an_answer_without_a_body_has_none(ends: tuple[Connection, socket.socket
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\nok\n0\n\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"f" * 16 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nX: a\r\n Content-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nno header at all\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\n: nameless\r\n\r\nok",
+        b"HTTP/1.1 2\r\n\r\n",
+        b"HTTP/1.1 2000 OK\r\n\r\n",
+        b"HTTP/1.1 099 X\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 100 + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     ],
 )
 def test_what_is_no_answer_is_told_as_such(ends: tuple[Connection, socket.socket], answer: bytes) -> None:
     connection = answered(ends, answer)
     with pytest.raises(Garbled):
         connection.body(connection.head())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + WHOLE,
+        b"HTTP/1.1 200\r\ncontent-length:2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n"
+        b'2;name="a;b"\r\nok\r\n000\r\nX: 1\r\nY: 2\r\n\r\n',
+        b"HTTP/1.1 200 OK\r\nWarning: a\r\nWarning: b\r\nContent-Length: 2\r\n\r\nok",
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_is_seldom_said_is_understood(
+    ends: tuple[Connection, socket.socket], answer: bytes, at_once: bool
+) -> None:
+    pieces = [answer] if at_once else [answer[at : at + 1] for at in range(len(answer))]
+    sending = threading.Thread(target=answered, args=(ends, *pieces), kwargs={"last": False}, daemon=True)
+    sending.start()
+    connection = ends[0]
+    assert connection.body(connection.head()) == b"ok"
+    sending.join(10)
+    assert connection.open
+
+
+def test_a_header_that_is_repeated_is_one_list() -> None:
+    head = Head.read(b"HTTP/1.1 200 OK\r\nWarning: a\r\nWARNING:\tb \r\nContent-Length: 2")
+    assert head.headers["warning"] == "a, b"
+
+
+def fed(body: Body, data: bytes) -> bytes:
+    return b"".join(body.feed(data[at : at + 100]) for at in range(0, len(data), 100))
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("endless", [b"5;" + b"x" * 9000, b"0\r\n" + b"X: 1\r\n" * 20000])
+def test_what_stands_between_the_parts_of_an_answer_has_an_end(endless: bytes) -> None:
+    body = Body(Head(200, {}, chunked=True))
+    with pytest.raises(Garbled):
+        fed(body, endless)
 
 
 @pytest.mark.security

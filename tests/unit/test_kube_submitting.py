@@ -37,7 +37,8 @@ def kept(api: Store) -> list[str]:
 
 def test_a_job_brings_its_runtime_and_owns_it() -> None:
     api = Store()
-    made = submitting.submit(api, a_plan())
+    made, owned = submitting.submit(api, a_plan())
+    owned()
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
     runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", "bert")]
     assert runtime["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
@@ -45,8 +46,8 @@ def test_a_job_brings_its_runtime_and_owns_it() -> None:
 
 def test_a_plan_submitted_twice_is_one_job() -> None:
     api, plan = Store(), a_plan()
-    first = submitting.submit(api, plan)
-    assert submitting.submit(api, plan)["metadata"]["uid"] == first["metadata"]["uid"]
+    first = submitting.submit(api, plan).job
+    assert submitting.submit(api, plan).job["metadata"]["uid"] == first["metadata"]["uid"]
     assert api.names("trainjobs") == ["bert"]
 
 
@@ -174,7 +175,7 @@ def test_a_further_attempt_is_an_object_of_its_own_and_shares_the_files(tmp_path
     (tmp_path / "train.py").write_text("print(1)\n")
     plan = a_plan(code=Code(path=str(tmp_path)))
     api = Store()
-    submitting.submit(api, plan)
+    submitting.submit(api, plan).owned()
     found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
     around = Surroundings(served=SERVED, user=1000)
     attempts.start(api, found, plan.job, around)

@@ -179,6 +179,13 @@ def test_a_refused_line_shows_no_token(server: FakeApi) -> None:
     assert hush not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.security
+def test_a_token_of_two_lines_opens_no_line(server: FakeApi) -> None:
+    with pytest.raises(ApiError, match="more than one line"):
+        websocket.capture(server.access(token="t\r\nX-Evil: 1"), EXEC, ("x",))
+    assert server.requests == []
+
+
 def test_a_terminal_is_raw_tells_its_size_and_is_restored(server: FakeApi) -> None:
     near, far = pty.openpty()
     before = termios.tcgetattr(far)

@@ -13,6 +13,7 @@ import sys
 from typing import Any, NoReturn
 
 _COMPLETING = "_MPIJOB_COMPLETE"
+_LASTING = "mpijob-lasting"  # what engines call threads that the process is to wait for
 
 
 def main() -> NoReturn:
@@ -22,10 +23,23 @@ def main() -> NoReturn:
         status = _run(program_words(sys.argv[0]), sys.argv[1:])
     except SystemExit as ending:
         status = ending.code
+    _finish()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(status if isinstance(status, int) else 0)
+
+
+def _finish() -> None:
+    """Wait for what was begun behind the user's back and is not to be cut short; what was said is seen before."""
+    threading = sys.modules.get("threading")
+    begun = [one for one in threading.enumerate() if one.name == _LASTING] if threading else []
+    if begun:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):
+        for thread in begun:
+            thread.join()
 
 
 def _run(program: str, words: list[str]) -> int:

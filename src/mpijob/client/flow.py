@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.errors import Finding, InvalidJob, MpiJobError, Severity
 from mpijob.model import Facts, Identity, JobRef, MPIJob, Plan
 
 if TYPE_CHECKING:
@@ -25,15 +25,27 @@ async def prepare(
 
     `replaces` names a job that makes way for this one, so that its name does not count as taken.
     """
-    from mpijob import admission, checks  # a list of jobs needs neither: start-up is a feature
+    from mpijob import checks  # a list of jobs does without: start-up is a feature
 
     remarks = _refuse_errors(checks.run(job, max_workers=max_workers))  # is it well formed?
     job = checks.normal(job)
-    job = checks.normal(job)
-    facts = _without(await backend.facts(job, who), replaces)
-    advice = admission.admit(job, who, facts)  # may it, and is there room?
-    plan = await backend.plan(job, facts)  # what exactly will run?
+    advice, plan = await _judged(job, who, backend, replaces)
     return msgspec.structs.replace(plan, notices=(*remarks, *advice, *plan.notices))
+
+
+async def _judged(
+    job: MPIJob, who: Identity, backend: Backend, replaces: str
+) -> tuple[tuple[Finding, ...], Plan]:
+    from mpijob import admission
+
+    facts = _without(await backend.facts(job, who), replaces)
+    try:
+        advice = admission.admit(job, who, facts)  # may it, and is there room?
+        return advice, await backend.plan(job, facts)  # what exactly will run?
+    except MpiJobError:
+        if not facts.recalled:
+            raise
+    return await _judged(job, who, backend, replaces)  # what is refused is refused for what is true now
 
 
 async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:

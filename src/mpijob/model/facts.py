@@ -28,7 +28,8 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     but finds no room waits (True) or is refused; `waits_for_quota` says the same of one that the quota
     would allow but has no room for now. `room_known` is False where nobody may see how much there is:
     then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` is what
-    only a cluster says.
+    only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
+    asked again for the same job, the place reads everything anew.
     """
 
     place: str
@@ -46,3 +47,4 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     wait_estimate_seconds: float | None = None
     families: dict[str, str] = {}
     cluster: ClusterFacts | None = None
+    recalled: bool = False

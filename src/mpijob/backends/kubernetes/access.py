@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mpijob.backends.kubernetes import addresses
 from mpijob.errors import BackendError, MpiJobError
 
 if TYPE_CHECKING:
@@ -203,3 +204,21 @@ def _basic(username: str, password: str) -> str:
     import base64
 
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+def identifying(access: Access, proof: Proof) -> Iterator[tuple[str, str]]:
+    """Yield the headers that say who we are, and whom we act as."""
+    if proof.authorization:
+        yield "Authorization", proof.authorization
+    who = access.impersonate
+    if who is None:
+        return
+    yield "Impersonate-User", who.user
+    if who.uid:
+        yield "Impersonate-Uid", who.uid
+    yield from (("Impersonate-Group", group) for group in who.groups)
+    for key, values in who.extra.items():
+        name = (
+            f"Impersonate-Extra-{addresses.in_query(key)}"  # the server takes %XX for what no name may have
+        )
+        yield from ((name, value) for value in values)

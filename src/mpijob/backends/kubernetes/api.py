@@ -23,8 +23,10 @@ from mpijob.errors import InvalidJob
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.streams import Stream
 
-__all__ = ["METADATA", "TABLE", "Api", "ApiError", "Document", "Listing"]
+__all__ = ["JSON", "METADATA", "PARTIAL", "TABLE", "Api", "ApiError", "Document", "Listing"]
 
+JSON = "application/json"
+PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"  # for who needs no more of an answer
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 LONGEST_LINE = 1 << 20
@@ -88,7 +90,7 @@ class Api:
         self.credentials = Credentials(access)
         self._timeout = timeout
         self._transport = Transport(access, self.credentials)
-        self._answers: dict[str, Answer] = {}  # to what was asked ahead
+        self._answers: dict[tuple[str, str], Answer] = {}  # to what was asked ahead
 
     def __repr__(self) -> str:
         return f"Api({self.access!r})"
@@ -117,7 +119,7 @@ class Api:
             requests = [self._request("GET", path, query) for path, query in asked]
             for request, answer in self._transport.several(requests):
                 if answer.status < 300 or answer.status in (403, 404):  # anything else is asked again
-                    self._answers[request.target] = answer
+                    self._answers[request.target, request.accept] = answer
         try:
             yield
         finally:
@@ -136,7 +138,7 @@ class Api:
                 return None
             raise
 
-    def raw(self, path: str, *, accept: str = "application/json", **query: str) -> bytes:
+    def raw(self, path: str, *, accept: str = JSON, **query: str) -> bytes:
         """Return the bytes of an answer: for hot paths that decode only what they need."""
         return self._send("GET", path, query, accept=accept)
 
@@ -147,7 +149,7 @@ class Api:
         labels: str = "",
         fields: str = "",
         chunk: int = 500,
-        accept: str = "application/json",
+        accept: str = JSON,
         trim: Callable[[Document], Document] | None = None,
         **query: str,
     ) -> Listing:
@@ -178,9 +180,7 @@ class Api:
                     raise
         return collect()
 
-    def _pages(
-        self, path: str, shape: type[P], asked: Mapping[str, str], accept: str = "application/json"
-    ) -> Iterator[P]:
+    def _pages(self, path: str, shape: type[P], asked: Mapping[str, str], accept: str = JSON) -> Iterator[P]:
         more: dict[str, str] = {}
         while True:
             page = self._decoded(self.raw(path, accept=accept, **asked, **more), shape, path)
@@ -213,6 +213,7 @@ class Api:
         *,
         dry_run: bool = False,
         manager: str = "mpijob",
+        accept: str = JSON,
         **query: str,
     ) -> Document:
         """Create an object in a collection and return it as the server keeps it.
@@ -222,7 +223,8 @@ class Api:
         """
         asked = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
         harmless = dry_run or path.endswith("reviews")
-        answer = self._send("POST", path, asked, body=msgspec.json.encode(body), repeatable=harmless)
+        content = msgspec.json.encode(body)
+        answer = self._send("POST", path, asked, body=content, accept=accept, repeatable=harmless)
         return self._document(answer, path)
 
     def patch(
@@ -233,6 +235,7 @@ class Api:
         form: Form = "merge",
         dry_run: bool = False,
         manager: str = "mpijob",
+        accept: str = JSON,
         **query: str,
     ) -> Document:
         """Change an object and return it; an `apply` takes over fields that others manage."""
@@ -245,6 +248,7 @@ class Api:
             asked,
             body=msgspec.json.encode(body),
             content=_FORMS[form],
+            accept=accept,
             repeatable=dry_run or form != "json",
         )
         return self._document(answer, path)
@@ -301,12 +305,12 @@ class Api:
         query: Mapping[str, str],
         *,
         body: bytes | None = None,
-        content: str = "application/json",
-        accept: str = "application/json",
+        content: str = JSON,
+        accept: str = JSON,
         repeatable: bool = True,
     ) -> bytes:
         request = self._request(method, path, query, body, content, accept, repeatable)
-        known = self._answers.pop(request.target, None) if method == "GET" else None
+        known = self._answers.pop((request.target, request.accept), None) if method == "GET" else None
         if known is not None:
             return self._transport.checked(request, known).body
         return self._transport.send(request).body
@@ -317,8 +321,8 @@ class Api:
         path: str,
         query: Mapping[str, str],
         body: bytes | None = None,
-        content: str = "application/json",
-        accept: str = "application/json",
+        content: str = JSON,
+        accept: str = JSON,
         repeatable: bool = True,
     ) -> Request:
         address = target(self.access, path, ((name, value) for name, value in query.items() if value))

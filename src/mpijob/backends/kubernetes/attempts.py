@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from mpijob.backends.kubernetes import kinds, planner, submitting
+from mpijob.backends.kubernetes import kinds, owning, planner, submitting
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.gathering import Found, attempt_of
 from mpijob.backends.kubernetes.surroundings import Surroundings
@@ -56,7 +56,7 @@ def start(api: Api, found: Found, job: MPIJob, around: Surroundings) -> None:
         made = submitting.again(api, plan)
     except submitting.Taken:
         return
-    submitting.share(api, made, [*_shared(job, first["metadata"]["namespace"], first["metadata"]["name"])])
+    owning.share(api, made, [*_shared(job, first["metadata"]["namespace"], first["metadata"]["name"])])
 
 
 def _tell(metadata: terms.Document, attempt: int) -> None:

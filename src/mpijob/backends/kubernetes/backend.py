@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.backends.kubernetes.gathering import Found
+    from mpijob.backends.kubernetes.lately import Lately
     from mpijob.backends.kubernetes.looking import Eye
     from mpijob.backends.kubernetes.preflight import Gathered
     from mpijob.backends.kubernetes.states import Document
@@ -49,6 +50,7 @@ _POLL_SECONDS = 0.5
 _REMOVAL_SECONDS = 60.0
 _SETTLE_SECONDS = 30.0
 _FRESH_SECONDS = 1.0
+_SAME_USER_SECONDS = 5.0
 _ENDED = frozenset({Phase.CANCELLED, Phase.SUCCEEDED, Phase.FAILED})
 
 
@@ -69,6 +71,7 @@ class KubernetesBackend:
         self._around: dict[tuple[str, str], Surroundings] = {}
         self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
         self._made: dict[JobRef, tuple[float, Document]] = {}
+        self._me: tuple[float, Identity] | None = None
 
     @cached_property
     def _eye(self) -> Eye:
@@ -82,6 +85,12 @@ class KubernetesBackend:
 
         return Tending(self._api, self._eye, lambda job: self._gather(job, self._who()).around)
 
+    @cached_property
+    def _lately(self) -> Lately:
+        from mpijob.backends.kubernetes.lately import Lately
+
+        return Lately()
+
     @property
     def name(self) -> str:
         """The context's name."""
@@ -94,8 +103,10 @@ class KubernetesBackend:
 
     # -- before ------------------------------------------------------------------------------------
     async def whoami(self) -> Identity:
-        """Return the user as the cluster knows them."""
-        return self._who()
+        """Return the user as the cluster knows them, or knew them a moment ago."""
+        if self._me is None or time.monotonic() - self._me[0] > _SAME_USER_SECONDS:
+            self._me = time.monotonic(), self._who()
+        return self._me[1]
 
     def _who(self) -> Identity:
         body = {"apiVersion": kinds.SELF_REVIEW.api, "kind": kinds.SELF_REVIEW.name}
@@ -109,7 +120,9 @@ class KubernetesBackend:
 
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what the cluster says about itself to this user."""
-        gathered = self._gather(job, who)
+        if (job.namespace, job.name) in self._around:  # whoever asks again is told everything anew
+            self._lately.forget(job.namespace)
+        gathered = self._gather(job, who, self._lately)
         self._around[job.namespace, job.name] = gathered.around
         if not gathered.around.names:
             self._looked[job.namespace, job.name] = time.monotonic()
@@ -118,12 +131,12 @@ class KubernetesBackend:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
         return facts
 
-    def _gather(self, job: MPIJob, who: Identity) -> Gathered:
+    def _gather(self, job: MPIJob, who: Identity, lately: Lately | None = None) -> Gathered:
         from mpijob.backends.kubernetes import preflight
 
-        place = f"cluster {self.name}"
+        place, served = f"cluster {self.name}", self._eye.served
         with telling("look at the cluster"):
-            return preflight.gather(self._api, job, who, self._eye.served, self._settings, place=place)
+            return preflight.gather(self._api, job, who, served, self._settings, place=place, lately=lately)
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would be created."""
@@ -146,7 +159,7 @@ class KubernetesBackend:
             self._refuse_second(ref)
         try:
             with telling(f"create job {ref.name}"):
-                self._made[ref] = time.monotonic(), submitting.submit(self._api, plan)
+                self._made[ref] = time.monotonic(), submitting.submit(self._api, plan).job
         except submitting.Taken as taken:
             named = taken.existing.get("status")
             raise name_in_use(
@@ -228,9 +241,10 @@ class KubernetesBackend:
 
     def _attended(self, ref: JobRef) -> JobState:
         """Return the state of a job that somebody follows, and do what it needs for that."""
-        state = self._eye.look(ref).state
-        self._tending.tend(state)
-        return state
+        look = self._eye.look(ref)
+        self._tending.tend(look.state)
+        self._tending.mend(look)
+        return look.state
 
     async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""

@@ -39,6 +39,7 @@ CUT = "Cut"  # the connection ended in the middle
 IDLE = "Idle"  # a stream that said nothing for too long
 NO_LOGIN = "NoLogin"  # a plugin or a token file gave no credentials
 NO_API = "NoApi"  # something answered that is no Kubernetes API
+UNSAYABLE = "Unsayable"  # a name, a token or an address that no request can carry; nothing was sent
 
 _READING = frozenset({"get", "list", "watch"})
 # The server's sentences; compiled when one is needed, which is seldom.

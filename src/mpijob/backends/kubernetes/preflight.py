@@ -19,7 +19,8 @@ from mpijob.backends.kubernetes import (
     rights,
     room,
 )
-from mpijob.backends.kubernetes.questions import ENGINES
+from mpijob.backends.kubernetes.lately import Lately
+from mpijob.backends.kubernetes.questions import ENGINES, Calls
 from mpijob.backends.kubernetes.reads import Answers
 from mpijob.backends.kubernetes.rights import Rights
 from mpijob.backends.kubernetes.surroundings import Surroundings
@@ -53,11 +54,16 @@ def gather(
     settings: Settings,
     *,
     place: str = "this cluster",
+    lately: Lately | None = None,
 ) -> Gathered:
-    """Return what one user is to know of a cluster for one job; `served` are its API versions."""
-    lanes = api.lanes()
-    seen = reads.together(questions.first_round(api, job, served), lanes)
-    seen.update(reads.together(questions.second_round(api, job, seen, served), lanes))
+    """Return what one user is to know of a cluster for one job; `served` are its API versions.
+
+    With `lately`, what changes seldom may be a few seconds old; `Facts.recalled` tells whether any of it is.
+    """
+    lately = Lately() if lately is None else lately
+    seen, recalled = _asked(api, job, questions.first_round(api, job, served), lately)
+    more, recalled_too = _asked(api, job, questions.second_round(api, job, seen, served), lately)
+    seen.update(more)
     lack = _engines_lack(seen["rights"].value, served)
     usable, engine = _usable(job, served, lack)
     asks = demands.asks(job)
@@ -77,6 +83,7 @@ def gather(
         may=_may(seen["rights"].value, engine),
         taken_names=_unfinished(job, seen),
         waiting_jobs=queue.waiting if queue else 0,
+        recalled=recalled or recalled_too,
         cluster=ClusterFacts(
             namespace=job.namespace,
             found=seen["namespace"].error is None or seen["namespace"].error.status != 404,
@@ -97,6 +104,14 @@ def gather(
         ),
     )
     return Gathered(facts, _surroundings(job, seen, usable, lines, facts))
+
+
+def _asked(api: Api, job: MPIJob, calls: Calls, lately: Lately) -> tuple[Answers, bool]:
+    """Return the answers to questions, and whether some of them were given before."""
+    since, known = lately.now(), lately.recall(job.namespace, calls)
+    told = reads.together({key: call for key, call in calls.items() if key not in known}, api.lanes())
+    lately.keep(job.namespace, told, since=since)
+    return Answers({key: known[key] if key in known else told[key] for key in calls}), bool(known)
 
 
 def _engine(job: MPIJob, served: frozenset[str]) -> Engine | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_AT_ONCE = 16
+LASTING = "mpijob-lasting"  # the command line, which leaves in a hurry, waits for threads of this name
 _HOPELESS = (0, 401)  # nobody is there, or nobody knows us: the other reads would fail alike
 
 
@@ -74,8 +75,8 @@ def together(calls: Mapping[str, Callable[[], Any]], lanes: int = MOST_AT_ONCE) 
     return Answers({key: found[key] for key in calls})
 
 
-def later(call: Callable[[], T]) -> Callable[[], T]:
-    """Make a call in a thread of its own; return what waits for its result."""
+def later(call: Callable[[], T], *, lasting: bool = False) -> Callable[[], T]:
+    """Make a call in a thread of its own and return what waits for it; the process ends after a `lasting` one."""
     outcome: list[T] = []
     troubles: list[Exception] = []
 
@@ -91,7 +92,7 @@ def later(call: Callable[[], T]) -> Callable[[], T]:
             raise troubles[0]
         return outcome[0]
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=work, name=LASTING if lasting else None, daemon=not lasting)
     thread.start()
     return result
 

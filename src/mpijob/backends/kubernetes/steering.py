@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from mpijob.backends.kubernetes import kinds, websocket
+from mpijob.backends.kubernetes import kinds, owning, websocket
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.logs import role_of
@@ -100,6 +100,7 @@ def delete(api: Api, found: Found, jobs: Iterable[Document]) -> None:
         metadata = job["metadata"]
         path = found.kind.path(metadata["namespace"], metadata["name"])
         api.delete(path, uid=metadata["uid"], propagation="Background")
+        owning.sweep(api, found.kind, job)
 
 
 def delete_pods(api: Api, pods: Iterable[Document], *, grace_seconds: int | None) -> None:

@@ -1,7 +1,7 @@
 """Creating a job's objects: idempotent, wholly or not at all, and nothing is repeated blindly.
 
 The runtime (and what goes along) is written first, because the engine's webhook wants to see it; then the
-job itself, which owns all of it from then on. Names decide races: the API server lets one of two creators
+job itself, which comes to own all of it (`owning`). Names decide races: the API server lets one of two creators
 win. Whoever finds his own uid on an object has created it before, whatever became of the answer.
 """
 
@@ -12,13 +12,13 @@ import gzip
 import io
 import tarfile
 import time
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from mpijob.backends import code, secrets
-from mpijob.backends.kubernetes import failures, kinds, reads
-from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes import failures, kinds, owning
+from mpijob.backends.kubernetes.api import JSON, PARTIAL, Api, ApiError
+from mpijob.backends.kubernetes.gathering import JOB_KINDS
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import terms
 from mpijob.dialects.seen_fields import time_of
@@ -40,26 +40,27 @@ class Taken(Exception):
         self.existing = existing
 
 
-def submit(api: Api, plan: Plan) -> Document:
-    """Create everything and return the engine's job object; raise Taken for a name that somebody holds."""
-    return _all(api, plan, [*_files(plan), *_secrets(plan), *plan.documents[:-1]])
+class Made(NamedTuple):
+    """The engine's job object, and what waits until the job owns all that was made for it."""
+
+    job: Document
+    owned: Callable[[], None]
+
+
+def submit(api: Api, plan: Plan) -> Made:
+    """Create everything; raise Taken for a name that somebody holds."""
+    runtime = plan.documents[:-1]  # first of all: until the job follows, the webhook has time to hear of it
+    return _all(api, plan, [*runtime, *_files(plan), *_secrets(plan)])
 
 
 def again(api: Api, plan: Plan) -> Document:
     """Create a further attempt, which shares files and secrets with the first."""
-    return _all(api, plan, [*plan.documents[:-1]])
+    made = _all(api, plan, [*plan.documents[:-1]])
+    made.owned()
+    return made.job
 
 
-def share(api: Api, owner: Document, paths: list[str]) -> None:
-    """Let a further attempt own, beside the others, what they share."""
-    for path in paths:
-        shared = api.find(path)
-        if shared is not None:
-            owners = [*(shared["metadata"].get("ownerReferences") or ()), _reference(owner)]
-            api.patch(path, {"metadata": {"ownerReferences": owners}})
-
-
-def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Document:
+def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Made:
     main = plan.documents[-1]
     created: list[tuple[Kind, Document]] = []
     try:
@@ -69,8 +70,7 @@ def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Document:
     except BaseException:  # also when the user has had enough: all of it, or nothing
         _undo(api, [*created, *_made(api, main, plan.uid)])
         raise
-    _own(api, made, created)
-    return made
+    return Made(made, owning.adopt(api, made, [_path(kind, document) for kind, document in created]))
 
 
 def _kind(document: Mapping[str, Any]) -> Kind:
@@ -78,14 +78,18 @@ def _kind(document: Mapping[str, Any]) -> Kind:
     return known[document["kind"]]
 
 
+def _path(kind: Kind, document: Mapping[str, Any]) -> str:
+    return kind.path(document["metadata"]["namespace"], document["metadata"]["name"])
+
+
 def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
     """Create one object; one that is there with our uid on it was created by this very call before."""
     kind, metadata = _kind(document), document["metadata"]
-    path = kind.path(metadata["namespace"], metadata["name"])
+    path, accept = _path(kind, document), JSON if kind in JOB_KINDS else PARTIAL
     pauses = iter(_PAUSES)
     for _ in range(3 + len(_PAUSES)):
         try:
-            return api.create(kind.path(metadata["namespace"]), document)
+            return api.create(kind.path(metadata["namespace"]), document, accept=accept)
         except ApiError as error:
             if _unseen_runtime(error):
                 time.sleep(next(pauses, 1.0))
@@ -97,7 +101,7 @@ def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
             continue
         if _uid(existing) == uid:
             return existing
-        if kind not in (kinds.TRAINJOB, kinds.MPIJOB) and _abandoned(existing):
+        if kind not in JOB_KINDS and _abandoned(existing):
             api.delete(path, uid=existing["metadata"]["uid"])
             continue
         raise Taken(existing)
@@ -124,34 +128,11 @@ def _abandoned(existing: Mapping[str, Any]) -> bool:
     return made is not None and time.time() - made > ABANDONED_SECONDS
 
 
-def _own(api: Api, owner: Document, companions: list[tuple[Kind, Document]]) -> None:
-    """Let the job own what was made for it, so that it goes when the job goes."""
-    body = {"metadata": {"ownerReferences": [_reference(owner)]}}
-
-    def adopt(one: tuple[Kind, Document]) -> None:
-        kind, document = one
-        metadata = document["metadata"]
-        api.patch(kind.path(metadata["namespace"], metadata["name"]), body)
-
-    for done in [reads.later(partial(adopt, one)) for one in companions]:
-        done()
-
-
-def _reference(owner: Document) -> Document:
-    metadata = owner["metadata"]
-    return {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": metadata["name"],
-        "uid": metadata["uid"],
-    }
-
-
 def _made(api: Api, main: Mapping[str, Any], uid: str) -> list[tuple[Kind, Document]]:
     """Return the job's own object if it was created although no answer came."""
-    kind, metadata = _kind(main), main["metadata"]
+    kind = _kind(main)
     try:
-        existing = api.find(kind.path(metadata["namespace"], metadata["name"]))
+        existing = api.find(_path(kind, main))
     except ApiError:
         return []
     return [(kind, existing)] if existing is not None and _uid(existing) == uid else []
@@ -159,9 +140,8 @@ def _made(api: Api, main: Mapping[str, Any], uid: str) -> list[tuple[Kind, Docum
 
 def _undo(api: Api, created: list[tuple[Kind, Document]]) -> None:
     for kind, document in reversed(created):
-        metadata = document["metadata"]
         try:
-            api.delete(kind.path(metadata["namespace"], metadata["name"]), uid=metadata["uid"])
+            api.delete(_path(kind, document), uid=document["metadata"]["uid"])
         except ApiError:
             continue  # what is left is swept by whoever needs the name
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mpijob.backends.kubernetes import owning
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.dialects import seen_kinds
 from mpijob.model import Phase
@@ -20,7 +21,7 @@ from mpijob.observation.phase import Reason
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
-    from mpijob.backends.kubernetes.looking import Eye
+    from mpijob.backends.kubernetes.looking import Eye, Look
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.model import JobRef, JobState, MPIJob
 
@@ -40,6 +41,11 @@ class Tending:
             self._try_again(state.ref)
         elif state.phase is Phase.PENDING and self._overdue(state):
             self._give_up(state)
+
+    def mend(self, look: Look) -> None:
+        """Let the job own its runtime where whoever created both was stopped before saying so."""
+        if look.seen.runtime is not None and not look.state.phase.final:
+            owning.mend(self._api, look.found.job, look.seen.runtime)
 
     def _try_again(self, ref: JobRef) -> None:
         from mpijob.backends.kubernetes import attempts

@@ -14,19 +14,21 @@ from typing import TypeVar
 
 import msgspec
 
-from mpijob.backends.kubernetes.access import Access, Credentials, Proof
+from mpijob.backends.kubernetes.access import Access, Credentials, Proof, identifying
 from mpijob.backends.kubernetes.dialling import CONNECT_SECONDS, Dialler
 from mpijob.backends.kubernetes.failures import (
     CERTIFICATE,
     CUT,
+    NO_API,
     NO_LOGIN,
     TIMEOUT,
     UNKNOWN_HOST,
+    UNSAYABLE,
     Answer,
     ApiError,
     refusal,
 )
-from mpijob.backends.kubernetes.http1 import Connection, Cut, Garbled, Head, HungUp, readable
+from mpijob.backends.kubernetes.http1 import Connection, Cut, Garbled, Head, HungUp, Unsayable, readable
 from mpijob.errors import MpiJobError
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
@@ -35,7 +37,7 @@ _NEVER = float("inf")
 _KEPT = 8  # idle connections at most
 _KEPT_SECONDS = 60.0
 _SURELY_ALIVE_SECONDS = 15.0  # for requests that must not be sent twice
-_HOPELESS = frozenset({CERTIFICATE, UNKNOWN_HOST})
+_HOPELESS = frozenset({CERTIFICATE, UNKNOWN_HOST, NO_API, UNSAYABLE})
 _ANSWER_SECONDS = 3.0  # how long opening a stream waits for its first word
 _HEAD_SECONDS = 30.0  # how long an answer that has begun may take for its head
 _CUT = (OSError, Cut, Garbled)
@@ -113,19 +115,25 @@ class Transport:
 
         What is not, because the line broke off or the server closed it, is to be asked again by itself.
         """
-        proof = self._proof()
-        connection = self._take(proof, requests[0]) or self._fresh(proof)
+        try:
+            proof = self._proof()
+            connection = self._take(proof, requests[0]) or self._fresh(proof)
+        except ApiError:
+            return
         try:
             for request in requests:
                 self._put(connection, request, proof)
             for awaited, request in zip(reversed(range(len(requests))), requests, strict=True):
                 head = connection.head()
-                yield request, Answer(head.status, head.headers, connection.body(head, awaited=awaited))
+                yield request, _answer(head, connection.body(head, awaited=awaited))
                 if not connection.open:
                     return
         except _CUT:
             connection.close()
             return
+        except BaseException:  # nobody wants the rest
+            connection.close()
+            raise
         self._keep(connection, proof)
 
     def checked(self, request: Request, answer: Answer) -> Answer:
@@ -182,16 +190,12 @@ class Transport:
     def _whole(self, request: Request, proof: Proof) -> Answer:
         connection, head = self._exchange(request, proof)
         try:
-            body = connection.body(head)
+            answer = _answer(head, connection.body(head))
         except _CUT as error:
             connection.close()
             raise self._cut(request, error) from error
         self._keep(connection, proof)
-        if head.headers.get("content-encoding") == "gzip":
-            import zlib
-
-            body = zlib.decompress(body, 31)
-        return self.checked(request, Answer(head.status, head.headers, body))
+        return self.checked(request, answer)
 
     def _begun(self, request: Request, proof: Proof) -> Open:
         connection = self._fresh(proof)
@@ -237,7 +241,11 @@ class Transport:
 
     def _put(self, connection: Connection, request: Request, proof: Proof) -> None:
         connection.sock.settimeout(request.seconds or CONNECT_SECONDS)
-        connection.put(request.method, request.target, self._headers(request, proof), request.body)
+        try:
+            connection.put(request.method, request.target, self._headers(request, proof), request.body)
+        except Unsayable as error:
+            connection.close()
+            raise unsayable(self.access, error) from error
 
     def _headers(self, request: Request, proof: Proof) -> Iterator[tuple[str, str]]:
         yield "Host", self._dialler.authority
@@ -245,12 +253,10 @@ class Transport:
         yield "User-Agent", "mpijob"
         if self.access.compress and request.compressed and not self._dialler.near:
             yield "Accept-Encoding", "gzip"
-        if proof.authorization:
-            yield "Authorization", proof.authorization
         if request.body is not None:
             yield "Content-Type", request.content
             yield "Content-Length", str(len(request.body))
-        yield from impersonation(self.access)
+        yield from identifying(self.access, proof)
 
     def _fresh(self, proof: Proof) -> Connection:
         return Connection(self._dialler.dial(proof))
@@ -281,15 +287,14 @@ class Transport:
         connection.close()
 
     def _cut(self, request: Request, error: BaseException) -> ApiError:
-        slow = isinstance(error, TimeoutError)
-        what = (
-            f"did not answer in {request.seconds or 0:g} s"
-            if slow
-            else "cut the connection before it answered"
-        )
+        what, reason = "cut the connection before it answered", CUT
+        if isinstance(error, TimeoutError):
+            what, reason = f"did not answer in {request.seconds or 0:g} s", TIMEOUT
+        elif isinstance(error, Garbled):
+            what, reason = f"does not speak HTTP as a Kubernetes API does: {error}", NO_API
         return ApiError(
             f"{self.access.server} {what}",
-            reason=TIMEOUT if slow else CUT,
+            reason=reason,
             ambiguous=not request.repeatable,
             server=self.access.server,
             method=request.method,
@@ -302,17 +307,26 @@ class _StaleConnection(Exception):
     """The server had closed a kept connection before it saw the request."""
 
 
-def impersonation(access: Access) -> Iterator[tuple[str, str]]:
-    """Yield the headers that say whom we act as."""
-    who = access.impersonate
-    if who is None:
-        return
-    yield "Impersonate-User", who.user
-    if who.uid:
-        yield "Impersonate-Uid", who.uid
-    yield from (("Impersonate-Group", group) for group in who.groups)
-    for key, values in who.extra.items():
-        yield from ((f"Impersonate-Extra-{key}", value) for value in values)
+def _answer(head: Head, body: bytes) -> Answer:
+    """Return an answer with its body unpacked."""
+    if head.headers.get("content-encoding", "").lower() == "gzip":
+        import zlib
+
+        try:
+            body = zlib.decompress(body, 31)
+        except zlib.error as error:
+            raise Garbled(f"the answer cannot be unpacked: {error}") from error
+    return Answer(head.status, head.headers, body)
+
+
+def unsayable(access: Access, error: Unsayable) -> ApiError:
+    """Return what is told of a request that cannot be written down; nothing was sent."""
+    return ApiError(
+        f"{access.server} cannot be asked: {error}",
+        reason=UNSAYABLE,
+        server=access.server,
+        hint=f"look for a stray line break in the user and the server of context '{access.context}'",
+    )
 
 
 def _pauses(attempts: int) -> Iterator[float]:
@@ -328,4 +342,6 @@ def _worth_repeating(error: ApiError, request: Request) -> bool:
         return False
     if error.status == 0:
         return error.reason not in _HOPELESS
+    if error.status == 408:  # what a proxy says before it closes a line that was kept for too long
+        return request.repeatable
     return error.status == 429 or (error.status >= 500 and request.repeatable)

@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mpijob.backends.kubernetes.access import Access, Credentials, Proof
+from mpijob.backends.kubernetes.access import Access, Credentials, Proof, identifying
 from mpijob.backends.kubernetes.api import Api, target
 from mpijob.backends.kubernetes.dialling import Dialler
 from mpijob.backends.kubernetes.failures import CUT, Answer, ApiError, refusal
-from mpijob.backends.kubernetes.transport import impersonation
+from mpijob.backends.kubernetes.http1 import Unsayable, in_one_line
+from mpijob.backends.kubernetes.transport import unsayable
 from mpijob.errors import Unsupported
 
 _PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
@@ -114,11 +115,13 @@ def _dialled(place: Access | Api, path: str, query: Query) -> Any:
 def _shaken(access: Access, proof: Proof, path: str, query: Query) -> Any:
     """Return the open WebSocket; our own line carries it, with our TLS and proxies."""
     library = _library()
+    headers = [f"{name}: {value}" for name, value in identifying(access, proof)]
+    try:
+        in_one_line(headers)
+    except Unsayable as error:
+        raise unsayable(access, error) from error
     line = Dialler(access).dial(proof)
     parts = urlsplit(access.server)
-    headers = [f"{name}: {value}" for name, value in impersonation(access)]
-    if proof.authorization:
-        headers.append(f"Authorization: {proof.authorization}")
     try:
         return library.create_connection(
             f"ws://{parts.netloc}{target(access, path, query)}",
