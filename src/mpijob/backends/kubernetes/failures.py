@@ -41,7 +41,6 @@ IDLE = "Idle"  # a stream that said nothing for too long
 NO_LOGIN = "NoLogin"  # a plugin or a token file gave no credentials
 NO_API = "NoApi"  # something answered that is no Kubernetes API
 
-NOT_ALL_SEEN = "NOT_ALL_SEEN"
 _LASTING = frozenset({CERTIFICATE, NO_LOGIN, NO_API})
 _READING = frozenset({"get", "list", "watch"})
 # The server's sentences; compiled when one is needed, which is seldom.
@@ -229,7 +228,7 @@ def unseen(refused: Iterable[ApiError]) -> tuple[Finding, ...]:
     """Return what is told of reads that the user has no right to: what is told beside them is told without them."""
     errors = {error.message: translate(error, doing="see everything") for error in refused}
     return tuple(
-        Finding(code=NOT_ALL_SEEN, message=one.message, hint=one.hint, severity=Severity.NOTICE)
+        Finding(code="NOT_ALL_SEEN", message=one.message, hint=one.hint, severity=Severity.NOTICE)
         for one in errors.values()
     )
 

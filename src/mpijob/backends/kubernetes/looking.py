@@ -89,8 +89,15 @@ class Eye:
 
     def runtime(self, found: Found) -> Document | None:
         """Return the runtime that the job refers to, if it has one that may be read."""
+        if found.kind is not kinds.TRAINJOB:
+            return None
         with telling(f"read the runtime of {found.ref.name}"):
-            return gathering.runtime(self._api, found.job) if found.kind is kinds.TRAINJOB else None
+            try:
+                return gathering.runtime(self._api, found.job)
+            except ApiError as error:
+                if error.status == 403:  # a look names it
+                    return None
+                raise
 
     def voices(self, ref: JobRef) -> tuple[Voice, ...]:
         """Return the pods of all attempts whose logs can be read."""

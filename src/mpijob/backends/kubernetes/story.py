@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.kubernetes.failures import NOT_ALL_SEEN
 from mpijob.backends.kubernetes.logs import role_of
 from mpijob.backends.kubernetes.states import Objects
 from mpijob.dialects import acts
@@ -106,7 +105,7 @@ def _of_cluster(seen: Objects, state: JobState) -> Iterator[Event]:
 def _unseen(state: JobState) -> Iterator[Event]:
     """What may not be seen is told where it would have been."""
     for finding in state.findings:
-        if finding.code == NOT_ALL_SEEN:
+        if finding.code == "NOT_ALL_SEEN":
             yield Event(state.created, "NotAllSeen", finding.message, Severity.WARNING, state.attempt)
 
 
