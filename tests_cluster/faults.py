@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from testbed.kubectl import is_ready, kubectl
 from testbed.shell import wait_for
 from tests_cluster.support import Place, eventually
 
+from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.kinds import Kind
 
 ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
@@ -73,7 +75,7 @@ def no_trainer() -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_served(place: Place, *names: str) -> Iterator[None]:
-    """Let the API server serve some custom resources no more; their objects stay."""
+    """Let the API server serve some custom resources no more; their objects stay. Their engine needs a while after."""
     try:
         for name in names:
             _serve(place, name, False)
@@ -81,7 +83,6 @@ def not_served(place: Place, *names: str) -> Iterator[None]:
     finally:
         for name in names:
             _serve(place, name, True)
-        engines_back()
 
 
 def _serve(place: Place, name: str, served: bool) -> None:
@@ -134,17 +135,16 @@ class Followers:
     """Commands of users that follow one job while something happens, each in a process of its own."""
 
     def __init__(self, place: Place, *commands: Sequence[str], **environ: str) -> None:
-        told = {"PYTHONUNBUFFERED": "1"} | environ
-        self._running = {
-            words[0]: subprocess.Popen(
-                place.argv(*words),
-                env=place.environ(**told),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for words in commands
-        }
+        self._folder = tempfile.TemporaryDirectory()
+        told = place.environ(PYTHONUNBUFFERED="1", **environ)
+        self._running = {words[0]: self._start(place.argv(*words), words[0], told) for words in commands}
+
+    def _start(self, argv: list[str], name: str, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+        with self._file(name, "out").open("wb") as out, self._file(name, "err").open("wb") as err:
+            return subprocess.Popen(argv, env=environ, stdout=out, stderr=err)
+
+    def _file(self, name: str, stream: str) -> Path:
+        return Path(self._folder.name, f"{name}.{stream}")
 
     def __enter__(self) -> Followers:
         return self
@@ -152,7 +152,12 @@ class Followers:
     def __exit__(self, *_: object) -> None:
         for one in self._running.values():
             one.kill()
-            one.communicate()
+            one.wait()
+        self._folder.cleanup()
+
+    def said(self, name: str) -> str:
+        """Return what a command has written so far."""
+        return self._file(name, "out").read_text()
 
     def alive(self) -> bool:
         """Return whether all of them still follow."""
@@ -160,8 +165,17 @@ class Followers:
 
     def ended(self, seconds: float) -> dict[str, subprocess.CompletedProcess[str]]:
         """Return how each ended and what it said, by the name of its command."""
-        done = {}
-        for name, one in self._running.items():
-            out, err = one.communicate(timeout=seconds)
-            done[name] = subprocess.CompletedProcess(name, one.returncode, out, err)
-        return done
+        for one in self._running.values():
+            one.wait(seconds)
+        return {name: self._done(name, one.returncode) for name, one in self._running.items()}
+
+    def _done(self, name: str, status: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(name, status, self.said(name), self._file(name, "err").read_text())
+
+
+def left_of(place: Place, name: str) -> list[str]:
+    """Return everything in the namespace whose name begins with a job's."""
+    wanted = (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.MPIJOB, kinds.CONFIG_MAP, kinds.SECRET, kinds.POD)
+    found = [one for kind in wanted for one in place.api.list(kind.path(place.namespace)).items]
+    names = [one["metadata"]["name"] for one in found]
+    return [one for one in names if one.startswith(name)]

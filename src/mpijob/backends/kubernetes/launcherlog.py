@@ -37,10 +37,10 @@ def read(api: Api, pods: Sequence[Document], refused: list[ApiError]) -> Launche
     try:
         head = _part(api, launcher, limitBytes=str(HEAD_BYTES))
     except ApiError as error:
-        if error.status != 403:
+        if error.status not in (403, 500):
             raise
-        refused.append(error)
-        return LauncherLog(None)
+        refused += [error] if error.status == 403 else []
+        return LauncherLog(None)  # not allowed, or its node does not answer: what it said is not known
     tail = _part(api, launcher, tailLines=str(TAIL_LINES)) if len(head) >= HEAD_BYTES else b""
     lines = _joined(head.splitlines(), tail.splitlines())
     return LauncherLog(b"\n".join(lines).decode(errors="replace"), _proved(lines))
@@ -53,7 +53,7 @@ def _part(api: Api, launcher: Document, **query: str) -> bytes:
     try:
         return api.raw(path, container=main, timestamps="true", **query)
     except ApiError as error:
-        if error.status in (400, 404, 500):  # not started, gone, or its node is
+        if error.status in (400, 404):  # not started, or gone
             return b""
         raise
 

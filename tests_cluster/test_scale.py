@@ -1,0 +1,237 @@
+"""Many jobs, many GPUs, many workers: on fake nodes, whose pods are Ready and run nothing.
+
+So no world is ever proved here: what is shown is that everything is made, listed, told and removed, and what
+that costs the client. Figures are printed (`pytest -s`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed import kwok, manifests, processes
+from tests_cluster.support import Place, a_job, eventually, own_place
+
+from mpijob import Client, Job, JobState, MPIJob, Phase
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.model import Placement, Resources
+
+pytestmark = pytest.mark.testbed
+NODES, GPUS_EACH = 64, 8
+FAKE = Placement(
+    node_selector={"type": "kwok"}, tolerations=({"key": "kwok.x-k8s.io/node", "operator": "Exists"},)
+)
+TINY = Resources(cpu="100m", memory="64Mi")
+SUBMITTERS = 4  # processes of a small team; the engines are slower than they are
+LEFT = (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.JOBSET, kinds.JOB, kinds.POD)
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "scale") as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Callable[[int], None]]:
+    """Return what makes sure that there are so many fake nodes; they are gone afterwards."""
+    there = processes.is_running("kwok")
+    yield kwok.up
+    if not there:
+        kwok.down()
+
+
+def fake(name: str, **fields: Any) -> MPIJob:
+    """Return a job for the fake nodes, which runs until it is deleted."""
+    fields.setdefault("resources", TINY)
+    return a_job(name, placement=FAKE, labels={manifests.FOR_EVER: "yes"}, **fields)
+
+
+class Timed:
+    """Measures what is done inside and prints it."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> Timed:
+        self._begun = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self._begun
+        sys.stderr.write(f"\n  {self._what}: {self.seconds:.1f} s")
+
+
+def submitted(place: Place, jobs: list[MPIJob]) -> list[Job]:
+    """Submit jobs from a few clients at once."""
+    clients = [Client(KubernetesBackend(place.settings), settings=place.settings) for _ in range(SUBMITTERS)]
+
+    def submit(share: int) -> list[Job]:
+        return [clients[share].submit(job) for job in jobs[share::SUBMITTERS]]
+
+    with ThreadPoolExecutor(SUBMITTERS) as pool:
+        return [job for share in pool.map(submit, range(SUBMITTERS)) for job in share]
+
+
+def phases(place: Place) -> Counter[Phase]:
+    return Counter(state.phase for state in place.client.jobs())
+
+
+def until_running(place: Place, count: int, seconds: float) -> None:
+    eventually(lambda: phases(place)[Phase.RUNNING] >= count, f"{count} jobs run", seconds)
+
+
+def removed(place: Place, jobs: list[Job]) -> None:
+    """Delete jobs, several at a time, and expect that nothing of them is left."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda job: job.delete(0), jobs))
+    eventually(lambda: not left(place), "nothing is left", 60.0)
+
+
+def left(place: Place) -> list[str]:
+    found = [one for kind in LEFT for one in place.api.list(kind.path(place.namespace)).items]
+    return [one["metadata"]["name"] for one in found]
+
+
+def check_state(state: JobState, workers: int) -> None:
+    """Expect a job all of whose workers have their places."""
+    assert state.phase is Phase.RUNNING, state
+    assert [one.index for one in state.workers] == [*range(workers)]
+    assert {one.phase for one in state.workers} == {Phase.RUNNING}
+    assert all(one.node.startswith("fake-") for one in state.workers)
+
+
+MEASURE = """
+import resource, sys, time
+from mpijob import Client
+client = Client()
+begun = time.monotonic()
+count = sum(1 for _ in client.jobs())
+seconds = time.monotonic() - begun
+print(count, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def measured(place: Place) -> tuple[int, float, float]:
+    """Return how many jobs a fresh client lists, in how many seconds, with how many MiB of memory."""
+    words = [sys.executable, "-c", MEASURE]
+    done = subprocess.run(
+        words, env=place.environ(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    count, seconds, memory = done.stdout.split()
+    sys.stderr.write(
+        f"\n  a fresh client lists {count} jobs: {float(seconds):.2f} s, {float(memory):.0f} MiB"
+    )
+    return int(count), float(seconds), float(memory)
+
+
+def crowd(place: Place, count: int, seconds: float) -> list[Job]:
+    """Return so many jobs of two workers that all run at once."""
+    with Timed(f"{count} jobs submitted"):
+        jobs = submitted(place, [fake(f"many-{number:03d}") for number in range(count)])
+    with Timed(f"{count} jobs run"):
+        until_running(place, count, seconds)
+    assert phases(place) == {Phase.RUNNING: count}
+    return jobs
+
+
+def check_many(place: Place, count: int, seconds: float) -> None:
+    jobs = crowd(place, count, seconds)
+    listed, list_seconds, memory = measured(place)
+    assert listed == count
+    assert list_seconds < 10
+    assert memory < 100
+    check_state(jobs[count // 2].state(), 2)
+    with Timed(f"{count} jobs removed"):
+        removed(place, jobs)
+
+
+@pytest.mark.req("SC-007")
+def test_some_jobs_run_at_once_on_fake_nodes_and_leave_nothing(
+    place: Place, nodes: Callable[[int], None]
+) -> None:
+    nodes(4)
+    check_many(place, 6, 60)
+
+
+@pytest.mark.long
+@pytest.mark.req("SC-007", "NFR-006")
+def test_fifty_jobs_run_at_once(place: Place, nodes: Callable[[int], None]) -> None:
+    nodes(NODES)
+    check_many(place, 50, 120)
+
+
+@pytest.mark.long
+@pytest.mark.req("C-100", "NFR-006")
+def test_five_hundred_jobs_run_at_once(place: Place, nodes: Callable[[int], None]) -> None:
+    nodes(NODES)
+    check_many(place, 500, 300)
+
+
+@pytest.mark.long
+@pytest.mark.req("E-512", "B-edge-pending")
+def test_512_gpus_are_used_and_whoever_wants_one_more_is_told(
+    place: Place, nodes: Callable[[int], None]
+) -> None:
+    nodes(NODES)
+    full = TINY.replace(gpu=GPUS_EACH)
+    jobs = submitted(place, [fake(f"gpus-{n}", workers=8, resources=full) for n in range(8)])
+    until_running(place, 8, 120)
+    one = place.client.plan(fake("one-more", workers=1, resources=TINY.replace(gpu=1)))
+    sys.stderr.write(f"\n  the plan says: {[notice.message for notice in one.notices]}")
+    assert any("GPU" in notice.message for notice in one.notices)
+    last = place.client.submit(fake("one-more", workers=1, resources=TINY.replace(gpu=1)))
+    state = eventually(lambda: told(last), "it says what it waits for", 30.0)
+    sys.stderr.write(f"\n  the job says: {state.waiting_for}")
+    assert state.phase is Phase.PENDING
+    assert "Insufficient GPUs: requested 1, available 0" in state.waiting_for
+    jobs.pop().delete(0)
+    last.wait(60, {Phase.RUNNING})
+    removed(place, [*jobs, last])
+
+
+def told(job: Job) -> JobState | None:
+    state = job.state()
+    return state if state.reason == "Unschedulable" else None
+
+
+@pytest.mark.long
+@pytest.mark.req("NFR-005")
+def test_one_job_of_a_hundred_workers(place: Place, nodes: Callable[[int], None]) -> None:
+    nodes(NODES)
+    with Timed("100 workers planned"):
+        plan = place.client.plan(fake("hundred", workers=100))
+    assert (len(plan.workers), plan.world, plan.hostfile.count("slots=1")) == (100, 100, 100)
+    with Timed("100 workers run"):
+        job = place.client.submit(fake("hundred", workers=100))
+        job.wait(120, {Phase.RUNNING})
+    with Timed("one look at 100 workers"):
+        state = job.state()
+    check_state(state, 100)
+    assert state.aggregate == "100/100 Running"
+    assert len(place.pods(job)) == 101
+    shown = place.mpijob("describe", "hundred")
+    assert (shown.returncode, shown.stdout.count("fake-") >= 100) == (0, True), shown.stderr
+    removed(place, [job])
+
+
+@pytest.mark.long
+def test_a_sweep_from_2_to_64_workers(place: Place, nodes: Callable[[int], None]) -> None:
+    nodes(NODES)
+    counts = [2, 4, 8, 16, 32, 64]
+    with Timed("a sweep of 2 to 64 workers submitted"):
+        jobs = place.client.array(fake("sweep"), {"workers": counts})
+    with Timed("a sweep of 2 to 64 workers runs"):
+        until_running(place, len(counts), 180)
+    for job, count in zip(jobs, counts, strict=True):
+        check_state(job.state(), count)
+    removed(place, jobs)
