@@ -43,7 +43,7 @@ def silent(seconds: float, meanwhile: Callable[[], None]) -> None:
         time.sleep(max(0.0, end - time.monotonic()))
 
 
-@pytest.mark.req("B-watch", "NFR-004")
+@pytest.mark.req("B-watch")
 @pytest.mark.parametrize(
     ("name", "lines", "fault"),
     [
@@ -144,7 +144,6 @@ NO_OPERATOR = ("mpijobs.kubeflow.org",)
 
 
 @pytest.mark.long
-@pytest.mark.req("FR-INT-006")
 def test_an_engine_that_is_not_installed_is_told_and_the_other_one_is_used(place: Place) -> None:
     """The kinds are served no more, as on a cluster that never had them; the objects stay."""
     job = a_job("elsewhere", resources=TINY)
@@ -166,6 +165,8 @@ def check_absent(place: Place, job: MPIJob) -> None:
             bare = Place(place.kubeconfig, place.namespace, place.settings.home)
             with pytest.raises(Unsupported, match=r"neither Kubeflow Trainer .* nor the MPI Operator"):
                 bare.client.submit(job.replace(name="nowhere"))
+            with pytest.raises(Unsupported, match=r"neither Kubeflow Trainer .* nor the MPI Operator"):
+                bare.client.list()
     with faults.not_served(place, *NO_OPERATOR):
         fresh = Place(place.kubeconfig, place.namespace, place.settings.home)
         with pytest.raises(Unsupported, match=r"the MPI Operator \(kubeflow.org/v2beta1\) is not installed"):
@@ -174,7 +175,6 @@ def check_absent(place: Place, job: MPIJob) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.req("E-webhook")
 def test_a_webhook_that_is_down_is_told_by_its_owner_and_nothing_is_left(place: Place) -> None:
     job = a_job("late", resources=TINY, code=Code(files={"x": "y"}))
     with faults.no_trainer():
@@ -195,7 +195,6 @@ def test_code_that_is_too_large_is_refused_before_anything_is_made(place: Place,
     assert left_of(place, "heavy") == []
 
 
-@pytest.mark.req("SC-008")
 def test_two_processes_that_submit_one_name_at_once_make_one_job(place: Place) -> None:
     racers = [
         subprocess.Popen(

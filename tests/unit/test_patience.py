@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import ssl
 
 import pytest
 
 from mpijob import Client, MPIJob, Phase
-from mpijob.backends.kubernetes import clocks
+from mpijob.backends.kubernetes import clocks, dialling
+from mpijob.backends.kubernetes.access import Access
 from mpijob.backends.kubernetes.failures import CERTIFICATE, NO_LOGIN, TIMEOUT, ApiError, translate
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.patience import Patience
@@ -101,3 +103,18 @@ def test_what_passes_by_itself_is_known_of_an_api_server_too(status: int, reason
 )
 def test_the_clusters_clock_is_known_from_its_answers(date: str, received: float, ahead: float) -> None:
     assert clocks.ahead_seconds(date, received) == ahead
+
+
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("certificate is not yet valid", "this machine's clock"),
+        ("certificate has expired", "this machine's clock"),
+        ("unable to get local issuer certificate", "certificate-authority-data"),
+    ],
+)
+def test_a_certificate_that_is_not_valid_now_may_be_a_clock_that_is_wrong(why: str, words: str) -> None:
+    error = ssl.SSLCertVerificationError(1, why)
+    error.verify_message = why
+    dialler = dialling.Dialler(Access(server="https://api.test:6443"))
+    assert words in dialler._unreachable(error).hint

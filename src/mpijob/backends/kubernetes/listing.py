@@ -106,11 +106,18 @@ def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everyt
         older = kinds.OLDER
     if older:
         found |= gathering.side_by_side(_listers(api, older, scope.namespace), api.lanes(near=1))
-    if refused and all(listed is None for listed in found.values()):
-        raise refused[0]  # an empty list would be a lie
+    if all(listed is None for listed in found.values()):
+        raise _nothing(refused)  # an empty list would be a lie
     jobs = [job for listed in found.values() for job in listed or ()]
     ordered = sorted(_newest(jobs), key=lambda job: (_created(job), job.place), reverse=True)
     return Everything(ordered, pods, refused)
+
+
+def _nothing(refused: list[ApiError]) -> Exception:
+    """Return why there is no list at all: nothing may be seen, or there is no engine."""
+    from mpijob.dialects import engine_choice  # seldom needed: start-up is a feature
+
+    return refused[0] if refused else engine_choice.nowhere(frozenset())
 
 
 def _few_pods(api: Api, namespace: str) -> list[Document] | None:
