@@ -18,7 +18,7 @@ from testbed.kubectl import is_ready, kubectl
 from testbed.shell import wait_for
 from tests_cluster.support import Place, eventually
 
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes import discovery, kinds
 from mpijob.backends.kubernetes.kinds import Kind
 
 ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
@@ -75,29 +75,37 @@ def no_trainer() -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_served(place: Place, *names: str) -> Iterator[None]:
-    """Let the API server serve some custom resources no more; their objects stay. Their engine needs a while after."""
+    """Let the API server serve all custom resources of an API no more; their objects stay.
+
+    Their engine needs a while afterwards.
+    """
     try:
-        for name in names:
-            _serve(place, name, False)
+        _serve(place, names, False)
         yield
     finally:
-        for name in names:
-            _serve(place, name, True)
+        _serve(place, names, True)
 
 
-def _serve(place: Place, name: str, served: bool) -> None:
+def _serve(place: Place, names: Sequence[str], served: bool) -> None:
+    apis = {_serve_one(place, name, served) for name in names}
+    # the list of all APIs lags behind
+    told = f"{', '.join(apis)} is{'' if served else ' not'} told"
+    eventually(lambda: served is (apis <= discovery.served(place.api)), told, 60.0)
+
+
+def _serve_one(place: Place, name: str, served: bool) -> str:
     path = CRD.path("", name)
     crd = place.api.get(path)["spec"]
     versions = [one | {"served": served and one["storage"]} for one in crd["versions"]]
     place.api.patch(path, {"spec": {"versions": versions}})
-    stored = next(one["name"] for one in versions if one["storage"])
-    group = f"/apis/{crd['group']}/{stored}"
+    api = f"{crd['group']}/{next(one['name'] for one in versions if one['storage'])}"
 
     def settled() -> bool:
-        resources = (place.api.find(group) or {}).get("resources") or ()
+        resources = (place.api.find(f"/apis/{api}") or {}).get("resources") or ()
         return served is any(one["name"] == crd["names"]["plural"] for one in resources)
 
     eventually(settled, f"{name} is{'' if served else ' not'} served", 60.0)
+    return api
 
 
 # -- users ---------------------------------------------------------------------------------------------
