@@ -110,6 +110,8 @@ def _client_flags(name: str) -> tuple[str, ...]:
         f"--authorization-kubeconfig={config}",
         "--bind-address=127.0.0.1",
         "--leader-elect=false",
+        "--kube-api-qps=200",  # hundreds of jobs at once are to be limited by the machine, not by politeness
+        "--kube-api-burst=400",
     )
 
 

@@ -20,6 +20,7 @@ from testbed.shell import run, say
 
 _SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
 _TRAINER_NAMESPACE = "kubeflow-system"
+FOR_EVER = "runs-for-ever"  # the label of pods on fake nodes that do not end by themselves
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ SOURCES = (
         "kustomize",
         ("stage/fast",),
         {
-            # Pods of Jobs would complete at once: let them run for 20 s to 60 s.
+            # Pods of Jobs would complete at once: let them run for 20 s to 60 s, and those that say so for ever.
             "patches": [
                 {
                     "target": {"kind": "Stage", "name": "pod-complete"},
@@ -79,7 +80,15 @@ SOURCES = (
                                 "op": "add",
                                 "path": "/spec/delay",
                                 "value": {"durationMilliseconds": 20000, "jitterDurationMilliseconds": 60000},
-                            }
+                            },
+                            {
+                                "op": "add",
+                                "path": "/spec/selector/matchExpressions/-",
+                                "value": {
+                                    "key": f'.metadata.labels["{FOR_EVER}"]',
+                                    "operator": "DoesNotExist",
+                                },
+                            },
                         ]
                     ),
                 }

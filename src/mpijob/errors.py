@@ -156,10 +156,16 @@ class NotFound(MpiJobError):
 
 
 class BackendError(MpiJobError):
-    """The engine did not answer as agreed."""
+    """The engine did not answer as agreed; `passing` when that may pass by itself: it was not reached, or is busy."""
 
     code = "BACKEND_ERROR"
     kind = Kind.UNAVAILABLE
+
+    def __init__(
+        self, message: str, *, hint: str = "", findings: tuple[Finding, ...] = (), passing: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint, findings=findings)
+        self.passing = passing
 
 
 class Unsupported(MpiJobError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -62,6 +63,9 @@ class Store(Api):
     @contextlib.contextmanager
     def ahead(self, asked: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[None]:
         yield
+
+    def now(self) -> float:
+        return time.time()
 
     def lanes(self, near: int = 1) -> int:
         return near

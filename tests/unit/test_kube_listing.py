@@ -10,7 +10,7 @@ from tests.unit.cluster_support import a_job
 from tests.unit.kube_store import Store
 
 from mpijob.backends.kubernetes import kinds, listing, states
-from mpijob.backends.kubernetes.api import Listing
+from mpijob.backends.kubernetes.api import ApiError, Listing
 from mpijob.dialects import terms
 from mpijob.model import Phase, Scope
 
@@ -91,3 +91,36 @@ def test_of_too_many_jobs_everybodys_pods_are_read() -> None:
     assert listing._among("a", many) == "a"
     listing.page(api, Scope(namespace=NAMESPACE, limit=1000))
     assert api.selectors["pods"].startswith(f"{terms.JOB_LABEL} in (")
+
+
+def refusing(*plurals: str) -> Noting:
+    """Return a crowd of whose objects some kinds may not be seen."""
+    api = crowd(2)
+
+    def before(method: str, path: str) -> None:
+        plural = path.rpartition("/")[2]
+        if plural in plurals:
+            raise ApiError(refused(plural), status=403)
+
+    api.before = before
+    return api
+
+
+def refused(plural: str) -> str:
+    group = "" if plural == "pods" else "trainer.kubeflow.org" if plural == "trainjobs" else "kubeflow.org"
+    return f'User "eve" cannot list resource "{plural}" in API group "{group}" in the namespace "cv"'
+
+
+def test_what_a_list_may_lack_is_named() -> None:
+    page = listing.page(refusing("mpijobs", "pods"), Scope(namespace=NAMESPACE))
+    assert len(page.items) == 2
+    told = [notice.message for notice in page.notices]
+    assert [words.rpartition("permission for ")[2] for words in told] == [
+        "MPIJobs in namespace 'cv'",
+        "Pods in namespace 'cv'",
+    ]
+
+
+def test_a_list_of_which_nothing_may_be_seen_is_not_empty_but_refused() -> None:
+    with pytest.raises(ApiError, match="trainjobs"):
+        listing.page(refusing("trainjobs", "mpijobs"), Scope(namespace=NAMESPACE))

@@ -78,10 +78,11 @@ def test_the_two_ends_of_a_launchers_log_are_enough_for_its_state() -> None:
     name = next(name for name in cluster.pods if "launcher" in name)
     api = Store()
     api.logs[kinds.POD.path(cluster.spec.namespace, name, "log")] = stamped(*COUNTED.splitlines(), "more")
-    log = launcherlog.read(api, [*cluster.pods.values()])
+    log = launcherlog.read(api, [*cluster.pods.values()], [])
     assert log.proved is not None
+    assert log.text is not None
     assert log.text.splitlines()[-1].endswith("Z more")
-    assert launcherlog.read(api, []) == launcherlog.LauncherLog()
+    assert launcherlog.read(api, [], []) == launcherlog.LauncherLog()
 
 
 # -- events ---------------------------------------------------------------------------------------

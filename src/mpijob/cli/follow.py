@@ -14,7 +14,7 @@ import click
 from mpijob.cli import shown, text
 from mpijob.cli.context import App
 from mpijob.cli.output import Format, finding_lines
-from mpijob.errors import MpiJobError
+from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import JobState, LogLine, Phase
 from mpijob.observation import masking
 
@@ -108,7 +108,11 @@ class Follower:
         now = time.monotonic()
         if now - self._looked >= _LOOK_AGAIN_SECONDS:
             self._looked = now
-            self._tell(self._job.state())
+            try:
+                self._tell(self._job.state())
+            except BackendError as error:
+                if not error.passing:  # else the lines bear it, too
+                    raise
 
     def _tell(self, state: JobState) -> None:
         key = (state.phase, state.attempt, state.waiting_for, state.queue_position)

@@ -20,6 +20,8 @@ def show_page(app: App, **chosen: Any) -> None:
         app.out.value(page)
         return
     show_states(app, page.items, namespaced=chosen.get("all_namespaces", False))
+    for notice in page.notices:
+        app.out.note(notice.message)
     if page.after:
         app.out.note(f"{page.total} jobs in all; the next page: {app.program} list --after {page.after}")
 

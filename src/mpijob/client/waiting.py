@@ -10,7 +10,8 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from mpijob.errors import Conflict, JobFailed, WaitTimeout
+from mpijob.backends.patience import Patience
+from mpijob.errors import BackendError, Conflict, JobFailed, Severity, WaitTimeout
 from mpijob.model import Phase
 
 if TYPE_CHECKING:
@@ -30,18 +31,29 @@ async def wait(
     Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted.
     """
     state, wanted = await backend.get(ref), FINAL if phases is None else tuple(phases)
-    begun, paused, step = time.monotonic(), 0.0, _FIRST_PAUSE
+    begun, paused, step, patience = time.monotonic(), 0.0, _FIRST_PAUSE, Patience()
     while state.phase not in wanted:
         if state.phase.final:
             return _ended_otherwise(state, wanted)
         waited = max(time.monotonic() - begun, paused)
         if seconds is not None and waited >= seconds:
-            raise _too_late(state, seconds)
+            raise _too_late(state, seconds, silent=patience.tried)
         moment = step if seconds is None else min(step, seconds - waited)
         await backend.pause(moment)
-        await backend.tend(state)
         paused, step = paused + moment, min(step * _GROWTH, _LONGEST_PAUSE)
+        state = await _next(state, backend, patience)
+    return state
+
+
+async def _next(state: JobState, backend: Backend, patience: Patience) -> JobState:
+    """Return the job's next state, or the last one while the engine does not answer."""
+    try:
+        await backend.tend(state)
         state = await backend.get(state.ref)
+    except BackendError as error:
+        patience.bear(error)
+    else:
+        patience.answered()
     return state
 
 
@@ -61,7 +73,7 @@ def goes_on(ref: JobRef) -> str:
 
 def failure(state: JobState) -> JobFailed:
     """Return the error that tells how a job ended, the first cause first."""
-    first = state.findings[0] if state.findings else None
+    first = next((one for one in state.findings if one.severity is not Severity.NOTICE), None)
     cause = first.message if first else state.message or state.reason
     blamed = f"worker {first.worker}: " if first and _unnamed(first.worker, cause) else ""
     hint = (first.hint if first else "") or f"see what it said: mpijob logs {state.ref.name}"
@@ -86,7 +98,12 @@ def _ended_otherwise(state: JobState, wanted: Collection[Phase]) -> JobState:
     raise Conflict(f"{state.ref} has succeeded; it will not become {words}")
 
 
-def _too_late(state: JobState, seconds: float) -> WaitTimeout:
+def _too_late(state: JobState, seconds: float, *, silent: bool = False) -> WaitTimeout:
+    if silent:
+        return WaitTimeout(
+            f"{state.ref} was {state.phase.value} when its engine answered last; that was not within {seconds:g} s",
+            hint=f"the job goes on; once there are answers again: mpijob describe {state.ref.name}",
+        )
     reason = f" ({state.waiting_for or state.message})" if state.waiting_for or state.message else ""
     return WaitTimeout(
         f"{state.ref} is still {state.phase.value} after {seconds:g} s{reason}",

@@ -48,7 +48,7 @@ def choose(
     if trainer and not needed:
         reason = "engine trainer: Kubeflow Trainer serves Open MPI, with a runtime of the job's own"
         return Choice(Engine.TRAINER, family, (reason, why))
-    raise _nowhere(needed, served)
+    raise nowhere(served, needed)
 
 
 def _family(job: MPIJob) -> tuple[Family, str]:
@@ -81,7 +81,8 @@ def _missing(served: Collection[str]) -> str:
     return f"Kubeflow Trainer ({trainjob.API})"
 
 
-def _nowhere(needed: tuple[str, ...], served: Collection[str]) -> Unsupported:
+def nowhere(served: Collection[str], needed: tuple[str, ...] = ()) -> Unsupported:
+    """Return the refusal of a cluster that has no engine, or none that does what a job needs."""
     old = next((one for one in sorted(served) if one == "kubeflow.org/v1"), "")
     note = f"; MPIJob is served as {old}, which is the old Training Operator's" if old else ""
     if needed:

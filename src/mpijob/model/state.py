@@ -170,8 +170,12 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a list, newest first; `after` is the next page's cursor, "" at the end."""
+    """One page of a list, newest first; `after` is the next page's cursor, "" at the end.
+
+    `notices` say what the list may lack: what the user has no right to see.
+    """
 
     items: tuple[JobState, ...]
     after: str = ""
     total: int = 0
+    notices: tuple[Finding, ...] = ()

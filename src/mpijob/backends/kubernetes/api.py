@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -104,6 +105,10 @@ class Api:
     def close(self) -> None:
         """Close the connections that are kept."""
         self._transport.close()
+
+    def now(self) -> float:
+        """Return the present time by the cluster's clock, as far as it has told it: for comparing its times."""
+        return time.time() + self._transport.ahead_seconds()
 
     def lanes(self, near: int = NEAR_LANES) -> int:
         """Return how many reads are worth being made at once: for a near server a new line costs more than a read."""

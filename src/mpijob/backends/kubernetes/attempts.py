@@ -6,8 +6,6 @@ start it once: the API server lets one of them win. Until the next attempt is th
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 
 from mpijob.backends.kubernetes import kinds, owning, planner, submitting
@@ -51,7 +49,7 @@ def start(api: Api, found: Found, job: MPIJob, around: Surroundings) -> None:
     first = (found.earlier or (found.job,))[0]
     attempt = attempt_of(found.job) + 1
     plan = planner.next_attempt(job, found.ref.uid, first["metadata"]["name"], attempt, around)
-    _tell(plan.documents[-1]["metadata"], attempt)
+    _tell(plan.documents[-1]["metadata"], attempt, api.now())
     try:
         made = submitting.again(api, plan)
     except submitting.Taken:
@@ -59,8 +57,8 @@ def start(api: Api, found: Found, job: MPIJob, around: Surroundings) -> None:
     owning.share(api, made, [*_shared(job, first["metadata"]["namespace"], first["metadata"]["name"])])
 
 
-def _tell(metadata: terms.Document, attempt: int) -> None:
-    act = Act(time.time(), acts.RETRYING, f"attempt {attempt} begins")
+def _tell(metadata: terms.Document, attempt: int, now: float) -> None:
+    act = Act(now, acts.RETRYING, f"attempt {attempt} begins")
     metadata.setdefault("annotations", {})[terms.ACTS_ANNOTATION] = acts.written([act])
 
 

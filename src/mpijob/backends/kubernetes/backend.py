@@ -228,8 +228,9 @@ class KubernetesBackend:
             return
         following = logs.Following(self._api, query)
         try:
-            for line in following.lines(lambda: (self._eye.voices(ref), self._over(ref))):
-                yield line
+            with telling(f"read the logs of {ref.name}"):
+                for line in following.lines(lambda: (self._eye.voices(ref), self._over(ref))):
+                    yield line
         finally:
             following.close()
 
@@ -248,9 +249,11 @@ class KubernetesBackend:
 
     async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
+        from mpijob.backends.patience import Patience
+
         told: set[tuple[float, str, str]] = set()
+        patience, (story, over) = Patience(), self._eye.story(ref)
         while True:
-            story, over = self._eye.story(ref)
             for event in story:
                 key = (event.time, event.reason, event.message)
                 if key not in told:
@@ -259,6 +262,12 @@ class KubernetesBackend:
             if not follow or over:
                 return
             await self.pause(_POLL_SECONDS)
+            try:
+                story, over = self._eye.story(ref)
+            except BackendError as error:
+                await self.pause(patience.bear(error))
+            else:
+                patience.answered()
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return what the metrics API measured last, where the cluster has one."""

@@ -124,7 +124,7 @@ class Dialler:
             return self._error(
                 f"{where} is not the server that the kubeconfig means: {error.verify_message}",
                 CERTIFICATE,
-                hint="check certificate-authority-data and tls-server-name of the cluster in the kubeconfig",
+                hint=_certificate_hint(error.verify_message),
             )
         if isinstance(error, ssl.SSLError):
             return self._error(f"{where}: TLS fails: {error.reason or 'the line was cut'}", UNREACHABLE)
@@ -142,6 +142,12 @@ class Dialler:
         access = self._access
         default = f"is the cluster up, and the VPN on? The address is that of context '{access.context}'"
         return ApiError(message, reason=reason, server=access.server, hint=hint or default)
+
+
+def _certificate_hint(why: str) -> str:
+    if "not yet valid" in why or "expired" in why:
+        return "check this machine's clock; if it is right, the server's certificate has to be renewed"
+    return "check certificate-authority-data and tls-server-name of the cluster in the kubeconfig"
 
 
 def _known(name: str) -> str | bytes:

@@ -7,7 +7,7 @@ meaning for the user in one sentence with the next step. No credential is ever p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from mpijob.errors import (
     NotAllowed,
     NotFound,
     QuotaExceeded,
+    Severity,
     Unsupported,
 )
 
@@ -41,6 +42,7 @@ NO_LOGIN = "NoLogin"  # a plugin or a token file gave no credentials
 NO_API = "NoApi"  # something answered that is no Kubernetes API
 UNSAYABLE = "Unsayable"  # a name, a token or an address that no request can carry; nothing was sent
 
+_LASTING = frozenset({CERTIFICATE, NO_LOGIN, NO_API})
 _READING = frozenset({"get", "list", "watch"})
 # The server's sentences; compiled when one is needed, which is seldom.
 _RIGHT = (
@@ -88,7 +90,8 @@ class ApiError(BackendError):
         login: str = "",
         hint: str = "",
     ) -> None:
-        super().__init__(message, hint=hint)
+        lasting = reason in _LASTING if status == 0 else status < 500 and status != 429
+        super().__init__(message, hint=hint, passing=not lasting)
         self.status = status
         self.reason = reason
         self.details = details or {}
@@ -171,10 +174,11 @@ def translate(error: ApiError, *, doing: str) -> MpiJobError:
             return BackendError(
                 f"cannot {doing}: {error.server} is busy and asks to come back later",
                 hint="run the command again in a minute; nothing was changed",
+                passing=True,
             )
     if error.status >= 500:
         return _failing(error, doing)
-    return BackendError(f"cannot {doing}: {error.message}", hint=error.hint)
+    return BackendError(f"cannot {doing}: {error.message}", hint=error.hint, passing=error.passing)
 
 
 def _forbidden(error: ApiError, doing: str) -> MpiJobError:
@@ -218,6 +222,15 @@ def _lacking(seen: re.Match[str], doing: str) -> NotAllowed:
         message,
         hint=f"ask an administrator of {place} for the role '{role}': "
         f"kubectl create rolebinding mpijob-{role} --clusterrole={role} {subject} --namespace={namespace}",
+    )
+
+
+def unseen(refused: Iterable[ApiError]) -> tuple[Finding, ...]:
+    """Return what is told of reads that the user has no right to: what is told beside them is told without them."""
+    errors = {error.message: translate(error, doing="see everything") for error in refused}
+    return tuple(
+        Finding(code="NOT_ALL_SEEN", message=one.message, hint=one.hint, severity=Severity.NOTICE)
+        for one in errors.values()
     )
 
 
@@ -326,11 +339,13 @@ def _failing(error: ApiError, doing: str) -> MpiJobError:
         return BackendError(
             f"cannot {doing}: the webhook of {owner} does not answer, so the cluster refuses changes: {error.message}",
             hint="an administrator finds the cause in the log of its controller; run the command again afterwards",
+            passing=True,
         )
     unsure = "; whether it was done is not known: look before you repeat it" if error.ambiguous else ""
     return BackendError(
         f"cannot {doing}: {error.server} answered {error.status} ({error.message}){unsure}",
         hint="the cluster has trouble of its own; run the command again in a minute",
+        passing=True,
     )
 
 

@@ -2,7 +2,7 @@
 
 A job of ours is known by its labels (`mpijob.dev/job`, `/uid`, `/attempt`); anybody else's job by the name
 of its object. Reads of different kinds go side by side. One that is refused or not served leaves its part
-empty and its name in `missing`: what can still be told is told.
+empty, and what was refused is handed back beside the rest: what can still be told is told.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mpijob.model import JobRef
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.failures import ApiError
     from mpijob.backends.kubernetes.states import Objects
 
 JOB_KINDS = (kinds.TRAINJOB, kinds.MPIJOB)
@@ -70,11 +71,12 @@ def attempt_of(job: Mapping[str, Any]) -> int:
 
 def find(api: Api, ref: JobRef, served: Callable[[], frozenset[str]]) -> Found:
     """Return the job's newest attempt; without a uid, of the newest job of that name. Raise NotFound."""
-    found = [*_candidates(api, ref, served())]
+    refused: list[ApiError] = []
+    found = [*_candidates(api, ref, served(), refused)]
     if ref.uid:
         found = [one for one in found if ref_of(one[1]).uid == ref.uid]
     if not found:
-        raise no_such_job(ref)
+        raise refused[0] if refused else no_such_job(ref)
     uid = ref.uid or ref_of(max(found, key=_age)[1]).uid
     attempts = sorted((one for one in found if ref_of(one[1]).uid == uid), key=lambda one: attempt_of(one[1]))
     kind, newest = attempts[-1]
@@ -83,11 +85,11 @@ def find(api: Api, ref: JobRef, served: Callable[[], frozenset[str]]) -> Found:
 
 def of_name(api: Api, namespace: str, name: str, served: frozenset[str]) -> list[Document]:
     """Return every engine's object that a job of this name has or had."""
-    return [job for _, job in _candidates(api, JobRef(namespace, name), served)]
+    return [job for _, job in _candidates(api, JobRef(namespace, name), served, [])]
 
 
-def objects(api: Api, found: Found, served: frozenset[str]) -> Objects:
-    """Return everything that belongs to a job's newest attempt."""
+def objects(api: Api, found: Found, served: frozenset[str], refused: list[ApiError]) -> Objects:
+    """Return everything that belongs to a job's newest attempt; refusals are added to those that are given."""
     namespace, name = found.job["metadata"]["namespace"], found.name
     trainer = found.kind is kinds.TRAINJOB
     wanted: dict[str, Callable[[], Any]] = {
@@ -103,7 +105,7 @@ def objects(api: Api, found: Found, served: frozenset[str]) -> Objects:
         wanted["position"] = lambda: _position(api, found.job)
     from mpijob.backends.kubernetes.states import Objects  # a list needs none of it yet
 
-    seen = side_by_side(wanted)
+    seen = side_by_side(wanted, refused=refused)
     return Objects(job=found.job, **{key: value for key, value in seen.items() if value is not None})
 
 
@@ -136,32 +138,48 @@ def _owned(kind: Kind, name: str) -> str:
     return f"{label}={name}"
 
 
-def side_by_side(calls: Mapping[str, Callable[[], Any]], lanes: int = reads.MOST_AT_ONCE) -> dict[str, Any]:
-    """Return the answers of several reads made at once; None for one that is refused or not served."""
+def side_by_side(
+    calls: Mapping[str, Callable[[], Any]],
+    lanes: int = reads.MOST_AT_ONCE,
+    *,
+    refused: list[ApiError] | None = None,
+) -> dict[str, Any]:
+    """Return the answers of several reads made at once; None for one that is refused or not served.
+
+    What the user may not see is added to `refused`.
+    """
     answers = reads.together(calls, lanes)
     for answer in answers.values():
         if answer.error is not None and answer.error.status not in _PASSED_OVER:
             raise answer.error
+        if answer.error is not None and answer.error.status == 403 and refused is not None:
+            refused.append(answer.error)
     return {key: answer.value for key, answer in answers.items()}
 
 
-def _candidates(api: Api, ref: JobRef, served: frozenset[str]) -> list[tuple[Kind, Document]]:
+def _candidates(
+    api: Api, ref: JobRef, served: frozenset[str], refused: list[ApiError]
+) -> list[tuple[Kind, Document]]:
     """Return the engines' objects of a job: by its labels, else anybody's object of that very name."""
-    labelled = _read(api, [kind for kind in JOB_KINDS if kind.api in served], _by_label, ref)
+    labelled = _read(api, [kind for kind in JOB_KINDS if kind.api in served], _by_label, ref, refused)
     if any(not ref.uid or ref_of(job).uid == ref.uid for _, job in labelled):
         return labelled
-    plain = _read(api, [kind for kind in (*JOB_KINDS, *kinds.OLDER) if kind.api in served], _by_name, ref)
+    plain = _read(api, [kind for kind in (*JOB_KINDS, *kinds.OLDER) if kind.api in served], _by_name, ref, [])
     return [*labelled, *((kind, job) for kind, job in plain if ref_of(job).name == ref.name)]
 
 
 def _read(
-    api: Api, of: list[Kind], how: Callable[[Api, Kind, JobRef], list[Document]], ref: JobRef
+    api: Api,
+    of: list[Kind],
+    how: Callable[[Api, Kind, JobRef], list[Document]],
+    ref: JobRef,
+    refused: list[ApiError],
 ) -> list[tuple[Kind, Document]]:
     """Return what is found of several kinds, which are asked for side by side."""
     calls: dict[str, Callable[[], Any]] = {
         f"{kind.api}/{kind.plural}": partial(how, api, kind, ref) for kind in of
     }
-    found = side_by_side(calls)
+    found = side_by_side(calls, refused=refused)
     return [(kind, job) for kind, jobs in zip(of, found.values(), strict=True) for job in jobs or ()]
 
 

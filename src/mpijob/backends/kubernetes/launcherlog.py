@@ -25,16 +25,22 @@ _WORLD = b"mpijob-world "
 class LauncherLog(msgspec.Struct, frozen=True):
     """What the launcher said first and last, with the kubelet's time stamps; `proved` is when the world stood."""
 
-    text: str = ""
+    text: str | None = ""  # None: it cannot be read
     proved: float | None = None
 
 
-def read(api: Api, pods: Sequence[Document]) -> LauncherLog:
-    """Return the ends of the launcher's log, empty while it has said nothing."""
+def read(api: Api, pods: Sequence[Document], refused: list[ApiError]) -> LauncherLog:
+    """Return the ends of the launcher's log, empty while it has said nothing; a refusal is added to those given."""
     launcher = next((pod for pod in pods if role_of(pod) is Role.LAUNCHER), None)
     if launcher is None:
         return LauncherLog()
-    head = _part(api, launcher, limitBytes=str(HEAD_BYTES))
+    try:
+        head = _part(api, launcher, limitBytes=str(HEAD_BYTES))
+    except ApiError as error:
+        if error.status not in (403, 500):
+            raise
+        refused += [error] if error.status == 403 else []
+        return LauncherLog(None)  # not allowed, or its node does not answer: what it said is not known
     tail = _part(api, launcher, tailLines=str(TAIL_LINES)) if len(head) >= HEAD_BYTES else b""
     lines = _joined(head.splitlines(), tail.splitlines())
     return LauncherLog(b"\n".join(lines).decode(errors="replace"), _proved(lines))
@@ -47,7 +53,7 @@ def _part(api: Api, launcher: Document, **query: str) -> bytes:
     try:
         return api.raw(path, container=main, timestamps="true", **query)
     except ApiError as error:
-        if error.status in (400, 403, 404, 500):  # not started, not allowed, gone, or its node is
+        if error.status in (400, 404):  # not started, or gone
             return b""
         raise
 

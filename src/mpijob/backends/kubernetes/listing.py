@@ -14,6 +14,7 @@ import msgspec
 from mpijob.backends import select
 from mpijob.backends.kubernetes import gathering, kinds, reads
 from mpijob.backends.kubernetes.api import LARGE_PAGE
+from mpijob.backends.kubernetes.failures import ApiError, unseen
 from mpijob.backends.kubernetes.gathering import attempt_of, ref_of
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import terms
@@ -65,6 +66,7 @@ class Everything(msgspec.Struct, frozen=True):
 
     jobs: list[Listed]
     pods: list[Document] | None
+    refused: list[ApiError]
 
 
 def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
@@ -77,11 +79,13 @@ def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
     everything = reading()
     chosen = [job for job in everything.jobs if select.named(ref_of(job.head), scope)]
     if select.tells_more_than_names(scope):
-        told = _states(api, scope, chosen, everything.pods)
+        told = _states(api, scope, chosen, everything)
         found = [state for state in told if select.belongs(state, scope)]
-        return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found))
-    kept = _states(api, scope, chosen[first:last], everything.pods)
-    return Page(tuple(kept), str(last) if len(chosen) > last else "", len(chosen))
+        notices = unseen(everything.refused)
+        return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found), notices)
+    kept = _states(api, scope, chosen[first:last], everything)
+    notices = unseen(everything.refused)
+    return Page(tuple(kept), str(last) if len(chosen) > last else "", len(chosen), notices)
 
 
 # -- every job ------------------------------------------------------------------------------------
@@ -94,16 +98,26 @@ def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everyt
     if served is None:
         calls["older"] = lambda: _older(api)
         paths.append((_OLDER_PATH, {}))
+    refused: list[ApiError] = []
     with api.ahead(paths):
-        found = gathering.side_by_side(calls, api.lanes(near=1))
+        found = gathering.side_by_side(calls, api.lanes(near=1), refused=refused)
     pods, older = found.pop("pods"), found.pop("older", None)
     if served and kinds.OLDER_API in served:
         older = kinds.OLDER
     if older:
         found |= gathering.side_by_side(_listers(api, older, scope.namespace), api.lanes(near=1))
+    if all(listed is None for listed in found.values()):
+        raise _nothing(refused)  # an empty list would be a lie
     jobs = [job for listed in found.values() for job in listed or ()]
     ordered = sorted(_newest(jobs), key=lambda job: (_created(job), job.place), reverse=True)
-    return Everything(ordered, pods)
+    return Everything(ordered, pods, refused)
+
+
+def _nothing(refused: list[ApiError]) -> Exception:
+    """Return why there is no list at all: nothing may be seen, or there is no engine."""
+    from mpijob.dialects import engine_choice  # seldom needed: start-up is a feature
+
+    return refused[0] if refused else engine_choice.nowhere(frozenset())
 
 
 def _few_pods(api: Api, namespace: str) -> list[Document] | None:
@@ -151,11 +165,11 @@ def _created(job: Listed) -> str:
 
 
 # -- the jobs of a page ---------------------------------------------------------------------------
-def _states(api: Api, scope: Scope, jobs: list[Listed], pods: list[Document] | None) -> list[JobState]:
+def _states(api: Api, scope: Scope, jobs: list[Listed], everything: Everything) -> list[JobState]:
     """Return where some jobs stand, by their objects, their pods and their workloads."""
     from mpijob.backends.kubernetes import states
 
-    namespace = scope.namespace
+    namespace, pods = scope.namespace, everything.pods
     labels = [job.head["metadata"].get("labels") or {} for job in jobs]
     ours = {mine[terms.JOB_LABEL] for mine in labels if mine.get(terms.JOB_LABEL)}
     queued = {
@@ -170,7 +184,7 @@ def _states(api: Api, scope: Scope, jobs: list[Listed], pods: list[Document] | N
     if queued:
         of_these = _among(_WORKLOAD_OF, queued)
         wanted["workloads"] = lambda: api.list(kinds.WORKLOAD.path(namespace), labels=of_these).items
-    found = gathering.side_by_side(wanted, api.lanes(near=1))
+    found = gathering.side_by_side(wanted, api.lanes(near=1), refused=everything.refused)
     workloads, of_jobs = _by_owner(found.get("workloads") or ()), _by_job(pods or found.get("pods") or ())
     return [
         states.summary(job.whole(), workloads.get(job.head["metadata"]["uid"]), of_jobs.get(job.place, ()))

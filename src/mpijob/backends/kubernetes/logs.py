@@ -18,13 +18,16 @@ import msgspec
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.states import Document
+from mpijob.backends.patience import Patience
 from mpijob.dialects import pods as pod_words
 from mpijob.dialects import terms
 from mpijob.dialects.output import Output, Report, Said
+from mpijob.errors import BackendError
 from mpijob.model import Family, LogLine, LogQuery, Role
 from mpijob.observation import cri, filters, merge
 
 _LOOK_SECONDS = 0.5
+_LAST_TRIES_SECONDS = 10.0  # how long a log that cannot be read now is asked for after the job's end
 _GONE = (400, 404)  # the container has not started, or the pod is gone
 
 
@@ -82,11 +85,16 @@ def role_of(pod: Mapping[str, Any]) -> Role:
 
 
 def _started(pod: Mapping[str, Any]) -> bool:
+    return not {"running", "terminated"}.isdisjoint(_state(pod))
+
+
+def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the state of a pod's main container, empty while it has none."""
     main = pod_words.container_of(pod["spec"])["name"]
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         if status["name"] == main:
-            return bool(status["state"].get("running") or status["state"].get("terminated"))
-    return False
+            return status.get("state") or {}
+    return {}
 
 
 class Reader:
@@ -178,6 +186,9 @@ class Following:
         self._workers: dict[int, dict[int, int]] = {}
         self._streams: set[Any] = set()
         self._closed = threading.Event()
+        self._ended: float | None = None  # when the job was found to be over
+        self._refusal: ApiError | None = None
+        self._patience = Patience()
 
     def lines(self, look: Callable[[], tuple[Sequence[Voice], bool]]) -> Iterator[LogLine]:
         """Yield the wanted lines until `look` says that the job is over and all is said.
@@ -188,16 +199,33 @@ class Following:
         over, looked = False, 0.0
         while True:
             if not over and time.monotonic() - looked >= _LOOK_SECONDS:
-                found, over = look()
+                over = self._look(look)
                 looked = time.monotonic()
-                for voice in found:
-                    self._follow(voice)
             quiet = not any(thread.is_alive() for thread in self._readers.values())
             self._take(merger)
-            ready = merger.drain() if over and quiet else merger.ready(time.time_ns())
+            ready = merger.drain() if over and quiet else merger.ready(int(self._api.now() * 1e9))
             yield from (line for line in ready if wanted(line))
             if over and quiet and self._lines.empty():
+                self._tell_refusal()
                 return
+
+    def _look(self, look: Callable[[], tuple[Sequence[Voice], bool]]) -> bool:
+        """Follow the pods that have started and return whether the job is over; not known while nobody answers."""
+        self._tell_refusal()
+        try:
+            found, over = look()
+        except BackendError as error:
+            self._closed.wait(self._patience.bear(error))
+            return False
+        self._patience.answered()
+        for voice in found:
+            self._follow(voice)
+        self._ended = time.monotonic() if over else None
+        return over
+
+    def _tell_refusal(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
 
     def _take(self, merger: merge.Merger) -> None:
         """Take what has arrived, waiting a little for the first line."""
@@ -223,12 +251,25 @@ class Following:
         while not (ended or self._closed.is_set()):
             try:
                 last, ended = self._stream(voice, reader, last)
+                ended = ended and not self._goes_on(voice)
             except ApiError as error:
-                ended = bool(error.status)  # refused, or the pod is gone; what has no status is a broken line
+                ended = self._is_final(error)
             if not ended:
                 self._closed.wait(_LOOK_SECONDS)
         for line in reader.rest():
             self._lines.put(line)
+
+    def _goes_on(self, voice: Voice) -> bool:
+        """Whether a log that ended is a running container's: a kubelet or an API server was restarted."""
+        pod = self._api.find(kinds.POD.path(voice.namespace, voice.pod))
+        return pod is not None and "running" in _state(pod)
+
+    def _is_final(self, error: ApiError) -> bool:
+        """Whether there is no log to be had: the pod is gone, or it may not be read; anything else is asked again."""
+        if error.status in (401, 403):
+            self._refusal = error
+        late = self._ended is not None and time.monotonic() - self._ended > _LAST_TRIES_SECONDS
+        return late or not error.passing
 
     def _stream(self, voice: Voice, reader: Reader, last: bytes) -> tuple[bytes, bool]:
         """Return the last stamp seen and whether the log ended; lines up to `last` were said before."""

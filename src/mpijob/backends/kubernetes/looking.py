@@ -6,12 +6,13 @@ launcher's log.
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from mpijob.backends.kubernetes import gathering, kinds
-from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.failures import ApiError, telling, unseen
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.model import JobState, Phase
 
@@ -60,7 +61,7 @@ class Eye:
         job = self.spec(look.found, look.seen.runtime)
         if not attempts.may_follow(look.state, job):
             return look
-        return look._replace(state=attempts.waiting(look.state, job, time.time()))
+        return look._replace(state=attempts.waiting(look.state, job, self._api.now()))
 
     def attempt(self, ref: JobRef) -> Look:
         """Return a look at the job's newest attempt, however it ended."""
@@ -69,11 +70,14 @@ class Eye:
             states,
         )  # a list has its own: start-up is a feature
 
-        found = self.find(ref)
+        found, refused = self.find(ref), list[ApiError]()
         with telling(f"read job {ref.name}"):
-            seen = gathering.objects(self._api, found, self.served)
-            log = launcherlog.read(self._api, seen.pods)
-        return Look(found, states.derive(seen, now=time.time(), launcher_log=log.text), seen, log.proved)
+            seen = gathering.objects(self._api, found, self.served, refused)
+            log = launcherlog.read(self._api, seen.pods, refused)
+        state = states.derive(seen, now=self._api.now(), launcher_log=log.text)
+        if refused:
+            state = msgspec.structs.replace(state, findings=(*state.findings, *unseen(refused)))
+        return Look(found, state, seen, log.proved)
 
     def spec(self, found: Found, runtime: Document | None) -> MPIJob:
         """Return what was asked for, as the engine's objects tell it."""
@@ -85,8 +89,15 @@ class Eye:
 
     def runtime(self, found: Found) -> Document | None:
         """Return the runtime that the job refers to, if it has one that may be read."""
+        if found.kind is not kinds.TRAINJOB:
+            return None
         with telling(f"read the runtime of {found.ref.name}"):
-            return gathering.runtime(self._api, found.job) if found.kind is kinds.TRAINJOB else None
+            try:
+                return gathering.runtime(self._api, found.job)
+            except ApiError as error:
+                if error.status == 403:  # a look names it
+                    return None
+                raise
 
     def voices(self, ref: JobRef) -> tuple[Voice, ...]:
         """Return the pods of all attempts whose logs can be read."""

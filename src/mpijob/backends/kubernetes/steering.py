@@ -38,26 +38,26 @@ kill -s KILL -1 2>/dev/null
 
 def mark(api: Api, found: Found, reason: str, message: str, **annotations: str | None) -> None:
     """Note an act on the job's object, and set or take away annotations with it."""
-    done = (*acts.read(found.job), Act(time.time(), reason, message))
+    done = (*acts.read(found.job), Act(api.now(), reason, message))
     notes: dict[str, str | None] = {f"{terms.DOMAIN}/{key}": value for key, value in annotations.items()}
     notes[terms.ACTS_ANNOTATION] = acts.written(done)
     api.patch(found.path, {"metadata": {"annotations": notes}})
 
 
-def stamp() -> str:
-    """Return the present time as annotations hold it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def stamp(api: Api) -> str:
+    """Return the present time of the cluster as annotations hold it."""
+    return datetime.fromtimestamp(api.now(), UTC).isoformat(timespec="milliseconds")
 
 
 def cancel(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
     """End the job and keep its record."""
-    mark(api, found, acts.CANCELLED, "cancelled by the user", cancelled=stamp())
+    mark(api, found, acts.CANCELLED, "cancelled by the user", cancelled=stamp(api))
     _stop(api, found, seen, grace_seconds)
 
 
 def give_up(api: Api, found: Found, seen: Objects, reason: str, message: str) -> None:
     """End a job that could not start and keep the record of why; nothing of it runs yet."""
-    note = {terms.GIVEN_UP_ANNOTATION.rpartition("/")[2]: given_up(stamp(), reason, message)}
+    note = {terms.GIVEN_UP_ANNOTATION.rpartition("/")[2]: given_up(stamp(api), reason, message)}
     mark(api, found, acts.GIVEN_UP, message, **note)
     _stop(api, found, seen, 0.0)
 
@@ -74,7 +74,7 @@ def _stop(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
 
 def suspend(api: Api, found: Found, seen: Objects) -> None:
     """Put the job to rest: its pods go, with the grace that the job gave them."""
-    mark(api, found, acts.SUSPENDED, "suspended by the user", suspended=stamp())
+    mark(api, found, acts.SUSPENDED, "suspended by the user", suspended=stamp(api))
     if seen.workload is not None:
         _activate(api, seen.workload, active=False)
     else:

@@ -31,6 +31,7 @@ def events(seen: Objects, state: JobState, proved: float | None, *, first: bool 
         *_acts(seen, state),
         *_of_cluster(seen, state),
         *_end(state),
+        *_unseen(state),
     ]
     told.sort(key=lambda event: (round(event.time, 3), _order(event)))
     return told
@@ -99,6 +100,13 @@ def _of_cluster(seen: Objects, state: JobState) -> Iterator[Event]:
         about = event.get("involvedObject") or {}
         text = f"{about.get('kind', '')} {about.get('name', '')}: {event.get('message', '')}"
         yield Event(time_of(moment) or 0.0, str(event.get("reason", "")), text, severity, state.attempt)
+
+
+def _unseen(state: JobState) -> Iterator[Event]:
+    """What may not be seen is told where it would have been."""
+    for finding in state.findings:
+        if finding.code == "NOT_ALL_SEEN":
+            yield Event(state.created, "NotAllSeen", finding.message, Severity.WARNING, state.attempt)
 
 
 def _end(state: JobState) -> Iterator[Event]:

@@ -101,7 +101,7 @@ def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
             continue
         if _uid(existing) == uid:
             return existing
-        if kind not in JOB_KINDS and _abandoned(existing):
+        if kind not in JOB_KINDS and _abandoned(existing, api.now()):
             api.delete(path, uid=existing["metadata"]["uid"])
             continue
         raise Taken(existing)
@@ -119,13 +119,13 @@ def _uid(document: Mapping[str, Any]) -> str:
     return str((document["metadata"].get("labels") or {}).get(terms.UID_LABEL, ""))
 
 
-def _abandoned(existing: Mapping[str, Any]) -> bool:
+def _abandoned(existing: Mapping[str, Any], now: float) -> bool:
     """Whether a companion was left behind by a creator that died before it made the job."""
     metadata = existing["metadata"]
     if metadata.get("ownerReferences") or not _uid(existing):
         return False
     made = time_of(metadata["creationTimestamp"])
-    return made is not None and time.time() - made > ABANDONED_SECONDS
+    return made is not None and now - made > ABANDONED_SECONDS
 
 
 def _made(api: Api, main: Mapping[str, Any], uid: str) -> list[tuple[Kind, Document]]:

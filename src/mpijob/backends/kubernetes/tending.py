@@ -9,7 +9,6 @@ left alone.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -52,7 +51,7 @@ class Tending:
 
         look = self._eye.attempt(ref)
         job = self._eye.spec(look.found, look.seen.runtime)
-        if attempts.may_follow(look.state, job) and time.time() >= attempts.due(look.state, job):
+        if attempts.may_follow(look.state, job) and self._api.now() >= attempts.due(look.state, job):
             around = self._surroundings(job)
             with telling(f"try job {job.name} again"):
                 attempts.start(self._api, look.found, job, around)
@@ -64,7 +63,7 @@ class Tending:
             ours = seen_kinds.is_ours(found.job)
             job = self._eye.spec(found, self._eye.runtime(found)) if ours else None
             self._patience[state.ref] = math.inf if job is None else job.gang_timeout_seconds
-        return time.time() - (state.started or state.created) >= self._patience[state.ref]
+        return self._api.now() - (state.started or state.created) >= self._patience[state.ref]
 
     def _give_up(self, state: JobState) -> None:
         from mpijob.backends.kubernetes import steering

@@ -97,6 +97,7 @@ class Transport:
         self._lock = threading.Lock()
         self._kept: list[_Kept] = []
         self._closed = False
+        self._dated = "", 0.0  # the server's last word about the time, and when it came
 
     def close(self) -> None:
         """Close the connections that are kept; those in use are closed when they are given back."""
@@ -124,7 +125,7 @@ class Transport:
             for request in requests:
                 self._put(connection, request, proof)
             for awaited, request in zip(reversed(range(len(requests))), requests, strict=True):
-                head = connection.head()
+                head = self._read(connection)
                 yield request, _answer(head, connection.body(head, awaited=awaited))
                 if not connection.open:
                     return
@@ -145,6 +146,14 @@ class Transport:
     def open(self, request: Request) -> Open:
         """Return the answer's beginning; the caller reads the rest and closes it."""
         return self._persistently(request, self._begun)
+
+    def ahead_seconds(self) -> float:
+        """Return how far the server's clock is ahead of this machine's; 0 when they agree as far as one can tell."""
+        from mpijob.backends.kubernetes import (
+            clocks,
+        )  # only for those who compare times: start-up is a feature
+
+        return clocks.ahead_seconds(*self._dated)
 
     def is_near(self) -> bool:
         """Return whether the server is so near that a new connection costs more than to wait for a kept one."""
@@ -213,7 +222,7 @@ class Transport:
 
     def _begin(self, request: Request, connection: Connection) -> Head:
         connection.sock.settimeout(request.seconds or _HEAD_SECONDS)
-        head = connection.head()
+        head = self._read(connection)
         if head.status >= 300:
             self.checked(request, Answer(head.status, head.headers, connection.body(head)))
         return head
@@ -231,7 +240,7 @@ class Transport:
     def _ask(self, connection: Connection, request: Request, proof: Proof, *, fresh: bool) -> Head:
         try:
             self._put(connection, request, proof)
-            return connection.head()
+            return self._read(connection)
         except _CUT as error:
             connection.close()
             hung_up = isinstance(error, HungUp | ConnectionError)
@@ -246,6 +255,11 @@ class Transport:
         except Unsayable as error:
             connection.close()
             raise unsayable(self.access, error) from error
+
+    def _read(self, connection: Connection) -> Head:
+        head = connection.head()
+        self._dated = head.headers.get("date", ""), time.time()
+        return head
 
     def _headers(self, request: Request, proof: Proof) -> Iterator[tuple[str, str]]:
         yield "Host", self._dialler.authority

@@ -19,8 +19,9 @@ from mpijob.backends.kubernetes import gathering, kinds, listing, states
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.watching import Watch, watch
+from mpijob.backends.patience import Patience
 from mpijob.dialects.terms import Document
-from mpijob.errors import NotFound
+from mpijob.errors import BackendError, NotFound
 from mpijob.model import JobRef, JobState, Scope
 
 _SETTLE_SECONDS = 0.1  # changes come in swarms; one look serves them all
@@ -55,7 +56,8 @@ class Watcher:
             for _ in changes:
                 self._moved.put(None)
         except ApiError as error:
-            if error.status not in (403, 404):  # what may not be seen is not waited for
+            # What may not be seen is not waited for; what passes is looked at again in a moment, without a watch.
+            if error.status not in (403, 404) and not error.passing:
                 self._moved.put(error)
 
     def close(self) -> None:
@@ -68,16 +70,29 @@ def changes(
     api: Api, scope: Scope, served: frozenset[str], look: Callable[[JobRef], JobState]
 ) -> Generator[JobState, None, None]:
     """Yield every job of the scope once, then each change."""
-    watcher, told = Watcher(api, scope, served), dict[JobRef, JobState]()
+    watcher, told, patience = Watcher(api, scope, served), dict[JobRef, JobState](), Patience()
     try:
+        states = [*_now(api, scope, served, look)]
         while True:
-            for state in _now(api, scope, served, look):
+            for state in states:
                 if told.get(state.ref) != state:
                     told[state.ref] = state
                     yield state
             watcher.wait()
+            states = _patiently(lambda: [*_now(api, scope, served, look)], patience)
     finally:
         watcher.close()
+
+
+def _patiently(look: Callable[[], list[JobState]], patience: Patience) -> list[JobState]:
+    """Return what a look tells, nothing while there is no answer."""
+    try:
+        states = look()
+    except BackendError as error:
+        time.sleep(patience.bear(error))
+        return []
+    patience.answered()
+    return states
 
 
 def _now(

@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from mpijob.backends.patience import Patience
 from mpijob.cli import exits, shown
 from mpijob.cli.commands.show import filters
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
+from mpijob.errors import BackendError
 from mpijob.model import JobState, Phase
 from mpijob.observation.masking import secret_values
 
@@ -58,17 +60,30 @@ def _show(app: App, state: JobState, line: str) -> None:
 def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
     from rich.live import Live
 
-    from mpijob.cli import screen
-
     secrets = secret_values(app.client.spec(name)) if name else ()
+    patience = Patience()
     with Live(auto_refresh=False, screen=False) as live:
         while True:
-            if name is None:
-                live.update(screen.jobs(app.client.list(**chosen).items, app.now()), refresh=True)
-            else:
-                state = app.client.state(name)
-                lines = tuple(app.client.logs(name, tail=screen.LAST_LINES))
-                live.update(screen.job(state, lines, app.now(), secrets), refresh=True)
-                if state.phase.final:
-                    return state
+            try:
+                state, picture = _picture(app, name, chosen, secrets)
+            except BackendError as error:
+                time.sleep(patience.bear(error))
+                continue
+            patience.answered()
+            live.update(picture, refresh=True)
+            if state is not None and state.phase.final:
+                return state
             time.sleep(_REFRESH_SECONDS)
+
+
+def _picture(
+    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...]
+) -> tuple[JobState | None, Any]:
+    """Return what the screen shows now, and the state of the job that it is about."""
+    from mpijob.cli import screen
+
+    if name is None:
+        return None, screen.jobs(app.client.list(**chosen).items, app.now())
+    state = app.client.state(name)
+    lines = tuple(app.client.logs(name, tail=screen.LAST_LINES))
+    return state, screen.job(state, lines, app.now(), secrets)
