@@ -39,11 +39,11 @@ class Troubled(Store):
     def __init__(self, *answers: Sequence[Piece] | ApiError) -> None:
         super().__init__()
         self.since: list[str] = []
-        self._answers = iter(answers)
+        self._script = iter(answers)
 
     def lines(self, path: str, **query: Any) -> Any:
         self.since.append(query.get("sinceTime", ""))
-        answer = next(self._answers)
+        answer = next(self._script)
         if isinstance(answer, ApiError):
             raise answer
         return Broken(answer)
