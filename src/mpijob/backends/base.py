@@ -24,6 +24,7 @@ from mpijob.model import (
     MPIJob,
     Page,
     Plan,
+    RankStack,
     Sample,
     Scope,
 )
@@ -99,6 +100,9 @@ class Backend(Protocol):
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher; return its status."""
+
+    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+        """Return where each rank (or those asked for) stands now, as far as it can be seen."""
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

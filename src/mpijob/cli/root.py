@@ -32,6 +32,7 @@ ENTRIES: dict[str, Entry] = {
     "describe": Entry("describe", _SEE, "Show everything known of a job, and what went wrong."),
     "logs": Entry("streams", _SEE, "Print the merged output of launcher, workers and ranks."),
     "events": Entry("streams", _SEE, "Print what happened to a job, in order."),
+    "stacks": Entry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
     "top": Entry("usage", _SEE, "Show the CPU and memory that workers use."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
     "wait": Entry("steer", _SEE, "Wait until a job has ended, or has reached a phase."),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.client.front import Format
 from mpijob.errors import Finding
-from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
+from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
 
 if TYPE_CHECKING:
     from mpijob.client.async_client import AsyncClient
@@ -73,6 +73,10 @@ class AsyncJob:
     async def why(self) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
         return await self.client.why(self.ref)
+
+    async def stacks(self, ranks: Iterable[int] = ()) -> StackReport:
+        """Return where the ranks stand now, grouped: all of them, or those named."""
+        return await self.client.stacks(self.ref, ranks)
 
     async def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

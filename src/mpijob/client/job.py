@@ -5,7 +5,7 @@ A handle means the very job it was made for: after a retry, the old handle still
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.errors import NotFound
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpijob.client.blocking import Client
     from mpijob.client.front import Format
     from mpijob.errors import Finding
-    from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
+    from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
 
 
 class Job:
@@ -95,6 +95,10 @@ class Job:
     def why(self) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
         return self.client.why(self.ref)
+
+    def stacks(self, ranks: Iterable[int] = ()) -> StackReport:
+        """Return where the ranks stand now, grouped: all of them, or those named."""
+        return self.client.stacks(self.ref, ranks)
 
     def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

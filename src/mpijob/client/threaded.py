@@ -26,6 +26,7 @@ from mpijob.model import (
     MPIJob,
     Page,
     Plan,
+    RankStack,
     Sample,
     Scope,
 )
@@ -117,6 +118,10 @@ class Threaded:
     ) -> int:
         """Run a command inside the job."""
         return await _moved(lambda: self._inner.execute(ref, argv, worker=worker, rank=rank))
+
+    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+        """Return where each rank stands now."""
+        return await _moved(lambda: self._inner.stacks(ref, ranks))
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         MPIJob,
         Page,
         Plan,
+        RankStack,
         Sample,
         Scope,
     )
@@ -354,6 +355,14 @@ class KubernetesBackend:
         look = self._eye.look(ref)
         with telling(f"run a command in {ref.name}"):
             return visits.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
+
+    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+        """Return where each rank stands now, seen from inside its worker's pod."""
+        from mpijob.backends.kubernetes import stacks
+
+        look = self._eye.look(ref)
+        with telling(f"look into the workers of {ref.name}"):
+            return stacks.collect(self._api, look.state, look.seen, ranks)
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left: a cluster keeps none outside a volume."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Page,
         Plan,
         Quota,
+        RankStack,
         Sample,
         Scope,
     )
@@ -347,6 +348,15 @@ class LocalBackend:
         place = visits.place(row.state, worker, rank, kept=row.holds and row.phase is Phase.FAILED)
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
         return visits.run(door, argv)
+
+    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+        """Return where each rank stands now, seen from inside its worker."""
+        from mpijob.backends.local import stacks, visits
+
+        row = self._row(ref)
+        visits.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
+        counted = not self._store.plan(row.uid).own_launcher
+        return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""

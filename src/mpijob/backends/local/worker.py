@@ -8,6 +8,7 @@ attempt's report pipe.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -58,6 +59,7 @@ def main(order: WorkerOrder, clock: Clock) -> None:
     linux.die_with_parent()
     linux.adopt_orphans()
     processes.reset_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a guest who has gone must not take the worker along
     processes.no_core_dumps()
     os.chdir(order.work_dir)
     if order.cgroup:
@@ -164,7 +166,8 @@ class Worker:
             if error.errno not in (errno.ENXIO, errno.ENOENT):
                 raise
             return  # the agent is gone: nobody waits for the answer
-        os.write(fd, b"%d\n" % (code if code >= 0 else 128 - code))
+        with contextlib.suppress(BrokenPipeError):  # gone since
+            os.write(fd, b"%d\n" % (code if code >= 0 else 128 - code))
         os.close(fd)
 
     # -- output -----------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from mpijob.model import (
     Phase,
     Plan,
     Quota,
+    RankStack,
     Sample,
     Scope,
 )
@@ -239,6 +240,15 @@ class MemoryBackend:
                         f"{record.state.ref} has no {kind} {index}: it has {count}, numbered from 0"
                     )
             return program.perform(argv, record.plan.env).exit_code
+
+    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+        """Return that each rank sleeps: a played one does nothing else."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            if record.state.phase is not Phase.RUNNING:
+                raise _wrong_phase(record.state, "only a running job has stacks")
+            wanted = [one for one in record.state.ranks if not ranks or one.rank in ranks]
+            return tuple(shelf.asleep(record, one) for one in wanted)
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return nothing: a played job writes no files."""
