@@ -34,6 +34,7 @@ class Meter:
         self._kept = time.monotonic()
         self._cpu: dict[int, float] = {}
         self._samples: list[Sample] = []
+        self.guests: set[int] = set()  # those who only look at a worker are not measured with it
 
     def due(self) -> bool:
         """Return whether it is time to look again."""
@@ -43,7 +44,8 @@ class Meter:
         """Return the bytes that each worker uses now (pid → index given), keeping samples by the way."""
         self._looked = now = time.monotonic()
         table = processes.table()
-        below = {index: processes.descendants(pid, table) for pid, index in workers.items()}
+        self.guests &= table.keys()
+        below = {index: processes.descendants(pid, table, self.guests) for pid, index in workers.items()}
         memory = {index: self._memory(found) for index, found in below.items()}
         if now - self._kept >= KEEP_SECONDS:
             self._keep(now, below, memory)

@@ -193,6 +193,12 @@ class Supervisor:
         if self._ledger.take_census() and self._ledger.stopped is None:
             self._open_gate()
 
+    def _heard_guest(self, index: str, pid: str) -> None:
+        """Somebody looks at the worker: what he uses is not the job's. Only a child of the worker is believed."""
+        seen = processes.look(int(pid))
+        if seen is not None and self._workers.get(seen.parent) == int(index):
+            self._meter.guests.add(seen.pid)
+
     def _heard_bye(self, rank: str, code: str) -> None:
         self._ledger.bye(int(rank), int(code))
 

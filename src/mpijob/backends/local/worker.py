@@ -148,7 +148,9 @@ class Worker:
     def _greet(self, guest: Guest | None) -> None:
         if guest is not None:
             environ = {**self._order.environ, **guest.environ}
-            self._guests[guest.start(environ, self._order.work_dir)] = guest
+            pid = guest.start(environ, self._order.work_dir)
+            self._guests[pid] = guest
+            self._tell(f"guest {self._order.index} {pid}")
 
     # -- what goes on below us --------------------------------------------------------------------
     def _collect(self) -> None:
