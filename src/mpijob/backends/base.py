@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
+from mpijob.errors import Finding
 from mpijob.model import (
     Artifact,
     Event,
@@ -63,6 +64,9 @@ class Backend(Protocol):
     async def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted, where the engine keeps it."""
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state; raise NotFound."""
 
@@ -80,6 +84,9 @@ class Backend(Protocol):
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
+
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what is worrying about a job that runs, the most certain first; nothing for any other job."""
 
     async def tend(self, state: JobState) -> None:
         """Somebody waits for this job: do now what the engine does not do by itself (start a next attempt)."""

@@ -38,6 +38,8 @@ ENTRIES: dict[str, Entry] = {
     "wait": Entry("steer", _SEE, "Wait until a job has ended, or has reached a phase."),
     "queue": Entry("usage", _SEE, "Show which jobs wait, in order, and what for."),
     "quota": Entry("usage", _SEE, "Show what there is, what is free and what the namespace may use."),
+    "bundle": Entry("bundle", _SEE, "Write everything known of a job into one archive, without secrets."),
+    "patterns": Entry("patterns", _SEE, "Show which causes made jobs fail, and how often."),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),

@@ -10,7 +10,10 @@ from mpijob.errors import Finding
 from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.client.async_client import AsyncClient
+    from mpijob.client.bundle import Bundle
 
 
 class AsyncJob:
@@ -73,6 +76,14 @@ class AsyncJob:
     async def why(self) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
         return await self.client.why(self.ref)
+
+    async def bundle(self, file: str | Path | None = None, *, stacks: bool = False) -> Bundle:
+        """Write everything known of the job into one archive, without secrets."""
+        return await self.client.bundle(self.ref, file, stacks=stacks)
+
+    async def warnings(self) -> tuple[Finding, ...]:
+        """Return what is worrying about the job while it runs."""
+        return await self.client.warnings(self.ref)
 
     async def stacks(self, ranks: Iterable[int] = ()) -> StackReport:
         """Return where the ranks stand now, grouped: all of them, or those named."""

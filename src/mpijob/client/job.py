@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from mpijob.errors import NotFound
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.client.blocking import Client
+    from mpijob.client.bundle import Bundle
     from mpijob.client.front import Format
     from mpijob.errors import Finding
     from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
@@ -95,6 +98,14 @@ class Job:
     def why(self) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
         return self.client.why(self.ref)
+
+    def bundle(self, file: str | Path | None = None, *, stacks: bool = False) -> Bundle:
+        """Write everything known of the job into one archive, without secrets."""
+        return self.client.bundle(self.ref, file, stacks=stacks)
+
+    def warnings(self) -> tuple[Finding, ...]:
+        """Return what is worrying about the job while it runs."""
+        return self.client.warnings(self.ref)
 
     def stacks(self, ranks: Iterable[int] = ()) -> StackReport:
         """Return where the ranks stand now, grouped: all of them, or those named."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.kubernetes.tending import Tending
+    from mpijob.errors import Finding
     from mpijob.model import (
         Artifact,
         Event,
@@ -69,6 +70,7 @@ class KubernetesBackend:
         self._api = Api(self._access)
         self._around: dict[tuple[str, str], Surroundings] = {}
         self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
+        self._measured: dict[str, list[Sample]] = {}  # so that a watch sees trends
         self._made: dict[JobRef, tuple[float, Document]] = {}
 
     @cached_property
@@ -175,6 +177,11 @@ class KubernetesBackend:
         found = self._eye.find(ref)
         return self._eye.spec(found, self._eye.runtime(found))
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return nothing: a cluster keeps the objects that were made, not the plan."""
+        self._eye.find(ref)
+        return None
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state, from everything that belongs to it.
 
@@ -254,6 +261,20 @@ class KubernetesBackend:
         found = self._eye.find(ref)
         with telling(f"read the usage of {ref.name}"):
             return usage.samples(self._api, found, self._eye.served)
+
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""
+        from mpijob.backends.kubernetes import usage, worries
+
+        look = self._eye.look(ref)
+        if look.state.phase is not Phase.RUNNING:
+            return ()
+        past = self._measured.setdefault(look.state.ref.uid, [])
+        with telling(f"read the usage of {ref.name}"):
+            past += usage.samples(self._api, look.found, self._eye.served)
+            lines = worries.last_lines(self._api, self._eye.voices(look.found.ref), time.time())
+        del past[: -worries.MOST_SAMPLES]
+        return worries.judged(look.state, past, lines, self._settings.warn_after_seconds, time.time())
 
     # -- steer -------------------------------------------------------------------------------------
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.backends.local.store import Row
+    from mpijob.errors import Finding
     from mpijob.model import (
         Artifact,
         Event,
@@ -201,6 +202,10 @@ class LocalBackend:
         """Return what was asked for."""
         return self._store.plan(self._row(ref).uid).job
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted."""
+        return self._store.plan(self._row(ref).uid)
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         row = self._row(ref)
@@ -286,6 +291,11 @@ class LocalBackend:
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
+
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what the job's supervisor found worrying."""
+        state = self._row(ref).state
+        return state.findings if state.phase is Phase.RUNNING else ()
 
     def _row(self, ref: JobRef) -> Row:
         row = self._store.find(ref)

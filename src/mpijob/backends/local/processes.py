@@ -169,10 +169,20 @@ def children(pid: int) -> list[int]:
 
 def descendants(root: int, processes: Mapping[int, Process], without: Collection[int] = ()) -> list[Process]:
     """Return all processes below one, without it, and without some and what is below those."""
+    return below(root, by_parent(processes, without))
+
+
+def by_parent(processes: Mapping[int, Process], without: Collection[int] = ()) -> dict[int, list[Process]]:
+    """Return processes by the pid of their parent."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         if process.pid not in without:
             children.setdefault(process.parent, []).append(process)
+    return children
+
+
+def below(root: int, children: Mapping[int, list[Process]]) -> list[Process]:
+    """Return all processes below one, without it."""
     found: list[Process] = []
     todo = [root]
     while todo:

@@ -19,7 +19,7 @@ from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.script import Script
 from mpijob.backends.refusals import name_in_use
-from mpijob.errors import Conflict, NotFound
+from mpijob.errors import Conflict, Finding, NotFound
 from mpijob.model import (
     Amounts,
     Artifact,
@@ -116,6 +116,11 @@ class MemoryBackend:
         with self._changed:
             return shelf.find(self._engine, ref).job
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted."""
+        with self._changed:
+            return shelf.find(self._engine, ref).plan
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         with self._changed:
@@ -182,6 +187,12 @@ class MemoryBackend:
         """Return the usage invented so far."""
         with self._changed:
             return tuple(shelf.find(self._engine, ref).samples)
+
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return nothing: a played job worries nobody."""
+        with self._changed:
+            shelf.find(self._engine, ref)
+        return ()
 
     async def tend(self, state: JobState) -> None:
         """This engine sees to everything by itself."""
