@@ -108,8 +108,13 @@ class Backend(Protocol):
     ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher; return its status."""
 
-    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
-        """Return where each rank (or those asked for) stands now, as far as it can be seen."""
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return where each rank (or those asked for) stands now, as far as it can be seen.
+
+        `bring` allows an engine to carry this machine's py-spy to workers that have none.
+        """
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

@@ -21,12 +21,17 @@ class AsyncInspecting(AsyncDesk):
     """The part of the client that looks into jobs."""
 
     async def stacks(
-        self, name: Target, ranks: Iterable[int] = (), *, namespace: str | None = None
+        self,
+        name: Target,
+        ranks: Iterable[int] = (),
+        *,
+        bring: bool = False,
+        namespace: str | None = None,
     ) -> StackReport:
         """Return where the ranks of a running job stand, grouped: all of them, or those named."""
         from mpijob.client import lookingin
 
-        return await lookingin.stacks(self.ref(name, namespace), self.port, ranks)
+        return await lookingin.stacks(self.ref(name, namespace), self.port, ranks, bring)
 
     async def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""

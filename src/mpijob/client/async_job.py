@@ -85,9 +85,9 @@ class AsyncJob:
         """Return what is worrying about the job while it runs."""
         return await self.client.warnings(self.ref)
 
-    async def stacks(self, ranks: Iterable[int] = ()) -> StackReport:
+    async def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
         """Return where the ranks stand now, grouped: all of them, or those named."""
-        return await self.client.stacks(self.ref, ranks)
+        return await self.client.stacks(self.ref, ranks, bring=bring)
 
     async def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

@@ -20,11 +20,21 @@ if TYPE_CHECKING:
 class Inspecting(Desk):
     """The part of the client that looks into jobs."""
 
-    def stacks(self, name: Target, ranks: Iterable[int] = (), *, namespace: str | None = None) -> StackReport:
-        """Return where the ranks of a running job stand, grouped: all of them, or those named."""
+    def stacks(
+        self,
+        name: Target,
+        ranks: Iterable[int] = (),
+        *,
+        bring: bool = False,
+        namespace: str | None = None,
+    ) -> StackReport:
+        """Return where the ranks of a running job stand, grouped: all of them, or those named.
+
+        `bring` carries this machine's py-spy into pods that have none.
+        """
         from mpijob.client import lookingin
 
-        return self._bridge.call(lookingin.stacks(self.ref(name, namespace), self.backend, ranks))
+        return self._bridge.call(lookingin.stacks(self.ref(name, namespace), self.backend, ranks, bring))
 
     def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""

@@ -107,9 +107,9 @@ class Job:
         """Return what is worrying about the job while it runs."""
         return self.client.warnings(self.ref)
 
-    def stacks(self, ranks: Iterable[int] = ()) -> StackReport:
+    def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
         """Return where the ranks stand now, grouped: all of them, or those named."""
-        return self.client.stacks(self.ref, ranks)
+        return self.client.stacks(self.ref, ranks, bring=bring)
 
     def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

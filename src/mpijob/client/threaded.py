@@ -128,9 +128,11 @@ class Threaded:
         """Run a command inside the job."""
         return await _moved(lambda: self._inner.execute(ref, argv, worker=worker, rank=rank))
 
-    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
         """Return where each rank stands now."""
-        return await _moved(lambda: self._inner.stacks(ref, ranks))
+        return await _moved(lambda: self._inner.stacks(ref, ranks, bring=bring))
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

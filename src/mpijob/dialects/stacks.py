@@ -1,6 +1,6 @@
 """Looking at the stacks of ranks from inside a worker: the sh text that looks, and reading what it found.
 
-The text is POSIX sh for any image and any machine. It sends no signal and writes no file: py-spy and gdb stop
+The text is POSIX sh for any image and any machine. It sends no signal and `SCRIPT` writes no file: py-spy and gdb stop
 a rank for a moment and let it go on; without them it reads /proc. Each answer stands under a mark that the
 caller chose, so that nothing a program is called can be taken for one.
 """
@@ -25,6 +25,7 @@ mark=$1 spy=$2 patience=$3
 shift 3
 home=${MPIJOB_HOME:-/mpijob/home}
 if [ -z "$spy" ]; then spy=$(command -v py-spy) || spy=; fi
+if [ -z "$spy" ] && [ -x "$home/py-spy" ]; then spy=$home/py-spy; fi
 gdb=$(command -v gdb) || gdb=
 section() { printf '\n%s %s\n' "$mark" "$*"; }
 limited() { if command -v timeout >/dev/null 2>&1; then timeout "$patience" "$@"; else "$@"; fi; }
@@ -114,6 +115,14 @@ if [ $# = 0 ]; then # a launcher of the user's own: the topmost processes that h
 fi
 for one in "$@"; do look "${one%%:*}" "${one#*:}"; done
 section end
+"""
+
+# $1 the machine that the program is for, $2 its size; the program comes on stdin, into the job's own directory
+CARRY = r"""
+umask 077
+home=${MPIJOB_HOME:-/mpijob/home}
+[ "$(uname -m)" = "$1" ] || exit 3
+head -c "$2" >"$home/py-spy.part" && chmod 700 "$home/py-spy.part" && mv "$home/py-spy.part" "$home/py-spy"
 """
 
 _GDB_FRAME = re.compile(

@@ -377,13 +377,15 @@ class KubernetesBackend:
         with telling(f"run a command in {ref.name}"):
             return visits.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
 
-    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
         """Return where each rank stands now, seen from inside its worker's pod."""
         from mpijob.backends.kubernetes import stacks
 
         look = self._eye.look(ref)
         with telling(f"look into the workers of {ref.name}"):
-            return stacks.collect(self._api, look.state, look.seen, ranks)
+            return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left: a cluster keeps none outside a volume."""

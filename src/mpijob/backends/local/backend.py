@@ -359,7 +359,9 @@ class LocalBackend:
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
         return visits.run(door, argv)
 
-    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
         """Return where each rank stands now, seen from inside its worker."""
         from mpijob.backends.local import stacks, visits
 

@@ -252,7 +252,9 @@ class MemoryBackend:
                     )
             return program.perform(argv, record.plan.env).exit_code
 
-    async def stacks(self, ref: JobRef, ranks: tuple[int, ...] = ()) -> tuple[RankStack, ...]:
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
         """Return that each rank sleeps: a played one does nothing else."""
         with self._changed:
             record = shelf.find(self._engine, ref)

@@ -22,14 +22,17 @@ _MOST_CALLS = 25
 @name_argument
 @click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
 @click.option("--short", is_flag=True, help="Only where the ranks stand, without their calls.")
+@click.option(
+    "--bring-py-spy", "bring", is_flag=True, help="Carry this machine's py-spy into pods that have none."
+)
 @pass_app
-def stacks(app: App, name: str, ranks: tuple[int, ...], short: bool) -> None:
+def stacks(app: App, name: str, ranks: tuple[int, ...], short: bool, bring: bool) -> None:
     """Show where every rank of a running job stands, grouped.
 
     With py-spy for Python, gdb for other programs, /proc for the rest; each rank is stopped for a moment at most.
     """
     with app.out.progress(f"looking at the ranks of {name} …"):
-        report = app.client.stacks(name, ranks)
+        report = app.client.stacks(name, ranks, bring=bring)
     if app.out.structured:
         app.out.value(report)
         return
