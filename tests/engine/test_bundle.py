@@ -15,7 +15,12 @@ from .support import PATIENCE, a_job
 pytestmark = [pytest.mark.engine, pytest.mark.security]
 
 CANARY = "canary-5d21e0"
-SCRIPT = 'echo "$API_TOKEN and $WANDB"; env >&2; if [ "$MPIJOB_RANK" = 1 ]; then echo "fatal: $WANDB" >&2; exit 3; fi; sleep 60'
+SCRIPT = """
+echo "$API_TOKEN and $WANDB"
+env >&2
+if [ "$MPIJOB_RANK" = 1 ]; then echo "fatal: $WANDB" >&2; exit 3; fi
+sleep 60
+"""
 
 
 def test_no_file_of_a_failed_jobs_bundle_holds_what_it_printed_of_its_secrets(

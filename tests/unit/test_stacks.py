@@ -76,7 +76,7 @@ def test_without_tools_the_kernel_says_what_a_rank_does_and_what_would_show_more
     report = grouping.report([stack], "kubernetes")
     assert report.summary == "rank 3 sleeping in the system call clock_nanosleep (python3 train.py)"
     assert report.lacks == (
-        "rank 3: the image has no py-spy, so no lines of Python are seen: use --bring-py-spy, or install it there",
+        "rank 3: the image has no py-spy, so Python lines are not seen: use --bring-py-spy, or install it there",
     )
 
 

@@ -44,7 +44,7 @@ ALLOWED = {
 _LACKS = {
     Lack.NO_PYSPY: {
         "local": "py-spy is not installed, so no lines of Python are seen: pip install 'mpijob[stacks]'",
-        "kubernetes": "the image has no py-spy, so no lines of Python are seen: use --bring-py-spy, or install it there",
+        "kubernetes": "the image has no py-spy, so Python lines are not seen: use --bring-py-spy, or install it there",
     },
     Lack.NO_GDB: {
         "local": "gdb is not installed, so functions of native programs are not seen: install gdb",
