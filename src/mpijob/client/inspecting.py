@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpijob.client.desk import Desk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.client.bundle import Bundle
     from mpijob.client.front import Target
     from mpijob.diagnosis.patterns import Fleet
@@ -68,6 +69,8 @@ class Inspecting(Desk):
         namespace: str | None = None,
     ) -> Bundle:
         """Write everything known of a job into one archive, without secrets; return where and what is in it."""
+        from pathlib import Path  # a list needs none: start-up is a feature
+
         from mpijob.client import bundle
 
         ref, where = self.ref(name, namespace), None if file is None else Path(file)

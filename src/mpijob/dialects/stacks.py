@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -299,8 +298,8 @@ def _program(cmdline: str) -> str:
 
 def _call(said: dict[str, str]) -> str:
     """Return the name of the system call that a process is in; numbers differ by machine."""
-    word: Any = (said.get("syscall", "").split() or [""])[0]
-    if not word.isdigit():
+    word = (said.get("syscall", "").split() or [""])[0]
+    if not re.fullmatch(r"[0-9]{1,4}", word):
         return ""
     names = _CALLS.get(said.get("machine", "").strip(), {})
     return names.get(int(word), f"call {word}")

@@ -23,7 +23,7 @@ _MOST_CALLS = 25
 @click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
 @click.option("--short", is_flag=True, help="Only where the ranks stand, without their calls.")
 @click.option(
-    "--bring-py-spy", "bring", is_flag=True, help="Carry this machine's py-spy into pods that have none."
+    "--bring-py-spy", "bring", is_flag=True, help="Carry this machine's py-spy to workers that have none."
 )
 @pass_app
 def stacks(app: App, name: str, ranks: tuple[int, ...], short: bool, bring: bool) -> None:
