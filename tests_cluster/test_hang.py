@@ -42,9 +42,9 @@ def stuck(place: Place) -> Job:
     return place.busy(a_program("stuck", STUCK, slots=2, env={"API_TOKEN": f"{CANARY}-env"}))
 
 
-def look(job: Job, wanted: str, **how: bool) -> StackReport:
+def look(job: Job, wanted: str, *, bring: bool = False) -> StackReport:
     def found() -> StackReport | None:
-        report = job.stacks(**how)
+        report = job.stacks(bring=bring)
         return report if wanted in report.summary else None
 
     return eventually(found, wanted, 60.0)

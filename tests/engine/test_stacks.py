@@ -11,7 +11,7 @@ import pytest
 from mpijob import Client, Job, Phase
 from mpijob.backends.local import stacks
 from mpijob.model import Code, Resources, StackReport
-from mpijob.model.stacks import Means
+from mpijob.model.stacks import Lack, Means
 
 from .support import PATIENCE, a_job, eventually, running
 
@@ -34,11 +34,10 @@ MPI.COMM_WORLD.Barrier()
 def look(job: Job, wanted: str) -> StackReport:
     """Return the report once its summary says what it must: ranks take a moment to get there."""
 
-    def found() -> StackReport | None:
-        report = job.stacks()
-        return report if wanted in report.summary else None
+    def found() -> list[StackReport]:
+        return [report for report in (job.stacks(),) if wanted in report.summary]
 
-    return eventually(found, wanted, PATIENCE)
+    return eventually(found, wanted, PATIENCE)[0]
 
 
 def test_the_rank_that_keeps_all_others_waiting_is_named_and_all_go_on_afterwards(
@@ -80,7 +79,7 @@ def test_a_visitor_who_goes_away_in_the_middle_does_not_take_the_worker_along(
 ) -> None:
     job = running(client, a_job("host", "while [ ! -e go ]; do sleep 0.05; done"))
     monkeypatch.setattr(stacks, "PATIENCE_SECONDS", 0.0)
-    assert {stack.lack for stack in job.stacks().stacks} == {stacks.Lack.TOO_SLOW}
+    assert {stack.lack for stack in job.stacks().stacks} == {Lack.TOO_SLOW}
     monkeypatch.undo()
     look(job, "ranks 0-1")
     (Path(client.settings.home) / "jobs" / job.ref.uid / "work" / "go").touch()

@@ -103,7 +103,7 @@ def test_only_its_owner_may_read_it_and_nothing_is_written_over(job: Job, tmp_pa
 
 
 def test_the_same_job_gives_the_same_listing_with_the_jobs_own_date(job: Job, tmp_path: Path) -> None:
-    def listing(path: Path) -> list[tuple[str, int, int, str]]:
+    def listing(path: Path) -> list[tuple[str, float, int, str]]:
         with tarfile.open(path) as packed:
             return [(one.name, one.mtime, one.mode, one.uname) for one in packed.getmembers()]
 
