@@ -6,10 +6,12 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
-from tests_cluster.support import Place, a_program, eventually, own_place
+from tests_cluster.support import PATIENCE, Place, a_job, a_program, eventually, own_place
 
-from mpijob import Job
+from mpijob import Client, Job
+from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.errors import NotFound
 from mpijob.model import StackReport
 from mpijob.model.stacks import Lack, Means
@@ -28,6 +30,7 @@ if MPI.COMM_WORLD.rank == 1:
     load_batch()
 MPI.COMM_WORLD.Barrier()
 """
+TALKS = 'i=0; while [ "$MPIJOB_RANK" != 1 ] || [ $i -lt 8 ]; do echo line $i; i=$((i+1)); sleep 0.3; done; sleep 600'
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,15 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def stuck(place: Place) -> Job:
+def others(place: Place) -> dict[str, Job]:
+    """Start the jobs that tests come to later: one whose rank 1 falls silent, and two that fail alike."""
+    talker = a_job("talks", TALKS, workers=1, slots=3)
+    failing = (a_job(f"fails-{number}", "exit 3", workers=1) for number in range(2))
+    return {job.name: place.client.submit(job) for job in (talker, *failing)}
+
+
+@pytest.fixture(scope="module")
+def stuck(place: Place, others: dict[str, Job]) -> Job:
     """Return a job of which one rank never comes to the barrier."""
     return place.busy(a_program("stuck", STUCK, slots=2, env={"API_TOKEN": f"{CANARY}-env"}))
 
@@ -75,6 +86,24 @@ def test_py_spy_that_is_brought_along_names_the_rank_that_is_missing_under_restr
 @pytest.mark.req("PMV-013")
 def test_a_job_that_has_just_begun_worries_nobody(stuck: Job) -> None:
     assert stuck.warnings() == ()
+
+
+@pytest.mark.req("PMV-013")
+def test_a_rank_that_falls_silent_in_a_pod_is_named(place: Place, others: dict[str, Job]) -> None:
+    impatient = msgspec.structs.replace(place.settings, warn_after_seconds=4.0)
+    with Client(KubernetesBackend(impatient), settings=impatient) as client:
+        job = client.get("talks")
+        (found,) = eventually(job.warnings, "the silent rank is told", 60.0)
+    assert (found.code, found.rank, found.worker) == ("RANK_SILENT", 1, 0)
+
+
+@pytest.mark.req("C-fleet")
+def test_jobs_that_failed_alike_on_the_cluster_are_one_pattern(place: Place, others: dict[str, Job]) -> None:
+    for name in ("fails-0", "fails-1"):
+        others[name].wait(PATIENCE)
+    (found,) = place.client.patterns().patterns
+    assert found.message == f"2 jobs failed in the last hour with {found.code} in namespace {place.namespace}"
+    assert found.code == "RANK_EXIT"
 
 
 @pytest.mark.security
