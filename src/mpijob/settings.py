@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kubeconfig: str = ""
     context: str = ""
     image: str = ""
+    warn_after_seconds: float = 120.0
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
@@ -73,7 +74,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     for field in _TEXTS:
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
-    for field in ("cores", "gpus", "max_workers"):
+    for field in ("cores", "gpus", "max_workers", "warn_after_seconds"):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
     values.setdefault("home", _default_home(environ))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpijob import Client, Phase
-from mpijob.errors import InvalidJob
+from mpijob.errors import Conflict, InvalidJob
 from mpijob.model import Role
 
 from .builders import PATIENCE, a_job, fails_on_worker_1, finished, place, running, runs_long, says_hello
@@ -151,3 +151,15 @@ def test_usage_is_measured_for_each_worker(client: Client) -> None:
     job = finished(client, a_job("busy", "sleep 3"))
     assert {sample.worker for sample in job.metrics()} == {0, 1}
     assert all(sample.memory_bytes > 0 for sample in job.metrics())
+
+
+def test_stacks_show_every_rank_of_a_running_job_and_none_of_one_that_has_ended(client: Client) -> None:
+    job = running(client, runs_long(slots=2))
+    report = job.stacks()
+    assert [stack.rank for stack in report.stacks] == [0, 1, 2, 3]
+    assert [stack.worker for stack in report.stacks] == [0, 0, 1, 1]
+    assert all(stack.state for stack in report.stacks)
+    assert [stack.rank for stack in job.stacks(ranks=(3,)).stacks] == [3]
+    job.cancel(grace_period=0)
+    with pytest.raises(Conflict):
+        job.stacks()

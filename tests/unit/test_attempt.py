@@ -20,6 +20,7 @@ from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.reports import Reports
 from mpijob.backends.local.store import Store
+from mpijob.backends.local.watchman import Watchman
 from mpijob.client.bridge import Direct
 from mpijob.errors import Finding
 from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
@@ -305,3 +306,18 @@ def test_a_rank_that_told_its_end_is_the_cause_and_mpis_own_words_are_not(tmp_pa
     message = derive(ledger.observe(ended=True, ranks_watched=True)).message
     assert (finding.code, finding.rank, message) == ("RANK_EXIT", 1, "rank 1 exited with 3")
     assert [(state.exit_code, state.followed) for state in ledger.rank_states()] == [(137, True), (3, False)]
+
+
+# -- warnings -----------------------------------------------------------------------------------------
+@pytest.mark.req("PMV-013")
+@pytest.mark.parametrize(("seconds", "looks"), [(0.0, False), (120.0, True)])
+def test_a_watchman_looks_only_where_warnings_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, looks: bool
+) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    orders.warn_after_seconds = seconds
+    watchman = Watchman(orders, ledger, 0)
+    assert not watchman.due()
+    later = time.monotonic() + HOUR
+    monkeypatch.setattr("mpijob.backends.local.watchman.time.monotonic", lambda: later)
+    assert watchman.due() is looks

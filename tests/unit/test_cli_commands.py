@@ -71,7 +71,7 @@ def test_describe_tells_state_workers_ranks_spec_events_and_findings(cli: Cli) -
     for title in ("Workers:", "Ranks:", "Spec:", "Events:", "Findings:"):
         assert title in told
     assert "worker 0 failed: rank 0 ended with exit code 7" in told
-    assert set(cli.json("describe", "two")) == {"state", "spec", "findings", "events"}
+    assert set(cli.json("describe", "two")) == {"state", "spec", "findings", "warnings", "events"}
 
 
 @pytest.mark.req("FR-021", "FR-009", "FR-OBS-002")

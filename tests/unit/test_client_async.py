@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_a_job_lives_its_whole_life_by_coroutines() -> None:
             assert (await client.list()).total == 0
 
     asyncio.run(life())
+
+
+def test_coroutines_look_into_jobs_too(tmp_path: Path) -> None:
+    async def look() -> None:
+        async with a_client() as client:
+            job = await client.submit(a_job(command=("sleep", "300")))
+            await job.wait(60, {Phase.RUNNING})
+            assert (await job.stacks()).summary == "ranks 0-1 sleeping (sleep)"
+            assert await job.warnings() == ()
+            assert (await job.bundle(tmp_path / "b.tar.gz", stacks=True)).size > 0
+            assert (await client.patterns()).ended == 0
+
+    asyncio.run(look())
 
 
 def test_calls_to_a_plain_engine_happen_in_another_thread() -> None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
 
+from mpijob.errors import Finding
 from mpijob.model import (
     Artifact,
     Event,
@@ -24,6 +25,7 @@ from mpijob.model import (
     MPIJob,
     Page,
     Plan,
+    RankStack,
     Sample,
     Scope,
 )
@@ -62,6 +64,9 @@ class Backend(Protocol):
     async def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted, where the engine keeps it."""
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state; raise NotFound."""
 
@@ -79,6 +84,9 @@ class Backend(Protocol):
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
+
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what is worrying about a job that runs, the most certain first; nothing for any other job."""
 
     async def tend(self, state: JobState) -> None:
         """Somebody waits for this job: do now what the engine does not do by itself (start a next attempt)."""
@@ -99,6 +107,14 @@ class Backend(Protocol):
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher; return its status."""
+
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return where each rank (or those asked for) stands now, as far as it can be seen.
+
+        `bring` allows an engine to carry this machine's py-spy to workers that have none.
+        """
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from mpijob.cli import shown, text
 from mpijob.cli.output import finding_lines
+from mpijob.errors import Finding
 from mpijob.model import JobState, LogLine, Phase
 from mpijob.observation.masking import masked_text
 
@@ -45,7 +46,11 @@ def jobs(states: Iterable[JobState], now: float) -> RenderableType:
 
 
 def job(
-    state: JobState, lines: Sequence[LogLine], now: float, secrets: tuple[str, ...] = ()
+    state: JobState,
+    lines: Sequence[LogLine],
+    now: float,
+    secrets: tuple[str, ...] = (),
+    warnings: tuple[Finding, ...] = (),
 ) -> RenderableType:
     """Return one job: its phase, workers with their ranks, last lines, and findings."""
     line = shown.result_line(state) if state.phase.final else shown.phase_line(state)
@@ -59,7 +64,10 @@ def job(
         prefix = shown.log_prefix(said, timestamps=False, prefix=True)
         shown_text = masked_text(text.visible(said.text), secrets)
         parts.append(Text(prefix + shown_text, no_wrap=True, overflow="ellipsis"))
-    parts += [Text(line) for line in finding_lines(state.findings)]
+    running = state.phase is Phase.RUNNING
+    parts += [Text(line, style="yellow") for line in finding_lines(warnings if running else ())]
+    told = () if running and warnings else state.findings
+    parts += [Text(line) for line in finding_lines(told)]
     return Group(*parts)
 
 

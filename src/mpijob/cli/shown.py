@@ -238,7 +238,8 @@ def log_value(line: LogLine) -> dict[str, Any]:
 
 def event_line(event: Event, now: float) -> str:
     """Return an event in one line."""
-    who = f"worker {event.worker}: " if event.worker is not None else ""
+    named = event.worker is None or event.message.lower().startswith((f"worker {event.worker} ", "rank "))
+    who = "" if named else f"worker {event.worker}: "
     return f"{text.ago(event.time, now):>9}  {event.reason:<20}  {who}{text.one_line(event.message)}"
 
 

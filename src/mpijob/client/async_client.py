@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mpijob.client.async_documented import AsyncDocumented
+from mpijob.client.async_inspecting import AsyncInspecting
 from mpijob.client.async_reading import AsyncReading
 from mpijob.client.async_writing import AsyncWriting
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from mpijob.client.templates import Templates
 
 
-class AsyncClient(AsyncReading, AsyncWriting, AsyncDocumented):
+class AsyncClient(AsyncReading, AsyncWriting, AsyncInspecting, AsyncDocumented):
     """Jobs on one engine, by coroutines; a plain engine's calls are moved to threads.
 
     >>> import asyncio

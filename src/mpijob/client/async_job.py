@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.client.front import Format
 from mpijob.errors import Finding
-from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
+from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.client.async_client import AsyncClient
+    from mpijob.client.bundle import Bundle
     from mpijob.diagnosis.report import Diagnosis
 
 
@@ -78,6 +81,18 @@ class AsyncJob:
     async def diagnose(self) -> Diagnosis:
         """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
         return await self.client.diagnose(self.ref)
+
+    async def bundle(self, file: str | Path | None = None, *, stacks: bool = False) -> Bundle:
+        """Write everything known of the job into one archive, without secrets."""
+        return await self.client.bundle(self.ref, file, stacks=stacks)
+
+    async def warnings(self) -> tuple[Finding, ...]:
+        """Return what is worrying about the job while it runs."""
+        return await self.client.warnings(self.ref)
+
+    async def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
+        """Return where the ranks stand now, grouped: all of them, or those named."""
+        return await self.client.stacks(self.ref, ranks, bring=bring)
 
     async def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

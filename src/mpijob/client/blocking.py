@@ -1,6 +1,6 @@
 """The client for scripts, notebooks and the command line: every call returns when it is done.
 
-It holds an engine and a bridge to it; the verbs are in two halves, `reading` and `writing`, and the
+It holds an engine and a bridge to it; the verbs are in `reading`, `writing` and `inspecting`, and the
 names that the product's documents print are in `documented`. `async_client` is the same for coroutines.
 """
 
@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from mpijob.client.documented import Documented
+from mpijob.client.inspecting import Inspecting
 from mpijob.client.reading import Reading
 from mpijob.client.writing import Writing
 from mpijob.settings import Settings
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from mpijob.client.templates import Templates
 
 
-class Client(Reading, Writing, Documented):
+class Client(Reading, Writing, Inspecting, Documented):
     """Jobs on one engine, by blocking calls.
 
     >>> from mpijob import Client, MPIJob

@@ -5,17 +5,20 @@ A handle means the very job it was made for: after a retry, the old handle still
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.errors import NotFound
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.client.blocking import Client
+    from mpijob.client.bundle import Bundle
     from mpijob.client.front import Format
     from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
-    from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample
+    from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
 
 
 class Job:
@@ -100,6 +103,18 @@ class Job:
     def diagnose(self) -> Diagnosis:
         """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
         return self.client.diagnose(self.ref)
+
+    def bundle(self, file: str | Path | None = None, *, stacks: bool = False) -> Bundle:
+        """Write everything known of the job into one archive, without secrets."""
+        return self.client.bundle(self.ref, file, stacks=stacks)
+
+    def warnings(self) -> tuple[Finding, ...]:
+        """Return what is worrying about the job while it runs."""
+        return self.client.warnings(self.ref)
+
+    def stacks(self, ranks: Iterable[int] = (), *, bring: bool = False) -> StackReport:
+        """Return where the ranks stand now, grouped: all of them, or those named."""
+        return self.client.stacks(self.ref, ranks, bring=bring)
 
     def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from mpijob.backends.base import Backend
 from mpijob.client.bridge import Direct, drive
+from mpijob.errors import Finding
 from mpijob.model import (
     Artifact,
     Event,
@@ -26,6 +27,7 @@ from mpijob.model import (
     MPIJob,
     Page,
     Plan,
+    RankStack,
     Sample,
     Scope,
 )
@@ -68,6 +70,10 @@ class Threaded:
         """Return what was asked for."""
         return await _moved(lambda: self._inner.spec(ref))
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted."""
+        return await _moved(lambda: self._inner.planned(ref))
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         return await _moved(lambda: self._inner.get(ref))
@@ -91,6 +97,10 @@ class Threaded:
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
         return await _moved(lambda: self._inner.samples(ref))
+
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what is worrying about a job that runs."""
+        return await _moved(lambda: self._inner.warnings(ref))
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """Ask the job to end."""
@@ -117,6 +127,12 @@ class Threaded:
     ) -> int:
         """Run a command inside the job."""
         return await _moved(lambda: self._inner.execute(ref, argv, worker=worker, rank=rank))
+
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return where each rank stands now."""
+        return await _moved(lambda: self._inner.stacks(ref, ranks, bring=bring))
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mpijob.model.plan import Plan, PlannedWorker
     from mpijob.model.records import Artifact, Event, LogLine, LogQuery, Role, Sample
     from mpijob.model.ref import JobRef, Scope
+    from mpijob.model.stacks import RankStack, StackReport
     from mpijob.model.state import Exit, JobState, Page, Phase, RankState, WorkerState
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "PlannedWorker",
     "Program",
     "Quota",
+    "RankStack",
     "RankState",
     "Resources",
     "Retention",
@@ -66,6 +68,7 @@ __all__ = [
     "Scope",
     "Secret",
     "Signal",
+    "StackReport",
     "Topology",
     "Volume",
     "VolumeKind",
@@ -95,6 +98,7 @@ _HOMES = {
     "PlannedWorker": "plan",
     "Program": "job",
     "Quota": "facts",
+    "RankStack": "stacks",
     "RankState": "state",
     "Resources": "job",
     "Retention": "job",
@@ -104,6 +108,7 @@ _HOMES = {
     "Scope": "ref",
     "Secret": "job",
     "Signal": "job",
+    "StackReport": "stacks",
     "Topology": "job",
     "Volume": "job",
     "VolumeKind": "job",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.kubernetes.tending import Tending
+    from mpijob.errors import Finding
     from mpijob.model import (
         Artifact,
         Event,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         MPIJob,
         Page,
         Plan,
+        RankStack,
         Sample,
         Scope,
     )
@@ -70,6 +72,7 @@ class KubernetesBackend:
         self._api = Api(self._access)
         self._around: dict[tuple[str, str], Surroundings] = {}
         self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
+        self._measured: dict[str, list[Sample]] = {}  # so that a watch sees trends
         self._made: dict[JobRef, tuple[float, Document]] = {}
         self._me: tuple[float, Identity] | None = None
 
@@ -187,6 +190,11 @@ class KubernetesBackend:
         found = self._eye.find(ref)
         return self._eye.spec(found, self._eye.runtime(found))
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return nothing: a cluster keeps the objects that were made, not the plan."""
+        self._eye.find(ref)
+        return None
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state, from everything that belongs to it.
 
@@ -276,6 +284,20 @@ class KubernetesBackend:
         found = self._eye.find(ref)
         with telling(f"read the usage of {ref.name}"):
             return usage.samples(self._api, found, self._eye.served)
+
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""
+        from mpijob.backends.kubernetes import usage, worries
+
+        look = self._eye.look(ref)
+        if look.state.phase is not Phase.RUNNING:
+            return ()
+        past = self._measured.setdefault(look.state.ref.uid, [])
+        with telling(f"read the usage of {ref.name}"):
+            past += usage.samples(self._api, look.found, self._eye.served)
+            lines = worries.last_lines(self._api, self._eye.voices(look.found.ref), time.time())
+        del past[: -worries.MOST_SAMPLES]
+        return worries.judged(look.state, past, lines, self._settings.warn_after_seconds, time.time())
 
     # -- steer -------------------------------------------------------------------------------------
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
@@ -377,6 +399,16 @@ class KubernetesBackend:
         look = self._eye.look(ref)
         with telling(f"run a command in {ref.name}"):
             return visits.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
+
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return where each rank stands now, seen from inside its worker's pod."""
+        from mpijob.backends.kubernetes import stacks
+
+        look = self._eye.look(ref)
+        with telling(f"look into the workers of {ref.name}"):
+            return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left: a cluster keeps none outside a volume."""

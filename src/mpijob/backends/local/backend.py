@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.backends.local.store import Row
+    from mpijob.errors import Finding
     from mpijob.model import (
         Artifact,
         Event,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         Page,
         Plan,
         Quota,
+        RankStack,
         Sample,
         Scope,
     )
@@ -200,6 +202,10 @@ class LocalBackend:
         """Return what was asked for."""
         return self._store.plan(self._row(ref).uid).job
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted."""
+        return self._store.plan(self._row(ref).uid)
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         row = self._row(ref)
@@ -286,6 +292,11 @@ class LocalBackend:
         """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
 
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what the job's supervisor found worrying."""
+        state = self._row(ref).state
+        return state.findings if state.phase is Phase.RUNNING else ()
+
     def _row(self, ref: JobRef) -> Row:
         row = self._store.find(ref)
         if row is None:
@@ -347,6 +358,17 @@ class LocalBackend:
         place = visits.place(row.state, worker, rank, kept=row.holds and row.phase is Phase.FAILED)
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
         return visits.run(door, argv)
+
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return where each rank stands now, seen from inside its worker."""
+        from mpijob.backends.local import stacks, visits
+
+        row = self._row(ref)
+        visits.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
+        counted = not self._store.plan(row.uid).own_launcher
+        return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""

@@ -19,6 +19,9 @@ CLONE_NEWPID = 0x20000000
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 47, 2
+_CAP_SYS_PTRACE = 19
+_CAPABILITY_VERSION = 0x20080522
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_MOVE = 1, 32, 4096, 8192
@@ -106,3 +109,18 @@ def map_same_user(uid: int, gid: int) -> None:
     ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+
+
+def keep_ptrace() -> None:
+    """Let what this process executes next look into the processes of its own user namespace (py-spy, gdb).
+
+    Inside a namespace of the user's own this is a right over the user's own processes, no more; many machines
+    (kernel.yama.ptrace_scope = 1) allow it to nobody else. Where the process has it not, nothing changes.
+    """
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, for each 32 capabilities
+    if _libc.capget(header, sets) != 0 or not sets[1] >> _CAP_SYS_PTRACE & 1:
+        return
+    sets[2] |= 1 << _CAP_SYS_PTRACE
+    if _libc.capset(header, sets) == 0:
+        _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_SYS_PTRACE, 0, 0)

@@ -34,6 +34,8 @@ class Meter:
         self._kept = time.monotonic()
         self._cpu: dict[int, float] = {}
         self._samples: list[Sample] = []
+        self.table: dict[int, processes.Process] = {}  # as it was seen last
+        self.guests: set[int] = set()  # those who only look at a worker are not measured with it
 
     def due(self) -> bool:
         """Return whether it is time to look again."""
@@ -42,8 +44,9 @@ class Meter:
     def measure(self, workers: Mapping[int, int]) -> dict[int, int]:
         """Return the bytes that each worker uses now (pid → index given), keeping samples by the way."""
         self._looked = now = time.monotonic()
-        table = processes.table()
-        below = {index: processes.descendants(pid, table) for pid, index in workers.items()}
+        self.table = table = processes.table()
+        self.guests &= table.keys()
+        below = {index: processes.descendants(pid, table, self.guests) for pid, index in workers.items()}
         memory = {index: self._memory(found) for index, found in below.items()}
         if now - self._kept >= KEEP_SECONDS:
             self._keep(now, below, memory)

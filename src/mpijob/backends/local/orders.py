@@ -25,8 +25,17 @@ PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespa
 class Orders:
     """One attempt's directories, lines and variables."""
 
-    def __init__(self, home: Home, uid: str, attempt: int, plan: Plan, gpu_ids: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        uid: str,
+        attempt: int,
+        plan: Plan,
+        gpu_ids: tuple[str, ...],
+        warn_after_seconds: float = 0.0,
+    ) -> None:
         self.plan = plan
+        self.warn_after_seconds = warn_after_seconds
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)

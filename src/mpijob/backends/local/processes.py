@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from mpijob.backends.local import linux
@@ -167,11 +167,22 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def descendants(root: int, processes: Mapping[int, Process]) -> list[Process]:
-    """Return all processes below one, without it."""
+def descendants(root: int, processes: Mapping[int, Process], without: Collection[int] = ()) -> list[Process]:
+    """Return all processes below one, without it, and without some and what is below those."""
+    return below(root, by_parent(processes, without))
+
+
+def by_parent(processes: Mapping[int, Process], without: Collection[int] = ()) -> dict[int, list[Process]]:
+    """Return processes by the pid of their parent."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
-        children.setdefault(process.parent, []).append(process)
+        if process.pid not in without:
+            children.setdefault(process.parent, []).append(process)
+    return children
+
+
+def below(root: int, children: Mapping[int, list[Process]]) -> list[Process]:
+    """Return all processes below one, without it."""
     found: list[Process] = []
     todo = [root]
     while todo:

@@ -101,7 +101,8 @@ class Runner:
     def _supervise(self, store: Store, claimed: Claimed) -> Store:
         """Run one job in a supervisor of its own, and write down what follows from its end."""
         plan = store.plan(claimed.uid)
-        orders = Orders(self._home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids)
+        warn_after = self._settings.warn_after_seconds
+        orders = Orders(self._home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids, warn_after)
         store.close()  # never carried across a fork
         supervisor = _fork_supervisor(self._home, orders)
         store = Store(self._home)

@@ -30,6 +30,7 @@ from mpijob.backends.local.reports import Reports
 from mpijob.backends.local.store import Store
 from mpijob.backends.local.teller import Teller
 from mpijob.backends.local.timekeeper import Timekeeper
+from mpijob.backends.local.watchman import Watchman
 from mpijob.model import JobState, Phase
 from mpijob.observation.phase import Reason
 
@@ -60,6 +61,7 @@ class Supervisor:
         limit = self._job.resources.memory_bytes
         self._meter = Meter(store, state.ref.uid, orders.attempt, limit, self._clock.now)
         self._time = Timekeeper(orders.plan, self._ledger)
+        self._watchman = Watchman(orders, self._ledger, _retries(store, state))
         self._faults = Faults(self._job.labels, self._time.began)
         self._asked = True  # look once at the start: a wish may be older than we are
         self._grace: float | None = None
@@ -193,6 +195,12 @@ class Supervisor:
         if self._ledger.take_census() and self._ledger.stopped is None:
             self._open_gate()
 
+    def _heard_guest(self, index: str, pid: str) -> None:
+        """Somebody looks at the worker: what he uses is not the job's. Only a child of the worker is believed."""
+        seen = processes.look(int(pid))
+        if seen is not None and self._workers.get(seen.parent) == int(index):
+            self._meter.guests.add(seen.pid)
+
     def _heard_bye(self, rank: str, code: str) -> None:
         self._ledger.bye(int(rank), int(code))
 
@@ -284,7 +292,11 @@ class Supervisor:
             self._grace = row.grace
 
     def _measure(self) -> None:
-        for index, used in self._meter.measure(self._workers).items():
+        memory = self._meter.measure(self._workers)
+        if self._watchman.due():
+            self._watchman.look(self._ledger.now, memory, self._meter.table)
+            self._teller.worry(self._watchman.judge(self._teller.state, self._ledger.now))
+        for index, used in memory.items():
             self._ledger.peak_bytes[index] = max(self._ledger.peak_bytes.get(index, 0), used)
             if used > self._job.resources.memory_bytes:
                 limit = self._job.resources.memory
@@ -347,6 +359,13 @@ class Supervisor:
 
     def _on_wish(self) -> None:
         self._asked = True
+
+
+def _retries(store: Store, state: JobState) -> int:
+    """Return how often the job was tried again because it had failed; being resumed is no failure."""
+    if state.attempt == 1:
+        return 0
+    return sum(event.reason == "Retrying" for event in store.events(state.ref.uid, 0))
 
 
 def _reason_of(error: OSError) -> Reason:

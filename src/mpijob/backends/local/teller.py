@@ -30,6 +30,8 @@ class Teller:
         self._orders = orders
         self._ledger = ledger
         self._untold: list[Event] = []
+        self._worries: tuple[Finding, ...] = ()
+        self._told: set[tuple[str, int | None, int | None]] = set()
         self.state = state
 
     def standing(self, *, ended: bool = False) -> Standing:
@@ -47,6 +49,22 @@ class Teller:
     def tell(self, reason: str, message: str) -> None:
         """Tell that something has happened that changes no state."""
         self._put(self.event(reason, message))
+
+    def worry(self, findings: tuple[Finding, ...]) -> None:
+        """Tell what is worrying while the job runs: as an event once, in the state as long as it holds."""
+        from mpijob.observation import warnings
+
+        keys = [warnings.key(finding) for finding in findings]
+        if keys == [warnings.key(finding) for finding in self._worries]:
+            return
+        self._worries = findings
+        events = [
+            Event(self._clock.now(), warnings.event_reason(finding), finding.message, Severity.WARNING,
+                  self._orders.attempt, finding.worker, finding.rank)
+            for key, finding in zip(keys, findings, strict=True) if key not in self._told
+        ]  # fmt: skip
+        self._told.update(keys)
+        self.advance(*events)
 
     def advance(self, *events: Event, standing: Standing | None = None) -> None:
         """Tell where the attempt stands now."""
@@ -84,7 +102,7 @@ class Teller:
             ranks=self._ledger.rank_states(),
             running=self._clock.now() if running else self.state.running,
             finished=finished,
-            findings=findings,
+            findings=findings or (self._worries if standing.phase is Phase.RUNNING else ()),
             launcher_exit_code=None if exit is None else exit.status,
         )
 

@@ -8,6 +8,7 @@ attempt's report pipe.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -58,6 +59,7 @@ def main(order: WorkerOrder, clock: Clock) -> None:
     linux.die_with_parent()
     linux.adopt_orphans()
     processes.reset_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a guest who has gone must not take the worker along
     processes.no_core_dumps()
     os.chdir(order.work_dir)
     if order.cgroup:
@@ -146,7 +148,9 @@ class Worker:
     def _greet(self, guest: Guest | None) -> None:
         if guest is not None:
             environ = {**self._order.environ, **guest.environ}
-            self._guests[guest.start(environ, self._order.work_dir)] = guest
+            pid = guest.start(environ, self._order.work_dir)
+            self._guests[pid] = guest
+            self._tell(f"guest {self._order.index} {pid}")
 
     # -- what goes on below us --------------------------------------------------------------------
     def _collect(self) -> None:
@@ -164,7 +168,8 @@ class Worker:
             if error.errno not in (errno.ENXIO, errno.ENOENT):
                 raise
             return  # the agent is gone: nobody waits for the answer
-        os.write(fd, b"%d\n" % (code if code >= 0 else 128 - code))
+        with contextlib.suppress(BrokenPipeError):  # gone since
+            os.write(fd, b"%d\n" % (code if code >= 0 else 128 - code))
         os.close(fd)
 
     # -- output -----------------------------------------------------------------------------------

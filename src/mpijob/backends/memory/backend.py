@@ -19,7 +19,7 @@ from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.script import Script
 from mpijob.backends.refusals import name_in_use
-from mpijob.errors import Conflict, NotFound
+from mpijob.errors import Conflict, Finding, NotFound
 from mpijob.model import (
     Amounts,
     Artifact,
@@ -35,6 +35,7 @@ from mpijob.model import (
     Phase,
     Plan,
     Quota,
+    RankStack,
     Sample,
     Scope,
 )
@@ -115,6 +116,11 @@ class MemoryBackend:
         with self._changed:
             return shelf.find(self._engine, ref).job
 
+    async def planned(self, ref: JobRef) -> Plan | None:
+        """Return the plan that was submitted."""
+        with self._changed:
+            return shelf.find(self._engine, ref).plan
+
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         with self._changed:
@@ -182,6 +188,12 @@ class MemoryBackend:
         with self._changed:
             return tuple(shelf.find(self._engine, ref).samples)
 
+    async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return nothing: a played job worries nobody."""
+        with self._changed:
+            shelf.find(self._engine, ref)
+        return ()
+
     async def tend(self, state: JobState) -> None:
         """This engine sees to everything by itself."""
 
@@ -239,6 +251,17 @@ class MemoryBackend:
                         f"{record.state.ref} has no {kind} {index}: it has {count}, numbered from 0"
                     )
             return program.perform(argv, record.plan.env).exit_code
+
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return that each rank sleeps: a played one does nothing else."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            if record.state.phase is not Phase.RUNNING:
+                raise _wrong_phase(record.state, "only a running job has stacks")
+            wanted = [one for one in record.state.ranks if not ranks or one.rank in ranks]
+            return tuple(shelf.asleep(record, one) for one in wanted)
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return nothing: a played job writes no files."""

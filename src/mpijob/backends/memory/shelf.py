@@ -10,7 +10,8 @@ from mpijob.backends.memory import queue
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
 from mpijob.backends.refusals import no_such_job
-from mpijob.model import Facts, JobRef, JobState, Phase, Scope
+from mpijob.model import Facts, JobRef, JobState, Phase, RankState, Scope
+from mpijob.model.stacks import Means, RankStack
 
 Seen = dict[str, tuple[int, JobState]]
 
@@ -90,6 +91,14 @@ def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
     for uid in [uid for uid in seen if uid not in engine.records]:
         fresh.append(msgspec.structs.replace(seen.pop(uid)[1], phase=Phase.DELETING))
     return fresh
+
+
+def asleep(record: Record, rank: RankState) -> RankStack:
+    """Return the stack of a played rank."""
+    program = (record.job.argv or ("",))[0]
+    return RankStack(
+        rank=rank.rank, worker=rank.worker, program=program, means=Means.PROC, state="S", threads=1
+    )
 
 
 def _same_name(one: JobRef, other: JobRef) -> bool:

@@ -8,6 +8,8 @@ from mpijob.cli import shown
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format, as_yaml, finding_lines
+from mpijob.errors import Finding
+from mpijob.model import JobState, Phase
 from mpijob.observation.masking import masked_job
 
 _LAST_EVENTS = 20
@@ -20,9 +22,11 @@ def describe(app: App, name: str) -> None:
     """Show everything known of a job, and what went wrong."""
     state = app.client.state(name)
     spec, findings = masked_job(app.client.spec(name)), app.client.why(name)
-    events = tuple(app.client.events(name))
+    events, warnings = tuple(app.client.events(name)), _warnings(app, state)
+    findings = tuple(finding for finding in findings if finding not in warnings)
     if app.out.structured:
-        app.out.value({"state": state, "spec": spec, "findings": findings, "events": events})
+        told = {"state": state, "spec": spec, "findings": findings, "warnings": warnings, "events": events}
+        app.out.value(told)
         return
     now = app.now()
     app.out.lines(shown.state_lines(state, now))
@@ -30,8 +34,14 @@ def describe(app: App, name: str) -> None:
     _section(app, "Ranks", shown.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [shown.event_line(event, now) for event in events[-_LAST_EVENTS:]])
+    _section(app, "Warnings", finding_lines(warnings))
     more = [f"more: {app.words(state.ref, 'why')}"] if findings else []
     _section(app, "Findings", [*finding_lines(findings), *more])
+
+
+def _warnings(app: App, state: JobState) -> tuple[Finding, ...]:
+    """Return what is worrying about a job that runs."""
+    return app.client.warnings(state.ref) if state.phase is Phase.RUNNING else ()
 
 
 def _section(app: App, title: str, lines: list[str]) -> None:

@@ -55,3 +55,4 @@ def get(app: App, name: str, more: tuple[str, ...]) -> None:
         app.out.value(states if more else states[0])
     else:
         show_states(app, states, namespaced=False)
+        app.out.findings(finding for state in states if not state.phase.final for finding in state.findings)

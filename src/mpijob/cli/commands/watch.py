@@ -13,12 +13,13 @@ from mpijob.cli import exits, shown
 from mpijob.cli.commands.show import filters
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, job_names
-from mpijob.cli.output import Format
-from mpijob.errors import BackendError
+from mpijob.cli.output import Format, finding_lines
+from mpijob.errors import BackendError, Finding, Severity
 from mpijob.model import JobState, Phase
 from mpijob.observation.masking import secret_values
 
 _REFRESH_SECONDS = 0.5
+_WARN_SECONDS = 5.0
 
 
 @command("watch", outputs=(Format.TABLE, Format.JSON))
@@ -40,14 +41,25 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
 
 def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
     told: dict[str, str] = {}
+    warned: set[tuple[str, str, int | None, int | None]] = set()
     for state in app.client.watch(names=(name,) if name else (), **chosen):
         line = shown.result_line(state) if state.phase.final else shown.phase_line(state)
         if told.get(state.ref.uid) != line:
             told[state.ref.uid] = line
             _show(app, state, line)
+        _warn(app, state, warned)
         if name and (state.phase.final or state.phase is Phase.DELETING):
             return state
     return None
+
+
+def _warn(app: App, state: JobState, told: set[tuple[str, str, int | None, int | None]]) -> None:
+    """Say once what is worrying about a job that runs; JSON has it in the state."""
+    for finding in state.findings:
+        key = (state.ref.uid, finding.code, finding.worker, finding.rank)
+        if finding.severity is Severity.WARNING and key not in told and app.out.format is Format.TABLE:
+            told.add(key)
+            app.out.lines(f"{state.ref.name}: {line}" for line in finding_lines((finding,)))
 
 
 def _show(app: App, state: JobState, line: str) -> None:
@@ -61,11 +73,11 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
     from rich.live import Live
 
     secrets = secret_values(app.client.spec(name)) if name else ()
-    patience = Patience()
+    patience, worries = Patience(), _Worries(app)
     with Live(auto_refresh=False, screen=False) as live:
         while True:
             try:
-                state, picture = _picture(app, name, chosen, secrets)
+                state, picture = _picture(app, name, chosen, secrets, worries)
             except BackendError as error:
                 time.sleep(patience.bear(error))
                 continue
@@ -77,7 +89,7 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
 
 
 def _picture(
-    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...]
+    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], worries: _Worries
 ) -> tuple[JobState | None, Any]:
     """Return what the screen shows now, and the state of the job that it is about."""
     from mpijob.cli import screen
@@ -86,4 +98,19 @@ def _picture(
         return None, screen.jobs(app.client.list(**chosen).items, app.now())
     state = app.client.state(name)
     lines = tuple(app.client.logs(name, tail=screen.LAST_LINES))
-    return state, screen.job(state, lines, app.now(), secrets)
+    return state, screen.job(state, lines, app.now(), secrets, worries.about(state))
+
+
+class _Worries:
+    """What is worrying about a job that is watched, asked for now and then: it costs more than a look."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._last: tuple[Finding, ...] = ()
+        self._asked = -_WARN_SECONDS
+
+    def about(self, state: JobState) -> tuple[Finding, ...]:
+        """Return what is worrying now, or was a moment ago."""
+        if state.phase is Phase.RUNNING and time.monotonic() - self._asked >= _WARN_SECONDS:
+            self._last, self._asked = self._app.client.warnings(state.ref), time.monotonic()
+        return self._last

@@ -1,0 +1,113 @@
+"""Collecting the stacks of a local job's ranks: a guest in each worker looks at the ranks there.
+
+In the worker's own namespaces the ranks have the numbers that the census knows, and the guest has the rights
+that the worker has over them. What it says is read by `dialects.stacks`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mpijob.backends.local.terminal import Call, visit
+from mpijob.dialects import stacks as words
+from mpijob.errors import BackendError
+from mpijob.model import JobState, RankState
+from mpijob.model.stacks import Lack, RankStack
+
+LOOK_SECONDS = 10
+PATIENCE_SECONDS = 90.0
+_LANES = 4
+_MOST_BYTES = 32 << 20
+
+
+def collect(
+    state: JobState, attempt_dir: Path, ranks: Sequence[int], *, counted: bool
+) -> tuple[RankStack, ...]:
+    """Return the stacks of the ranks asked for, or of all.
+
+    `counted` is False where a launcher of the user's own started the ranks: then the guest must find them, all
+    from one worker, since each sees the whole job.
+    """
+    wanted = [one for one in state.ranks if not ranks or one.rank in ranks]
+    if not counted:
+        found = _visit(attempt_dir / "door-0", ())
+        return _with_the_rest(_placed(found, state), wanted)
+    alive = [one for one in wanted if one.exit_code is None]
+    workers = sorted({one.worker for one in alive})
+    with ThreadPoolExecutor(max_workers=_LANES) as lanes:
+        looks = lanes.map(lambda index: _worker(attempt_dir, index, alive), workers)
+    return _with_the_rest([stack for found in looks for stack in found], wanted)
+
+
+def _worker(attempt_dir: Path, index: int, ranks: Iterable[RankState]) -> list[RankStack]:
+    mine = [one for one in ranks if one.worker == index]
+    try:
+        found = _visit(attempt_dir / f"door-{index}", [f"{one.rank}:{one.pid}" for one in mine], index)
+    except BackendError as error:
+        return [
+            RankStack(rank=one.rank, worker=index, lack=Lack.UNREACHED, said=error.message) for one in mine
+        ]
+    missing = {one.rank for one in mine} - {stack.rank for stack in found}
+    return [*found, *(RankStack(rank=rank, worker=index, lack=Lack.TOO_SLOW) for rank in sorted(missing))]
+
+
+def _visit(door: Path, pairs: Sequence[str], worker: int | None = None) -> tuple[RankStack, ...]:
+    mark = secrets.token_hex(12)
+    argv = ("/bin/sh", "-c", words.SCRIPT, "mpijob-stacks", mark, _pyspy(), str(LOOK_SECONDS), *pairs)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+    try:
+        line = visit(door, Call(argv), (null, theirs, null))
+        os.close(theirs)
+        theirs = -1
+        with line:
+            said = _read(ours)
+    finally:
+        for fd in (null, ours, theirs):
+            if fd >= 0:
+                os.close(fd)
+    return words.read(mark, said.decode(errors="replace"), worker)
+
+
+def _read(fd: int) -> bytes:
+    """Return what the guest says until it has ended, or until patience does."""
+    said, deadline = bytearray(), time.monotonic() + PATIENCE_SECONDS
+    while len(said) < _MOST_BYTES and (left := deadline - time.monotonic()) > 0:
+        if not select.select([fd], [], [], left)[0]:
+            break
+        data = os.read(fd, 1 << 16)
+        if not data:
+            break
+        said += data
+    return bytes(said)
+
+
+def _pyspy() -> str:
+    """Return where py-spy is: beside the Python that runs us (`mpijob[stacks]`), else on the path."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if beside.exists() else shutil.which("py-spy") or ""
+
+
+def _placed(found: Iterable[RankStack], state: JobState) -> list[RankStack]:
+    import msgspec
+
+    worker_of = {one.rank: one.worker for one in state.ranks}
+    return [msgspec.structs.replace(stack, worker=worker_of.get(stack.rank)) for stack in found]
+
+
+def _with_the_rest(found: Sequence[RankStack], wanted: Iterable[RankState]) -> tuple[RankStack, ...]:
+    """Return what was found of the ranks that were asked for; one that has ended is told as that."""
+    numbers = {one.rank for one in wanted}
+    seen = {stack.rank: stack for stack in found if stack.rank in numbers}
+    gone = (
+        RankStack(rank=one.rank, worker=one.worker, lack=Lack.GONE) for one in wanted if one.rank not in seen
+    )
+    return tuple(sorted((*seen.values(), *gone), key=lambda stack: stack.rank))

@@ -1,0 +1,40 @@
+"""bundle: everything known of a job in one archive, masked, to be sent to somebody who helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mpijob.cli import text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.output import Format
+from mpijob.model.quantity import as_bytes
+
+_MOST_MIB = 32
+
+
+@command("bundle", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@name_argument
+@click.option("-O", "--file", metavar="FILE", help="Where it is written; NAME-bundle.tar.gz without it.")
+@click.option("--stacks", is_flag=True, help="With the stacks of the ranks of a job that runs.")
+@click.option(
+    "--limit", type=click.IntRange(1, 4096), default=_MOST_MIB, metavar="MIB", help="At most so much before packing."
+)  # fmt: skip
+@pass_app
+def bundle(app: App, name: str, file: str | None, stacks: bool, limit: int) -> None:
+    """Write everything known of a job into one archive, without secrets.
+
+    Spec, plan, census, states, events, usage, findings, logs, versions and what doctor says.
+    """
+    with app.out.progress(f"collecting what is known of {name} …"):
+        made = app.client.bundle(name, Path(file) if file else None, stacks=stacks, most_bytes=limit << 20)
+    if app.out.structured:
+        app.out.value(made)
+        return
+    rows = ((entry.name, as_bytes(entry.size), entry.about) for entry in made.files)
+    for line in text.table(("FILE", "SIZE", "WHAT"), rows):
+        app.out.note(line)
+    app.out.note(f"secrets are masked; please look through it before you send it ({as_bytes(made.size)})")
+    app.out.line(made.path)

@@ -1,0 +1,69 @@
+"""The coroutines that look deeper than a state does; the blocking twin is `inspecting`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpijob.client.async_desk import AsyncDesk
+from mpijob.client.front import Target
+
+if TYPE_CHECKING:
+    from mpijob.client.bundle import Bundle
+    from mpijob.diagnosis.patterns import Fleet
+    from mpijob.errors import Finding
+    from mpijob.model import StackReport
+
+
+class AsyncInspecting(AsyncDesk):
+    """The part of the client that looks into jobs."""
+
+    async def stacks(
+        self,
+        name: Target,
+        ranks: Iterable[int] = (),
+        *,
+        bring: bool = False,
+        namespace: str | None = None,
+    ) -> StackReport:
+        """Return where the ranks of a running job stand, grouped: all of them, or those named."""
+        from mpijob.client import lookingin
+
+        return await lookingin.stacks(self.ref(name, namespace), self.port, ranks, bring)
+
+    async def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
+        """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
+        return await self.port.warnings(self.ref(name, namespace))
+
+    async def patterns(
+        self,
+        since: float = 3600.0,
+        *,
+        until: float | None = None,
+        least: int = 2,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Fleet:
+        """Return which causes made jobs fail in the last `since` seconds, those of at least so many jobs."""
+        from mpijob.client import fleet
+
+        scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=fleet.ENDED)
+        until = time.time() if until is None else until
+        return await fleet.look(scope, self.port, since=until - since, until=until, least=least)
+
+    async def bundle(
+        self,
+        name: Target,
+        file: str | Path | None = None,
+        *,
+        stacks: bool = False,
+        most_bytes: int = 32 << 20,
+        namespace: str | None = None,
+    ) -> Bundle:
+        """Write everything known of a job into one archive, without secrets; return where and what is in it."""
+        from mpijob.client import bundle
+
+        ref, where = self.ref(name, namespace), None if file is None else Path(file)
+        return await bundle.write(ref, self.port, self.settings, where, stacks=stacks, most_bytes=most_bytes)

@@ -1,0 +1,82 @@
+"""Early warnings of real jobs: provoked ones are told once, as events and in the state; healthy jobs have none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mpijob import Client, Job, Phase
+from mpijob.errors import Severity
+from mpijob.model import Resources
+from mpijob.settings import Settings
+
+from .support import PATIENCE, a_job, eventually, running
+
+pytestmark = [pytest.mark.engine, pytest.mark.req("PMV-013", "Q13")]
+
+PYTHON = sys.executable
+GROWS = "keep = []\nimport time\nwhile True:\n keep.append(b'x' * (2 << 20)); time.sleep(0.1)"
+WAITS = "from mpi4py import MPI; import time\nif MPI.COMM_WORLD.rank == 1: time.sleep(300)\nMPI.COMM_WORLD.Barrier()"
+TALKS = 'i=0; while [ "$MPIJOB_RANK" != 1 ] || [ $i -lt 12 ]; do echo step $i; i=$((i+1)); sleep 0.25; done; sleep 300'
+HEALTHY = "i=0; while [ $i -lt 28 ]; do echo step $i; i=$((i+1)); sleep 0.25; done"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Return settings under which what lasts two seconds is worrying already."""
+    return msgspec.structs.replace(settings, warn_after_seconds=2.0)
+
+
+def warned(job: Job, code: str) -> None:
+    """Wait until a warning is in the job's state, and check that it was told as an event, once."""
+    (found, *_) = eventually(
+        lambda: [finding for finding in job.warnings() if finding.code == code], f"{code} is told", PATIENCE
+    )
+    assert found.severity is Severity.WARNING
+    assert found in job.state().findings
+    reason = "".join(word.capitalize() for word in code.split("_"))
+    told = [event for event in job.events() if event.reason == reason and event.worker == found.worker]
+    assert [(event.severity, event.rank) for event in told if event.rank == found.rank] == [
+        (Severity.WARNING, found.rank)
+    ]
+
+
+def test_memory_that_grows_is_told_before_the_limit_is_reached(client: Client) -> None:
+    large = Resources(cpu="500m", memory="160Mi")
+    job = running(client, a_job("grows", command=(PYTHON, "-c", GROWS), workers=1, resources=large))
+    warned(job, "MEMORY_NEAR_LIMIT")
+    assert job.state().phase is Phase.RUNNING
+
+
+def test_a_rank_that_sleeps_while_the_others_wait_for_it_in_mpi_is_named(client: Client) -> None:
+    job = running(
+        client, a_job("waits", command=("sh", "-c", f"echo begun; {PYTHON} -c '{WAITS}'"), workers=2)
+    )
+    warned(job, "RANK_IDLE")
+    assert [(finding.rank, finding.worker) for finding in job.warnings()] == [(1, 1)]
+
+
+def test_a_rank_that_falls_silent_is_named(client: Client) -> None:
+    job = running(client, a_job("talks", TALKS, workers=2, slots=2))
+    warned(job, "RANK_SILENT")
+    assert {finding.rank for finding in job.warnings()} == {1}
+
+
+def test_a_healthy_job_is_left_in_peace_and_a_warning_goes_when_its_cause_does(client: Client) -> None:
+    pauses = (
+        "echo begun; while [ ! -e go ]; do sleep 0.2; done; while [ ! -e end ]; do echo on; sleep 0.2; done"
+    )
+    healthy = client.submit(a_job("healthy", HEALTHY, workers=2))
+    pausing = running(client, a_job("pauses", pauses, workers=1))
+    warned(pausing, "ALL_IDLE")
+    work = Path(client.settings.home) / "jobs" / pausing.ref.uid / "work"
+    (work / "go").touch()
+    eventually(lambda: pausing.warnings() == (), "the warning is gone", PATIENCE)
+    (work / "end").touch()
+    assert pausing.wait(PATIENCE).phase is Phase.SUCCEEDED
+    assert healthy.wait(PATIENCE).phase is Phase.SUCCEEDED
+    assert [event for event in healthy.events() if event.severity is Severity.WARNING] == []
+    assert healthy.state().findings == ()

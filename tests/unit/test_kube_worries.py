@@ -1,0 +1,75 @@
+"""What is worrying about a cluster job, from the metrics API and the pods' lines alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from mpijob import JobState, Phase
+from mpijob.backends.kubernetes import worries
+from mpijob.model import JobRef, LogLine, RankState, Role, Sample, WorkerState
+
+START, NOW = 1_700_000_000.0, 1_700_000_600.0
+MIB = 1 << 20
+pytestmark = pytest.mark.req("PMV-013")
+
+
+def a_state(**fields: Any) -> JobState:
+    workers = tuple(WorkerState(i, f"w{i}", Phase.RUNNING, memory_limit_bytes=1024 * MIB) for i in range(2))
+    ranks = tuple(RankState(rank, rank // 2) for rank in range(4))
+    return JobState(
+        ref=JobRef("x", "job", "u"),
+        phase=Phase.RUNNING,
+        workers=workers,
+        ranks=ranks,
+        running=START,
+        **fields,
+    )
+
+
+def lines(rank: int, until: float = 599.0, attempt: int = 1) -> Iterable[LogLine]:
+    for second in range(1, int(until), 3):
+        said = b"step %d" % second
+        yield LogLine(int((START + second) * 1e9), said, Role.RANK, rank=rank, attempt=attempt)
+
+
+def judged(samples: list[Sample], said: Iterable[LogLine] = (), **fields: Any) -> list[str]:
+    found = worries.judged(a_state(**fields), samples, tuple(said), 120.0, NOW)
+    return [finding.code for finding in found]
+
+
+def test_one_measure_is_enough_for_memory_that_is_nearly_used_up() -> None:
+    assert judged([Sample(NOW - 20, 1, 1.0, 1000 * MIB)]) == ["MEMORY_NEAR_LIMIT"]
+
+
+def test_measures_that_a_watch_has_collected_show_a_trend() -> None:
+    grows = [Sample(NOW - 300 + 15 * n, 1, 1.0, (400 + 15 * n) * MIB) for n in range(21)]
+    assert judged(grows) == ["MEMORY_NEAR_LIMIT"]
+    assert judged(grows[:3]) == []
+
+
+def test_a_silent_rank_is_seen_in_the_lines_also_when_clocks_differ() -> None:
+    said = [line for rank in range(4) for line in lines(rank, until=200.0 if rank == 2 else 599.0)]
+    assert judged([], said) == ["RANK_SILENT", "RANK_BEHIND"]
+    ahead = [msgspec.structs.replace(line, time=line.time + 300 * 10**9) for line in said]
+    assert "RANK_SILENT" in judged([], ahead)
+
+
+def test_idle_workers_are_told_only_after_they_were_measured_long_enough() -> None:
+    idle = [Sample(NOW - 300 + 15 * n, worker, 0.0, 100 * MIB) for n in range(21) for worker in (0, 1)]
+    said = list(lines(0, until=100.0))
+    assert judged(idle, said) == ["ALL_IDLE"]
+    assert judged(idle[-2:], said) == ["JOB_SILENT"]
+
+
+def test_lines_of_earlier_attempts_do_not_count_and_a_retry_is_told() -> None:
+    said = [line for rank in range(4) for line in lines(rank, until=200.0 if rank == 2 else 599.0)]
+    assert judged([], said, attempt=2, attempts_allowed=3) == ["RESTARTED"]
+
+
+def test_nothing_is_judged_where_warnings_are_switched_off() -> None:
+    full = [Sample(NOW - 20, 1, 1.0, 1020 * MIB)]
+    assert worries.judged(a_state(), full, (), 0.0, NOW) == ()
