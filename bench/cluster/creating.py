@@ -25,6 +25,7 @@ from mpijob.client.bridge import drive
 
 RUNTIME = "bench"
 WORKERS = 2
+REST_SECONDS = 1.0  # the node takes the pods' remains away after they are gone from the API
 _number = itertools.count()
 
 
@@ -147,6 +148,7 @@ def _remove_all(there: Place) -> None:
         there.remove(job["metadata"]["name"])
     until(lambda: not there.api.list(kinds.JOBSET.path(there.namespace)).items, "the end of the jobs")
     there.cleared()
+    time.sleep(REST_SECONDS)
 
 
 @contextmanager
