@@ -1,12 +1,17 @@
-"""What all tests share: the requirement marks, and how they are spread over processes.
+"""What all tests share: the requirement marks, how they are spread over processes, and patience.
 
 Builders and fixtures live beside the tests that use them.
 """
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
 
+hypothesis.settings.register_profile(  # how long an example takes says more about the machine than about us
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 pytest_plugins = ["tools.requirement_marks"]
 
 

@@ -57,7 +57,8 @@ def test_every_verb_of_a_class_is_in_its_section(kind: type) -> None:
 @pytest.mark.req("FR-SDK-005")
 def test_the_sdk_reference_shows_the_examples_and_the_errors() -> None:
     assert ">>> job = client.run(" in PAGES["sdk.md"]
-    for kind in errors.MpiJobError.__subclasses__():
+    ours = [kind for kind in errors.MpiJobError.__subclasses__() if kind.__module__ == errors.__name__]
+    for kind in ours:
         assert f"| `{kind.__name__}` |" in PAGES["sdk.md"]
 
 
