@@ -42,7 +42,7 @@ ENTRIES: dict[str, Entry] = {
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
     "resume": Entry("steer", _STEER, "Queue suspended jobs again."),
-    "delete": Entry("remove", _STEER, "End jobs if needed and remove all that is known of them."),
+    "delete": Entry("remove", _STEER, "End jobs if needed and remove them; their records stay for a while."),
     "retry": Entry("reuse", _STEER, "Run a finished job again with the same configuration."),
     "exec": Entry(
         "inside", _STEER, "Run a command in a worker, beside a rank or in the launcher.", "execute"

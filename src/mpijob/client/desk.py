@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mpijob.client.bridge import bridge_to
@@ -10,7 +11,7 @@ from mpijob.client.job import Job
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
-    from mpijob.model import JobRef
+    from mpijob.model import JobRef, JobState
     from mpijob.settings import Settings
 
 
@@ -26,6 +27,20 @@ class Desk(Front):
     ) -> None:
         super().__init__(backend, namespace=namespace, settings=settings)
         self._bridge = bridge_to(self.backend)
+
+    @cached_property
+    def _records(self) -> Backend:
+        """The engine for questions, which the past answers for jobs that are gone."""
+        from mpijob.client.remembering import remembering  # a list needs none: start-up is a feature
+
+        return remembering(self.backend)
+
+    @property
+    def remembered(self) -> JobState | None:
+        """The deleted job for whose questions the record has answered last; None while all were asked of live ones."""
+        from mpijob.client.remembering import told
+
+        return told(self._records) if "_records" in self.__dict__ else None
 
     def _job(self, ref: JobRef) -> Job:
         from mpijob.client.blocking import Client
