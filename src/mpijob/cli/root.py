@@ -53,6 +53,9 @@ ENTRIES: dict[str, Entry] = {
     "template": Entry("templates", _MORE, "Save, share and use job templates."),
     "runtimes": Entry("runtimes", _MORE, "List, check, install and try runtimes for TrainJobs of a cluster."),
     "rules": Entry("rules", _HELP, "List the causes that are known, and check rules of your own."),
+    "recorder": Entry(
+        "recorder", _MORE, "Record the jobs of a cluster, so that they are known when they are gone."
+    ),
     "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
     "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
     "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),

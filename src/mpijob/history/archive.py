@@ -120,8 +120,12 @@ class Archive:
         plan: bytes = b"",
         events: Iterable[Event] = (),
         facts: Iterable[Fact] = (),
+        once: frozenset[str] = frozenset(),
     ) -> None:
-        """Write down where a job stands and what was seen of it; what is known already stays as it is."""
+        """Write down where a job stands and what was seen of it; what is known already stays as it is.
+
+        Of events with a reason of `once` an attempt has one: the first that was told, however it is told later.
+        """
         ref = state.ref
         with self.transaction() as db:
             db.execute(
@@ -134,13 +138,20 @@ class Archive:
                  _ended(state), state.deleted, now, now, _encode(state), spec or None, plan or None),
             )  # fmt: skip
             _note_moment(db, state, now)
-            db.executemany(
-                "INSERT OR IGNORE INTO events VALUES (?,?,?,?,?)",
-                [(ref.uid, event.time, event.reason, event.message, _encode(event)) for event in events],
-            )
+            _add_events(db, ref.uid, events, once)
+        self.add_facts(ref.uid, facts)
+
+    def add_events(self, uid: str, events: Iterable[Event]) -> None:
+        """Write down what happened."""
+        with self.transaction() as db:
+            _add_events(db, uid, events, frozenset())
+
+    def add_facts(self, uid: str, facts: Iterable[Fact]) -> None:
+        """Write down what was seen; what was seen of the same thing before gives way."""
+        with self.transaction() as db:
             db.executemany(
                 "INSERT OR REPLACE INTO facts VALUES (?,?,?,?)",
-                [(ref.uid, fact.kind, fact.name, _encode(fact)) for fact in facts],
+                [(uid, fact.kind, fact.name, _encode(fact)) for fact in facts],
             )
 
     def state(self, uid: str) -> JobState | None:
@@ -153,7 +164,7 @@ class Archive:
         state = self.state(uid)
         if state is None or state.deleted is not None:
             return
-        self.put(gone(state, when, why), now=when)
+        self.put(gone(state, when, why), now=when, events=[farewell(when, state.attempt)])
 
     def add_samples(self, uid: str, samples: Iterable[Sample]) -> None:
         """Write down usage."""
@@ -279,6 +290,25 @@ def gone(state: JobState, when: float, why: str = "") -> JobState:
         waiting_for="",
         finished=when,
         deleted=when,
+    )
+
+
+def farewell(when: float, attempt: int) -> Event:
+    """Return the last thing that happens to a job."""
+    return Event(when, "Deleted", "deleted; what is kept is its record", attempt=attempt)
+
+
+def _add_events(db: sqlite3.Connection, uid: str, events: Iterable[Event], once: frozenset[str]) -> None:
+    told = {
+        (event.reason, event.attempt)
+        for reason in once
+        for (blob,) in db.execute("SELECT event FROM events WHERE uid=? AND reason=?", (uid, reason))
+        for event in [decoded(Event, blob)]
+    }
+    new = [event for event in events if (event.reason, event.attempt) not in told]
+    db.executemany(
+        "INSERT OR IGNORE INTO events VALUES (?,?,?,?,?)",
+        [(uid, event.time, event.reason, event.message, _encode(event)) for event in new],
     )
 
 

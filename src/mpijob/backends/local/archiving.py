@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.backends.local.logs import speaker
-from mpijob.errors import BackendError, Severity
+from mpijob.errors import BackendError
 from mpijob.history import keeping
-from mpijob.history.archive import Archive, gone
+from mpijob.history.archive import Archive, farewell, gone
 from mpijob.history.intake import Whole, take_in
 from mpijob.history.values import Voice
-from mpijob.model import Event, Role
+from mpijob.model import Role
 from mpijob.settings import LOCAL, Settings, history_directory
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def tidy(settings: Settings, now: float) -> None:
 
 def _whole(store: Store, row: Row, now: float) -> Whole:
     plan = store.plan(row.uid)
-    told = Event(now, "Deleted", "deleted; what is kept is its record", Severity.NOTICE, row.attempt)
     events = store.events(row.uid)
+    last = msgspec.structs.replace(farewell(now, row.attempt), sequence=len(events) + 1)
     return Whole(
         state=gone(row.state, now),
         spec=msgspec.json.encode(plan.job),
         plan=msgspec.json.encode(plan),
-        events=(*events, msgspec.structs.replace(told, sequence=len(events) + 1)),
+        events=(*events, last),
         samples=store.samples(row.uid),
     )
 
