@@ -11,7 +11,7 @@ from mpijob.client.job import Job
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
-    from mpijob.model import JobRef, JobState
+    from mpijob.model import JobRef
     from mpijob.settings import Settings
 
 
@@ -34,13 +34,6 @@ class Desk(Front):
         from mpijob.client.remembering import remembering  # a list needs none: start-up is a feature
 
         return remembering(self.backend)
-
-    @property
-    def remembered(self) -> JobState | None:
-        """The deleted job for whose questions the record has answered last; None while all were asked of live ones."""
-        from mpijob.client.remembering import told
-
-        return told(self._records) if "_records" in self.__dict__ else None
 
     def _job(self, ref: JobRef) -> Job:
         from mpijob.client.blocking import Client

@@ -239,6 +239,13 @@ class Reading(Desk):
         scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, **chosen)
         return remembering.deleted(self.backend, scope)
 
+    @property
+    def remembered(self) -> JobState | None:
+        """The deleted job for whose questions the record has answered last; None while all were asked of live ones."""
+        from mpijob.client.remembering import told
+
+        return told(self._records) if "_records" in self.__dict__ else None
+
     def record(self, name: Target, *, namespace: str | None = None) -> Record:
         """Return what was written down of a job: where it stood over time, facts of pods and nodes, what is missing."""
         from mpijob.client import remembering
