@@ -7,6 +7,7 @@ that is missing is told where it is missing. Only chunks that can hold a wanted 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -171,12 +172,15 @@ class Past:
 
     def raw(self, voice: Voice, query: LogQuery | None = None) -> Iterator[bytes]:
         """Yield the stored lines of one voice, each with its newline, as the engine gave them."""
-        gaps = [gap for gap in self._archive.gaps(voice.uid) if gap.voice == voice.id]
+        gaps = deque(gap for gap in self._archive.gaps(voice.uid) if gap.voice == voice.id)
         for chunk in self._archive.chunks(voice.id):
             while gaps and gaps[0].first_ns < chunk.first_ns:
-                yield _as_line(voice, gaps.pop(0))
+                yield _as_line(voice, gaps.popleft())
             if query is None or _may_hold(voice, chunk, query):
-                yield from self._chunk(voice, chunk)
+                for raw in self._chunk(voice, chunk):
+                    while gaps and gaps[0].first_ns < cri.nanoseconds(raw.partition(b" ")[0]):
+                        yield _as_line(voice, gaps.popleft())
+                    yield raw
         for gap in gaps:
             yield _as_line(voice, gap)
 
