@@ -89,10 +89,12 @@ def _record(archive: Archive) -> None:
 
 
 @pytest.mark.req("C-history")
+@pytest.mark.parametrize("large_bytes", [64 << 10, 100], ids=["written anew", "sealed as it is"])
 def test_a_recorder_killed_at_any_step_loses_nothing_and_stores_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large_bytes: int
 ) -> None:
     _small(monkeypatch)
+    monkeypatch.setattr(chunks, "LARGE_BYTES", large_bytes)
     for fatal in range(1, STEPS):
         archive = Archive(str(tmp_path / str(fatal)))
         archive.put(a_state(), now=1.0)

@@ -129,7 +129,15 @@ class Capture:
         return Chunk(id=0, voice=self.voice.id, file=self._archive.new_file(self.voice.uid), ranks=ranks)
 
     def _seal(self, chunk: Chunk) -> None:
-        """Write a chunk anew in larger frames; the old file goes when the new one counts."""
+        """End a chunk; one of many small frames is written anew, and its old file goes when the new one counts."""
+        path = self._archive.path(self.voice.uid, chunk.file)
+        with telling(self._archive.directory):
+            if chunks.count(path, chunk.size) * chunks.LARGE_BYTES <= max(
+                chunk.raw_bytes, chunks.LARGE_BYTES
+            ):
+                chunks.sync(path)
+                self._archive.put_chunk(self.voice.uid, msgspec.structs.replace(chunk, sealed=True))
+                return
         old, file = self._archive.path(self.voice.uid, chunk.file), self._archive.new_file(self.voice.uid)
         with telling(self._archive.directory):
             pieces = chunks.joined(chunks.read(old, chunk.size))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 _HEAD = struct.Struct("<4sIII")  # magic, bytes of the payload, bytes of the lines, checksum of the payload
 _MAGIC = b"mjl1"
 FRAME_BYTES = 1 << 20
+LARGE_BYTES = 64 << 10  # a frame from this size on compresses well by itself
 _QUICK, _SMALL = 1, 6
 
 
@@ -32,8 +33,9 @@ class Extent(NamedTuple):
     raw_bytes: int
 
 
-def frame(lines: bytes, *, quick: bool = True) -> bytes:
-    """Return lines as one frame."""
+def frame(lines: bytes, *, quick: bool = False) -> bytes:
+    """Return lines as one frame; few lines are not worth much trouble, for they are packed again with others."""
+    quick = quick or len(lines) < LARGE_BYTES
     payload = zlib.compress(lines, _QUICK if quick else _SMALL)
     return _HEAD.pack(_MAGIC, len(payload), len(lines), zlib.crc32(payload)) + payload
 
@@ -104,6 +106,29 @@ def _lines(payload: bytes, raw: int, path: str) -> bytes:
     if len(lines) != raw:
         raise Torn(path)
     return lines
+
+
+def sync(path: str) -> None:
+    """Have a file on the disk when this returns."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def count(path: str, size: int) -> int:
+    """Return how many frames a file has."""
+    at = frames = 0
+    with open(path, "rb") as file:
+        while at < size:
+            file.seek(at)
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                break
+            at += _HEAD.size + int(_HEAD.unpack(head)[1])
+            frames += 1
+    return frames
 
 
 def intact(path: str, size: int) -> Extent:
