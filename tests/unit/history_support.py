@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mpijob.history.archive import Archive
 from mpijob.history.past import Past
 from mpijob.history.values import Form, Position, Voice
@@ -12,26 +14,24 @@ START_NS = 1_700_000_000_000_000_000
 STEP_NS = 1_000_000  # a line each millisecond
 
 
-def a_state(name: str = "bert", uid: str = "u1", phase: Phase = Phase.RUNNING, **fields: object) -> JobState:
-    state = JobState(
-        ref=JobRef("team", name, uid), phase=phase, created=START_NS / 1e9, world=2, workers_wanted=1
-    )
-    return JobState(**{name: getattr(state, name) for name in state.__struct_fields__} | fields)  # type: ignore[arg-type]  # a builder
+def a_state(name: str = "bert", uid: str = "u1", phase: Phase = Phase.RUNNING, **fields: Any) -> JobState:
+    known: dict[str, Any] = {"created": START_NS / 1e9, "world": 2, "workers_wanted": 1}
+    return JobState(ref=JobRef("team", name, uid), phase=phase, **known | fields)
 
 
-def a_spec(**fields: object) -> MPIJob:
+def a_spec(**fields: Any) -> MPIJob:
     return MPIJob(name="bert", namespace="team", workers=1, command=("true",)).replace(**fields)
 
 
-def a_voice(uid: str = "u1", **fields: object) -> Voice:
-    known: dict[str, object] = {
+def a_voice(uid: str = "u1", **fields: Any) -> Voice:
+    known: dict[str, Any] = {
         "uid": uid,
         "role": Role.WORKER,
         "worker": 0,
         "source": "pod-0",
         "form": Form.CRI,
     }
-    return Voice(**known | fields)  # type: ignore[arg-type]  # a builder
+    return Voice(**known | fields)
 
 
 def line(number: int, text: str = "") -> bytes:
@@ -47,8 +47,8 @@ def after(position: Position, lines: list[bytes]) -> list[bytes]:
     return left[position.repeats :]
 
 
-def texts(past: Past, name: str = "bert", **query: object) -> list[str]:
-    wanted = LogQuery(**query)  # type: ignore[arg-type]  # a builder
+def texts(past: Past, name: str = "bert", **query: Any) -> list[str]:
+    wanted = LogQuery(**query)
     return [one.text.decode() for one in past.logs(JobRef("team", name), wanted)]
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -45,7 +46,7 @@ def archive(tmp_path: Path) -> Archive:
     return Archive(str(tmp_path / "history"))
 
 
-def _said(archive: Archive, count: int, **voice: object) -> Capture:
+def _said(archive: Archive, count: int, **voice: Any) -> Capture:
     capture = Capture(archive, archive.voice(a_voice(**voice)))
     for number in range(count):
         capture.take(line(number))

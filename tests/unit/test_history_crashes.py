@@ -59,7 +59,7 @@ def _killed_at(fatal: int, work: Callable[[], None], watched: Callable[[], Archi
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     steps = _Steps(fatal)
-    real = chunks.os
+    real = os
 
     class Os:
         def __getattr__(self, name: str) -> Any:
@@ -68,7 +68,8 @@ def _killed_at(fatal: int, work: Callable[[], None], watched: Callable[[], Archi
             found = getattr(real, name)
             return steps.around(found) if name in ("ftruncate", "fdatasync", "open", "unlink") else found
 
-    chunks.os = capturing.os = keeping.os = Os()  # type: ignore[assignment,misc]  # the child's own
+    for module in (chunks, capturing, keeping):
+        vars(module)["os"] = Os()  # the child's own
     archive = watched()
     archive._db.set_trace_callback(lambda sql: steps.step() if sql in ("COMMIT", "BEGIN IMMEDIATE") else None)
     work()
