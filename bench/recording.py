@@ -2,7 +2,8 @@
 
 The same job of 64 ranks runs twice in turn: its ranks speak into their pipes, which are recorded, or into
 nowhere. Between two lines each rank does so much work that, with all cores busy, it says up to 100 lines a
-second: the worst case, for nobody else's core is free to record. The time is the ranks' own, from the moment when all are there to the end of the last one.
+second: the worst case, for nobody else's core is free to record. The time is
+the ranks' own, from the moment when all are there to the end of the last one.
 """
 
 from __future__ import annotations
