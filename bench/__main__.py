@@ -18,6 +18,7 @@ from bench import (
     listing,
     memory,
     queueing,
+    recording,
     report,
     scaling,
     start,
@@ -38,6 +39,7 @@ MEASUREMENTS: dict[str, Callable[[Options], Iterator[Line]]] = {
     "queue": queueing.measure,
     "detection": detection.measure,
     "why": explaining.measure,
+    "recording": recording.measure,
 }
 
 

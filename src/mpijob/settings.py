@@ -24,6 +24,13 @@ class QuotaSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: int | None = None
 
 
+class KeepSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many days the record of a namespace's jobs is kept after their end."""
+
+    logs_days: float = 7.0
+    record_days: float = 30.0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every setting with its default."""
 
@@ -47,11 +54,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     context: str = ""
     image: str = ""
     warn_after_seconds: float = 120.0
+    history: str = ""
+    history_bytes: str = "10Gi"
+    keep: dict[str, KeepSetting] = {}
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
-          "context", "image")  # fmt: skip
+          "context", "image", "history", "history_bytes")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:
@@ -64,6 +74,14 @@ def at(settings: Settings, place: str) -> Settings:
     if settings.engine and not place:
         return settings
     return msgspec.structs.replace(settings, engine=CLUSTER, context=place or settings.context)
+
+
+def history_directory(settings: Settings, place: str) -> str:
+    """Return where the record of a place is: `local`, or a cluster by its context; the setting is the clusters'."""
+    if settings.history and place != LOCAL:
+        return settings.history
+    name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in place).lstrip(".")
+    return os.path.join(settings.home, "history", name or CLUSTER)
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpijob import Client, Job, JobState, MPIJob, Phase
+from mpijob.errors import NotFound
 from mpijob.model import Resources
 
 PATIENCE = 60.0
@@ -86,3 +87,11 @@ def placed(client: Client, name: str) -> JobState:
     while (state := client.state(name)).queue_position is None and time.monotonic() < end:
         time.sleep(0.1)
     return state
+
+
+def is_gone(job: Job) -> bool:
+    """Whether the place knows the job no more, or only by a record that says that it was deleted."""
+    try:
+        return job.state().deleted is not None
+    except NotFound:
+        return True

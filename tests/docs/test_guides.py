@@ -17,6 +17,8 @@ from mpijob.backends.local import faults
 SDK = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
 LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
 
+HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
+
 
 @pytest.mark.engine
 @pytest.mark.req("FR-SDK-005", "FR-032")
@@ -38,6 +40,21 @@ def test_the_commands_of_the_local_engine_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(LOCAL)
     assert wrong == [], "\n".join(wrong)
     assert sum(isinstance(step, Command) for step in steps(LOCAL)) >= 3
+
+
+@pytest.mark.engine
+@pytest.mark.req("C-history", "FR-031")
+def test_the_commands_of_the_history_page_work(tmp_path: Path) -> None:
+    wrong = a_reader(tmp_path).follow(HISTORY)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in steps(HISTORY)) >= 6
+
+
+def test_the_settings_of_the_history_page_are_settings(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", HISTORY, re.MULTILINE | re.DOTALL)
+    (tmp_path / "settings.toml").write_text(text)
+    found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
+    assert (found.history_bytes, found.keep["team-cv"].logs_days) == ("10Gi", 14)
 
 
 def test_the_settings_of_the_local_engine_page_are_settings(tmp_path: Path) -> None:

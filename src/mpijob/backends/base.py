@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mpijob.errors import Finding
 from mpijob.model import (
@@ -29,6 +29,9 @@ from mpijob.model import (
     Sample,
     Scope,
 )
+
+if TYPE_CHECKING:
+    from mpijob.history.past import Past
 
 
 class Backend(Protocol):
@@ -101,7 +104,7 @@ class Backend(Protocol):
         """Queue a suspended job again, as its next attempt."""
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """End the job if needed and remove all that is known of it."""
+        """End the job if needed and remove everything of it; its record may stay (see `past`)."""
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
@@ -121,6 +124,9 @@ class Backend(Protocol):
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
+
+    def past(self) -> Past | None:
+        """Return what is remembered of jobs that are gone, where somebody writes it down."""
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass, in the way that suits the backend."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from mpijob.cli import shown
+from mpijob.cli import shown, text
 from mpijob.cli.output import Format
 
 if TYPE_CHECKING:
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from mpijob.model import JobState
 
 
-def show_page(app: App, **chosen: Any) -> None:
-    """Print one page of the jobs that were chosen."""
-    page = app.client.list(**chosen)
+def show_page(app: App, *, deleted: bool = False, **chosen: Any) -> None:
+    """Print one page of the jobs that were chosen, or of those that were and are deleted."""
+    page = app.client.deleted(**chosen) if deleted else app.client.list(**chosen)
     if app.out.structured:
         app.out.value(page)
         return
@@ -23,7 +23,8 @@ def show_page(app: App, **chosen: Any) -> None:
     for notice in page.notices:
         app.out.note(notice.message)
     if page.after:
-        app.out.note(f"{page.total} jobs in all; the next page: {app.program} list --after {page.after}")
+        words = f"{app.program} list --deleted" if deleted else f"{app.program} list"
+        app.out.note(f"{page.total} jobs in all; the next page: {words} --after {page.after}")
 
 
 def show_states(app: App, states: Iterable[JobState], *, namespaced: bool) -> None:
@@ -39,6 +40,13 @@ def show_states(app: App, states: Iterable[JobState], *, namespaced: bool) -> No
     header, *rows = shown.list_lines(states, app.now(), wide=wide, namespaced=namespaced)
     app.out.line(header)
     app.out.phases(rows, (state.phase for state in states))
+
+
+def tell_if_deleted(app: App, state: JobState | None) -> None:
+    """Say on stderr that a job is gone and that what follows is its record."""
+    if state is not None and state.deleted is not None:
+        when = text.ago(state.deleted, app.now())
+        app.out.note(f"job '{state.ref.name}' was deleted {when}; this is its record")
 
 
 def _name(state: JobState, namespaced: bool) -> str:

@@ -45,7 +45,7 @@ ENTRIES: dict[str, Entry] = {
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
     "resume": Entry("steer", _STEER, "Queue suspended jobs again."),
-    "delete": Entry("remove", _STEER, "End jobs if needed and remove all that is known of them."),
+    "delete": Entry("remove", _STEER, "End jobs if needed and remove them; their records stay for a while."),
     "retry": Entry("reuse", _STEER, "Run a finished job again with the same configuration."),
     "exec": Entry(
         "inside", _STEER, "Run a command in a worker, beside a rank or in the launcher.", "execute"
@@ -56,6 +56,9 @@ ENTRIES: dict[str, Entry] = {
     "template": Entry("templates", _MORE, "Save, share and use job templates."),
     "runtimes": Entry("runtimes", _MORE, "List, check, install and try runtimes for TrainJobs of a cluster."),
     "rules": Entry("rules", _HELP, "List the causes that are known, and check rules of your own."),
+    "recorder": Entry(
+        "recorder", _MORE, "Record the jobs of a cluster, so that they are known when they are gone."
+    ),
     "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
     "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
     "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),

@@ -22,8 +22,16 @@ WIDE = (*LIST, "NAMESPACE", "OWNER", "QUEUE", "PRIORITY", "MPI", "ENGINE", "ATTE
 def list_lines(states: Iterable[JobState], now: float, *, wide: bool, namespaced: bool) -> list[str]:
     """Return the table of jobs; the first line is the header."""
     header = WIDE if wide else (("NAMESPACE", *LIST) if namespaced else LIST)
+    states = tuple(states)
     rows = [_list_row(state, now, wide=wide, namespaced=namespaced) for state in states]
+    if any(state.deleted is not None for state in states):
+        header = (*header, "DELETED")
+        rows = [[*row, _deleted(state, now) or "-"] for row, state in zip(rows, states, strict=True)]
     return text.table(header, rows)
+
+
+def _deleted(state: JobState, now: float) -> str:
+    return "" if state.deleted is None else text.ago(state.deleted, now)
 
 
 def _list_row(state: JobState, now: float, *, wide: bool, namespaced: bool) -> list[str]:
@@ -51,6 +59,7 @@ def state_lines(state: JobState, now: float) -> list[str]:
             ("Namespace", state.ref.namespace),
             ("UID", state.ref.uid),
             ("Description", state.description),
+            ("Deleted", _deleted(state, now)),
             ("Phase", state.phase.value),
             ("Reason", _sentence(state)),
             ("Waiting for", _waiting(state)),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Front
+from mpijob.client.remembering import remembering
 from mpijob.client.threaded import Threaded
 from mpijob.model import JobRef
 from mpijob.settings import Settings
@@ -26,6 +27,8 @@ class AsyncDesk(Front):
     ) -> None:
         super().__init__(backend, namespace=namespace, settings=settings)
         self.port: Backend = Threaded(self.backend) if self.backend.plain else self.backend
+        reads = remembering(self.backend)  # asks the past for jobs that are gone
+        self._records: Backend = Threaded(reads) if self.backend.plain else reads
 
     async def _job(self, ref: JobRef) -> AsyncJob:
         from mpijob.client.async_client import AsyncClient

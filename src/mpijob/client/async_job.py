@@ -115,9 +115,9 @@ class AsyncJob:
         self.last = await self.client.resume(self.ref)
         return self.last
 
-    async def delete(self, grace_period: float | None = None) -> None:
-        """Remove the job and all that is known of it."""
-        await self.client.delete(self.ref, grace_period)
+    async def delete(self, grace_period: float | None = None, *, forget: bool = False) -> None:
+        """Remove the job; its record stays for a while, unless it is to be forgotten too."""
+        await self.client.delete(self.ref, grace_period, forget=forget)
 
     async def retry(self, *, with_fix: int | None = None) -> AsyncJob:
         """Submit the same configuration again, with a fix of `diagnose` if one is named, and return the new job."""

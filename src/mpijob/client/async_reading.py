@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mpijob.client import fetching, saying, waiting
+from mpijob.client import fetching, remembering, saying, waiting
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Format, Target, log_query
@@ -16,6 +17,7 @@ from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page
 if TYPE_CHECKING:
     from mpijob.client.compare import Comparison
     from mpijob.diagnosis.report import Diagnosis
+    from mpijob.history.values import Record
 
 
 class AsyncReading(AsyncDesk):
@@ -27,11 +29,11 @@ class AsyncReading(AsyncDesk):
 
     async def state(self, name: Target, namespace: str | None = None) -> JobState:
         """Return where the job stands now."""
-        return await self.port.get(self.ref(name, namespace))
+        return await self._records.get(self.ref(name, namespace))
 
     async def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
         """Return what was asked for."""
-        return await self.port.spec(self.ref(name, namespace))
+        return await self._records.spec(self.ref(name, namespace))
 
     async def facts(self, job: MPIJob | None = None) -> Facts:
         """Return what the place has, what is free and what the namespace may use."""
@@ -180,17 +182,17 @@ class AsyncReading(AsyncDesk):
             regex=regex,
             attempt=attempt,
         )
-        return saying.lines(self.ref(name, namespace), self.port, query)
+        return saying.lines(self.ref(name, namespace), self._records, query)
 
     def events(
         self, name: Target, follow: bool = False, *, namespace: str | None = None
     ) -> AsyncIterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
-        return self.port.events(self.ref(name, namespace), follow=follow)
+        return self._records.events(self.ref(name, namespace), follow=follow)
 
     async def metrics(self, name: Target, *, namespace: str | None = None) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
-        return await self.port.samples(self.ref(name, namespace))
+        return await self._records.samples(self.ref(name, namespace))
 
     async def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
@@ -200,7 +202,18 @@ class AsyncReading(AsyncDesk):
         """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
         from mpijob.client import reasons
 
-        return await reasons.of_job(self.ref(name, namespace), self.port, self.settings)
+        return await reasons.of_job(self.ref(name, namespace), self._records, self.settings)
+
+    async def deleted(
+        self, *, namespace: str | None = None, all_namespaces: bool = False, **chosen: Any
+    ) -> Page:
+        """Return one page of the jobs that were deleted and are remembered, the last one deleted first."""
+        scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, **chosen)
+        return await asyncio.to_thread(remembering.deleted, self.backend, scope)
+
+    async def record(self, name: Target, *, namespace: str | None = None) -> Record:
+        """Return what was written down of a job."""
+        return await asyncio.to_thread(remembering.record, self.backend, self.ref(name, namespace))
 
     async def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
         """Return how two or more jobs differ: configuration, phase, duration, result."""

@@ -60,11 +60,18 @@ class AsyncWriting(AsyncDesk):
         return await self.port.resume(self.ref(name, namespace))
 
     async def delete(
-        self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
+        self,
+        name: Target,
+        grace_period: float | None = None,
+        *,
+        namespace: str | None = None,
+        forget: bool = False,
     ) -> None:
-        """End the job if needed and remove all that is known of it."""
+        """End the job if needed and remove it; its record stays for a while, unless it is to be forgotten too."""
+        from mpijob.client import remembering
+
         ref = self.ref(name, namespace)
-        await self.port.delete(ref, grace_seconds=grace_period)
+        await remembering.delete(self.port, ref, grace_period, forget=forget)
 
     async def delete_all(
         self,
@@ -74,12 +81,13 @@ class AsyncWriting(AsyncDesk):
         namespace: str | None = None,
         every: bool = False,
         grace_period: float | None = None,
+        forget: bool = False,
     ) -> tuple[Done, ...]:
         """Delete every job that matches; the answer says for each whether it worked."""
-        from mpijob.client import again
+        from mpijob.client import again, remembering
 
         async def act(ref: JobRef) -> None:
-            await self.port.delete(ref, grace_seconds=grace_period)
+            await remembering.delete(self.port, ref, grace_period, forget=forget)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
         return await again.each(scope, self.port, act, unlimited=every)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mpijob.client.bridge import bridge_to
@@ -26,6 +27,13 @@ class Desk(Front):
     ) -> None:
         super().__init__(backend, namespace=namespace, settings=settings)
         self._bridge = bridge_to(self.backend)
+
+    @cached_property
+    def _records(self) -> Backend:
+        """The engine for questions, which the past answers for jobs that are gone."""
+        from mpijob.client.remembering import remembering  # a list needs none: start-up is a feature
+
+        return remembering(self.backend)
 
     def _job(self, ref: JobRef) -> Job:
         from mpijob.client.blocking import Client

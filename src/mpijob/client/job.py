@@ -137,9 +137,9 @@ class Job:
         self.last = self.client.resume(self.ref)
         return self.last
 
-    def delete(self, grace_period: float | None = None) -> None:
-        """Remove the job and all that is known of it."""
-        self.client.delete(self.ref, grace_period)
+    def delete(self, grace_period: float | None = None, *, forget: bool = False) -> None:
+        """Remove the job; its record stays for a while, unless it is to be forgotten too."""
+        self.client.delete(self.ref, grace_period, forget=forget)
 
     def retry(self, *, with_fix: int | None = None) -> Job:
         """Submit the same configuration again, with a fix of `diagnose` if one is named, and return the new job."""

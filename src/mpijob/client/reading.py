@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mpijob.client import saying, waiting
 from mpijob.client.desk import Desk
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mpijob.client.job import Job
     from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
+    from mpijob.history.values import Record
     from mpijob.model import (
         Artifact,
         Event,
@@ -52,11 +53,11 @@ class Reading(Desk):
 
     def state(self, name: Target, namespace: str | None = None) -> JobState:
         """Return where the job stands now."""
-        return self._bridge.call(self.backend.get(self.ref(name, namespace)))
+        return self._bridge.call(self._records.get(self.ref(name, namespace)))
 
     def spec(self, name: Target, namespace: str | None = None) -> MPIJob:
         """Return what was asked for."""
-        return self._bridge.call(self.backend.spec(self.ref(name, namespace)))
+        return self._bridge.call(self._records.spec(self.ref(name, namespace)))
 
     def facts(self, job: MPIJob | None = None) -> Facts:
         """Return what the place has, what is free and what the namespace may use."""
@@ -208,15 +209,15 @@ class Reading(Desk):
             regex=regex,
             attempt=attempt,
         )
-        return self._bridge.iterate(saying.lines(self.ref(name, namespace), self.backend, query))
+        return self._bridge.iterate(saying.lines(self.ref(name, namespace), self._records, query))
 
     def events(self, name: Target, follow: bool = False, *, namespace: str | None = None) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
-        return self._bridge.iterate(self.backend.events(self.ref(name, namespace), follow=follow))
+        return self._bridge.iterate(self._records.events(self.ref(name, namespace), follow=follow))
 
     def metrics(self, name: Target, *, namespace: str | None = None) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
-        return self._bridge.call(self.backend.samples(self.ref(name, namespace)))
+        return self._bridge.call(self._records.samples(self.ref(name, namespace)))
 
     def why(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return why the job stands where it stands, the first cause first."""
@@ -226,7 +227,30 @@ class Reading(Desk):
         """Return why the job stands where it stands: causes, timeline, checklist, numbered fixes."""
         from mpijob.client import reasons  # the rules are loaded only when they are asked for
 
-        return self._bridge.call(reasons.of_job(self.ref(name, namespace), self.backend, self.settings))
+        return self._bridge.call(reasons.of_job(self.ref(name, namespace), self._records, self.settings))
+
+    def deleted(self, *, namespace: str | None = None, all_namespaces: bool = False, **chosen: Any) -> Page:
+        """Return one page of the jobs that were deleted and are remembered, the last one deleted first.
+
+        They are chosen as in `list`. `state`, `spec`, `logs`, `events`, `metrics` and `why` answer for them.
+        """
+        from mpijob.client import remembering
+
+        scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, **chosen)
+        return remembering.deleted(self.backend, scope)
+
+    @property
+    def remembered(self) -> JobState | None:
+        """The deleted job for whose questions the record has answered last; None while all were asked of live ones."""
+        from mpijob.client.remembering import told
+
+        return told(self._records) if "_records" in self.__dict__ else None
+
+    def record(self, name: Target, *, namespace: str | None = None) -> Record:
+        """Return what was written down of a job: where it stood over time, facts of pods and nodes, what is missing."""
+        from mpijob.client import remembering
+
+        return remembering.record(self.backend, self.ref(name, namespace))
 
     def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
         """Return how two or more jobs differ: configuration, phase, duration, result."""

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mpijob.backends.base import Backend
 from mpijob.client.bridge import Direct, drive
@@ -31,6 +31,9 @@ from mpijob.model import (
     Sample,
     Scope,
 )
+
+if TYPE_CHECKING:
+    from mpijob.history.past import Past
 
 T = TypeVar("T")
 _AHEAD = 256
@@ -141,6 +144,10 @@ class Threaded:
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
         await _moved(lambda: self._inner.fetch(ref, path, target))
+
+    def past(self) -> Past | None:
+        """Return what is remembered of jobs that are gone."""
+        return self._inner.past()
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass."""

@@ -62,11 +62,18 @@ class Writing(Desk):
         return self._bridge.call(self.backend.resume(self.ref(name, namespace)))
 
     def delete(
-        self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
+        self,
+        name: Target,
+        grace_period: float | None = None,
+        *,
+        namespace: str | None = None,
+        forget: bool = False,
     ) -> None:
-        """End the job if needed and remove all that is known of it."""
+        """End the job if needed and remove it; its record stays for a while, unless it is to be forgotten too."""
+        from mpijob.client import remembering
+
         ref = self.ref(name, namespace)
-        self._bridge.call(self.backend.delete(ref, grace_seconds=grace_period))
+        self._bridge.call(remembering.delete(self.backend, ref, grace_period, forget=forget))
 
     def delete_all(
         self,
@@ -76,12 +83,13 @@ class Writing(Desk):
         namespace: str | None = None,
         every: bool = False,
         grace_period: float | None = None,
+        forget: bool = False,
     ) -> tuple[Done, ...]:
         """Delete every job that matches; the answer says for each whether it worked."""
-        from mpijob.client import again
+        from mpijob.client import again, remembering
 
         async def act(ref: JobRef) -> None:
-            await self.backend.delete(ref, grace_seconds=grace_period)
+            await remembering.delete(self.backend, ref, grace_period, forget=forget)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
         return self._bridge.call(again.each(scope, self.backend, act, unlimited=every))

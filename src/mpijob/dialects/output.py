@@ -113,6 +113,12 @@ class Output:
             yield Said(int(tag[1]), stream, text[1:] if gap else text)
 
 
+def ranks_in(log: bytes, family: Family) -> set[int]:
+    """Return the ranks whose tags are somewhere in a launcher's log."""
+    tags = _OPENMPI if family is Family.OPENMPI else _HYDRA
+    return {int(tag[1]) for tag in tags.finditer(log)}
+
+
 def reports(log: bytes, family: Family) -> Iterator[Report]:
     """Yield the reports in a launcher's log, whoever's tags they carry."""
     output = Output(family)

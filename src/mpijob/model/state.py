@@ -114,7 +114,10 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Everything seen of one job at one moment. Times are seconds since the epoch."""
+    """Everything seen of one job at one moment. Times are seconds since the epoch.
+
+    `deleted` is set when the job is gone and this is its record.
+    """
 
     ref: JobRef
     phase: Phase
@@ -147,6 +150,7 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     started: float | None = None
     running: float | None = None
     finished: float | None = None
+    deleted: float | None = None
     findings: tuple[Finding, ...] = ()
 
     @property

@@ -20,6 +20,7 @@ from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.refusals import name_in_use
 from mpijob.errors import BackendError, Conflict, NotFound, Unsupported
 from mpijob.model import Identity, JobRef, Phase
+from mpijob.settings import history_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.kubernetes.tending import Tending
     from mpijob.errors import Finding
+    from mpijob.history.past import Past
     from mpijob.model import (
         Artifact,
         Event,
@@ -417,6 +419,12 @@ class KubernetesBackend:
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
         raise _no_files(self._eye.find(ref).ref)
+
+    def past(self) -> Past | None:
+        """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""
+        from mpijob.backends.kubernetes.remembered import remembered
+
+        return remembered(history_directory(self._settings, self.name))
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass; a cluster is not asked more often than it changes."""

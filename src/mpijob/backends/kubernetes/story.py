@@ -20,6 +20,7 @@ from mpijob.errors import Severity
 from mpijob.model import Event, JobState, Role
 
 _MILESTONES = ("Submitted", "GangScheduled", "WorkersReady", "WorldProved", "Running")
+ONCE = frozenset({*_MILESTONES, "Succeeded", "Failed"})  # what an attempt can go through only once
 _LAST = 9
 _OWN = (*_MILESTONES, acts.SUSPENDED, acts.RESUMED, acts.CANCELLED, acts.RETRYING, "Succeeded", "Failed")
 

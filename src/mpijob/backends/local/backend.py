@@ -21,12 +21,14 @@ from mpijob.backends.local.store import Store
 from mpijob.backends.refusals import no_such_job
 from mpijob.errors import Conflict
 from mpijob.model import Amounts, Identity, JobRef, Phase, quantity
+from mpijob.settings import LOCAL, history_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.backends.local.store import Row
     from mpijob.errors import Finding
+    from mpijob.history.past import Past
     from mpijob.model import (
         Artifact,
         Event,
@@ -297,6 +299,12 @@ class LocalBackend:
         state = self._row(ref).state
         return state.findings if state.phase is Phase.RUNNING else ()
 
+    def past(self) -> Past | None:
+        """Return what is remembered of jobs that were deleted."""
+        from mpijob.history.past import past
+
+        return past(history_directory(self._settings, LOCAL))
+
     def _row(self, ref: JobRef) -> Row:
         row = self._store.find(ref)
         if row is None:
@@ -331,14 +339,15 @@ class LocalBackend:
         return state
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """End the job if needed and remove all that is known of it, and of earlier ones of that name."""
+        """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""
         import shutil
 
-        from mpijob.backends.local import steering
+        from mpijob.backends.local import archiving, steering
 
         row = self._row(ref)
         await steering.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
-        for gone in (*self._earlier(ref), row):
+        for gone in (*self._earlier(ref), *self._store.rows("uid=?", row.uid)):
+            archiving.put_away(self._store, gone, self._settings)
             self._store.remove(gone.uid)
             shutil.rmtree(self._home.job(gone.uid), ignore_errors=True)
 

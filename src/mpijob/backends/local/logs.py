@@ -74,6 +74,12 @@ class Source:
         )
 
 
+def speaker(file: str) -> tuple[Role, int | None] | None:
+    """Return who speaks in a log file, by its name; None for another file."""
+    match = _NAME.fullmatch(file)
+    return None if match is None else (Role(match[1]), int(match[2]) if match[2] else None)
+
+
 def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list[Source]:
     """Return the log files of one attempt."""
     if not directory.is_dir():

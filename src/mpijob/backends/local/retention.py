@@ -1,4 +1,4 @@
-"""Forgetting in time: logs and records of finished jobs are kept as long as their spec says.
+"""Forgetting in time: logs and records of finished jobs are kept as long as their namespace or spec says.
 
 A runner does this when it has nothing else to do; nobody waits for it.
 """
@@ -8,22 +8,35 @@ from __future__ import annotations
 import shutil
 
 from mpijob.backends.local.store import Row, Store
+from mpijob.history.keeping import Policy
 
 _DAY = 86_400.0
 _AT_ONCE = 200
+_YOUNG_SECONDS = 3600.0  # a directory without a job may belong to one that is just being submitted
 
 
-def forget_old(store: Store, now: float) -> int:
+def forget_old(store: Store, now: float, policy: Policy | None = None) -> int:
     """Remove what has been kept long enough, the oldest first; return how many jobs lost something."""
+    policy = Policy() if policy is None else policy
     final = "phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
     rows = store.rows(
         f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_AT_ONCE})"
     )
-    return sum(_forget(store, row, now) for row in rows)
+    _sweep(store, now)
+    return sum(_forget(store, row, now, policy) for row in rows)
 
 
-def _forget(store: Store, row: Row, now: float) -> bool:
-    keep = store.plan(row.uid).job.retention
+def _sweep(store: Store, now: float) -> None:
+    """Remove the directories of jobs that are gone: whoever deleted them was killed on the way."""
+    jobs = store.home.root / "jobs"
+    known = {uid for (uid,) in store.read("SELECT uid FROM jobs")}
+    for directory in jobs.iterdir() if jobs.is_dir() else ():
+        if directory.name not in known and now - directory.stat().st_mtime > _YOUNG_SECONDS:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _forget(store: Store, row: Row, now: float, policy: Policy) -> bool:
+    keep = policy.keep(row.state.ref.namespace, store.plan(row.uid).job)
     age_days = (now - (row.state.finished or now)) / _DAY
     if age_days >= keep.record_days:
         store.remove(row.uid)

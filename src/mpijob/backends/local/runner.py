@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mpijob.backends.local import isolation, linux, machine, processes, recovery, retention, scheduler, waking
+from mpijob.backends.local import isolation, linux, machine, processes, recovery, scheduler, waking
 from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.scheduler import Claimed
@@ -63,8 +63,16 @@ class Runner:
                 self._share(store)
                 store = self._supervise(store, claimed)
             elif not self._listen(store):
-                retention.forget_old(store, time.time())
+                self._forget_old(store)
                 return
+
+    def _forget_old(self, store: Store) -> None:
+        """Nobody waits any more: remove what was kept long enough."""
+        from mpijob.backends.local import archiving, retention
+        from mpijob.history.keeping import Policy
+
+        retention.forget_old(store, time.time(), Policy.of(self._settings))
+        archiving.tidy(self._settings, time.time())
 
     def _claim(self, store: Store) -> Claimed | None:
         recovery.recover(store)

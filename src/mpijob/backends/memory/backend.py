@@ -273,6 +273,9 @@ class MemoryBackend:
         """Refuse: there are no files."""
         raise NotFound(f"the job left no file {path!r}")
 
+    def past(self) -> None:
+        """What is deleted here is gone."""
+
     async def pause(self, seconds: float) -> None:
         """Let virtual time pass."""
         with self._changed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from mpijob.cli import several
@@ -16,6 +18,7 @@ from mpijob.cli.output import Format
 @click.option(
     "--grace", type=Duration(), metavar="TIME", help="Time to end by itself, where not the job's own."
 )
+@click.option("--forget", is_flag=True, help="Erase the record too, also of jobs that were deleted before.")
 @pass_app
 def delete(
     app: App,
@@ -25,21 +28,23 @@ def delete(
     everything: bool,
     yes: bool,
     grace: float | None,
+    forget: bool,
 ) -> None:
-    """End jobs if needed and remove all that is known of them."""
+    """End jobs if needed and remove them; their records stay for a while."""
     several.refuse_both(names, bool(selector or phases or everything))
 
     def one(name: str) -> None:
         with app.out.progress(f"deleting {name} …"):
-            app.client.delete(name, grace_period=grace)
+            app.client.delete(name, grace_period=grace, forget=forget)
         told(name)
 
     def told(name: str) -> None:
-        app.out.line(name if app.out.format is Format.NAME else f"{name} deleted")
+        app.out.line(
+            name if app.out.format is Format.NAME else f"{name} {'forgotten' if forget else 'deleted'}"
+        )
 
     if names:
         several.by_name(app, names, one)
     else:
-        several.chosen(
-            app, "delete", app.client.delete_all, told, selector=selector, phases=phases, yes=yes, grace=grace
-        )
+        act = partial(app.client.delete_all, forget=forget)
+        several.chosen(app, "delete", act, told, selector=selector, phases=phases, yes=yes, grace=grace)

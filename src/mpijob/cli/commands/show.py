@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.listed import show_page, show_states
+from mpijob.cli.listed import show_page, show_states, tell_if_deleted
 from mpijob.cli.options import command, name_argument
 from mpijob.model import Phase
 
@@ -37,6 +37,7 @@ phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=Fal
 @filters
 @click.option("--text", default="", help="Only jobs whose name or description holds this.")
 @click.option("--limit", default=100, type=click.IntRange(1, 10_000), help="At most this many jobs.")
+@click.option("--deleted", is_flag=True, help="Jobs that were deleted and are remembered.")
 @click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
 @pass_app
 def list_jobs(app: App, **chosen: Any) -> None:
@@ -51,6 +52,8 @@ def list_jobs(app: App, **chosen: Any) -> None:
 def get(app: App, name: str, more: tuple[str, ...]) -> None:
     """Show where jobs stand."""
     states = [app.client.state(one) for one in (name, *more)]
+    for state in states:
+        tell_if_deleted(app, state)
     if app.out.structured:
         app.out.value(states if more else states[0])
     else:

@@ -9,6 +9,7 @@ import click
 from mpijob.cli import shown
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.follow import Look, show_lines, waiting, waits
+from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import Moment, Numbers, command, name_argument
 from mpijob.cli.output import Format
 from mpijob.model import Phase, Role
@@ -43,6 +44,7 @@ def logs(
 ) -> None:
     """Print the merged output of launcher, workers and ranks."""
     secrets = secret_values(app.client.spec(name))
+    tell_if_deleted(app, app.client.remembered)
     look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps, secrets=secrets)
     if query["follow"]:
         _tell_what_it_waits_for(app, name)
@@ -68,7 +70,9 @@ def _tell_what_it_waits_for(app: App, name: str) -> None:
 @pass_app
 def events(app: App, name: str, follow: bool) -> None:
     """Print what happened to a job, in order."""
-    for event in app.client.events(name, follow=follow):
+    for number, event in enumerate(app.client.events(name, follow=follow)):
+        if not number:
+            tell_if_deleted(app, app.client.remembered)
         if app.out.format is Format.JSON:
             app.out.json_line(event)
         else:

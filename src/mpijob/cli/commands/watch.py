@@ -12,6 +12,7 @@ from mpijob.backends.patience import Patience
 from mpijob.cli import exits, shown
 from mpijob.cli.commands.show import filters
 from mpijob.cli.context import App, pass_app
+from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format, finding_lines
 from mpijob.errors import BackendError, Finding, Severity
@@ -31,8 +32,12 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
 
     With NAME: its phases, workers, ranks and last lines, until it has ended.
     """
-    if name:
-        app.client.state(name)  # a name that does not exist is said at once
+    if (
+        name and (known := app.client.state(name)).deleted is not None
+    ):  # one that does not exist is said at once
+        tell_if_deleted(app, known)
+        _show(app, known, shown.result_line(known))
+        exits.end(exits.after(known.phase))
     moving = app.out.format is Format.TABLE and app.out.live() and find_spec("rich") is not None
     state = _screen(app, name, chosen) if moving else _changes(app, name, chosen)
     if state is not None:

@@ -1,0 +1,187 @@
+"""Writing down one look at a job: where it stands, what happened, facts of its pods and their nodes.
+
+Whose logs are to be heard is told from the same look; hearing them is the business of `listening`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.kubernetes import gathering, kinds, logs, states, story
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.listening import Life, restarts_of
+from mpijob.backends.kubernetes.looking import Eye, Look
+from mpijob.backends.kubernetes.states import Document
+from mpijob.errors import MpiJobError
+from mpijob.history.archive import Archive
+from mpijob.history.values import Fact
+from mpijob.model import JobRef, JobState, WorkerState
+
+_NODE_LABELS = (
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "nvidia.com/gpu.product",
+)
+
+
+class Scribe:
+    """Writes jobs down; it remembers of which the spec and of which nodes the facts are there already."""
+
+    def __init__(self, api: Api, eye: Eye, archive: Archive) -> None:
+        self._api = api
+        self._eye = eye
+        self._archive = archive
+        self._specs: set[tuple[str, int]] = set()
+        self._nodes: dict[str, Fact | None] = {}
+
+    def write(self, ref: JobRef) -> tuple[JobState, list[Life]]:
+        """Write down where a job stands now; return that, and whose logs can be heard. Raise NotFound."""
+        look, now = self._eye.look(ref), time.time()
+        known = (look.found.ref.uid, gathering.attempt_of(look.found.job))
+        facts = [*self._pod_facts(look, now)]
+        spec = b""
+        if known not in self._specs:
+            spec = self._spec(look)
+            facts += _documents(look, now)
+        told = story.numbered(story.events(look.seen, look.state, look.proved))
+        before = self._archive.state(look.state.ref.uid)
+        state = look.state if before is None else richer(before, look.state)
+        self._archive.put(state, now=now, spec=spec, events=told, facts=facts, once=story.ONCE)
+        self._specs.add(known)
+        return state, [*self._lives(look)]
+
+    def _spec(self, look: Look) -> bytes:
+        try:
+            return msgspec.json.encode(self._eye.spec(look.found, look.seen.runtime))
+        except MpiJobError:  # somebody else's object, in words that ours do not have; the document is kept
+            return b""
+
+    def keep(self, uid: str, pod: Document) -> None:
+        """Write down a pod as it was when it went."""
+        self._archive.add_facts(uid, [_pod(pod, time.time())])
+
+    # -- facts ------------------------------------------------------------------------------------
+    def _pod_facts(self, look: Look, now: float) -> Iterator[Fact]:
+        for pod in look.seen.pods:
+            yield _pod(pod, now)
+            if node := self._node((pod.get("spec") or {}).get("nodeName") or "", now):
+                yield node
+
+    def _node(self, name: str, now: float) -> Fact | None:
+        if name and name not in self._nodes:
+            try:
+                found = self._api.find(kinds.NODE.path("", name))
+            except ApiError:  # nodes may not be everybody's to see
+                found = None
+            self._nodes[name] = None if found is None else Fact("node", name, now, node_fact(found))
+        return self._nodes.get(name)
+
+    # -- voices -----------------------------------------------------------------------------------
+    def _lives(self, look: Look) -> Iterator[Life]:
+        found = look.found
+        for job in found.earlier:
+            if (found.ref.uid, gathering.attempt_of(job)) not in self._specs:
+                yield from _lives_of(job, gathering.pods(self._api, found.kind, job))
+                self._specs.add((found.ref.uid, gathering.attempt_of(job)))
+        yield from _lives_of(found.job, look.seen.pods)
+
+
+def _lives_of(job: Document, pods: Any) -> Iterator[Life]:
+    family, tagged = states.speech(job)
+    for pod in pods:
+        for voice in logs.voices(
+            [pod],
+            attempt=gathering.attempt_of(job),
+            family=family,
+            tagged=tagged,
+            index_of=states.worker_index,
+        ):
+            restarts = restarts_of(pod, voice.container)
+            for life in range(
+                max(0, restarts - 1), restarts + 1
+            ):  # a cluster keeps the log of the life before
+                yield Life(voice, pod["metadata"]["uid"], life)
+
+
+def richer(before: JobState, now: JobState) -> JobState:
+    """Return a state with what was known of the same attempt and cannot be seen any more: pods go before their job."""
+    if before.attempt != now.attempt:
+        return now
+    known = {worker.name: worker for worker in before.workers}
+    workers = tuple(_richer_worker(known.get(worker.name), worker) for worker in now.workers)
+    exit_code = before.launcher_exit_code if now.launcher_exit_code is None else now.launcher_exit_code
+    return msgspec.structs.replace(
+        now,
+        workers=workers or before.workers,
+        ranks=now.ranks or before.ranks,
+        launcher_exit_code=exit_code,
+        started=now.started or (before.started if now.phase.final else None),
+        running=now.running or (before.running if now.phase.final else None),
+        findings=now.findings or (before.findings if now.phase is before.phase else ()),
+    )
+
+
+def _richer_worker(before: WorkerState | None, now: WorkerState) -> WorkerState:
+    if before is None:
+        return now
+    return msgspec.structs.replace(
+        now,
+        node=now.node or before.node,
+        exit_code=before.exit_code if now.exit_code is None else now.exit_code,
+        restarts=max(now.restarts, before.restarts),
+        gpus=now.gpus or before.gpus,
+        memory_limit_bytes=now.memory_limit_bytes or before.memory_limit_bytes,
+    )
+
+
+def _pod(pod: Document, now: float) -> Fact:
+    return Fact("pod", f"{pod['metadata']['name']}.{pod['metadata']['uid']}", now, pod_fact(pod))
+
+
+def _documents(look: Look, now: float) -> Iterator[Fact]:
+    for document in (look.found.job, look.seen.runtime):
+        if document is not None:
+            metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+            name = f"{document.get('kind', 'runtime')}/{metadata['name']}"
+            yield Fact("document", name, now, {**document, "metadata": metadata})
+
+
+def pod_fact(pod: Document) -> dict[str, Any]:
+    """Return what is kept of a pod: where it was, how its containers ended, and why."""
+    status, metadata = pod.get("status") or {}, pod["metadata"]
+    kept = ("phase", "reason", "message", "podIP", "hostIP", "qosClass", "startTime")
+    return {
+        "name": metadata["name"],
+        "role": logs.role_of(pod).value,
+        "node": (pod.get("spec") or {}).get("nodeName") or "",
+        "deleted": metadata.get("deletionTimestamp") or "",
+        **{key: status[key] for key in kept if status.get(key)},
+        "conditions": [
+            {key: one[key] for key in ("type", "status", "reason", "message") if one.get(key)}
+            for one in status.get("conditions") or ()
+        ],
+        "containers": [
+            {key: one.get(key) for key in ("name", "image", "imageID", "restartCount", "state", "lastState")}
+            for one in status.get("containerStatuses") or ()
+        ],
+    }
+
+
+def node_fact(node: Document) -> dict[str, Any]:
+    """Return what is kept of a node: what kind of machine it is, and what it can give."""
+    status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
+    info = status.get("nodeInfo") or {}
+    return {
+        "labels": {key: labels[key] for key in _NODE_LABELS if key in labels},
+        "allocatable": status.get("allocatable") or {},
+        **{
+            key: info[key]
+            for key in ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
+            if key in info
+        },
+    }

@@ -1,0 +1,83 @@
+"""What stays of a job that is deleted: its record and its logs, put away in the archive of this engine.
+
+While a job is there, the engine's own files are its record; `history` answers when they are gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.backends.local.logs import speaker
+from mpijob.errors import BackendError
+from mpijob.history import keeping
+from mpijob.history.archive import Archive, farewell, gone
+from mpijob.history.intake import Whole, take_in
+from mpijob.history.values import Voice
+from mpijob.model import Role
+from mpijob.settings import LOCAL, Settings, history_directory
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.store import Row, Store
+
+_log = logging.getLogger(__name__)
+
+
+def put_away(store: Store, row: Row, settings: Settings) -> None:
+    """Put a job that has ended into the archive, before it is removed.
+
+    A disk without room does not keep anybody from deleting: what frees room must not need any.
+    """
+    now = time.time()
+    try:
+        archive = Archive(history_directory(settings, LOCAL))
+        try:
+            take_in(archive, _whole(store, row, now), _logs(store, row), now)
+            keeping.tidy(archive, keeping.Policy.of(settings), now)
+        finally:
+            archive.close()
+    except (BackendError, OSError) as error:
+        _log.warning("no record of %s could be kept: %s", row.state.ref, error)
+
+
+def tidy(settings: Settings, now: float) -> None:
+    """Remove from the archive what was kept long enough."""
+    directory = history_directory(settings, LOCAL)
+    if os.path.isdir(directory):
+        archive = Archive(directory)
+        try:
+            keeping.tidy(archive, keeping.Policy.of(settings), now)
+        finally:
+            archive.close()
+
+
+def _whole(store: Store, row: Row, now: float) -> Whole:
+    plan = store.plan(row.uid)
+    events = store.events(row.uid)
+    last = msgspec.structs.replace(farewell(now, row.attempt), sequence=len(events) + 1)
+    return Whole(
+        state=gone(row.state, now),
+        spec=msgspec.json.encode(plan.job),
+        plan=msgspec.json.encode(plan),
+        events=(*events, last),
+        samples=store.samples(row.uid),
+    )
+
+
+def _logs(store: Store, row: Row) -> Iterator[tuple[Voice, str]]:
+    workers = {state.rank: state.worker for state in row.state.ranks}
+    for attempt in range(1, row.attempt + 1):
+        directory = store.home.logs(row.uid, attempt)
+        for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+            if (found := speaker(path.name)) is None:
+                continue
+            role, number = found
+            rank = number if role is Role.RANK else None
+            worker = number if role is Role.WORKER else workers.get(rank) if rank is not None else None
+            voice = Voice(uid=row.uid, attempt=attempt, role=role, worker=worker, rank=rank, source=path.name)
+            yield voice, str(path)

@@ -1,0 +1,348 @@
+"""An archive: the directory in which the record of jobs is written down, and the only door to its database.
+
+DIRECTORY/history.db              jobs, where they stood over time, events, facts, samples, the index of logs
+DIRECTORY/logs/UID/*.log          compressed chunks of lines (see `chunks`)
+DIRECTORY/recorder.lock           held by the recorder that writes here
+
+Everything is closed to other users. Every change is one transaction; what a killed process leaves behind is
+found by the next (`capture` for open chunks, `keeping` for files that nobody knows).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import re
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from mpijob.errors import Conflict
+from mpijob.history.schema import TABLES, open_database, telling
+from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Voice
+from mpijob.model import Event, JobState, Phase, Role, Sample
+
+_encode = msgspec.json.encode
+_VOICE = "uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
+_CHUNK = "id, voice, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed"
+_PLAIN_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+V = TypeVar("V")
+
+
+@functools.cache
+def _decoder(kind: Any) -> Any:
+    return msgspec.json.Decoder(kind)
+
+
+def decoded(kind: type[V], data: bytes) -> V:
+    """Return a stored value."""
+    reader: Any = _decoder(kind)  # type: ignore[arg-type]  # a class is hashable, which mypy does not see of a variable
+    value: V = reader.decode(data)
+    return value
+
+
+class Archive:
+    """An open archive; several threads may use it when it is `shared`."""
+
+    def __init__(self, directory: str, *, shared: bool = False) -> None:
+        self.directory = directory
+        self._lock = threading.RLock()
+        self._depth = 0
+        with telling(directory):
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            os.makedirs(self.logs, mode=0o700, exist_ok=True)
+            self._db = open_database(os.path.join(directory, "history.db"), shared=shared)
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Hold the write lock; commit at the end, roll back on an error. One within another is part of it."""
+        with self._lock, telling(self.directory):
+            if self._depth:
+                yield self._db
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            self._depth = 1
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            else:
+                self._db.execute("COMMIT")
+            finally:
+                self._depth = 0
+
+    def read(self, sql: str, *values: Any) -> list[Any]:
+        """Return all rows of a query."""
+        with self._lock, telling(self.directory):
+            return self._db.execute(sql, values).fetchall()
+
+    # -- files ------------------------------------------------------------------------------------
+    @property
+    def logs(self) -> str:
+        """Where the chunks are, by job."""
+        return os.path.join(self.directory, "logs")
+
+    def folder(self, uid: str) -> str:
+        """Return the directory of one job's chunks."""
+        if not _PLAIN_UID.fullmatch(uid):
+            uid = "x" + uid.encode().hex()[:120]  # anybody may write a uid onto an object of theirs
+        return os.path.join(self.logs, uid)
+
+    def path(self, uid: str, file: str) -> str:
+        """Return where one chunk is."""
+        return os.path.join(self.folder(uid), file)
+
+    def new_file(self, uid: str) -> str:
+        """Return a name for a chunk that no other has, in a directory that is there."""
+        with telling(self.directory):
+            os.makedirs(self.folder(uid), mode=0o700, exist_ok=True)
+        return f"{os.urandom(8).hex()}.log"
+
+    # -- jobs -------------------------------------------------------------------------------------
+    def put(
+        self,
+        state: JobState,
+        *,
+        now: float,
+        spec: bytes = b"",
+        plan: bytes = b"",
+        events: Iterable[Event] = (),
+        facts: Iterable[Fact] = (),
+        once: frozenset[str] = frozenset(),
+    ) -> None:
+        """Write down where a job stands and what was seen of it; what is known already stays as it is.
+
+        Of events with a reason of `once` an attempt has one: the first that was told, however it is told later.
+        """
+        ref = state.ref
+        with self.transaction() as db:
+            db.execute(
+                "INSERT INTO jobs (uid, namespace, name, phase, created, ended, deleted, first_seen, last_seen,"
+                " state, spec, plan) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (uid) DO UPDATE SET"
+                " phase=excluded.phase, ended=excluded.ended, deleted=excluded.deleted,"
+                " last_seen=excluded.last_seen, state=excluded.state,"
+                " spec=coalesce(excluded.spec, spec), plan=coalesce(excluded.plan, plan)",
+                (ref.uid, ref.namespace, ref.name, state.phase.value, state.created,
+                 _ended(state), state.deleted, now, now, _encode(state), spec or None, plan or None),
+            )  # fmt: skip
+            _note_moment(db, state, now)
+            _add_events(db, ref.uid, events, once)
+        self.add_facts(ref.uid, facts)
+
+    def add_events(self, uid: str, events: Iterable[Event]) -> None:
+        """Write down what happened."""
+        with self.transaction() as db:
+            _add_events(db, uid, events, frozenset())
+
+    def add_facts(self, uid: str, facts: Iterable[Fact]) -> None:
+        """Write down what was seen; what was seen of the same thing before gives way."""
+        with self.transaction() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO facts VALUES (?,?,?,?)",
+                [(uid, fact.kind, fact.name, _encode(fact)) for fact in facts],
+            )
+
+    def state(self, uid: str) -> JobState | None:
+        """Return where a job stood last."""
+        rows = self.read("SELECT state FROM jobs WHERE uid=?", uid)
+        return decoded(JobState, rows[0][0]) if rows else None
+
+    def mark_deleted(self, uid: str, when: float, why: str = "") -> None:
+        """Write down that a job is gone; one whose end was not seen ended then, as far as anybody knows."""
+        state = self.state(uid)
+        if state is None or state.deleted is not None:
+            return
+        self.put(gone(state, when, why), now=when, events=[farewell(when, state.attempt)])
+
+    def add_samples(self, uid: str, samples: Iterable[Sample]) -> None:
+        """Write down usage."""
+        with self.transaction() as db:
+            db.executemany(
+                "INSERT INTO samples VALUES (?,?,?,?,?,?)",
+                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes) for s in samples],
+            )
+
+    def forget(self, uid: str) -> None:
+        """Erase everything of a job: its files, then its rows, so that what was begun can be finished."""
+        with telling(self.directory):
+            if os.path.isdir(self.folder(uid)):
+                shutil.rmtree(self.folder(uid))
+        self.forget_rows(uid)
+
+    def forget_rows(self, uid: str) -> None:
+        """Erase the rows of a job."""
+        with self.transaction() as db:
+            for table in TABLES:
+                db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))
+
+    # -- lines ------------------------------------------------------------------------------------
+    def voice(self, voice: Voice) -> Voice:
+        """Return a voice as the archive knows it, made known now if it was not."""
+        with self.transaction() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO voices (uid, attempt, role, worker, rank, source, origin, form, family,"
+                " tagged) VALUES (?,?,?,?,?,?,?,?,?,?)",
+                (voice.uid, voice.attempt, voice.role.value, voice.worker, voice.rank, voice.source,
+                 voice.origin, voice.form.value, voice.family, voice.tagged),
+            )  # fmt: skip
+            row = db.execute(
+                f"SELECT {_VOICE} FROM voices WHERE uid=? AND attempt=? AND source=? AND origin=?",
+                (voice.uid, voice.attempt, voice.source, voice.origin),
+            ).fetchone()
+        return _voice(row)
+
+    def voices(self, uid: str) -> list[Voice]:
+        """Return everybody who spoke in a job."""
+        rows = self.read(f"SELECT {_VOICE} FROM voices WHERE uid=? ORDER BY attempt, id", uid)
+        return [_voice(row) for row in rows]
+
+    def end_voice(self, voice: Voice) -> None:
+        """Write down that a voice will say no more."""
+        with self.transaction() as db:
+            db.execute("UPDATE voices SET ended=1 WHERE id=?", (voice.id,))
+
+    def chunks(self, voice: int) -> list[Chunk]:
+        """Return the chunks of one voice in order."""
+        rows = self.read(f"SELECT {_CHUNK} FROM chunks WHERE voice=? ORDER BY id", voice)
+        return [_chunk(row) for row in rows]
+
+    def put_chunk(self, uid: str, chunk: Chunk) -> Chunk:
+        """Write down a chunk: a new one when it has no number yet."""
+        values = (chunk.file, chunk.first_ns, chunk.last_ns, chunk.lines, chunk.raw_bytes, chunk.size,
+                  chunk.ranks, chunk.sealed)  # fmt: skip
+        with self.transaction() as db:
+            if chunk.id:
+                db.execute(
+                    "UPDATE chunks SET file=?, first_ns=?, last_ns=?, lines=?, raw_bytes=?, size=?, ranks=?,"
+                    " sealed=? WHERE id=?", (*values, chunk.id)
+                )  # fmt: skip
+                return chunk
+            row = db.execute(
+                "INSERT INTO chunks (voice, uid, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?)", (chunk.voice, uid, *values)
+            )  # fmt: skip
+        return msgspec.structs.replace(chunk, id=int(row.lastrowid or 0))
+
+    def add_gap(self, uid: str, gap: Gap) -> None:
+        """Write down what is missing; a gap that continues one for the same reason makes that one longer."""
+        with self.transaction() as db:
+            db.execute("DELETE FROM gaps WHERE uid=? AND voice=? AND first_ns=? AND reason=?",
+                       (uid, gap.voice, gap.first_ns, gap.reason))  # fmt: skip
+            last = db.execute(
+                "SELECT rowid, first_ns, last_ns FROM gaps WHERE uid=? AND voice=? AND reason=?"
+                " ORDER BY first_ns DESC LIMIT 1", (uid, gap.voice, gap.reason)
+            ).fetchone()  # fmt: skip
+            if last and gap.voice and last[1] <= gap.first_ns and not _between(db, gap, last[2]):
+                gap = msgspec.structs.replace(gap, first_ns=last[1], last_ns=max(last[2], gap.last_ns))
+                db.execute("DELETE FROM gaps WHERE rowid=?", (last[0],))
+            db.execute("INSERT INTO gaps VALUES (?,?,?,?,?,?)",
+                       (uid, gap.voice, gap.first_ns, gap.last_ns, gap.reason, _encode(gap)))  # fmt: skip
+
+    def gaps(self, uid: str) -> tuple[Gap, ...]:
+        """Return what is missing of a job, in order."""
+        rows = self.read("SELECT gap FROM gaps WHERE uid=? ORDER BY first_ns", uid)
+        return tuple(decoded(Gap, row[0]) for row in rows)
+
+    # -- one writer -------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Be the only recorder of this directory; raise Conflict when there is one already."""
+        path = os.path.join(self.directory, "recorder.lock")
+        with telling(self.directory):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pid = os.pread(fd, 32, 0).decode().strip()
+                raise Conflict(
+                    f"another recorder (process {pid or 'unknown'}) writes to {self.directory}",
+                    hint="one is enough; give this one a directory of its own with MPIJOB_HISTORY",
+                ) from None
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(fd)
+
+
+def gone(state: JobState, when: float, why: str = "") -> JobState:
+    """Return the last state of a job that is no more."""
+    if state.phase.final:
+        return msgspec.structs.replace(state, deleted=when)
+    return msgspec.structs.replace(
+        state,
+        phase=Phase.CANCELLED,
+        reason="Deleted",
+        message=why or f"the job was deleted while it was {state.phase.value}",
+        waiting_for="",
+        finished=when,
+        deleted=when,
+    )
+
+
+def farewell(when: float, attempt: int) -> Event:
+    """Return the last thing that happens to a job."""
+    return Event(when, "Deleted", "deleted; what is kept is its record", attempt=attempt)
+
+
+def _add_events(db: sqlite3.Connection, uid: str, events: Iterable[Event], once: frozenset[str]) -> None:
+    told = {
+        (event.reason, event.attempt)
+        for reason in once
+        for (blob,) in db.execute("SELECT event FROM events WHERE uid=? AND reason=?", (uid, reason))
+        for event in [decoded(Event, blob)]
+    }
+    new = [event for event in events if (event.reason, event.attempt) not in told]
+    db.executemany(
+        "INSERT OR IGNORE INTO events VALUES (?,?,?,?,?)",
+        [(uid, event.time, event.reason, event.message, _encode(event)) for event in new],
+    )
+
+
+def _ended(state: JobState) -> float | None:
+    return (state.finished if state.phase.final else None) or state.deleted
+
+
+def _note_moment(db: sqlite3.Connection, state: JobState, now: float) -> None:
+    """Write down where the job stands, if that is another place than before."""
+    moment = Moment(now, state.phase.value, state.reason, state.message, state.attempt, state.aggregate)
+    row = db.execute(
+        "SELECT moment FROM moments WHERE uid=? ORDER BY time DESC LIMIT 1", (state.ref.uid,)
+    ).fetchone()
+    if row is None or msgspec.structs.replace(decoded(Moment, row[0]), time=now) != moment:
+        db.execute("INSERT INTO moments VALUES (?,?,?)", (state.ref.uid, now, _encode(moment)))
+
+
+def _between(db: sqlite3.Connection, gap: Gap, after_ns: int) -> bool:
+    """Whether lines are there between an earlier gap of a voice and this one."""
+    sql = "SELECT 1 FROM chunks WHERE voice=? AND lines>0 AND first_ns>=? AND last_ns<=? LIMIT 1"
+    return db.execute(sql, (gap.voice, after_ns, gap.first_ns)).fetchone() is not None
+
+
+def _voice(row: tuple[Any, ...]) -> Voice:
+    uid, attempt, role, worker, rank, source, origin, form, family, tagged, number, ended = row
+    return Voice(
+        uid=uid, attempt=attempt, role=Role(role), worker=worker, rank=rank, source=source, origin=origin,
+        form=Form(form), family=family, tagged=bool(tagged), id=number, ended=bool(ended),
+    )  # fmt: skip
+
+
+def _chunk(row: tuple[Any, ...]) -> Chunk:
+    number, voice, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed = row
+    return Chunk(
+        id=number, voice=voice, file=file, first_ns=first_ns, last_ns=last_ns, lines=lines,
+        raw_bytes=raw_bytes, size=size, ranks=ranks, sealed=bool(sealed),
+    )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Taking a whole job into an archive at once: the record and the log files of an engine that kept them itself.
+
+The files are written first and counted with the record in one transaction: a process killed before that
+leaves the archive as it was, and files that `keeping` finds. Taking the same job in again replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from mpijob.errors import BackendError
+from mpijob.history import chunks
+from mpijob.history.archive import Archive
+from mpijob.history.capture import CHUNK_BYTES, bounds, gap_of
+from mpijob.history.schema import telling
+from mpijob.history.values import Chunk, Voice
+from mpijob.model import Event, JobState, Sample
+
+
+class Whole(msgspec.Struct, frozen=True, kw_only=True):
+    """All that an engine knows of one job; `spec` and `plan` are encoded already."""
+
+    state: JobState
+    spec: bytes = b""
+    plan: bytes = b""
+    events: tuple[Event, ...] = ()
+    samples: tuple[Sample, ...] = ()
+
+
+def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], now: float) -> None:
+    """Write a job down with its log files, given by who speaks in them; a file that fails becomes a gap."""
+    uid = whole.state.ref.uid
+    archive.forget(uid)
+    stored = [(voice, _stored(archive, uid, path)) for voice, path in logs]
+    with archive.transaction():
+        archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events)
+        archive.add_samples(uid, whole.samples)
+        for voice, found in stored:
+            _count(archive, archive.voice(voice), found)
+
+
+def _count(archive: Archive, voice: Voice, found: list[Chunk] | str) -> None:
+    if isinstance(found, str):
+        now_ns = 0
+        archive.add_gap(voice.uid, gap_of(voice, now_ns, now_ns, found))
+    else:
+        ranks = "" if voice.rank is None else str(voice.rank)
+        for chunk in found:
+            archive.put_chunk(voice.uid, msgspec.structs.replace(chunk, voice=voice.id, ranks=ranks))
+    archive.end_voice(voice)
+
+
+def _stored(archive: Archive, uid: str, path: str) -> list[Chunk] | str:
+    """Return the chunks that a log file became, or why it could not be stored."""
+    try:
+        return [_chunk(archive, uid, lines) for lines in _pieces(path)]
+    except (BackendError, OSError) as error:
+        return f"the log could not be stored when the job was deleted: {error}".splitlines()[0]
+
+
+def _chunk(archive: Archive, uid: str, lines: bytes) -> Chunk:
+    file = archive.new_file(uid)
+    pieces = (lines[at : at + chunks.FRAME_BYTES] for at in range(0, len(lines), chunks.FRAME_BYTES))
+    with telling(archive.directory):
+        size = chunks.write(archive.path(uid, file), _whole_lines(pieces), quick=True, sync=False)
+    first_ns, last_ns = bounds(lines)
+    return Chunk(
+        id=0, voice=0, file=file, first_ns=first_ns, last_ns=last_ns, lines=lines.count(b"\n"),
+        raw_bytes=len(lines), size=size, sealed=True,
+    )  # fmt: skip
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    """Yield a file in pieces that end with a line; a last line without its newline gets one."""
+    with open(path, "rb") as file:
+        yield from _whole_lines(iter(lambda: file.read(CHUNK_BYTES), b""))
+
+
+def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        end = piece.rfind(b"\n") + 1
+        if end:
+            yield rest + piece[:end]
+            rest = piece[end:]
+        else:
+            rest += piece
+    if rest:
+        yield rest + b"\n"

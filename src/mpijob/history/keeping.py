@@ -1,0 +1,158 @@
+"""How long what was is kept: by age, by the room that there is, and no longer when somebody wants it erased.
+
+Deleting is real: the files are gone and so are the rows. What goes for want of room is told as a gap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from mpijob.history.archive import Archive, decoded
+from mpijob.history.capture import gap_of
+from mpijob.history.schema import telling
+from mpijob.history.values import Voice
+from mpijob.model import MPIJob, quantity
+from mpijob.model.job import Retention
+from mpijob.settings import Settings
+
+_DAY = 86_400.0
+_AT_ONCE = 500
+_YOUNG_SECONDS = 3600.0  # a file that nobody knows yet may be somebody's who is just writing it
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """How many days logs and records are kept after a job's end."""
+
+    logs_days: float = Retention().logs_days
+    record_days: float = Retention().record_days
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What an administrator has set: days by namespace ("*" for all others), and the room for logs in bytes."""
+
+    namespaces: Mapping[str, Keep] = {}
+    most_bytes: int = 0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Policy:
+        """Return what is set."""
+        days = {name: Keep(keep.logs_days, keep.record_days) for name, keep in settings.keep.items()}
+        return cls(days, int(quantity.parse(settings.history_bytes)))
+
+    def keep(self, namespace: str, job: MPIJob | None) -> Keep:
+        """Return the days for one job: its namespace's; a job that asks for fewer days itself gets its wish."""
+        own = Retention() if job is None else job.retention
+        named = self.namespaces.get(namespace) or self.namespaces.get("*")
+        if named is None:
+            return Keep(own.logs_days, own.record_days)
+        usual = Retention()
+        logs = named.logs_days if own.logs_days == usual.logs_days else min(own.logs_days, named.logs_days)
+        record = (
+            named.record_days
+            if own.record_days == usual.record_days
+            else min(own.record_days, named.record_days)
+        )
+        return Keep(min(logs, record), record)
+
+
+def tidy(archive: Archive, policy: Policy, now: float) -> int:
+    """Remove what was kept long enough, then what there is no room for; return how many jobs lost something."""
+    _sweep(archive, now)
+    return _forget_old(archive, policy, now) + _make_room(archive, policy.most_bytes)
+
+
+def erase(archive: Archive, uids: Iterable[str]) -> None:
+    """Erase jobs, and what the database's own files still hold of them."""
+    for uid in uids:
+        archive.forget(uid)
+    with telling(archive.directory):
+        archive.read("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _forget_old(archive: Archive, policy: Policy, now: float) -> int:
+    rows = archive.read(
+        "SELECT uid, namespace, ended, spec, (SELECT count(*) FROM chunks WHERE chunks.uid=jobs.uid)"
+        " FROM jobs WHERE ended IS NOT NULL ORDER BY ended"
+    )
+    changed = 0
+    for uid, namespace, ended, spec, stored in rows:
+        keep = policy.keep(namespace, decoded(MPIJob, spec) if spec else None)
+        days = (now - ended) / _DAY
+        if days >= keep.record_days:
+            archive.forget(uid)
+        elif days >= keep.logs_days and stored:
+            _drop(archive, uid, f"logs are kept for {keep.logs_days:g} days")
+        else:
+            continue
+        changed += 1
+    return changed
+
+
+def _drop(archive: Archive, uid: str, reason: str) -> None:
+    """Remove all lines of a job and say why they are not there."""
+    for voice in archive.voices(uid):
+        found = archive.chunks(voice.id)
+        for chunk in found:
+            _remove(archive, voice, chunk.id, chunk.file)
+        if found:
+            archive.add_gap(uid, gap_of(voice, found[0].first_ns, found[-1].last_ns, reason))
+    shutil.rmtree(archive.folder(uid), ignore_errors=True)
+
+
+def _make_room(archive: Archive, most_bytes: int) -> int:
+    """Remove the oldest chunks until the rest fits; those that are still written stay."""
+    total = int(archive.read("SELECT coalesce(sum(size), 0) FROM chunks")[0][0]) if most_bytes else 0
+    touched: set[str] = set()
+    while total > most_bytes > 0:
+        rows = archive.read(
+            "SELECT id, voice, uid, file, first_ns, last_ns, size FROM chunks WHERE sealed=1"
+            f" ORDER BY last_ns LIMIT {_AT_ONCE}"
+        )
+        if not rows:
+            break
+        for number, speaker, uid, file, first_ns, last_ns, size in rows:
+            if total <= most_bytes:
+                break
+            voice = next(one for one in archive.voices(uid) if one.id == speaker)
+            reason = f"the record had grown beyond {most_bytes} bytes, and the oldest lines went first"
+            archive.add_gap(uid, gap_of(voice, first_ns, last_ns, reason))
+            _remove(archive, voice, number, file)
+            total -= size
+            touched.add(uid)
+    return len(touched)
+
+
+def _remove(archive: Archive, voice: Voice, chunk: int, file: str) -> None:
+    with telling(archive.directory), contextlib.suppress(FileNotFoundError):
+        os.unlink(archive.path(voice.uid, file))
+    with archive.transaction() as db:
+        db.execute("DELETE FROM chunks WHERE id=?", (chunk,))
+
+
+def _sweep(archive: Archive, now: float) -> None:
+    """Remove files that nobody knows: of a writer that was killed before it could count them."""
+    if not os.path.isdir(archive.logs):
+        return
+    known = {os.path.basename(archive.folder(uid)) for (uid,) in archive.read("SELECT uid FROM jobs")}
+    files = {file for (file,) in archive.read("SELECT file FROM chunks")}
+    for folder in os.scandir(archive.logs):
+        if not _is_old(folder.path, now):
+            continue
+        if folder.name not in known:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            continue
+        for file in os.scandir(folder.path):
+            if file.name not in files and _is_old(file.path, now):
+                os.unlink(file.path)
+
+
+def _is_old(path: str, now: float) -> bool:
+    try:
+        return now - os.stat(path).st_mtime > _YOUNG_SECONDS
+    except FileNotFoundError:
+        return False

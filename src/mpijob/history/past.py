@@ -1,0 +1,294 @@
+"""Reading an archive: what an engine would answer, for jobs that are gone.
+
+Lines come as the same values, by the same query, through the same merge and filters as an engine's; a part
+that is missing is told where it is missing. Only chunks that can hold a wanted line are opened.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from mpijob.history import chunks
+from mpijob.history.archive import Archive, decoded, gone
+from mpijob.history.capture import TORN, bounds, gap_of
+from mpijob.history.keeping import erase
+from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Record, Voice, numbers
+from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Role, Sample, Scope
+from mpijob.model.selector import selects
+from mpijob.observation import cri, filters, merge
+
+_JOB = "uid, state, deleted, first_seen, last_seen"
+
+
+class LineReader(Protocol):
+    """Turns the stored lines of one voice into lines of the job."""
+
+    def read(self, raw: bytes) -> Iterator[LogLine]:
+        """Yield what one stored line holds."""
+
+    def rest(self) -> Iterator[LogLine]:
+        """Yield what was begun and never ended."""
+
+
+Readers = Callable[[Voice, JobState], LineReader]
+
+
+class CriReader:
+    """Reads the lines of the local engine's files."""
+
+    def __init__(self, voice: Voice, state: JobState) -> None:
+        self._voice = voice
+        found = [rank.worker for rank in state.ranks if rank.rank == voice.rank]
+        self._worker = found[0] if voice.worker is None and found else voice.worker
+
+    def read(self, raw: bytes) -> Iterator[LogLine]:
+        """Yield the one line."""
+        line, voice = cri.parse(raw), self._voice
+        yield LogLine(
+            line.time_ns, line.text, voice.role, line.stream, self._worker, voice.rank, voice.attempt, line.partial
+        )  # fmt: skip
+
+    def rest(self) -> Iterator[LogLine]:
+        """Nothing is held back."""
+        return iter(())
+
+
+def past(directory: str, readers: Readers = CriReader) -> Past | None:
+    """Return the past that a directory holds, if it holds any."""
+    return (
+        Past(Archive(directory), readers) if os.path.exists(os.path.join(directory, "history.db")) else None
+    )
+
+
+class Past:
+    """What is remembered of jobs; by name, of the newest job that had it."""
+
+    def __init__(self, archive: Archive, readers: Readers = CriReader) -> None:
+        self._archive = archive
+        self._readers = readers
+
+    # -- jobs -------------------------------------------------------------------------------------
+    def state(self, ref: JobRef) -> JobState | None:
+        """Return where a job stood last, with the time when it was deleted or last seen; None for an unknown one."""
+        row = self._row(ref)
+        return None if row is None else _as_gone(row)
+
+    def record(self, ref: JobRef) -> Record | None:
+        """Return all that is remembered of a job but its lines and events."""
+        row = self._row(ref)
+        if row is None:
+            return None
+        uid, _, deleted, first_seen, last_seen = row
+        moments = self._archive.read("SELECT moment FROM moments WHERE uid=? ORDER BY time", uid)
+        facts = self._archive.read("SELECT fact FROM facts WHERE uid=? ORDER BY kind, name", uid)
+        return Record(
+            state=_as_gone(row),
+            deleted=deleted,
+            first_seen=first_seen,
+            last_seen=last_seen,
+            moments=tuple(decoded(Moment, blob) for (blob,) in moments),
+            facts=tuple(decoded(Fact, blob) for (blob,) in facts),
+            gaps=self._archive.gaps(uid),
+        )
+
+    def spec(self, ref: JobRef) -> MPIJob | None:
+        """Return what was asked for, if that was written down."""
+        row = self._row(ref)
+        rows = self._archive.read("SELECT spec FROM jobs WHERE uid=?", row[0]) if row else []
+        return decoded(MPIJob, rows[0][0]) if rows and rows[0][0] else None
+
+    def list(self, scope: Scope) -> Page:
+        """Return one page of the jobs that were deleted, the last one deleted first."""
+        where, values = _condition(scope)
+        rows = self._archive.read(
+            f"SELECT {_JOB} FROM jobs WHERE {where} ORDER BY deleted DESC, seq DESC", *values
+        )
+        states = [state for row in rows if _chosen(state := _as_gone(row), scope)]
+        first = int(scope.after or 0)
+        last = first + scope.limit
+        items = tuple(msgspec.structs.replace(state, ranks=()) for state in states[first:last])
+        return Page(items, str(last) if len(states) > last else "", len(states))
+
+    def events(self, ref: JobRef) -> tuple[Event, ...]:
+        """Return what happened to a job, in order."""
+        row = self._row(ref)
+        rows = self._archive.read("SELECT event FROM events WHERE uid=? ORDER BY time", row[0]) if row else []
+        found = sorted(
+            (decoded(Event, blob) for (blob,) in rows), key=lambda event: (event.time, event.sequence)
+        )
+        return tuple(msgspec.structs.replace(event, sequence=place) for place, event in enumerate(found, 1))
+
+    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+        """Return the usage that was measured."""
+        row = self._row(ref)
+        rows = self._archive.read(
+            "SELECT time, worker, cores, memory, attempt FROM samples WHERE uid=? ORDER BY time, worker", row[0]
+        ) if row else []  # fmt: skip
+        return tuple(Sample(*one) for one in rows)
+
+    def forget(self, ref: JobRef) -> int:
+        """Erase a job; by name, every job that had the name. Return how many there were."""
+        where, values = (
+            ("uid=?", (ref.uid,)) if ref.uid else ("namespace=? AND name=?", (ref.namespace, ref.name))
+        )
+        found = self._archive.read(f"SELECT uid FROM jobs WHERE {where}", *values)
+        erase(self._archive, (uid for (uid,) in found))
+        return len(found)
+
+    def _row(self, ref: JobRef) -> tuple[Any, ...] | None:
+        if ref.uid:
+            rows = self._archive.read(f"SELECT {_JOB} FROM jobs WHERE uid=?", ref.uid)
+        else:
+            rows = self._archive.read(
+                f"SELECT {_JOB} FROM jobs WHERE namespace=? AND name=? ORDER BY created DESC, seq DESC LIMIT 1",
+                ref.namespace, ref.name,
+            )  # fmt: skip
+        return rows[0] if rows else None
+
+    # -- lines ------------------------------------------------------------------------------------
+    def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
+        """Yield the wanted lines in time order, with the gaps where they are."""
+        state = self.state(ref)
+        if state is None:
+            return iter(())
+        streams = [
+            self._lines(voice, state, query)
+            for voice in self._archive.voices(state.ref.uid)
+            if _wanted(voice, query)
+        ]
+        streams += [iter([_told(gap)]) for gap in self._archive.gaps(state.ref.uid) if not gap.voice]
+        return filters.select(merge.merged(streams), query)
+
+    def _lines(self, voice: Voice, state: JobState, query: LogQuery) -> Iterator[LogLine]:
+        reader = self._readers(voice, state)
+        for raw in self.raw(voice, query):
+            yield from reader.read(raw)
+        yield from reader.rest()
+
+    def raw(self, voice: Voice, query: LogQuery | None = None) -> Iterator[bytes]:
+        """Yield the stored lines of one voice, each with its newline, as the engine gave them."""
+        for block in self.blocks(voice, query):
+            yield from io.BytesIO(block)
+
+    def blocks(self, voice: Voice, query: LogQuery | None = None) -> Iterator[bytes]:
+        """Yield the same lines many at a time, each block ending with a line: for whoever sorts or searches in bulk."""
+        gaps = deque(gap for gap in self._archive.gaps(voice.uid) if gap.voice == voice.id)
+        for chunk in self._archive.chunks(voice.id):
+            while gaps and gaps[0].first_ns < chunk.first_ns:
+                yield _as_line(voice, gaps.popleft())
+            if query is None or _may_hold(voice, chunk, query):
+                for block in self._chunk(voice, chunk):
+                    yield _with_gaps(voice, block, gaps) if gaps else block
+        for gap in gaps:
+            yield _as_line(voice, gap)
+
+    def _chunk(self, voice: Voice, chunk: Chunk) -> Iterator[bytes]:
+        told = 0
+        try:
+            for block in chunks.read(self._archive.path(voice.uid, chunk.file), chunk.size):
+                yield block
+                told += len(block)
+        except chunks.Torn:
+            if self._still(chunk):
+                yield _as_line(voice, gap_of(voice, chunk.first_ns, chunk.last_ns, TORN))
+            else:  # it was sealed, or made way, while we read: look at what is there now
+                yield from self._anew(voice, chunk, told)
+
+    def _still(self, chunk: Chunk) -> bool:
+        rows = self._archive.read("SELECT file FROM chunks WHERE id=?", chunk.id)
+        return bool(rows) and rows[0][0] == chunk.file
+
+    def _anew(self, voice: Voice, chunk: Chunk, told: int) -> Iterator[bytes]:
+        """Yield what a chunk that has another file now holds behind what was told of it."""
+        for one in self._archive.chunks(voice.id):
+            for block in self._chunk(voice, one) if one.id == chunk.id else ():
+                if told < len(block):
+                    yield block[told:]
+                told = max(0, told - len(block))
+
+
+def _wanted(voice: Voice, query: LogQuery) -> bool:
+    """Leave out voices that cannot hold a wanted line; a launcher's log on a cluster holds its ranks' lines."""
+    if query.attempt is not None and voice.attempt != query.attempt:
+        return False
+    roles = (
+        {voice.role, Role.RANK} if voice.form is Form.POD and voice.role is Role.LAUNCHER else {voice.role}
+    )
+    if query.roles and not roles & set(query.roles):
+        return False
+    return not query.ranks or (Role.RANK in roles and (voice.rank is None or voice.rank in query.ranks))
+
+
+def _may_hold(voice: Voice, chunk: Chunk, query: LogQuery) -> bool:
+    """Leave out chunks that cannot hold a wanted line; of a launcher all are read, for it explains itself."""
+    if voice.form is Form.POD and voice.role is Role.LAUNCHER:
+        return True
+    if query.since is not None and chunk.last_ns < query.since * 1e9:
+        return False
+    if query.until is not None and chunk.first_ns > query.until * 1e9:
+        return False
+    return not query.ranks or not chunk.ranks or bool(numbers(chunk.ranks) & set(query.ranks))
+
+
+def _with_gaps(voice: Voice, block: bytes, gaps: deque[Gap]) -> bytes:
+    """Return a block with the gaps that lie in it, each before the first line behind it."""
+    if gaps[0].first_ns >= bounds(block)[1]:
+        return block
+    lines: list[bytes] = []
+    for line in io.BytesIO(block):
+        while gaps and gaps[0].first_ns < cri.nanoseconds(line.partition(b" ")[0]):
+            lines.append(_as_line(voice, gaps.popleft()))
+        lines.append(line)
+    return b"".join(lines)
+
+
+def _as_line(voice: Voice, gap: Gap) -> bytes:
+    """Return a gap as a stored line of the voice that it is in."""
+    line = cri.format_line(gap.first_ns, "stderr", gap.sentence().encode(), False)
+    if voice.form is Form.CRI:
+        return line
+    stamp, _, _, text = line.split(b" ", 3)
+    return stamp + b" " + text
+
+
+def _told(gap: Gap) -> LogLine:
+    role = gap.role or Role.LAUNCHER
+    text = gap.sentence().encode()
+    return LogLine(gap.first_ns, text, role, "stderr", gap.worker, gap.rank, gap.attempt)
+
+
+def _as_gone(row: tuple[Any, ...]) -> JobState:
+    """Return the last state; of a job that nobody saw deleted, when it was last seen."""
+    _, blob, deleted, _, last_seen = row
+    state = decoded(JobState, blob)
+    if deleted is not None:
+        return state
+    why = f"the job was last seen {state.phase.value}; what became of it was not recorded"
+    return gone(state, last_seen, why)
+
+
+def _condition(scope: Scope) -> tuple[str, list[Any]]:
+    parts, values = ["deleted IS NOT NULL"], list[Any]()
+    if scope.namespace:
+        parts.append("namespace=?")
+        values.append(scope.namespace)
+    for column, several in (("name", scope.names), ("phase", scope.phases)):
+        if several:
+            parts.append(f"{column} IN ({','.join('?' * len(several))})")
+            values += several
+    return " AND ".join(parts), values
+
+
+def _chosen(state: JobState, scope: Scope) -> bool:
+    return (
+        scope.text in state.ref.name
+        and (not scope.owner or state.owner == scope.owner)
+        and (not scope.queue or state.queue == scope.queue)
+        and selects(scope.selector, state.labels)
+    )

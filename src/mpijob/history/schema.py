@@ -1,0 +1,145 @@
+"""The database of an archive: opened, made, and brought forward from an older format.
+
+Each step of `_STEPS` brings the format from one number to the next, in one transaction, on live data. A
+step that was released is never changed; a new format is a new step. The words are kept to what PostgreSQL
+knows too, where that costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+
+from mpijob.errors import BackendError
+
+_PATIENCE_SECONDS = 30
+_STEPS = (
+    """
+CREATE TABLE jobs (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  uid TEXT NOT NULL UNIQUE,
+  namespace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  phase TEXT NOT NULL,
+  created REAL NOT NULL,
+  ended REAL,                             -- when it ended, or was deleted before that
+  deleted REAL,
+  first_seen REAL NOT NULL,
+  last_seen REAL NOT NULL,
+  state BLOB NOT NULL,
+  spec BLOB,
+  plan BLOB
+) STRICT;
+CREATE INDEX jobs_of ON jobs (namespace, name, created);
+CREATE INDEX jobs_deleted ON jobs (namespace, deleted);
+CREATE INDEX jobs_ended ON jobs (ended);
+CREATE TABLE moments (
+  uid TEXT NOT NULL, time REAL NOT NULL, moment BLOB NOT NULL
+) STRICT;
+CREATE INDEX moments_of ON moments (uid, time);
+CREATE TABLE events (
+  uid TEXT NOT NULL, time REAL NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL, event BLOB NOT NULL,
+  PRIMARY KEY (uid, time, reason, message)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE facts (
+  uid TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, fact BLOB NOT NULL,
+  PRIMARY KEY (uid, kind, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE samples (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL,
+  cores REAL NOT NULL, memory INTEGER NOT NULL
+) STRICT;
+CREATE INDEX samples_of ON samples (uid, time);
+CREATE TABLE voices (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, source TEXT NOT NULL, origin TEXT NOT NULL,
+  role TEXT NOT NULL, worker INTEGER, rank INTEGER,
+  form TEXT NOT NULL, family TEXT NOT NULL, tagged INTEGER NOT NULL,
+  ended INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (uid, attempt, source, origin)
+) STRICT;
+CREATE TABLE chunks (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  voice INTEGER NOT NULL, uid TEXT NOT NULL, file TEXT NOT NULL,
+  first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+  lines INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, size INTEGER NOT NULL,
+  ranks TEXT NOT NULL, sealed INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX chunks_of ON chunks (voice, id);
+CREATE INDEX chunks_by_job ON chunks (uid);
+CREATE INDEX chunks_by_age ON chunks (last_ns);
+CREATE TABLE gaps (
+  uid TEXT NOT NULL, voice INTEGER NOT NULL, first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+  reason TEXT NOT NULL, gap BLOB NOT NULL
+) STRICT;
+CREATE INDEX gaps_of ON gaps (uid, first_ns);
+CREATE TABLE sessions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL, beat REAL NOT NULL, ended REAL
+) STRICT;
+""",
+)
+VERSION = len(_STEPS)
+TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "jobs")
+
+
+def open_database(path: str, *, shared: bool = False) -> sqlite3.Connection:
+    """Return the database, made or brought forward where needed; `shared` lets several threads take turns."""
+    old_mask = os.umask(0o077)
+    try:
+        db = sqlite3.connect(
+            path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=not shared
+        )
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("PRAGMA secure_delete=ON")  # what is erased is not to be found in the file either
+    finally:
+        os.umask(old_mask)
+    found = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if found > VERSION:
+        raise BackendError(
+            f"{path} was written by a newer mpijob (format {found}, this one knows {VERSION})",
+            hint="use the newer version, or set MPIJOB_HISTORY to another directory",
+        )
+    if found < VERSION:
+        _bring_forward(db)
+    return db
+
+
+def _bring_forward(db: sqlite3.Connection) -> None:
+    _use_wal(db)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for number in range(int(db.execute("PRAGMA user_version").fetchone()[0]), VERSION):
+            for statement in _STEPS[number].split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version={number + 1}")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:  # the switch needs the file for itself and does not honour the busy timeout
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def telling(path: str) -> Iterator[None]:
+    """Tell what goes wrong with the files below as an error of ours."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise BackendError(
+            f"the record in {path} cannot be read or written: {error}",
+            hint="free some space, or set MPIJOB_HISTORY to a directory that you may write to",
+        ) from error

@@ -1,0 +1,171 @@
+"""A deleted job is answered for by its record: real jobs, real files, deleted and asked for again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpijob import AsyncClient, Client, Phase
+from mpijob.backends.local import LocalBackend
+from mpijob.backends.local.retention import forget_old
+from mpijob.backends.local.store import Store
+from mpijob.errors import NotFound
+from mpijob.history.keeping import Keep, Policy
+from mpijob.settings import Settings
+
+from .support import PATIENCE, a_job, ended, running, said, succeeded
+
+pytestmark = pytest.mark.engine
+SPEAKS = 'echo "rank $PMI_RANK says é"; printf "no newline" >&2'
+DAY = 86_400.0
+
+
+@pytest.mark.req("C-history", "US2-3")
+def test_a_deleted_job_is_answered_for_as_it_was(client: Client, settings: Settings) -> None:
+    job = succeeded(client, a_job("hello", SPEAKS))
+    before = [*client.logs("hello")], [*client.events("hello")], client.spec("hello"), client.metrics("hello")
+    state = client.state("hello")
+    job.delete()
+    assert client.list().total == 0
+    assert not (Path(settings.home) / "jobs" / state.ref.uid).exists()
+    *events, last = client.events("hello")
+    assert ([*client.logs("hello")], client.spec("hello"), client.metrics("hello")) == (
+        before[0],
+        before[2],
+        before[3],
+    )
+    assert [event.message for event in events] == [event.message for event in before[1]]
+    assert last.reason == "Deleted"
+    now = client.state("hello")
+    assert (now.phase, now.ref, now.ranks, now.finished) == (
+        state.phase,
+        state.ref,
+        state.ranks,
+        state.finished,
+    )
+    assert now.deleted is not None
+    assert client.remembered == now
+    assert [one.ref for one in client.deleted().items] == [state.ref]
+    assert said(job, ranks=(1,)) == {1: ["rank 1 says é", "no newline"]}
+    assert "command" in client.export("hello")
+
+
+@pytest.mark.req("C-history")
+def test_why_a_deleted_job_failed_is_still_told(client: Client) -> None:
+    state = ended(client, a_job("bad", 'test "$PMI_RANK" != 1 || exit 7'))
+    assert state.phase is Phase.FAILED
+    client.delete("bad")
+    assert client.why("bad") == state.findings
+    assert client.state("bad").launcher_exit_code == state.launcher_exit_code
+
+
+def test_a_job_deleted_while_it_runs_keeps_what_it_said(client: Client) -> None:
+    job = running(client, a_job("long", "echo begun; sleep 300"))
+    next(line for line in job.logs(follow=True) if line.text == b"begun")
+    job.delete(grace_period=0)
+    assert client.state("long").phase is Phase.CANCELLED
+    assert "begun" in said(job)[0]
+
+
+def test_a_name_that_is_used_again_means_the_job_that_is_there(client: Client) -> None:
+    succeeded(client, a_job("again", "echo first")).delete()
+    succeeded(client, a_job("again", "echo second"))
+    assert client.state("again").deleted is None
+    assert {line.text for line in client.logs("again")} == {b"second"}
+    client.delete("again")
+    assert {line.text for line in client.logs("again")} == {b"second"}
+    assert client.deleted().total == 2
+
+
+@pytest.mark.security
+def test_what_is_to_be_forgotten_leaves_no_trace(client: Client, settings: Settings) -> None:
+    succeeded(client, a_job("gone", "echo a-secret-word")).delete()
+    succeeded(client, a_job("gone", "echo a-secret-word"))
+    client.delete("gone", forget=True)
+    for ask in (client.state, client.spec, client.why):
+        with pytest.raises(NotFound):
+            ask("gone")
+    with pytest.raises(NotFound):
+        [*client.logs("gone")]
+    assert client.deleted().total == 0
+    history = Path(settings.home) / "history"
+    assert not list(history.rglob("*.log"))
+    assert b"a-secret-word" not in b"".join(
+        path.read_bytes() for path in history.rglob("*") if path.is_file()
+    )
+
+
+def test_the_record_of_a_job_deleted_before_can_be_erased(client: Client) -> None:
+    succeeded(client, a_job("gone", "echo x")).delete()
+    with pytest.raises(NotFound, match="deleted before") as refusal:
+        client.delete("gone")
+    assert "--forget" in refusal.value.hint
+    client.delete("gone", forget=True)
+    with pytest.raises(NotFound, match="no job"):
+        client.delete("gone", forget=True)
+
+
+def test_the_record_goes_when_its_days_are_over(client: Client, settings: Settings) -> None:
+    succeeded(client, a_job("old", "echo x")).delete()
+    job = succeeded(client, a_job("kept", "echo y"))
+    store = Store(LocalBackend(settings)._home)
+    now = (job.state().finished or 0.0) + 2.5 * DAY
+    forget_old(store, now, Policy({"default": Keep(1, 2)}))
+    assert client.list().total == 0  # its namespace keeps nothing for longer than two days
+
+
+def test_what_a_killed_delete_left_behind_is_swept(client: Client, settings: Settings) -> None:
+    job = succeeded(client, a_job("here", "echo x"))
+    jobs = Path(settings.home) / "jobs"
+    left = jobs / "0123456789abcdef"
+    left.mkdir()
+    forget_old(Store(LocalBackend(settings)._home), left.stat().st_mtime + 60)
+    assert left.exists()
+    forget_old(Store(LocalBackend(settings)._home), left.stat().st_mtime + 7200)
+    assert [path.name for path in jobs.iterdir()] == [job.ref.uid]
+
+
+def test_the_async_client_answers_for_deleted_jobs_too(client: Client, settings: Settings) -> None:
+    succeeded(client, a_job("hello", SPEAKS)).delete()
+
+    async def ask() -> tuple[float | None, int, int, int]:
+        async with AsyncClient(LocalBackend(settings), settings=settings) as other:
+            lines = [line async for line in other.logs("hello", ranks=(0,))]
+            record, page = await other.record("hello"), await other.deleted()
+            await other.delete("hello", forget=True)
+            return record.deleted, len(lines), page.total, (await other.deleted()).total
+
+    deleted, *counts = asyncio.run(ask())
+    assert deleted is not None
+    assert counts == [2, 1, 0]
+
+
+def test_a_delete_that_was_killed_is_finished_by_the_next(client: Client, settings: Settings) -> None:
+    """Whenever it dies: the job is there, or its record is, and both tell the same."""
+    for number in range(6):
+        job = succeeded(client, a_job(f"job-{number}", "seq 1 2000"))
+        child = subprocess.Popen(
+            [sys.executable, "-m", "mpijob", "delete", job.name],
+            env=_environ(settings),
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            child.wait(0.12 + number * 0.02)
+        except subprocess.TimeoutExpired:
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait(PATIENCE)
+        lines = [line.text for line in client.logs(job.ref)]
+        assert len(lines) == 4000
+        if not client.state(job.ref).deleted:
+            client.delete(job.ref)
+        assert [line.text for line in client.logs(job.ref)] == lines
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    return os.environ | {"MPIJOB_HOME": settings.home, "NO_COLOR": "1"}

@@ -1,0 +1,58 @@
+"""Archives for tests: jobs to write down, lines as an engine gives them, and a writer that can be killed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijob.history.archive import Archive
+from mpijob.history.past import Past
+from mpijob.history.values import Form, Position, Voice
+from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase, Role
+from mpijob.observation import cri
+
+START_NS = 1_700_000_000_000_000_000
+STEP_NS = 1_000_000  # a line each millisecond
+
+
+def a_state(name: str = "bert", uid: str = "u1", phase: Phase = Phase.RUNNING, **fields: Any) -> JobState:
+    known: dict[str, Any] = {"created": START_NS / 1e9, "world": 2, "workers_wanted": 1}
+    return JobState(ref=JobRef("team", name, uid), phase=phase, **known | fields)
+
+
+def a_spec(**fields: Any) -> MPIJob:
+    return MPIJob(name="bert", namespace="team", workers=1, command=("true",)).replace(**fields)
+
+
+def a_voice(uid: str = "u1", **fields: Any) -> Voice:
+    known: dict[str, Any] = {
+        "uid": uid,
+        "role": Role.WORKER,
+        "worker": 0,
+        "source": "pod-0",
+        "form": Form.CRI,
+    }
+    return Voice(**known | fields)
+
+
+def line(number: int, text: str = "") -> bytes:
+    """Return the stored line with this number."""
+    return cri.format_line(START_NS + number * STEP_NS, "stdout", (text or f"line {number}").encode(), False)
+
+
+def after(position: Position, lines: list[bytes]) -> list[bytes]:
+    """Return what an engine still has behind a position, as the recorder asks for it."""
+    if not position.stamp:
+        return lines
+    left = [one for one in lines if one.partition(b" ")[0] >= position.stamp]
+    return left[position.repeats :]
+
+
+def texts(past: Past, name: str = "bert", **query: Any) -> list[str]:
+    wanted = LogQuery(**query)
+    return [one.text.decode() for one in past.logs(JobRef("team", name), wanted)]
+
+
+def recorded(archive: Archive, uid: str) -> bytes:
+    """Return all stored lines of a job as they were given."""
+    past = Past(archive)
+    return b"".join(raw for voice in archive.voices(uid) for raw in past.raw(voice))
