@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Unpack
 
 from mpijob.client import fetching, saying, waiting
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
-from mpijob.client.front import Format, Target, log_query
+from mpijob.client.front import Format, LogOptions, Target, log_query
 from mpijob.errors import Finding
-from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Sample
 
 if TYPE_CHECKING:
     from mpijob.client.compare import Comparison
@@ -151,36 +151,33 @@ class AsyncReading(AsyncDesk):
         return await waiting.completion(ref, self.port, seconds=timeout)
 
     def logs(
-        self,
-        name: Target,
-        *,
-        namespace: str | None = None,
-        follow: bool = False,
-        roles: Iterable[Role | str] = (),
-        workers: Iterable[int] = (),
-        ranks: Iterable[int] = (),
-        since: float | None = None,
-        until: float | None = None,
-        tail: int | None = None,
-        regex: str = "",
-        attempt: int | None = None,
+        self, name: Target, *, namespace: str | None = None, **options: Unpack[LogOptions]
     ) -> AsyncIterator[LogLine]:
         """Yield the merged lines in time order; with follow, until the job has ended and all is said.
 
-        Raise NotFound for a rank, a worker or an attempt that the job does not have.
+        The options are the fields of `LogQuery`. Raise NotFound for a rank, a worker or an attempt that the
+        job does not have.
         """
-        query = log_query(
-            follow=follow,
-            roles=roles,
-            workers=workers,
-            ranks=ranks,
-            since=since,
-            until=until,
-            tail=tail,
-            regex=regex,
-            attempt=attempt,
-        )
-        return saying.lines(self.ref(name, namespace), self.port, query)
+        return saying.lines(self.ref(name, namespace), self.port, log_query(**options))
+
+    async def download_logs(
+        self,
+        name: Target,
+        target: str | Path | IO[bytes],
+        *,
+        namespace: str | None = None,
+        merged: bool = False,
+        compress: bool = False,
+        **options: Unpack[LogOptions],
+    ) -> tuple[Path, ...]:
+        """Write the log byte for byte, a file for each stream into a directory, or all merged into one file.
+
+        Return the files. `compress` packs them with gzip.
+        """
+        from mpijob.client import downloading
+
+        query, ref = log_query(**options), self.ref(name, namespace)
+        return await downloading.download(ref, self.port, query, target, merged=merged, compress=compress)
 
     def events(
         self, name: Target, follow: bool = False, *, namespace: str | None = None

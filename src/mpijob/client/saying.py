@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mpijob.client.bridge import close
 from mpijob.errors import NotFound
 
@@ -15,14 +17,23 @@ if TYPE_CHECKING:
 
 async def lines(ref: JobRef, backend: Backend, query: LogQuery) -> AsyncIterator[LogLine]:
     """Yield the lines that are wanted; raise NotFound when the job never has such."""
-    if query.ranks or query.workers or query.attempt is not None:
-        refuse_absent(await backend.get(ref), query)
-    stream = backend.logs(ref, query)
+    stream = backend.logs(ref, await resolved(ref, backend, query))
     try:
         async for line in stream:
             yield line
     finally:
         await close(stream)
+
+
+async def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
+    """Return the question with the previous attempt's number; raise NotFound when the job never has such."""
+    if not (query.ranks or query.workers or query.attempt is not None or query.previous):
+        return query
+    state = await backend.get(ref)
+    if query.previous:
+        query = replace(query, previous=False, attempt=state.attempt - 1)
+    refuse_absent(state, query)
+    return query
 
 
 def refuse_absent(state: JobState, query: LogQuery) -> None:

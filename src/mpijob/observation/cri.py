@@ -59,9 +59,9 @@ def parse(raw: bytes) -> Parsed:
     return Parsed(time_ns, stream, partial, header[3] if len(header) > 3 else b"", _ends(tag, partial))
 
 
-def nanoseconds(stamp: bytes) -> int:
+def nanoseconds(text: bytes) -> int:
     """Return a time stamp in nanoseconds since the epoch, 0 when it is none."""
-    return _nanoseconds(stamp) or 0
+    return _nanoseconds(text) or 0
 
 
 def restore(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -158,9 +158,14 @@ class Parser:
         return [line._replace(partial=True, newline=False)]
 
 
-def _prefix(time_ns: int, stream: str, tag: bytes) -> bytes:
+def stamp(time_ns: int) -> bytes:
+    """Return a time as it stands before a stored line, in 30 bytes."""
     seconds, nanoseconds = divmod(max(0, time_ns), SECOND_NS)
-    return b"%s.%09dZ %s %s " % (_date(min(seconds, _LAST_SECOND)), nanoseconds, stream.encode(), tag)
+    return b"%s.%09dZ" % (_date(min(seconds, _LAST_SECOND)), nanoseconds)
+
+
+def _prefix(time_ns: int, stream: str, tag: bytes) -> bytes:
+    return b"%s %s %s " % (stamp(time_ns), stream.encode(), tag)
 
 
 @lru_cache(maxsize=64)

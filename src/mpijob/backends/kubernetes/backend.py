@@ -218,7 +218,7 @@ class KubernetesBackend:
 
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines of all pods."""
-        from mpijob.backends.kubernetes import logs
+        from mpijob.backends.kubernetes import following, logs
 
         ref = self._eye.find(ref).ref
         if not query.follow:
@@ -226,13 +226,13 @@ class KubernetesBackend:
                 for line in logs.stored(self._api, self._eye.voices(ref), query):
                     yield line
             return
-        following = logs.Following(self._api, query)
+        follower = following.Following(self._api, query)
         try:
             with telling(f"read the logs of {ref.name}"):
-                for line in following.lines(lambda: (self._eye.voices(ref), self._over(ref))):
+                for line in follower.lines(lambda: (self._eye.voices(ref), self._over(ref))):
                     yield line
         finally:
-            following.close()
+            follower.close()
 
     def _over(self, ref: JobRef) -> bool:
         try:
