@@ -2,9 +2,14 @@
 
 On a cluster every rank's output travels through mpirun into the launcher's log, where mpirun has put a tag
 before each piece of it: a line, or a part of one that was written by itself. Whatever carries no tag is the
-launcher's. A program can print what looks like a tag: hydra's tags hold a word that the launcher makes up
-for the job and says before any rank speaks, which no rank can know. The words of `shell` (census, world, exit)
-are reports, not output, if they come from whom they speak of. Reading the log is the engine's business.
+launcher's. The words of `shell` (census, world, exit) are reports, not output, if they come from whom they
+speak of. Reading the log is the engine's business.
+
+A program can print what looks like a tag. Hydra's tags hold a word that the launcher makes up for the job and
+says before any rank speaks, which no rank can know. Open MPI 5 writes whole lines, so that a tag inside one is
+text. Open MPI 4 writes what it gets and has nothing to put into its tags: there a tag is text when it names no
+rank of this world or stands right behind another, as in a log that a program prints; one that a program puts
+in the middle of a line of its own to deceive is believed.
 """
 
 from __future__ import annotations
@@ -47,6 +52,7 @@ class Output:
     def __init__(self, family: Family, *, tagged: bool = True) -> None:
         self._openmpi = family is Family.OPENMPI
         self._tagged = tagged
+        self._ranks: int | None = None  # in the world, once it is counted
         self._gap = True  # Open MPI 5 puts a space behind a tag, 4 does not
         self._sure = False
         self._tag = _OPENMPI if self._openmpi else _HYDRA
@@ -81,6 +87,7 @@ class Output:
 
     def _learn(self, report: Report) -> None:
         self._gap, self._sure = report.words.get("gap") != "0", True
+        self._ranks = report.number("ranks")
         if (word := report.words.get("tag", "")) and not self._openmpi:
             self._tag = re.compile(rb"\[rank (\d+) %s\] ()" % re.escape(word.encode()))
 
@@ -112,7 +119,7 @@ class Output:
             yield whole
 
     def _tagged_pieces(self, line: bytes) -> Iterator[Said]:
-        tags = [*self._tag.finditer(line)] if self._tagged else []
+        tags = self._tags(line) if self._tagged else []
         first = tags[0].start() if tags else len(line)
         if first > 0 or not tags:
             yield Said(None, "stdout", line[:first])
@@ -124,6 +131,18 @@ class Output:
             gap = self._openmpi and self._gap and text.startswith(b" ")
             stream = "stdout" if tag[2] in (b"", b"stdout") else "stderr"
             yield Said(int(tag[1]), stream, text[1:] if gap else text)
+
+    def _tags(self, line: bytes) -> list[re.Match[bytes]]:
+        """Return the tags in a line that the launcher has put there, as far as can be known."""
+        if self._openmpi and self._sure and self._gap:
+            first = self._tag.match(line)
+            return [first] if first else []
+        tags: list[re.Match[bytes]] = []
+        for tag in self._tag.finditer(line):
+            beyond = self._ranks is not None and int(tag[1]) >= self._ranks
+            if not beyond and (not tags or tag.start() > tags[-1].end()):
+                tags.append(tag)
+        return tags
 
 
 def reports(log: bytes, family: Family) -> Iterator[Report]:
