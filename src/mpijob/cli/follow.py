@@ -98,7 +98,7 @@ class Follower:
         self._app = app
         self._job = job
         self._stays = stays
-        self._look = look._replace(secrets=masking.secret_values(job.spec))
+        self._look = look._replace(secrets=app.client.masked_values(job.ref))
         self._told: tuple[Any, ...] = ()
         self._looked = 0.0
 

@@ -179,6 +179,10 @@ class AsyncReading(AsyncDesk):
         query, ref = log_query(**options), self.ref(name, namespace)
         return await downloading.download(ref, self.port, query, target, merged=merged, compress=compress)
 
+    async def masked_values(self, name: Target, *, namespace: str | None = None) -> tuple[str, ...]:
+        """Return the secrets of a job that a face must not show in its log, as far as they can be known."""
+        return await saying.secrets(self.ref(name, namespace), self.port)
+
     def events(
         self, name: Target, follow: bool = False, *, namespace: str | None = None
     ) -> AsyncIterator[Event]:

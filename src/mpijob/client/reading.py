@@ -210,6 +210,10 @@ class Reading(Desk):
             downloading.download(ref, self.backend, query, target, merged=merged, compress=compress)
         )
 
+    def masked_values(self, name: Target, *, namespace: str | None = None) -> tuple[str, ...]:
+        """Return the secrets of a job that a face must not show in its log, as far as they can be known."""
+        return self._bridge.call(saying.secrets(self.ref(name, namespace), self.backend))
+
     def events(self, name: Target, follow: bool = False, *, namespace: str | None = None) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
         return self._bridge.iterate(self.backend.events(self.ref(name, namespace), follow=follow))

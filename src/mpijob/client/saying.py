@@ -31,6 +31,11 @@ async def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
         return query
     state = await backend.get(ref)
     if query.previous:
+        if state.attempt < 2:
+            raise NotFound(
+                f"job '{state.ref.name}' has no previous attempt: this is its first",
+                hint=f"mpijob logs {state.ref.name} shows it",
+            )
         query = replace(query, previous=False, attempt=state.attempt - 1)
     refuse_absent(state, query)
     return query
@@ -46,3 +51,13 @@ def refuse_absent(state: JobState, query: LogQuery) -> None:
             f"job '{state.ref.name}' {missing}",
             hint=f"mpijob describe {state.ref.name} shows its workers and ranks",
         )
+
+
+async def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
+    """Return what is masked when a job's lines are shown: its secrets' values, as far as they can be known."""
+    from mpijob.observation import masking
+
+    job = await backend.spec(ref)
+    known = getattr(backend, "secret_values", None)
+    told = await known(ref, job.secrets) if job.secrets and known is not None else ()
+    return tuple(sorted({*masking.secret_values(job), *masking.spellings(told)}, key=len, reverse=True))

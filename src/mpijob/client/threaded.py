@@ -28,6 +28,7 @@ from mpijob.model import (
     Plan,
     Sample,
     Scope,
+    Secret,
 )
 
 T = TypeVar("T")
@@ -79,6 +80,11 @@ class Threaded:
     def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change."""
         return _streamed(self._inner.watch(scope))
+
+    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets, as far as they can be known."""
+        known = getattr(self._inner, "secret_values", None)
+        return () if known is None else await _moved(lambda: known(ref, secrets))
 
     def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines in time order."""

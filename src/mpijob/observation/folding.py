@@ -119,9 +119,10 @@ class Fold:
 
     def feed(self, line: LogLine) -> Iterable[LogLine]:
         """Return the lines that can wait no longer now that this one was said."""
+        released = [*self._released(line.time)]
         if not self._joined(line):
             self._begin(line)
-        return [*self._released(line.time)] if self._due(line.time) else ()
+        return released
 
     def rest(self, now_ns: int | None) -> Iterable[LogLine]:
         """Return what has been held long enough by the caller's clock."""
@@ -153,7 +154,7 @@ class Fold:
             self._by_text.setdefault(_words(line), deque()).append(one)
 
     def _due(self, time: int) -> bool:
-        return len(self._held) > self._most or self._held[0].line.time < time - self._chorus_ns
+        return len(self._held) >= self._most or self._held[0].line.time < time - self._chorus_ns
 
     def _released(self, time: int) -> Iterator[LogLine]:
         while self._held and self._due(time):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Plan,
         Sample,
         Scope,
+        Secret,
     )
     from mpijob.settings import Settings
 
@@ -215,6 +216,13 @@ class KubernetesBackend:
                     yield state
         finally:
             changes.close()
+
+    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets that this user may read in the cluster."""
+        from mpijob.backends.kubernetes import secretvalues
+
+        found = self._eye.find(ref)
+        return secretvalues.read(self._api, found.ref, secrets)
 
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines of all pods."""

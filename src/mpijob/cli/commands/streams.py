@@ -16,7 +16,6 @@ from mpijob.cli.options import Moment, Numbers, command, name_argument
 from mpijob.cli.output import Format, coloured
 from mpijob.model import Level, Phase, Role
 from mpijob.observation import filters
-from mpijob.observation.masking import secret_values
 
 _TOGETHER = 512  # lines that are written at once when all of them are there already
 _CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leaves aside
@@ -95,7 +94,7 @@ def logs(
         raw=raw,
         prefix=not no_prefix,
         timestamps=timestamps,
-        secrets=secret_values(app.client.spec(name)),
+        secrets=() if raw else app.client.masked_values(name),
         highlight=_highlight(query["find"] or query["regex"]),
         together=1 if query["follow"] else _TOGETHER,
     )

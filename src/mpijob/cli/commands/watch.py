@@ -16,7 +16,6 @@ from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
 from mpijob.errors import BackendError
 from mpijob.model import JobState, Phase
-from mpijob.observation.masking import secret_values
 
 _REFRESH_SECONDS = 0.5
 
@@ -60,7 +59,7 @@ def _show(app: App, state: JobState, line: str) -> None:
 def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
     from rich.live import Live
 
-    secrets = secret_values(app.client.spec(name)) if name else ()
+    secrets = app.client.masked_values(name) if name else ()
     patience = Patience()
     with Live(auto_refresh=False, screen=False) as live:
         while True:
