@@ -16,6 +16,7 @@ from bench import (
     explaining,
     importing,
     listing,
+    logs,
     memory,
     queueing,
     report,
@@ -38,6 +39,7 @@ MEASUREMENTS: dict[str, Callable[[Options], Iterator[Line]]] = {
     "queue": queueing.measure,
     "detection": detection.measure,
     "why": explaining.measure,
+    "logs": logs.measure,
 }
 
 

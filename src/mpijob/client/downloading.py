@@ -6,11 +6,10 @@ has the files at hand may merge them by itself, many times faster; any other is 
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
@@ -62,7 +61,7 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 async def _lines(ref: JobRef, backend: Backend, query: LogQuery, file: IO[bytes], compress: bool) -> None:
-    packed = cast("IO[bytes]", gzip.GzipFile(fileobj=file, mode="wb", mtime=0)) if compress else file
+    packed = _packing(file) if compress else file
     stream = saying.lines(ref, backend, query)
     try:
         async for line in stream:
@@ -71,6 +70,12 @@ async def _lines(ref: JobRef, backend: Backend, query: LogQuery, file: IO[bytes]
         await close(stream)
         if compress:
             packed.close()
+
+
+def _packing(file: IO[bytes]) -> IO[bytes]:
+    import gzip
+
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=file, mode="wb", mtime=0))
 
 
 async def _streams(
@@ -108,9 +113,12 @@ class _Shelf:
             self._write(path)
 
     def _write(self, path: Path) -> None:
-        data: Any = self._held[path]
+        data = self._held[path]
         with path.open("ab") as file:
-            file.write(gzip.compress(data, mtime=0) if self._compress else data)
+            packed = _packing(file) if self._compress else file
+            packed.write(data)
+            if self._compress:
+                packed.close()
         data.clear()
 
     def done(self) -> tuple[Path, ...]:

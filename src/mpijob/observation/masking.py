@@ -8,6 +8,7 @@ Making control bytes visible is the business of the face that prints.
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -38,7 +39,7 @@ _SUSPECT = frozenset(
 )
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(=.*)?", re.DOTALL)
 # The shapes that well-known services give their tokens; each pattern is linear in the text.
-_SHAPES = re.compile(
+_SHAPES = (
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}"
     r"|sha256~[\w-]{20,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[\w-]{35}|xox[abeoprs]-[\w-]{10,}"
     r"|sk-(?:[a-z]+-)?[A-Za-z0-9_-]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"
@@ -46,11 +47,11 @@ _SHAPES = re.compile(
     r"|(?<=://)[^\s/:@]{1,64}:[^\s/@]{1,256}(?=@)"
 )
 # `password=x`, `"api_key": "x"`, `--token x`: a name that says what its value is
-_ASSIGNED = re.compile(
+_ASSIGNED = (
     r"""(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api_?key|access_?key|credentials?)["']?\s?[=:]\s?)"""
     r"""(["']?)[^\s"',;&]{6,}\2"""
 )
-_HINTS = re.compile(  # one of these is in whatever the shapes can match: most lines are done after this look
+_HINTS = (  # one of these is in whatever the shapes can match: most lines are done after this look
     r"gh[pousr]_|github_pat_|glpat-|hf_|sha256~|A[KS]IA|AIza|xox|sk-|eyJ|[Bb]earer |[Bb]asic |://[^/@ ]*@"
     r"|(?i:passw|passphrase|secret|token|api_?key|access_?key|credential)"
 )
@@ -112,9 +113,16 @@ def masked_text(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         if len(value) >= SHORTEST:
             text = text.replace(value, MASK)
-    if _HINTS.search(text) is None:
+    hints, shapes, assigned = _patterns()
+    if hints.search(text) is None:
         return text
-    return _ASSIGNED.sub(lambda found: f"{found[1]}{found[2]}{MASK}{found[2]}", _SHAPES.sub(MASK, text))
+    return assigned.sub(lambda found: f"{found[1]}{found[2]}{MASK}{found[2]}", shapes.sub(MASK, text))
+
+
+@functools.cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns, compiled when the first text is shown: start-up is a feature."""
+    return re.compile(_HINTS), re.compile(_SHAPES), re.compile(_ASSIGNED)
 
 
 def masked_job(job: MPIJob) -> MPIJob:

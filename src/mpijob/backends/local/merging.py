@@ -6,12 +6,8 @@ module is also the program of such a helper. How lines are merged is the busines
 
 from __future__ import annotations
 
-import gzip
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -104,6 +100,8 @@ def _write(part: Part, target: IO[bytes]) -> None:
         for lines in bulk.merged(files):
             target.write(lines)
         return
+    import gzip  # the first line of a plain merge does not wait for it
+
     with gzip.GzipFile(fileobj=target, mode="wb", compresslevel=_COMPRESSION, mtime=0) as packed:
         for lines in bulk.merged(files):
             packed.write(lines)
@@ -116,6 +114,9 @@ class _Helper:
         self._part = part
 
     def __enter__(self) -> _Helper:
+        import subprocess
+        import tempfile
+
         self._file = tempfile.TemporaryFile()
         argv = [sys.executable, "-m", "mpijob.backends.local.merging"]
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=self._file)
@@ -129,7 +130,8 @@ class _Helper:
         if self._process.wait():
             raise OSError(f"a helper that merges logs ended with {self._process.returncode}")
         self._file.seek(0)
-        shutil.copyfileobj(self._file, target, 1 << 20)
+        while data := self._file.read(1 << 20):
+            target.write(data)
 
     def __exit__(self, *_: Any) -> None:
         if self._process.poll() is None:
