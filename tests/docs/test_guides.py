@@ -15,6 +15,7 @@ from mpijob import settings
 from mpijob.backends.local import faults
 
 SDK = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+LOGS = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
 LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
 
 
@@ -38,6 +39,14 @@ def test_the_commands_of_the_local_engine_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(LOCAL)
     assert wrong == [], "\n".join(wrong)
     assert sum(isinstance(step, Command) for step in steps(LOCAL)) >= 3
+
+
+@pytest.mark.engine
+@pytest.mark.req("AC2", "FR-021", "FR-031")
+def test_the_commands_of_the_logs_page_work(tmp_path: Path) -> None:
+    wrong = a_reader(tmp_path).follow(LOGS)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in steps(LOGS)) >= 10
 
 
 def test_the_settings_of_the_local_engine_page_are_settings(tmp_path: Path) -> None:
