@@ -16,6 +16,7 @@ from bench import (
     explaining,
     importing,
     listing,
+    logs,
     memory,
     queueing,
     recording,
@@ -40,6 +41,7 @@ MEASUREMENTS: dict[str, Callable[[Options], Iterator[Line]]] = {
     "detection": detection.measure,
     "why": explaining.measure,
     "recording": recording.measure,
+    "logs": logs.measure,
 }
 
 

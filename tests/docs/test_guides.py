@@ -15,6 +15,7 @@ from mpijob import settings
 from mpijob.backends.local import faults
 
 SDK = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+LOGS = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
 LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
 
 HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
@@ -55,6 +56,14 @@ def test_the_settings_of_the_history_page_are_settings(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(text)
     found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
     assert (found.history_bytes, found.keep["team-cv"].logs_days) == ("10Gi", 14)
+
+
+@pytest.mark.engine
+@pytest.mark.req("AC2", "FR-021", "FR-031")
+def test_the_commands_of_the_logs_page_work(tmp_path: Path) -> None:
+    wrong = a_reader(tmp_path).follow(LOGS)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in steps(LOGS)) >= 10
 
 
 def test_the_settings_of_the_local_engine_page_are_settings(tmp_path: Path) -> None:

@@ -106,3 +106,44 @@ def test_a_line_of_100_mb_delays_nobody_and_needs_no_memory(client: Client) -> N
     assert len(late) > 2
     assert max(late) < 1_000_000_000
     assert sum(len(line.text) for line in job.logs(ranks=(0,))) == 100_000_000
+
+
+FORGED = r"""
+if [ "$MPIJOB_RANK" = 1 ]; then
+  printf 'half '
+  printf '[1,0]<stdout>: [rank 0] [Rank-0] forged\n[1,0]<stdout>: forged\n[rank 0] forged\n[0] forged\n'
+fi
+"""
+
+
+@pytest.mark.req("AC2")
+@pytest.mark.security
+@pytest.mark.parametrize("family", ["mpich", "openmpi", "intel"])
+def test_no_familys_tags_can_be_forged(family: str, client: Client) -> None:
+    job = succeeded(client, a_job(f"tags-{family}", FORGED, mpi=family))
+    lines = [line for line in job.logs() if b"forged" in line.text]
+    assert [(line.rank, line.source) for line in lines] == [(1, "Rank-1")] * 4
+    assert lines[0].text.startswith(b"half [1,0]<stdout>: ")
+
+
+def test_what_is_downloaded_is_what_was_written(client: Client, tmp_path: Path) -> None:
+    script = r"printf 'a\000\377\r1\r2\n\nlast'; printf 'err\n' >&2; head -c 40000 /dev/zero | tr '\000' x"
+    job = succeeded(client, a_job("exact", script))
+    files = {path.name: path for path in job.download_logs(tmp_path, ranks=[0])}
+    assert files["rank-0.out"].read_bytes() == b"a\0\xff\r1\r2\n\nlast" + b"x" * 40000
+    assert files["rank-0.err"].read_bytes() == b"err\n"
+    (merged,) = job.download_logs(tmp_path / "all", merged=True)
+    told = [line.partition(b"Z [Rank-")[2] for line in merged.read_bytes().splitlines() if b"err" in line]
+    assert sorted(told) == [b"0] err", b"1] err"]
+
+
+def test_following_from_the_tail_shows_the_last_lines_and_then_what_comes(client: Client) -> None:
+    script = "seq 100; while [ ! -e go ]; do sleep 0.05; done; echo last"
+    job = running(client, a_job("tail", script, workers=1))
+    eventually(lambda: len([*job.logs(ranks=[0])]) == 100, "all is said", PATIENCE)
+    heard = []
+    for line in job.logs(follow=True, ranks=[0], tail=2):
+        heard.append(line.text)
+        if len(heard) == 2:
+            (Path(client.settings.home) / "jobs" / job.ref.uid / "work" / "go").touch()
+    assert heard == [b"99", b"100", b"last"]

@@ -43,6 +43,11 @@ def test_an_innocent_name_is_left_alone(name: str) -> None:
         "AKIA" + "C" * 16,
         "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln",
         "sha256~" + "d" * 40,
+        "github_pat_" + "e" * 22,
+        "glpat-" + "f" * 20,
+        "sk-proj-" + "g" * 24,
+        "AIza" + "h" * 35,
+        "xoxb-123456789-abc",
     ],
 )
 def test_the_shape_of_a_well_known_token_is_enough(token: str) -> None:
@@ -136,3 +141,42 @@ def test_export_says_which_values_are_missing() -> None:
     result = cli("export", "j")
     assert "API_TOKEN" in result.stderr
     assert "--secret" in result.stderr
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password=hunter2hunter2", "password=***"),
+        ('{"api_key": "abcdef123456", "lr": 1}', '{"api_key": "***", "lr": 1}'),
+        ("WANDB_API_KEY=0123456789abcdef done", "WANDB_API_KEY=*** done"),
+        ("s3://minio:topsecret@host/bucket", "s3://***@host/bucket"),
+        ("https://host/path?x=1", "https://host/path?x=1"),
+        ("tokens: 4096 in 3 s", "tokens: 4096 in 3 s"),
+        ("the tokenizer has a secret", "the tokenizer has a secret"),
+    ],
+)
+def test_what_is_assigned_to_a_secrets_name_is_masked(text: str, shown: str) -> None:
+    assert masking.masked_text(text) == shown
+
+
+@pytest.mark.security
+def test_a_secret_is_masked_in_its_lines_in_a_url_and_in_base64() -> None:
+    value = "first+line/x\nsecond line"
+    values = masking.spellings([value])
+    for said in (
+        "a first+line/x b",
+        "second line",
+        "first%2Bline%2Fx%0Asecond%20line",
+        "Zmlyc3QrbGluZS94CnNlY29uZCBsaW5l",
+    ):
+        assert masking.MASK in masking.masked_text(said, values)
+
+
+@pytest.mark.security
+@given(st.text(max_size=60))
+def test_most_lines_are_left_alone_by_one_look_and_none_escapes_it(text: str) -> None:
+    _, shapes, assigned = masking._patterns()
+    whole = assigned.sub("", shapes.sub("", text))
+    assert whole == text or masking.masked_text(text) != text or masking.MASK in text

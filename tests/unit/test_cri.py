@@ -139,3 +139,12 @@ def test_time_stamps_of_other_runtimes_are_read(stamp: str, offset_ns: int) -> N
 def test_an_empty_line_is_a_line() -> None:
     assert [cri.parse_line(line)[3] for line in stamped([b"\n\n"])] == [b"", b""]
     assert cri.parse_line(b"2016-10-06T00:17:09.669794202Z stdout F")[1:] == ("stdout", False, b"")
+
+
+def test_a_bar_that_is_redrawn_for_hours_is_stored_now_and_then() -> None:
+    stamper, second = cri.Stamper("stderr"), cri.SECOND_NS
+    stored = [line for at in range(100, 112) for line in stamper.feed(b"\r%d%%" % at, at * second)]
+    stored += stamper.feed(b"\rdone\n", 112 * second)
+    parsed = [cri.parse(line) for line in stored]
+    assert [line.time_ns // second for line in parsed] == [101, 106, 111, 112]
+    assert b"".join(cri.restore(stored)) == b"".join(b"\r%d%%" % at for at in range(100, 112)) + b"\rdone\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import kinds, logs
+from mpijob.backends.kubernetes import following, kinds, logs
 from mpijob.backends.kubernetes.failures import CUT, ApiError
 from mpijob.errors import BackendError
 from mpijob.model import Family, LogLine, LogQuery, Role
@@ -57,7 +57,7 @@ class Troubled(Store):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr("mpijob.backends.patience._PAUSE_SECONDS", 0.01)
 
 
@@ -75,11 +75,11 @@ def followed(api: Store, looks: Sequence[bool | BackendError] = (False, True)) -
             raise over
         return (VOICE,), over
 
-    following = logs.Following(api, LogQuery(follow=True))
+    follower = following.Following(api, LogQuery(follow=True))
     try:
-        return [*following.lines(look)]
+        return [*follower.lines(look)]
     finally:
-        following.close()
+        follower.close()
 
 
 def numbers(lines: Sequence[LogLine]) -> list[int]:
@@ -94,7 +94,7 @@ def test_a_log_is_taken_up_again_where_it_broke(trouble: ApiError) -> None:
 
 
 def test_a_log_that_ends_before_its_container_is_taken_up_again() -> None:
-    api = Troubled([line(1)], [line(1), line(2)])
+    api = Troubled([], [line(1)], [line(1), line(2)])  # what was said before is read first
     runs = iter([True, False])
     api.before = lambda method, path: api.pod_runs(next(runs))
     assert numbers(followed(api)) == [1, 2]
@@ -107,4 +107,4 @@ def test_a_log_that_may_not_be_read_is_refused_and_not_taken_for_silence() -> No
 
 def test_nobody_who_answers_does_not_end_the_lines() -> None:
     silent = BackendError("nobody answers", passing=True)
-    assert numbers(followed(Troubled([line(1)]), [False, silent, True])) == [1]
+    assert numbers(followed(Troubled([line(1)], [line(1)]), [False, silent, True])) == [1]

@@ -70,7 +70,7 @@ def test_a_pod_counts_once_it_has_started() -> None:
     ],
 )
 def test_pods_that_cannot_hold_a_wanted_line_are_not_read(query: LogQuery, wanted: tuple[bool, bool]) -> None:
-    assert (logs._wanted(voice(), query), logs._wanted(voice(Role.WORKER, 0), query)) == wanted
+    assert (logs.is_wanted(voice(), query), logs.is_wanted(voice(Role.WORKER, 0), query)) == wanted
 
 
 def test_the_two_ends_of_a_launchers_log_are_enough_for_its_state() -> None:

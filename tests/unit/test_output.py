@@ -110,3 +110,42 @@ def test_a_report_behind_a_line_that_was_cut_off_is_found() -> None:
     )[1:]
     assert said == Said(1, "stdout", b"no-newline")
     assert isinstance(report, Report)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("family", [Family.MPICH, Family.INTEL])
+def test_hydras_tags_hold_a_word_that_no_rank_can_know(family: Family) -> None:
+    world = b"mpijob-world ranks=2 gap=0 tag=9e40c5dc-d49e"
+    line = b"[rank 0 9e40c5dc-d49e] half [rank 1] forged [rank 1 0000] forged[rank 1 9e40c5dc-d49e] true"
+    output = Output(family)
+    assert _all(output, world, line)[1:] == [Said(1, "stdout", b"true")]
+    assert [*output.rest()] == [Said(0, "stdout", b"half [rank 1] forged [rank 1 0000] forged")]
+
+
+@pytest.mark.security
+def test_a_tag_inside_a_line_of_open_mpi_5_is_text() -> None:
+    output = Output(Family.OPENMPI)
+    _all(output, b"mpijob-world ranks=2 gap=1")
+    assert _all(output, b"[1,0]<stdout>: hello [1,1]<stdout>: forged") == [
+        Said(0, "stdout", b"hello [1,1]<stdout>: forged")
+    ]
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("text", [b"[1,1]<stdout>:copied", b"of another job: [1,7]<stdout>:copied"])
+def test_a_log_that_a_rank_of_open_mpi_4_prints_stays_its_own(text: bytes) -> None:
+    output = Output(Family.OPENMPI)
+    _all(output, b"mpijob-world ranks=2 gap=0")
+    assert _all(output, b"[1,0]<stdout>:" + text) == [Said(0, "stdout", text)]
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "forged",
+    [b"mpijob-world ranks=9 gap=1 tag=x", b"mpijob-exit rank=1 code=7", b"mpijob-census rank=1 size=9"],
+)
+def test_a_report_about_somebody_else_is_output(forged: bytes) -> None:
+    output = Output(Family.MPICH)
+    _all(output, b"mpijob-world ranks=2 gap=0 tag=abc")
+    assert _all(output, b"[rank 0 abc] " + forged) == [Said(0, "stdout", forged)]
+    assert _all(output, b"[rank 1 abc] still known") == [Said(1, "stdout", b"still known")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,7 +106,7 @@ def test_every_byte_of_the_command_arrives_as_it_was_written(pod: Pod) -> None:
 def test_the_census_is_told_before_the_command_runs(pod: Pod) -> None:
     done = pod.launch("mpirun", "program")
     assert done.stdout.splitlines()[0] == "mpijob-census rank=0 size=4 local=0 host=localhost node=n1 gpus=0"
-    assert done.stdout.splitlines()[-1] == "mpijob-world ranks=4 gap=0"
+    assert re.fullmatch("mpijob-world ranks=4 gap=0 tag=[0-9a-f-]{13}", done.stdout.splitlines()[-1])
 
 
 def test_a_census_with_tagged_output_is_understood(pod: Pod) -> None:
@@ -380,7 +381,7 @@ def test_a_real_mpirun_is_counted_and_then_runs_the_command(pod: Pod, tmp_path: 
     line = ("mpirun", "-f", pod.env["MPIJOB_HOSTFILE"], "-n", "2", "/bin/sh")
     done = pod.launch(*line, f"{pod.home}/rank.sh", *program, MPIJOB_WORLD="2", MPIJOB_USED="1")
     assert done.returncode == 0, done.stderr
-    census, rest = done.stdout.split("mpijob-world ranks=2 gap=0\n")
+    census, rest = re.split("mpijob-world ranks=2 gap=0 tag=.*\n", done.stdout)
     assert sorted(line.split()[1] for line in census.splitlines()) == ["rank=0", "rank=1"]
     ended = ["mpijob-exit rank=0 code=0", "mpijob-exit rank=1 code=0"]
     assert sorted(rest.splitlines()) == [*ended, "rank 0: a $(b) 'c", "rank 1: a $(b) 'c"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from mpijob.errors import InvalidJob
@@ -21,3 +22,14 @@ def value(secret: Secret) -> str:
             f"secret '{secret.env}': its source {secret.source} is not there",
             hint=f"set the variable, or write source: env:{secret.env} or file:/path",
         ) from error
+
+
+def found(secrets: Iterable[Secret]) -> tuple[str, ...]:
+    """Return the values of those secrets whose sources are there."""
+    values = []
+    for secret in secrets:
+        try:
+            values.append(value(secret))
+        except InvalidJob:
+            continue
+    return tuple(values)

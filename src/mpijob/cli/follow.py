@@ -6,16 +6,16 @@ Used by `run`; `logs` shares the way a line is shown. Ctrl-C detaches, twice can
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from mpijob.cli import shown, text
 from mpijob.cli.context import App
-from mpijob.cli.output import Format, finding_lines
+from mpijob.cli.output import Format, as_json, finding_lines
 from mpijob.errors import BackendError, MpiJobError
-from mpijob.model import JobState, LogLine, Phase
+from mpijob.model import JobState, LogLine, Mark, Phase
 from mpijob.observation import masking
 
 if TYPE_CHECKING:
@@ -33,25 +33,46 @@ class Look(NamedTuple):
     prefix: bool = True
     timestamps: bool = False
     secrets: tuple[str, ...] = ()
+    highlight: Callable[[str], str] | None = None
+    together: int = 1  # lines that are written at once
 
 
 def show_lines(app: App, lines: Iterable[LogLine], look: Look) -> None:
     """Print log lines: JSON where asked for, raw bytes where asked for, else visible text."""
-    for line in lines:
-        show_line(app, line, look)
+    if look.raw and app.out.format is not Format.JSON:
+        for line in lines:
+            show_line(app, line, look)
+        return
+    held: list[str] = []
+    try:
+        for line in lines:
+            held += shown_line(app, line, look)
+            if len(held) >= look.together:
+                app.out.ready(held)
+                held.clear()
+    finally:
+        app.out.ready(held)
 
 
 def show_line(app: App, line: LogLine, look: Look) -> None:
     """Print one log line."""
-    if app.out.format is Format.JSON:
-        value = shown.log_value(line)
-        app.out.json_line(value | {"text": masking.masked_text(value["text"], look.secrets)})
-        return
-    prefix = shown.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
-    if look.raw:
+    if look.raw and app.out.format is not Format.JSON:
+        prefix = shown.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
         app.out.raw(prefix.encode() + line.text)
         return
-    app.out.line(prefix + masking.masked_text(text.visible(line.text), look.secrets))
+    app.out.ready(shown_line(app, line, look))
+
+
+def shown_line(app: App, line: LogLine, look: Look) -> list[str]:
+    """Return what is printed for one log line: no control byte is in it, and no secret that is known."""
+    if app.out.format is Format.JSON:
+        value = shown.log_value(line)
+        return [as_json(value | {"text": masking.masked_text(value["text"], look.secrets)})]
+    said = masking.masked_text(text.visible(line.text), look.secrets)
+    said = look.highlight(said) if look.highlight and Mark.CONTEXT not in line.marks else said
+    prefix = shown.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
+    chorus = f" ×{len(line.ranks)} ranks" if line.ranks else ""
+    return ["--"] * (Mark.APART in line.marks) + [prefix + said + chorus]
 
 
 def waiting(app: App, first: JobState) -> Iterator[JobState]:
@@ -77,7 +98,7 @@ class Follower:
         self._app = app
         self._job = job
         self._stays = stays
-        self._look = look._replace(secrets=masking.secret_values(job.spec))
+        self._look = look._replace(secrets=app.client.masked_values(job.ref))
         self._told: tuple[Any, ...] = ()
         self._looked = 0.0
 
@@ -93,7 +114,8 @@ class Follower:
     def _follow(self) -> JobState:
         self._until_it_starts()
         try:
-            for line in self._app.client.logs(self._job.ref, follow=True):
+            tidy = not self._look.raw
+            for line in self._app.client.logs(self._job.ref, follow=True, tidy=tidy):
                 show_line(self._app, line, self._look)
                 self._glance()
         except BrokenPipeError:

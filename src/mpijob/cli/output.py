@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -57,6 +57,10 @@ class Output:
         """Print lines of the result."""
         self._rows([text.visible(line) for line in lines])
 
+    def ready(self, lines: list[str]) -> None:
+        """Print lines whose foreign parts were made visible already; colour of our own may be in them."""
+        self._rows(lines)
+
     def phases(self, lines: Iterable[str], phases: Iterable[Phase]) -> None:
         """Print one line for each phase, with the phase's word in its colour on a terminal."""
         told = zip(lines, phases, strict=True)
@@ -83,6 +87,11 @@ class Output:
         sys.stdout.flush()
         sys.stdout.buffer.write(content + b"\n")
         sys.stdout.buffer.flush()
+
+    def binary(self) -> IO[bytes]:
+        """Return where bytes go that are the result."""
+        sys.stdout.flush()
+        return sys.stdout.buffer
 
     def note(self, sentence: str) -> None:
         """Say something that is not the result."""
@@ -143,11 +152,16 @@ class Output:
             os.close(hole)
 
 
+def coloured(stream: Any) -> bool:
+    """Return whether a stream is a terminal that wants colour."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+    return not plain and bool(stream.isatty())
+
+
 def painted(line: str, phase: Phase, stream: Any) -> str:
     """Return the line with the phase's word in its colour, if the stream is a terminal that wants colour."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not stream.isatty()
     colour = _COLOURS.get(phase)
-    if plain or colour is None:
+    if colour is None or not coloured(stream):
         return line
     return line.replace(phase.value, f"\x1b[{colour}m{phase.value}\x1b[0m", 1)
 

@@ -240,9 +240,12 @@ def log_value(line: LogLine) -> dict[str, Any]:
         "rank": line.rank,
         "stream": line.stream,
         "attempt": line.attempt,
+        "level": line.level,
         "text": line.text.decode("utf-8", "backslashreplace"),
     }
-    return value | ({"partial": True} if line.partial else {})
+    value |= {"partial": True} if line.partial else {}
+    value |= {"ranks": line.ranks} if line.ranks else {}
+    return value | ({"marks": line.marks} if line.marks else {})
 
 
 def event_line(event: Event, now: float) -> str:

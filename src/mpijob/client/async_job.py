@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Unpack
 
-from mpijob.client.front import Format
+from mpijob.client.front import Format, LogOptions
 from mpijob.errors import Finding
 from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
 
@@ -62,9 +62,20 @@ class AsyncJob:
         self.last = await self.client.wait_for_completion(self.ref, timeout)
         return self.last
 
-    def logs(self, **wanted: Any) -> AsyncIterator[LogLine]:
+    def logs(self, **wanted: Unpack[LogOptions]) -> AsyncIterator[LogLine]:
         """Yield the merged lines; the options are those of `AsyncClient.logs`."""
         return self.client.logs(self.ref, **wanted)
+
+    async def download_logs(
+        self,
+        target: str | Path | IO[bytes],
+        *,
+        merged: bool = False,
+        compress: bool = False,
+        **wanted: Unpack[LogOptions],
+    ) -> tuple[Path, ...]:
+        """Write the log byte for byte into a directory, or merged into one file; return the files."""
+        return await self.client.download_logs(self.ref, target, merged=merged, compress=compress, **wanted)
 
     def events(self, follow: bool = False) -> AsyncIterator[Event]:
         """Yield what happened, in order."""

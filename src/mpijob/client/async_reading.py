@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Unpack
 
 from mpijob.client import fetching, remembering, saying, waiting
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
-from mpijob.client.front import Format, Target, log_query
+from mpijob.client.front import Format, LogOptions, Target, log_query
 from mpijob.errors import Finding
-from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Role, Sample
+from mpijob.model import Artifact, Event, Facts, JobState, LogLine, MPIJob, Page, Phase, Sample
 
 if TYPE_CHECKING:
     from mpijob.client.compare import Comparison
@@ -153,36 +153,37 @@ class AsyncReading(AsyncDesk):
         return await waiting.completion(ref, self.port, seconds=timeout)
 
     def logs(
-        self,
-        name: Target,
-        *,
-        namespace: str | None = None,
-        follow: bool = False,
-        roles: Iterable[Role | str] = (),
-        workers: Iterable[int] = (),
-        ranks: Iterable[int] = (),
-        since: float | None = None,
-        until: float | None = None,
-        tail: int | None = None,
-        regex: str = "",
-        attempt: int | None = None,
+        self, name: Target, *, namespace: str | None = None, **options: Unpack[LogOptions]
     ) -> AsyncIterator[LogLine]:
         """Yield the merged lines in time order; with follow, until the job has ended and all is said.
 
-        Raise NotFound for a rank, a worker or an attempt that the job does not have.
+        The options are the fields of `LogQuery`. Raise NotFound for a rank, a worker or an attempt that the
+        job does not have.
         """
-        query = log_query(
-            follow=follow,
-            roles=roles,
-            workers=workers,
-            ranks=ranks,
-            since=since,
-            until=until,
-            tail=tail,
-            regex=regex,
-            attempt=attempt,
-        )
-        return saying.lines(self.ref(name, namespace), self._records, query)
+        return saying.lines(self.ref(name, namespace), self._records, log_query(**options))
+
+    async def download_logs(
+        self,
+        name: Target,
+        target: str | Path | IO[bytes],
+        *,
+        namespace: str | None = None,
+        merged: bool = False,
+        compress: bool = False,
+        **options: Unpack[LogOptions],
+    ) -> tuple[Path, ...]:
+        """Write the log byte for byte, a file for each stream into a directory, or all merged into one file.
+
+        Return the files. `compress` packs them with gzip.
+        """
+        from mpijob.client import downloading
+
+        query, ref = log_query(**options), self.ref(name, namespace)
+        return await downloading.download(ref, self._records, query, target, merged=merged, compress=compress)
+
+    async def masked_values(self, name: Target, *, namespace: str | None = None) -> tuple[str, ...]:
+        """Return the secrets of a job that a face must not show in its log, as far as they can be known."""
+        return await saying.secrets(self.ref(name, namespace), self._records)
 
     def events(
         self, name: Target, follow: bool = False, *, namespace: str | None = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import msgspec
 
 from mpijob.client.engines import open_backend
-from mpijob.model import JobRef, LogQuery, Phase, Role, Scope
+from mpijob.model import JobRef, Level, LogQuery, Phase, Role, Scope
 from mpijob.settings import load
 
 if TYPE_CHECKING:
@@ -84,29 +84,49 @@ class Front:
         )
 
 
-def log_query(
-    *,
-    follow: bool = False,
-    roles: Iterable[Role | str] = (),
-    workers: Iterable[int] = (),
-    ranks: Iterable[int] = (),
-    since: float | None = None,
-    until: float | None = None,
-    tail: int | None = None,
-    regex: str = "",
-    attempt: int | None = None,
-) -> LogQuery:
+class LogOptions(TypedDict, total=False):
+    """Which lines are wanted, as keywords of `logs`; the meaning is that of `LogQuery`."""
+
+    follow: bool
+    roles: Iterable[Role | str]
+    workers: Iterable[int]
+    ranks: Iterable[int]
+    since: float | None
+    until: float | None
+    tail: int | None
+    regex: str
+    attempt: int | None
+    previous: bool
+    streams: Iterable[str]
+    level: Level | str | None
+    before: int
+    after: int
+    find: str
+    tidy: bool
+    fold: bool
+
+
+def log_query(**options: Unpack[LogOptions]) -> LogQuery:
     """Return which lines are meant."""
+    level = options.get("level")
     return LogQuery(
-        follow=follow,
-        roles=tuple(Role(role) for role in roles),
-        workers=tuple(workers),
-        ranks=tuple(ranks),
-        since=since,
-        until=until,
-        tail=tail,
-        regex=regex,
-        attempt=attempt,
+        follow=options.get("follow", False),
+        roles=tuple(Role(role) for role in options.get("roles", ())),
+        workers=tuple(options.get("workers", ())),
+        ranks=tuple(options.get("ranks", ())),
+        since=options.get("since"),
+        until=options.get("until"),
+        tail=options.get("tail"),
+        regex=options.get("regex", ""),
+        attempt=options.get("attempt"),
+        previous=options.get("previous", False),
+        streams=tuple(options.get("streams", ())),
+        level=Level(level) if level else None,
+        before=options.get("before", 0),
+        after=options.get("after", 0),
+        find=options.get("find", ""),
+        tidy=options.get("tidy", False),
+        fold=options.get("fold", False),
     )
 
 

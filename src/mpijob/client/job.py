@@ -6,7 +6,7 @@ A handle means the very job it was made for: after a retry, the old handle still
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Unpack
 
 from mpijob.errors import NotFound
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from mpijob.client.blocking import Client
     from mpijob.client.bundle import Bundle
-    from mpijob.client.front import Format
+    from mpijob.client.front import Format, LogOptions
     from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
     from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
@@ -84,9 +84,20 @@ class Job:
         self.last = self.client.wait_for_completion(self.ref, timeout)
         return self.last
 
-    def logs(self, **wanted: Any) -> Iterator[LogLine]:
+    def logs(self, **wanted: Unpack[LogOptions]) -> Iterator[LogLine]:
         """Yield the merged lines; the options are those of `Client.logs`."""
         return self.client.logs(self.ref, **wanted)
+
+    def download_logs(
+        self,
+        target: str | Path | IO[bytes],
+        *,
+        merged: bool = False,
+        compress: bool = False,
+        **wanted: Unpack[LogOptions],
+    ) -> tuple[Path, ...]:
+        """Write the log byte for byte into a directory, or merged into one file; return the files."""
+        return self.client.download_logs(self.ref, target, merged=merged, compress=compress, **wanted)
 
     def events(self, follow: bool = False) -> Iterator[Event]:
         """Yield what happened, in order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Unpack
 
 from mpijob.client import saying, waiting
 from mpijob.client.desk import Desk
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.client.compare import Comparison
-    from mpijob.client.front import Format, Target
+    from mpijob.client.front import Format, LogOptions, Target
     from mpijob.client.job import Job
     from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         MPIJob,
         Page,
         Phase,
-        Role,
         Sample,
     )
 
@@ -180,36 +179,41 @@ class Reading(Desk):
             return self._bridge.call(waiting.completion(ref, self.backend, seconds=timeout))
 
     def logs(
-        self,
-        name: Target,
-        *,
-        namespace: str | None = None,
-        follow: bool = False,
-        roles: Iterable[Role | str] = (),
-        workers: Iterable[int] = (),
-        ranks: Iterable[int] = (),
-        since: float | None = None,
-        until: float | None = None,
-        tail: int | None = None,
-        regex: str = "",
-        attempt: int | None = None,
+        self, name: Target, *, namespace: str | None = None, **options: Unpack[LogOptions]
     ) -> Iterator[LogLine]:
         """Yield the merged lines in time order; with follow, until the job has ended and all is said.
 
-        Raise NotFound for a rank, a worker or an attempt that the job does not have.
+        The options are the fields of `LogQuery`. Raise NotFound for a rank, a worker or an attempt that the
+        job does not have.
         """
-        query = log_query(
-            follow=follow,
-            roles=roles,
-            workers=workers,
-            ranks=ranks,
-            since=since,
-            until=until,
-            tail=tail,
-            regex=regex,
-            attempt=attempt,
+        return self._bridge.iterate(
+            saying.lines(self.ref(name, namespace), self._records, log_query(**options))
         )
-        return self._bridge.iterate(saying.lines(self.ref(name, namespace), self._records, query))
+
+    def download_logs(
+        self,
+        name: Target,
+        target: str | Path | IO[bytes],
+        *,
+        namespace: str | None = None,
+        merged: bool = False,
+        compress: bool = False,
+        **options: Unpack[LogOptions],
+    ) -> tuple[Path, ...]:
+        """Write the log byte for byte, a file for each stream into a directory, or all merged into one file.
+
+        Return the files. `compress` packs them with gzip.
+        """
+        from mpijob.client import downloading
+
+        query, ref = log_query(**options), self.ref(name, namespace)
+        return self._bridge.call(
+            downloading.download(ref, self._records, query, target, merged=merged, compress=compress)
+        )
+
+    def masked_values(self, name: Target, *, namespace: str | None = None) -> tuple[str, ...]:
+        """Return the secrets of a job that a face must not show in its log, as far as they can be known."""
+        return self._bridge.call(saying.secrets(self.ref(name, namespace), self._records))
 
     def events(self, name: Target, follow: bool = False, *, namespace: str | None = None) -> Iterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""

@@ -30,6 +30,7 @@ from mpijob.model import (
     RankStack,
     Sample,
     Scope,
+    Secret,
 )
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ class Threaded:
     def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change."""
         return _streamed(self._inner.watch(scope))
+
+    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets, as far as they can be known."""
+        known = getattr(self._inner, "secret_values", None)
+        return () if known is None else await _moved(lambda: known(ref, secrets))
 
     def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines in time order."""

@@ -57,11 +57,8 @@ def line(
     sections = [[*_section(family, program), *shim, *program.command, *program.args] for program in programs]
     argv = head + sections[0]
     for section in sections[1:]:
-        argv += [
-            ":",
-            *exports,
-            *section,
-        ]  # Open MPI 4 hands a variable only to the program that it stands before
+        # Open MPI 4 hands a variable only to the program that it stands before
+        argv += [":", *exports, *section]
     return tuple(argv)
 
 

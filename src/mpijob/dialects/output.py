@@ -2,8 +2,14 @@
 
 On a cluster every rank's output travels through mpirun into the launcher's log, where mpirun has put a tag
 before each piece of it: a line, or a part of one that was written by itself. Whatever carries no tag is the
-launcher's. The words of `shell` (census, world, exit) are reports, not
-output. Reading the log is the engine's business.
+launcher's. The words of `shell` (census, world, exit) are reports, not output, if they come from whom they
+speak of. Reading the log is the engine's business.
+
+A program can print what looks like a tag. Hydra's tags hold a word that the launcher makes up for the job and
+says before any rank speaks, which no rank can know. Open MPI 5 writes whole lines, so that a tag inside one is
+text. Open MPI 4 writes what it gets and has nothing to put into its tags: there a tag is text when it names no
+rank of this world or stands right behind another, as in a log that a program prints; one that a program puts
+in the middle of a line of its own to deceive is believed.
 """
 
 from __future__ import annotations
@@ -46,23 +52,25 @@ class Output:
     def __init__(self, family: Family, *, tagged: bool = True) -> None:
         self._openmpi = family is Family.OPENMPI
         self._tagged = tagged
+        self._ranks: int | None = None  # in the world, once it is counted
         self._gap = True  # Open MPI 5 puts a space behind a tag, 4 does not
         self._sure = False
+        self._tag = _OPENMPI if self._openmpi else _HYDRA
         self._begun: dict[tuple[int, str], bytes] = {}  # by rank and stream: lines that another's cut off
 
     def read(self, line: bytes) -> Iterator[Said | Report]:
         """Yield what one line of the launcher's log holds, without its newline."""
         for said in self._whole_lines(line):
             found = _REPORT.search(said.text)
-            if found is None:
+            report = _report(found) if found else None
+            if found is None or report is None or not self._believed(report, said.rank):
                 yield said
                 continue
             before = said.text[: found.start()]
             if before:
                 yield Said(said.rank, said.stream, before)
-            report = _report(found)
             if report.kind == "world":
-                self._gap, self._sure = report.words.get("gap") != "0", True
+                self._learn(report)
             yield report
 
     def rest(self) -> Iterator[Said]:
@@ -70,6 +78,18 @@ class Output:
         for (rank, stream), text in self._begun.items():
             yield Said(rank, stream, text)
         self._begun.clear()
+
+    def _believed(self, report: Report, rank: int | None) -> bool:
+        """Whether a report comes from whom it speaks of: the launcher counts, each rank tells its own end."""
+        if rank is None:
+            return not (self._sure and report.kind == "world")
+        return report.kind != "world" and report.number("rank") == rank
+
+    def _learn(self, report: Report) -> None:
+        self._gap, self._sure = report.words.get("gap") != "0", True
+        self._ranks = report.number("ranks")
+        if (word := report.words.get("tag", "")) and not self._openmpi:
+            self._tag = re.compile(rb"\[rank (\d+) %s\] ()" % re.escape(word.encode()))
 
     def _whole_lines(self, line: bytes) -> Iterator[Said]:
         """A line that another rank's cut off goes on with the next piece of its own."""
@@ -99,7 +119,7 @@ class Output:
             yield whole
 
     def _tagged_pieces(self, line: bytes) -> Iterator[Said]:
-        tags = [*(_OPENMPI if self._openmpi else _HYDRA).finditer(line)] if self._tagged else []
+        tags = self._tags(line) if self._tagged else []
         first = tags[0].start() if tags else len(line)
         if first > 0 or not tags:
             yield Said(None, "stdout", line[:first])
@@ -111,6 +131,18 @@ class Output:
             gap = self._openmpi and self._gap and text.startswith(b" ")
             stream = "stdout" if tag[2] in (b"", b"stdout") else "stderr"
             yield Said(int(tag[1]), stream, text[1:] if gap else text)
+
+    def _tags(self, line: bytes) -> list[re.Match[bytes]]:
+        """Return the tags in a line that the launcher has put there, as far as can be known."""
+        if self._openmpi and self._sure and self._gap:
+            first = self._tag.match(line)
+            return [first] if first else []
+        tags: list[re.Match[bytes]] = []
+        for tag in self._tag.finditer(line):
+            beyond = self._ranks is not None and int(tag[1]) >= self._ranks
+            if not beyond and (not tags or tag.start() > tags[-1].end()):
+                tags.append(tag)
+        return tags
 
 
 def ranks_in(log: bytes, family: Family) -> set[int]:

@@ -122,7 +122,10 @@ census() {
   done <"$home/census"
   wrong=$(judge)
   [ -z "$wrong" ] || fail 93 "the world differs from the plan: $wrong"
-  printf 'mpijob-world ranks=%s gap=%s\\n' "$MPIJOB_WORLD" "$gap"
+  tag=
+  read -r tag </proc/sys/kernel/random/uuid 2>/dev/null || :
+  tag=${tag%-*-*-*}
+  printf 'mpijob-world ranks=%s gap=%s%s\\n' "$MPIJOB_WORLD" "$gap" "${tag:+ tag=$tag}"
 }
 """
 
@@ -136,6 +139,13 @@ case ${MPIJOB_PROVE:-1}$words in
 esac
 shift "$words"
 there "$1"
+if [ -n "${tag:-}" ]; then # no rank knows this word, so none can print another rank's tag
+  for word do
+    shift
+    case $word in '[rank %r] ') word="[rank %r $tag] " ;; esac
+    set -- "$@" "$word"
+  done
+fi
 input=${MPIJOB_STDIN:-/dev/null}
 [ -r "$input" ] || fail 91 "the job's input $input cannot be read"
 exec 3<"$input"

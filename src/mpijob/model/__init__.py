@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         VolumeKind,
     )
     from mpijob.model.plan import Plan, PlannedWorker
-    from mpijob.model.records import Artifact, Event, LogLine, LogQuery, Role, Sample
+    from mpijob.model.records import Artifact, Event, Level, LogLine, LogQuery, Mark, Role, Sample
     from mpijob.model.ref import JobRef, Scope
     from mpijob.model.stacks import RankStack, StackReport
     from mpijob.model.state import Exit, JobState, Page, Phase, RankState, WorkerState
@@ -48,9 +48,11 @@ __all__ = [
     "JobRef",
     "JobState",
     "Launch",
+    "Level",
     "LogLine",
     "LogQuery",
     "MPIJob",
+    "Mark",
     "Page",
     "Phase",
     "Placement",
@@ -88,9 +90,11 @@ _HOMES = {
     "JobRef": "ref",
     "JobState": "state",
     "Launch": "job",
+    "Level": "records",
     "LogLine": "records",
     "LogQuery": "records",
     "MPIJob": "job",
+    "Mark": "records",
     "Page": "state",
     "Phase": "state",
     "Placement": "job",

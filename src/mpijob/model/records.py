@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -30,10 +31,38 @@ class Role(StrEnum):
     RANK = "rank"
 
 
+class Level(StrEnum):
+    """How serious a program says that a line is; from the least to the most."""
+
+    TRACE = "trace"
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    FATAL = "fatal"
+
+    @property
+    def weight(self) -> int:
+        """Its place in the order, from 0."""
+        return list(Level).index(self)
+
+
+class Mark(StrEnum):
+    """What is special about a line: why it is shown, or what is missing."""
+
+    MATCH = "match"  # it holds what was looked for
+    CONTEXT = "context"  # it stands beside a line that was wanted
+    APART = "apart"  # lines between it and the one before were left out
+    GAP = "gap"  # said by mpijob: output may be missing here
+    CUT = "cut"  # its end was left out, because it is too long
+    OPEN = "open"  # the stream ended behind it without a newline
+
+
 class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of output. Who said it comes from the stream it came on, never from its text.
 
-    `time` is nanoseconds since the epoch. `partial` marks a piece of a line that was too long.
+    `time` is nanoseconds since the epoch. `partial` marks a piece of a line that was too long. `ranks` are all
+    that said the same, where such lines are folded into one.
     """
 
     time: int
@@ -44,17 +73,31 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     rank: int | None = None
     attempt: int = 1
     partial: bool = False
+    ranks: tuple[int, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
     @property
     def source(self) -> str:
-        """The prefix shown to people: `Rank-0`, `Worker-1`, `Launcher`."""
+        """The prefix shown to people: `Rank-0`, `Worker-1`, `Launcher`, of folded lines `Rank-0-15`."""
         if self.role is Role.RANK:
-            return f"Rank-{self.rank}"
+            return f"Rank-{spans(self.ranks, ',') if self.ranks else self.rank}"
         return f"Worker-{self.worker}" if self.role is Role.WORKER else "Launcher"
+
+    @property
+    def level(self) -> Level | None:
+        """How serious the program says that it is, if it says so in a form that is known."""
+        from mpijob.model import levels  # patterns: only for those who ask
+
+        return levels.find(self.text)
 
 
 class LogQuery(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Which lines are wanted. Empty means all of them, in time order."""
+    """Which lines are wanted, and how they are put together. Empty means all of them, in time order.
+
+    `level` is the least one; `before` and `after` are lines around each that `regex` or `level` wants; `find`
+    marks lines without leaving others out. `tidy` joins the pieces of long lines and shows a progress bar as its
+    last state; `fold` makes one line of what several ranks said alike. `previous` is the attempt before the last.
+    """
 
     follow: bool = False
     roles: tuple[Role, ...] = ()
@@ -65,6 +108,25 @@ class LogQuery(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tail: int | None = None
     regex: str = ""
     attempt: int | None = None
+    streams: tuple[str, ...] = ()
+    level: Level | None = None
+    before: int = 0
+    after: int = 0
+    find: str = ""
+    tidy: bool = False
+    fold: bool = False
+    previous: bool = False
+
+
+def spans(numbers: Iterable[int], comma: str = ", ") -> str:
+    """Return numbers as `2, 4-7`."""
+    found: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return comma.join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 class Artifact(msgspec.Struct, frozen=True, order=True):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 PIECE_BYTES = 16 * 1024
 LONGEST_LINE_BYTES = 256 * 1024
 SECOND_NS = 1_000_000_000
+BAR_NS = 5 * SECOND_NS
 
 _STREAMS = {b"stdout": "stdout", b"stderr": "stderr"}
 _LAST_SECOND = 253402300799  # the end of the year 9999, after which the stamp would grow a digit
@@ -59,9 +60,9 @@ def parse(raw: bytes) -> Parsed:
     return Parsed(time_ns, stream, partial, header[3] if len(header) > 3 else b"", _ends(tag, partial))
 
 
-def nanoseconds(stamp: bytes) -> int:
+def nanoseconds(text: bytes) -> int:
     """Return a time stamp in nanoseconds since the epoch, 0 when it is none."""
-    return _nanoseconds(stamp) or 0
+    return _nanoseconds(text) or 0
 
 
 def restore(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -77,16 +78,18 @@ class Stamper:
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._rest = bytearray()
+        self._bar_ns = 0  # when a line of it was last stored
 
     def feed(self, data: bytes, now_ns: int) -> list[bytes]:
         """Return the lines that these bytes complete, all stamped with one time."""
         if b"\n" not in data:
             self._rest += data
-            return self._pieces(now_ns) if len(self._rest) > PIECE_BYTES else []
+            stored = self._pieces(now_ns) if len(self._rest) > PIECE_BYTES else []
+            return stored or self._moved_bar(now_ns)
         if self._rest:
             data = bytes(self._rest) + data
         *lines, rest = data.split(b"\n")
-        self._rest = bytearray(rest)
+        self._rest, self._bar_ns = bytearray(rest), now_ns
         full = _prefix(now_ns, self._stream, b"F")
         if len(data) > PIECE_BYTES and len(max(lines, key=len)) > PIECE_BYTES:
             stored = [piece for line in lines for piece in self._cut(line, now_ns, full)]
@@ -101,6 +104,14 @@ class Stamper:
         stored = [_prefix(now_ns, self._stream, b"F:eof") + bytes(self._rest) + b"\n"]
         self._rest = bytearray()
         return stored
+
+    def _moved_bar(self, now_ns: int) -> list[bytes]:
+        """Store a bar that is redrawn behind carriage returns now and then: its line may take hours to end."""
+        end = self._rest.rfind(b"\r")
+        if end <= 0 or now_ns - self._bar_ns < BAR_NS:
+            return []
+        piece, self._rest, self._bar_ns = bytes(self._rest[:end]), self._rest[end:], now_ns
+        return [_prefix(now_ns, self._stream, b"P") + piece + b"\n"]
 
     def _pieces(self, now_ns: int) -> list[bytes]:
         whole = (len(self._rest) - 1) // PIECE_BYTES * PIECE_BYTES  # keep some: its newline may come yet
@@ -158,9 +169,14 @@ class Parser:
         return [line._replace(partial=True, newline=False)]
 
 
-def _prefix(time_ns: int, stream: str, tag: bytes) -> bytes:
+def stamp(time_ns: int) -> bytes:
+    """Return a time as it stands before a stored line, in 30 bytes."""
     seconds, nanoseconds = divmod(max(0, time_ns), SECOND_NS)
-    return b"%s.%09dZ %s %s " % (_date(min(seconds, _LAST_SECOND)), nanoseconds, stream.encode(), tag)
+    return b"%s.%09dZ" % (_date(min(seconds, _LAST_SECOND)), nanoseconds)
+
+
+def _prefix(time_ns: int, stream: str, tag: bytes) -> bytes:
+    return b"%s %s %s " % (stamp(time_ns), stream.encode(), tag)
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Which lines are wanted: a LogQuery as a predicate over single lines, and the tail of a stream.
+"""Which lines are wanted: a LogQuery as a predicate over single lines (`sieve` has it at work on streams).
 
 Regular expressions come from users, so they run in re2, whose time is linear in the text, when it is
 installed (`mpijob[regex]`). Without it Python's own engine is used with a guard: patterns that can
@@ -8,11 +8,12 @@ take exponential time are refused and only the first KiB of a line is searched.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from mpijob.errors import InvalidJob
 from mpijob.model import LogLine, LogQuery
+from mpijob.model.records import spans
 
 Predicate = Callable[[LogLine], bool]
 Search = Callable[[bytes], bool]
@@ -23,19 +24,33 @@ MOST_REPEATS = 4
 
 
 def predicate(query: LogQuery) -> Predicate:
-    """Return a function that says whether a line is wanted; every part of the query must agree."""
+    """Return a function that says whether a line is wanted by itself; every part of the query must agree."""
     tests = [*_sources(query), *_times(query)]
     if query.regex:
         search = compile_search(query.regex)
         tests.append(lambda line: search(line.text))
-    return lambda line: all(test(line) for test in tests)
+    if query.level is not None:
+        least = query.level.weight
+        tests.append(lambda line: line.level is not None and line.level.weight >= least)
+    return _all(tests)
 
 
 def select(lines: Iterable[LogLine], query: LogQuery) -> Iterator[LogLine]:
-    """Yield the wanted lines of a stored stream, only the last `tail` of them when that is set."""
-    wanted = predicate(query)
-    chosen = (line for line in lines if wanted(line))
-    return chosen if query.tail is None else iter(deque(chosen, maxlen=max(0, query.tail)))
+    """Yield the wanted lines of a stored stream (see `sieve.select`)."""
+    from mpijob.observation import sieve  # it stands on this module
+
+    return sieve.select(lines, query)
+
+
+def sources(query: LogQuery) -> Predicate:
+    """Return a function that says whether a line comes from whom and when the query asks for."""
+    return _all([*_sources(query), *_times(query)])
+
+
+def _all(tests: list[Predicate]) -> Predicate:
+    if not tests:
+        return lambda line: True
+    return tests[0] if len(tests) == 1 else lambda line: all(test(line) for test in tests)
 
 
 def absent(query: LogQuery, *, ranks: int, workers: int, attempts: int) -> str:
@@ -45,23 +60,12 @@ def absent(query: LogQuery, *, ranks: int, workers: int, attempts: int) -> str:
     """
     for noun, wanted, count in (("rank", query.ranks, ranks), ("worker", query.workers, workers)):
         if missing := [number for number in wanted if count and not 0 <= number < count]:
-            some = f"{noun}{'s' if len(missing) > 1 else ''} {_spans(missing)}"
+            some = f"{noun}{'s' if len(missing) > 1 else ''} {spans(missing)}"
             there = f"{noun} 0 is its only one" if count == 1 else f"its {noun}s are 0-{count - 1}"
             return f"has no {some}: {there}"
     if query.attempt is not None and attempts and not 1 <= query.attempt <= attempts:
         return f"has no attempt {query.attempt}: there {'was 1' if attempts == 1 else f'were {attempts}'}"
     return ""
-
-
-def _spans(numbers: Iterable[int]) -> str:
-    """Return numbers as `2, 4-7`."""
-    spans: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def _sources(query: LogQuery) -> Iterator[Predicate]:
@@ -77,6 +81,9 @@ def _sources(query: LogQuery) -> Iterator[Predicate]:
     if query.attempt is not None:
         attempt = query.attempt
         yield lambda line: line.attempt == attempt
+    if query.streams:
+        streams = frozenset(query.streams)
+        yield lambda line: line.stream in streams
 
 
 def _times(query: LogQuery) -> Iterator[Predicate]:
@@ -92,18 +99,41 @@ def compile_search(pattern: str) -> Search:
     """Return a search over bytes for a user's pattern; raise InvalidJob with the reason if it is none."""
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidJob(f"the pattern has {len(pattern)} characters; {LONGEST_PATTERN} are allowed")
+    compiled = _linear(pattern)
+    return guarded_search(pattern) if compiled is None else lambda text: compiled.search(text) is not None
+
+
+def compile_marking(pattern: str, before: bytes, after: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that puts bytes around everything that matches, with the same care as a search."""
+    compile_search(pattern)
+    compiled, most = _linear(pattern), None
+    if compiled is None:
+        compiled, most = re.compile(pattern.encode()), GUARDED_BYTES
+
+    def marked(text: bytes) -> bytes:
+        parts, at = [], 0
+        for found in compiled.finditer(text[:most]):
+            if found.end() > found.start():
+                parts += [text[at : found.start()], before, found.group(), after]
+                at = found.end()
+        return b"".join([*parts, text[at:]])
+
+    return marked
+
+
+def _linear(pattern: str) -> Any:
+    """Return the pattern compiled by re2, None where that is not installed."""
     try:
         import re2
     except ImportError:
-        return guarded_search(pattern)
+        return None
     options = re2.Options()
     options.log_errors = False
     options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: logs need not be valid UTF-8
     try:
-        compiled = re2.compile(pattern.encode(), options)
+        return re2.compile(pattern.encode(), options)
     except re2.error as error:
         raise _not_a_pattern(pattern, _reason(error)) from error
-    return lambda text: compiled.search(text) is not None
 
 
 def guarded_search(pattern: str) -> Search:

@@ -7,9 +7,12 @@ Making control bytes visible is the business of the face that prints.
 
 from __future__ import annotations
 
+import base64
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -36,9 +39,21 @@ _SUSPECT = frozenset(
 )
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(=.*)?", re.DOTALL)
 # The shapes that well-known services give their tokens; each pattern is linear in the text.
-_SHAPES = re.compile(
-    r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{20,}|sha256~[\w-]{20,}|AKIA[A-Z0-9]{16}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)|(?<=[Bb]earer )[\w.~+/=-]{8,}"
+_SHAPES = (
+    r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|hf_[A-Za-z0-9]{20,}"
+    r"|sha256~[\w-]{20,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[\w-]{35}|xox[abeoprs]-[\w-]{10,}"
+    r"|sk-(?:[a-z]+-)?[A-Za-z0-9_-]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"
+    r"|(?<=[Bb]earer )[\w.~+/=-]{8,}|(?<=[Bb]asic )[A-Za-z0-9+/]{8,}={0,2}(?![\w-])"
+    r"|(?<=://)[^\s/:@]{1,64}:[^\s/@]{1,256}(?=@)"
+)
+# `password=x`, `"api_key": "x"`, `--token x`: a name that says what its value is
+_ASSIGNED = (
+    r"""(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api_?key|access_?key|credentials?)["']?\s?[=:]\s?)"""
+    r"""(["']?)[^\s"',;&]{6,}\2"""
+)
+_HINTS = (  # one of these is in whatever the shapes can match: most lines are done after this look
+    r"gh[pousr]_|github_pat_|glpat-|hf_|sha256~|A[KS]IA|AIza|xox|sk-|eyJ|[Bb]earer |[Bb]asic |://[^/@ ]*@"
+    r"|(?i:passw|passphrase|secret|token|api_?key|access_?key|credential)"
 )
 
 
@@ -54,7 +69,21 @@ def secret_values(job: MPIJob) -> tuple[str, ...]:
     """Return the values in a spec that must not be shown, the longest first."""
     envs = [job.env, *(program.env for program in job.programs)]
     values = {value for env in envs for name, value in env.items() if looks_secret(name)}
-    return tuple(sorted((value for value in values if len(value) >= SHORTEST), key=len, reverse=True))
+    return spellings(values)
+
+
+def spellings(values: Iterable[str]) -> tuple[str, ...]:
+    """Return the forms in which secret values are found in a line: each of its lines, in a URL, in base64."""
+    found: set[str] = set()
+    for value in values:
+        found.update(part for part in value.splitlines() if len(part.strip()) >= SHORTEST)
+        if len(value) >= SHORTEST:
+            found |= {value, quote(value, safe="", errors="replace"), _base64(value)}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def _base64(value: str) -> str:
+    return base64.b64encode(value.encode(errors="replace")).decode()
 
 
 def masked_env(env: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict[str, str]:
@@ -84,7 +113,16 @@ def masked_text(text: str, values: Iterable[str] = ()) -> str:
     for value in values:
         if len(value) >= SHORTEST:
             text = text.replace(value, MASK)
-    return _SHAPES.sub(MASK, text)
+    hints, shapes, assigned = _patterns()
+    if hints.search(text) is None:
+        return text
+    return assigned.sub(lambda found: f"{found[1]}{found[2]}{MASK}{found[2]}", shapes.sub(MASK, text))
+
+
+@functools.cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns, compiled when the first text is shown: start-up is a feature."""
+    return re.compile(_HINTS), re.compile(_SHAPES), re.compile(_ASSIGNED)
 
 
 def masked_job(job: MPIJob) -> MPIJob:

@@ -11,12 +11,18 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
 
 from mpijob.model import LogLine
+from mpijob.observation import runs
 
 HOLD_NS = 200_000_000
 MOST_LINES_HELD = 100_000
+_FIRST_LINES, _MOST_LINES = (
+    16,
+    256,
+)  # of a stream that are read at once: few at first, so that something is shown
 
 _Held = tuple[int, int, LogLine]
 _Source = tuple[str, int | None, int | None, int]
@@ -77,15 +83,15 @@ class Merger:
 
 def merged(streams: Iterable[Iterable[LogLine]]) -> Iterator[LogLine]:
     """Yield the lines of stored streams in time order, reading each only as far as needed."""
-    for _, line in heapq.merge(*(_placed(stream) for stream in streams), key=itemgetter(0)):
-        yield line
+    for window in runs.merged([_blocks(stream) for stream in streams]):
+        yield from window
 
 
-def _placed(stream: Iterable[LogLine]) -> Iterator[tuple[int, LogLine]]:
-    place = 0
-    for line in stream:
-        place = max(place, line.time)
-        yield place, line
+def _blocks(stream: Iterable[LogLine]) -> Iterator[runs.Block[int, LogLine]]:
+    lines, size = iter(stream), _FIRST_LINES
+    while block := [*islice(lines, size)]:
+        yield [line.time for line in block], block
+        size = min(2 * size, _MOST_LINES)
 
 
 def _source(line: LogLine) -> _Source:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         RankStack,
         Sample,
         Scope,
+        Secret,
     )
     from mpijob.settings import Settings
 
@@ -226,9 +227,16 @@ class KubernetesBackend:
         finally:
             changes.close()
 
+    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets that this user may read in the cluster."""
+        from mpijob.backends.kubernetes import secretvalues
+
+        found = self._eye.find(ref)
+        return secretvalues.read(self._api, found.ref, secrets)
+
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines of all pods."""
-        from mpijob.backends.kubernetes import logs
+        from mpijob.backends.kubernetes import following, logs
 
         ref = self._eye.find(ref).ref
         if not query.follow:
@@ -236,13 +244,13 @@ class KubernetesBackend:
                 for line in logs.stored(self._api, self._eye.voices(ref), query):
                     yield line
             return
-        following = logs.Following(self._api, query)
+        follower = following.Following(self._api, query)
         try:
             with telling(f"read the logs of {ref.name}"):
-                for line in following.lines(lambda: (self._eye.voices(ref), self._over(ref))):
+                for line in follower.lines(lambda: (self._eye.voices(ref), self._over(ref))):
                     yield line
         finally:
-            following.close()
+            follower.close()
 
     def _over(self, ref: JobRef) -> bool:
         try:

@@ -1,15 +1,12 @@
 """The logs of a job's pods as one stream of lines that know who said them.
 
 Every rank speaks through mpirun into the launcher's log (`dialects.output` takes it apart again); workers'
-own logs hold what their sshd says. A stream that breaks is taken up again where it stopped, by its time
-stamps. Live, each pod is read in a thread of its own and the lines are put in order by `observation.merge`.
+own logs hold what their sshd says. Reading them while the job runs, and taking up a stream that broke, is the
+business of `following`.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,16 +15,12 @@ import msgspec
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.states import Document
-from mpijob.backends.patience import Patience
 from mpijob.dialects import pods as pod_words
 from mpijob.dialects import terms
 from mpijob.dialects.output import Output, Report, Said
-from mpijob.errors import BackendError
-from mpijob.model import Family, LogLine, LogQuery, Role
-from mpijob.observation import cri, filters, merge
+from mpijob.model import Family, LogLine, LogQuery, Mark, Role
+from mpijob.observation import cri, merge, sieve
 
-_LOOK_SECONDS = 0.5
-_LAST_TRIES_SECONDS = 10.0  # how long a log that cannot be read now is asked for after the job's end
 _GONE = (400, 404)  # the container has not started, or the pod is gone
 
 
@@ -85,10 +78,10 @@ def role_of(pod: Mapping[str, Any]) -> Role:
 
 
 def _started(pod: Mapping[str, Any]) -> bool:
-    return not {"running", "terminated"}.isdisjoint(_state(pod))
+    return not {"running", "terminated"}.isdisjoint(state_of(pod))
 
 
-def _state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+def state_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the state of a pod's main container, empty while it has none."""
     main = pod_words.container_of(pod["spec"])["name"]
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -121,6 +114,18 @@ class Reader:
             else:
                 yield self._line(said)
 
+    def gap(self, stamp: bytes) -> LogLine:
+        """Return the line that says that something may be missing here, up to the given moment."""
+        until = cri.nanoseconds(stamp)
+        seconds = (until - self._moment) / 1e9
+        text = (
+            f"mpijob: the log stream of pod {self._voice.pod} broke and its log was rotated meanwhile; "
+            f"what it said in {seconds:.3g} s may be missing here"
+        )
+        voice = self._voice
+        return LogLine(self._moment, text.encode(), voice.role, "stderr", voice.worker, None, voice.attempt,
+                       marks=(Mark.GAP,))  # fmt: skip
+
     def rest(self) -> Iterator[LogLine]:
         """Yield the lines that were begun and never ended, when the log is over."""
         return (self._line(said) for said in self._output.rest())
@@ -137,21 +142,54 @@ class Reader:
             self._worker_of[rank] = int(index)
 
 
+class Position:
+    """How far the log of one pod has been read: by the time of its last line, and how many lines had that time."""
+
+    def __init__(self, voice: Voice, worker_of: dict[int, int]) -> None:
+        self.voice = voice
+        self.reader = Reader(voice, worker_of)
+        self.ended = False
+        self.last = b""
+        self._last_ns = 0
+        self._same = 0
+
+    def lines(self, stream: Iterator[bytes]) -> Iterator[LogLine]:
+        """Yield what is new in a stream that begins at or before the last line."""
+        known_ns, skip = self._last_ns, self._same
+        met = not self.last
+        for raw in stream:
+            stamp = raw.partition(b" ")[0]
+            moment = cri.nanoseconds(stamp)
+            if moment < known_ns:
+                continue
+            if moment == known_ns and skip:
+                skip, met = skip - 1, True
+                continue
+            if not met and moment > known_ns:
+                yield self.reader.gap(stamp)
+            met = True
+            self._keep(stamp, moment)
+            yield from self.reader.read(raw)
+
+    def _keep(self, stamp: bytes, moment: int) -> None:
+        self._same = self._same + 1 if moment == self._last_ns else 1
+        self.last, self._last_ns = stamp, moment
+
+
+def positions(found: Sequence[Voice], query: LogQuery, places: dict[int, dict[int, int]]) -> list[Position]:
+    """Return the beginnings of the logs that can hold a wanted line; `places` is rank → worker by attempt."""
+    wanted = [voice for voice in found if is_wanted(voice, query)]
+    return [Position(voice, places.setdefault(voice.attempt, {})) for voice in wanted]
+
+
 def stored(api: Api, found: Sequence[Voice], query: LogQuery) -> Iterator[LogLine]:
     """Yield the wanted lines of what was said so far."""
-    streams = []
-    for attempt in sorted({voice.attempt for voice in found}):
-        worker_of: dict[int, int] = {}
-        streams += [
-            _whole(api, voice, worker_of)
-            for voice in found
-            if voice.attempt == attempt and _wanted(voice, query)
-        ]
-    return filters.select(merge.merged(streams), query)
+    streams = [_whole(api, position) for position in positions(found, query, {})]
+    return sieve.select(merge.merged(streams), query)
 
 
-def _wanted(voice: Voice, query: LogQuery) -> bool:
-    """Leave out pods that cannot hold a wanted line."""
+def is_wanted(voice: Voice, query: LogQuery) -> bool:
+    """Return whether a pod can hold a wanted line."""
     if query.attempt is not None and voice.attempt != query.attempt:
         return False
     if voice.role is Role.LAUNCHER:
@@ -159,8 +197,14 @@ def _wanted(voice: Voice, query: LogQuery) -> bool:
     return not query.ranks and (not query.roles or Role.WORKER in query.roles)
 
 
-def _whole(api: Api, voice: Voice, worker_of: dict[int, int]) -> Iterator[LogLine]:
-    reader = Reader(voice, worker_of)
+def _whole(api: Api, position: Position) -> Iterator[LogLine]:
+    yield from so_far(api, position)
+    yield from position.reader.rest()
+
+
+def so_far(api: Api, position: Position) -> Iterator[LogLine]:
+    """Yield what one pod has said until now."""
+    voice = position.voice
     try:
         stream = api.lines(voice.path, container=voice.container, timestamps="true")
     except ApiError as error:
@@ -168,137 +212,6 @@ def _whole(api: Api, voice: Voice, worker_of: dict[int, int]) -> Iterator[LogLin
             return
         raise
     try:
-        for raw in stream:
-            yield from reader.read(raw)
-        yield from reader.rest()
+        yield from position.lines(stream)
     finally:
         stream.close()
-
-
-class Following:
-    """Reads the logs of all pods of a job while it runs, each in a thread; iterate over `lines`."""
-
-    def __init__(self, api: Api, query: LogQuery) -> None:
-        self._api = api
-        self._query = query
-        self._lines: queue.SimpleQueue[LogLine] = queue.SimpleQueue()
-        self._readers: dict[tuple[str, int], threading.Thread] = {}
-        self._workers: dict[int, dict[int, int]] = {}
-        self._streams: set[Any] = set()
-        self._closed = threading.Event()
-        self._ended: float | None = None  # when the job was found to be over
-        self._refusal: ApiError | None = None
-        self._patience = Patience()
-
-    def lines(self, look: Callable[[], tuple[Sequence[Voice], bool]]) -> Iterator[LogLine]:
-        """Yield the wanted lines until `look` says that the job is over and all is said.
-
-        `look` gives the pods that have started, and whether the job has ended.
-        """
-        merger, wanted = merge.Merger(), filters.predicate(self._query)
-        over, looked = False, 0.0
-        while True:
-            if not over and time.monotonic() - looked >= _LOOK_SECONDS:
-                over = self._look(look)
-                looked = time.monotonic()
-            quiet = not any(thread.is_alive() for thread in self._readers.values())
-            self._take(merger)
-            ready = merger.drain() if over and quiet else merger.ready(int(self._api.now() * 1e9))
-            yield from (line for line in ready if wanted(line))
-            if over and quiet and self._lines.empty():
-                self._tell_refusal()
-                return
-
-    def _look(self, look: Callable[[], tuple[Sequence[Voice], bool]]) -> bool:
-        """Follow the pods that have started and return whether the job is over; not known while nobody answers."""
-        self._tell_refusal()
-        try:
-            found, over = look()
-        except BackendError as error:
-            self._closed.wait(self._patience.bear(error))
-            return False
-        self._patience.answered()
-        for voice in found:
-            self._follow(voice)
-        self._ended = time.monotonic() if over else None
-        return over
-
-    def _tell_refusal(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
-
-    def _take(self, merger: merge.Merger) -> None:
-        """Take what has arrived, waiting a little for the first line."""
-        try:
-            merger.push(self._lines.get(timeout=0.05))
-            while True:
-                merger.push(self._lines.get_nowait())
-        except queue.Empty:
-            return
-
-    def _follow(self, voice: Voice) -> None:
-        key = (voice.pod, voice.attempt)
-        if key in self._readers or not _wanted(voice, self._query):
-            return
-        thread = threading.Thread(target=self._read, args=(voice,), daemon=True, name=f"log of {voice.pod}")
-        self._readers[key] = thread
-        thread.start()
-
-    def _read(self, voice: Voice) -> None:
-        """Read one pod's log to its end, taking it up again where a stream broke."""
-        reader = Reader(voice, self._workers.setdefault(voice.attempt, {}))
-        last, ended = b"", False
-        while not (ended or self._closed.is_set()):
-            try:
-                last, ended = self._stream(voice, reader, last)
-                ended = ended and not self._goes_on(voice)
-            except ApiError as error:
-                ended = self._is_final(error)
-            if not ended:
-                self._closed.wait(_LOOK_SECONDS)
-        for line in reader.rest():
-            self._lines.put(line)
-
-    def _goes_on(self, voice: Voice) -> bool:
-        """Whether a log that ended is a running container's: a kubelet or an API server was restarted."""
-        pod = self._api.find(kinds.POD.path(voice.namespace, voice.pod))
-        return pod is not None and "running" in _state(pod)
-
-    def _is_final(self, error: ApiError) -> bool:
-        """Whether there is no log to be had: the pod is gone, or it may not be read; anything else is asked again."""
-        if error.status in (401, 403):
-            self._refusal = error
-        late = self._ended is not None and time.monotonic() - self._ended > _LAST_TRIES_SECONDS
-        return late or not error.passing
-
-    def _stream(self, voice: Voice, reader: Reader, last: bytes) -> tuple[bytes, bool]:
-        """Return the last stamp seen and whether the log ended; lines up to `last` were said before."""
-        known = last
-        stream = self._api.lines(
-            voice.path,
-            container=voice.container,
-            timestamps="true",
-            follow="true",
-            sinceTime=last.decode(),
-        )
-        self._streams.add(stream)
-        try:
-            for raw in stream:
-                stamp = raw.partition(b" ")[0]
-                if stamp <= known:
-                    continue
-                last = stamp
-                for line in reader.read(raw):
-                    self._lines.put(line)
-            return last, True
-        except ApiError:
-            return last, False
-        finally:
-            self._streams.discard(stream)
-            stream.close()
-
-    def close(self) -> None:
-        """End every stream."""
-        self._closed.set()
-        for stream in [*self._streams]:
-            stream.close()

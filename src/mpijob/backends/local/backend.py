@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         RankStack,
         Sample,
         Scope,
+        Secret,
     )
     from mpijob.settings import Settings
 
@@ -264,6 +265,29 @@ class LocalBackend:
         places, worker_of, _ = self._log_places(row.uid, query)
         for line in logs.stored(places, worker_of, query):
             yield line
+
+    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets: as long as it lives its own, then what their sources say."""
+        from mpijob.backends.local import keepsakes
+        from mpijob.backends.secrets import found
+
+        kept = keepsakes.read_secrets(self._home, self._row(ref).uid)
+        return tuple(kept.values()) or found(secrets)
+
+    async def merge_logs(
+        self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False
+    ) -> bool:
+        """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
+        from mpijob.backends.local import logs, merging
+
+        if not logs.whole_files(query):
+            return False
+        places, worker_of, _ = self._log_places(self._row(ref).uid, query)
+        found = logs.wanted_sources(places, worker_of, query)
+        for attempt in sorted({source.attempt for source in found}):
+            files = [(source.label, source.path) for source in found if source.attempt == attempt]
+            merging.merge(files, target, compress=compress)
+        return True
 
     def _log_places(self, uid: str, query: LogQuery) -> LogPlaces:
         row = next(iter(self._store.rows("uid=?", uid)), None)

@@ -12,12 +12,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from mpijob.backends.local.clock import Clock
-from mpijob.model import LogLine, LogQuery, RankState, Role
-from mpijob.observation import cri, filters, merge
+from mpijob.model import LogLine, LogQuery, Mark, RankState, Role
+from mpijob.observation import cri, merge, sieve
 
 _NAME = re.compile(r"(launcher|worker|rank)(?:-([0-9]+))?\.log")
-_CHUNK = 1 << 18
+_FIRST_CHUNK, _CHUNK = 1 << 12, 1 << 16
+_PIECES = 64  # stored lines that may be put together to one, among the last that are wanted
 _QUICK_SECONDS, _CALM_SECONDS = 0.01, 0.05
 _LIVELY_SECONDS = 0.5
 HOLD_NS = 25_000_000  # one machine, one clock: lines are late by the workers' scheduling only
@@ -37,25 +40,47 @@ class Source:
         self._parser = cri.Parser()
         self._offset = 0
 
+    @property
+    def name(self) -> str:
+        """What the source is called: `rank-0`, `worker-1`, `launcher`."""
+        return self.path.stem
+
+    @property
+    def label(self) -> str:
+        """The prefix shown to people."""
+        return self._line(cri.parse(b"")).source
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that wrote it."""
+        return self._attempt
+
     def read(self) -> Iterator[LogLine]:
-        """Yield what was written since the last time."""
-        if os.stat(self.path).st_size == self._offset:
+        """Yield what was written since the last time, as far as the file reaches now."""
+        end = os.stat(self.path).st_size
+        if end == self._offset:
             return
-        with self.path.open("rb") as file:
+        size = _FIRST_CHUNK
+        with self.path.open("rb", buffering=0) as file:
             file.seek(self._offset)
-            while chunk := file.read(_CHUNK):
+            while self._offset < end and (chunk := file.read(min(size, end - self._offset))):
                 self._offset += len(chunk)
+                size = min(4 * size, _CHUNK)
                 for parsed in self._parser.feed(chunk):
                     yield self._line(parsed)
 
     def last(self, count: int) -> Iterator[LogLine]:
         """Yield the last lines only, reading no more than the file's end."""
         with self.path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - count * 4096))
-            if size > count * 4096:
-                file.readline()
-            lines = deque(file, maxlen=count)
+            size, window = file.seek(0, 2), count * 1024
+            while True:
+                file.seek(max(0, size - window))
+                if size > window:
+                    file.readline()
+                lines = deque(file, maxlen=count)
+                if len(lines) == count or window >= size:
+                    break
+                window *= 8
         for raw in lines:
             yield self._line(cri.parse(raw))
 
@@ -71,6 +96,8 @@ class Source:
             rank,
             self._attempt,
             parsed.partial,
+            (),
+            () if parsed.newline or parsed.partial else (Mark.OPEN,),
         )
 
 
@@ -103,9 +130,27 @@ def stored(
     attempts: Iterable[tuple[Path, int]], worker_of: Mapping[int, int], query: LogQuery
 ) -> Iterator[LogLine]:
     """Yield the wanted lines of finished attempts, one attempt after the other."""
+    found = wanted_sources(attempts, worker_of, query)
+    if query.tail is not None and whole_files(replace(query, tail=None)):
+        count = query.tail + (_PIECES if query.tidy else 0)
+        return sieve.select(merge.merged([source.last(count) for source in found]), query)
+    return sieve.select(merge.merged([source.read() for source in found]), query)
+
+
+def wanted_sources(
+    attempts: Iterable[tuple[Path, int]], worker_of: Mapping[int, int], query: LogQuery
+) -> list[Source]:
+    """Return the log files that can hold a wanted line."""
     found = [source for path, attempt in attempts for source in sources(path, attempt, worker_of)]
-    wanted = [source.read() for source in found if _wanted(source, query)]
-    return filters.select(merge.merged(wanted), query)
+    return [source for source in found if _wanted(source, query)]
+
+
+def whole_files(query: LogQuery) -> bool:
+    """Whether every line is wanted of every file that may hold one; workers are known line by line."""
+    chosen = (
+        query.regex or query.level or query.streams or query.since or query.until or query.tail is not None
+    )
+    return not chosen and not query.workers
 
 
 def _wanted(source: Source, query: LogQuery) -> bool:
@@ -125,26 +170,39 @@ async def followed(
     `where` gives the attempts' directories, rank → worker, and whether the job has ended.
     """
     known: dict[Path, Source] = {}
-    clock = Clock()
-    lively = time.monotonic()
-    merger = merge.Merger(HOLD_NS)
-    wanted = filters.predicate(query)
+    clock, lively = Clock(), time.monotonic()
+    merger, wanted = merge.Merger(HOLD_NS), sieve.Sieve(query)
+    attempts, worker_of, _ = where()
+    _meet(known, attempts, worker_of, query)
+    for line in wanted.history(merge.merged([source.read() for source in known.values()]), query.tail):
+        yield line
     while True:
         attempts, worker_of, over = where()
-        for path, attempt in attempts:
-            for source in sources(path, attempt, worker_of):
-                if source.path not in known and _wanted(source, query):
-                    known[source.path] = source
+        _meet(known, attempts, worker_of, query)
         for source in known.values():
-            source._worker_of = worker_of
             for line in source.read():
                 merger.push(line)
-        ready = merger.drain() if over else merger.ready(clock.now_ns())
-        for line in ready:
-            if wanted(line):
-                yield line
+        now_ns = clock.now_ns()
+        ready = merger.drain() if over else merger.ready(now_ns)
+        for line in wanted.live(ready, None if over else now_ns):
+            yield line
         if over:
             return
         now = time.monotonic()
         lively = now if ready else lively
         await pause(_QUICK_SECONDS if now - lively < _LIVELY_SECONDS else _CALM_SECONDS)
+
+
+def _meet(
+    known: dict[Path, Source],
+    attempts: Iterable[tuple[Path, int]],
+    worker_of: Mapping[int, int],
+    query: LogQuery,
+) -> None:
+    """Take in the files that are new, and what is known of the ranks by now."""
+    for path, attempt in attempts:
+        for source in sources(path, attempt, worker_of):
+            if source.path not in known and _wanted(source, query):
+                known[source.path] = source
+    for source in known.values():
+        source._worker_of = worker_of

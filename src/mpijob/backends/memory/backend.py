@@ -39,7 +39,7 @@ from mpijob.model import (
     Sample,
     Scope,
 )
-from mpijob.observation import filters
+from mpijob.observation import sieve
 
 _PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
 _IDLE_SECONDS = 0.05
@@ -152,8 +152,8 @@ class MemoryBackend:
         with self._changed:
             record = shelf.find(self._engine, ref)
             said, ended = list(record.lines), shelf.silent(self._engine, record)
-        wanted = filters.predicate(query)
-        for line in filters.select(said, query):
+        wanted = sieve.Sieve(query)
+        for line in wanted.history(said, query.tail) if query.follow else sieve.select(said, query):
             yield line
         at = len(said)
         while query.follow and not ended:
@@ -161,9 +161,10 @@ class MemoryBackend:
             with self._changed:
                 fresh, ended = record.lines[at:], shelf.silent(self._engine, record)
             at += len(fresh)
-            for line in fresh:
-                if wanted(line):
-                    yield line
+            for line in wanted.live(fresh, None):
+                yield line
+        for line in wanted.rest() if query.follow else ():
+            yield line
 
     async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""

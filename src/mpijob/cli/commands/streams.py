@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,9 +14,12 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.follow import Look, show_lines, waiting, waits
 from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import Moment, Numbers, command, name_argument
-from mpijob.cli.output import Format
-from mpijob.model import Phase, Role
-from mpijob.observation.masking import secret_values
+from mpijob.cli.output import Format, coloured
+from mpijob.model import Level, Phase, Role
+from mpijob.observation import filters
+
+_TOGETHER = 512  # lines that are written at once when all of them are there already
+_CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leaves aside
 
 
 @command("logs", outputs=(Format.TABLE, Format.JSON))
@@ -24,14 +30,46 @@ from mpijob.observation.masking import secret_values
 @click.option(
     "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]), help="Only this role."
 )
+@click.option(
+    "--stream", "streams", multiple=True, type=click.Choice(["stdout", "stderr"]), help="Only this stream."
+)
+@click.option(
+    "--level", type=click.Choice([level.value for level in Level]), help="Only lines of this level or above."
+)
 @click.option("--since", type=Moment(), metavar="TIME", help="Not before: 1h (ago), 24h, or a date and time.")
 @click.option("--until", type=Moment(), metavar="TIME", help="Not after: as for --since.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @click.option("--grep", "regex", default="", metavar="REGEX", help="Only lines that match.")
+@click.option("--find", default="", metavar="REGEX", help="Highlight what matches; leave no line out.")
+@click.option(
+    "-A", "--after", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines after each."
+)
+@click.option(
+    "-B", "--before", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines before each."
+)
+@click.option(
+    "-C", "--around", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines around each."
+)
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
+@click.option("-p", "--previous", is_flag=True, help="Only the attempt before the last.")
+@click.option(
+    "--fold/--no-fold",
+    default=None,
+    help="One line for what several ranks say alike; on a terminal by default.",
+)
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
 @click.option("--no-prefix", is_flag=True, help="Do not say which rank a line comes from.")
 @click.option("--raw", is_flag=True, help="Print the bytes as they are, control bytes and secrets included.")
+@click.option(
+    "--download",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="PATH",
+    help="Write each stream's own bytes into a directory; `-` is stdout, merged.",
+)
+@click.option(
+    "--merged", is_flag=True, help="Download one file, all lines in time order, with time and rank."
+)
+@click.option("--gzip", is_flag=True, help="Pack what is downloaded.")
 @pass_app
 def logs(
     app: App,
@@ -39,16 +77,61 @@ def logs(
     timestamps: bool,
     no_prefix: bool,
     raw: bool,
-    roles: tuple[str, ...],
+    download: Path | None,
+    merged: bool,
+    gzip: bool,
+    around: int,
     **query: Any,
 ) -> None:
     """Print the merged output of launcher, workers and ranks."""
-    secrets = secret_values(app.client.spec(name))
+    query["before"], query["after"] = max(around, query["before"]), max(around, query["after"])
+    _check(query, download, merged or gzip)
+    if download is not None:
+        _download(app, name, download, merged or str(download) == "-", gzip, query)
+        return
+    if query["fold"] is None:
+        query["fold"] = app.out.live() and not raw and app.out.format is not Format.JSON
+    look = Look(
+        raw=raw,
+        prefix=not no_prefix,
+        timestamps=timestamps,
+        secrets=() if raw else app.client.masked_values(name),
+        highlight=_highlight(query["find"] or query["regex"]),
+        together=1 if query["follow"] else _TOGETHER,
+    )
     tell_if_deleted(app, app.client.remembered)
-    look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps, secrets=secrets)
     if query["follow"]:
         _tell_what_it_waits_for(app, name)
-    show_lines(app, app.client.logs(name, roles=tuple(Role(role) for role in roles), **query), look)
+    show_lines(app, app.client.logs(name, tidy=not raw, **query), look)
+
+
+def _check(query: dict[str, Any], download: Path | None, packing: bool) -> None:
+    if packing and download is None:
+        raise click.UsageError("--merged and --gzip say how to download: add --download PATH")
+    if (query["before"] or query["after"]) and not (query["regex"] or query["level"]):
+        raise click.UsageError("-A, -B and -C show lines around others: add --grep or --level")
+    if query["previous"] and query["attempt"] is not None:
+        raise click.UsageError("--previous is an attempt too: give one of the two")
+
+
+def _download(app: App, name: str, target: Path, merged: bool, gzip: bool, query: dict[str, Any]) -> None:
+    if unfit := [word for word in _CHOICES if query[word] not in (None, False, 0, "")]:
+        raise click.UsageError(f"--download writes what is there now, whole: leave out --{unfit[0]}")
+    query["fold"] = False
+    if str(target) == "-":
+        app.client.download_logs(name, app.out.binary(), merged=True, compress=gzip, **query)
+        return
+    files = app.client.download_logs(name, target, merged=merged, compress=gzip, **query)
+    size = sum(file.stat().st_size for file in files)
+    app.out.note(f"{target}: {len(files)} file{'s' * (len(files) != 1)}, {size} bytes")
+
+
+def _highlight(pattern: str) -> Callable[[str], str] | None:
+    """Return how a found text is made to stand out, on a terminal that wants colour."""
+    if not pattern or not coloured(sys.stdout):
+        return None
+    mark = filters.compile_marking(pattern, b"\x1b[1;31m", b"\x1b[0m")
+    return lambda said: mark(said.encode()).decode(errors="replace")
 
 
 def _tell_what_it_waits_for(app: App, name: str) -> None:

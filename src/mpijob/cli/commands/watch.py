@@ -17,7 +17,6 @@ from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format, finding_lines
 from mpijob.errors import BackendError, Finding, Severity
 from mpijob.model import JobState, Phase
-from mpijob.observation.masking import secret_values
 
 _REFRESH_SECONDS = 0.5
 _WARN_SECONDS = 5.0
@@ -77,7 +76,7 @@ def _show(app: App, state: JobState, line: str) -> None:
 def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
     from rich.live import Live
 
-    secrets = secret_values(app.client.spec(name)) if name else ()
+    secrets = app.client.masked_values(name) if name else ()
     patience, worries = Patience(), _Worries(app)
     with Live(auto_refresh=False, screen=False) as live:
         while True:

@@ -1,0 +1,46 @@
+"""The values of a job's secrets, read back so that they can be masked where its log is shown.
+
+Who may not read a Secret simply does not know its value: then the patterns of `observation.masking` are all
+that protects it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.dialects import terms
+from mpijob.model import JobRef, Secret
+
+
+def read(api: Api, ref: JobRef, secrets: Iterable[Secret]) -> tuple[str, ...]:
+    """Return the values that can be read, each once."""
+    ours = ref.name + terms.SECRETS_SUFFIX
+    wanted = {_place(ours, secret) for secret in secrets}
+    data = {name: _data(api, ref.namespace, name) for name in {name for name, _ in wanted}}
+    return tuple(filter(None, (_decoded(data[name].get(key, "")) for name, key in sorted(wanted))))
+
+
+def _place(ours: str, secret: Secret) -> tuple[str, str]:
+    if secret.source.startswith(("env:", "file:")):
+        return ours, secret.env
+    name, _, key = secret.source.partition("/")
+    return name, key
+
+
+def _data(api: Api, namespace: str, name: str) -> dict[str, str]:
+    try:
+        found = api.find(kinds.SECRET.path(namespace, name))
+    except ApiError:
+        return {}
+    return (found or {}).get("data") or {}
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text).decode(errors="replace")
+    except binascii.Error:
+        return ""

@@ -1,0 +1,123 @@
+"""The logs of pods taken up again where a stream broke: nothing twice, nothing silently lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.kube_store import Store
+
+from mpijob.backends.kubernetes import following, kinds, secretvalues
+from mpijob.backends.kubernetes.api import ApiError
+from mpijob.backends.kubernetes.logs import Position, Voice
+from mpijob.dialects import terms
+from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, Role, Secret
+
+VOICE = Voice("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
+
+
+def stamped(second: int, text: str) -> bytes:
+    return f"2026-11-15T00:00:{second:02}.000000000Z {text}\n".encode()
+
+
+def texts(lines: list[LogLine]) -> list[str]:
+    return [line.text.decode() for line in lines if Mark.GAP not in line.marks]
+
+
+@pytest.mark.req("FR-009")
+@given(
+    st.lists(st.integers(0, 5), max_size=12).map(sorted), st.lists(st.integers(0, 12), max_size=4).map(sorted)
+)
+def test_a_stream_that_broke_is_taken_up_by_time_and_count(seconds: list[int], breaks: list[int]) -> None:
+    log = [stamped(second, str(number)) for number, second in enumerate(seconds)]
+    position, heard = Position(VOICE, {}), list[LogLine]()
+    for at in [*breaks, len(log)]:
+        since = position.last[:19]  # the API knows whole seconds only
+        heard += position.lines(iter([raw for raw in log[:at] if raw[:19] >= since]))
+    assert texts(heard) == [str(number) for number in range(len(log))]
+    assert not any(Mark.GAP in line.marks for line in heard)
+
+
+@pytest.mark.req("FR-009")
+def test_where_the_log_was_rotated_meanwhile_a_line_says_so() -> None:
+    position = Position(VOICE, {})
+    heard = [*position.lines(iter([stamped(1, "a"), stamped(2, "b")]))]
+    heard += position.lines(iter([stamped(9, "z")]))
+    assert [line.text.decode()[:40] for line in heard] == [
+        "a",
+        "b",
+        "mpijob: the log stream of pod pod broke ",
+        "z",
+    ]
+    assert heard[2].marks == (Mark.GAP,)
+    assert "what it said in 7 s may be missing here" in heard[2].text.decode()
+
+
+class Stream:
+    """Lines of a log; breaks behind as many as it is told."""
+
+    def __init__(self, lines: list[bytes], breaks: int | None) -> None:
+        self._lines, self._breaks = lines, breaks
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number, raw in enumerate(self._lines):
+            if number == self._breaks:
+                raise ApiError("the line broke")
+            yield raw
+
+    def close(self) -> None:
+        pass
+
+
+class Kubelet:
+    """An API server whose log streams break; it gives what is not before the second asked for."""
+
+    def __init__(self, log: list[bytes], breaks: list[int]) -> None:
+        self._log, self._breaks = log, breaks
+        self.asked: list[str] = []
+
+    def now(self) -> float:
+        return time.time()
+
+    def find(self, path: str) -> None:
+        """Its pod has ended."""
+
+    def lines(self, path: str, sinceTime: str = "", **query: str) -> Stream:
+        self.asked.append(sinceTime)
+        wanted = [raw for raw in self._log if raw[:19].decode() >= sinceTime[:19]]
+        return Stream(wanted, self._breaks.pop(0) if self._breaks else None)
+
+
+def test_following_goes_on_behind_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.01)
+    log = [stamped(second // 2, f"[1,0]<stdout>: {second}") for second in range(20)]
+    kubelet = Kubelet(log, [3, 4, 5])
+    looks = iter([False, False])
+    follower = following.Following(kubelet, LogQuery(follow=True))  # type: ignore[arg-type]  # a stand-in
+    heard = [*follower.lines(lambda: ([VOICE], next(looks, True)))]
+    follower.close()
+    assert texts(heard) == [str(second) for second in range(20)]
+    assert len(kubelet.asked) == 4
+
+
+def test_following_begins_with_the_tail() -> None:
+    log = [stamped(second, f"[1,0]<stdout>: {second}") for second in range(20)]
+    follower = following.Following(Kubelet(log, []), LogQuery(follow=True, tail=2))  # type: ignore[arg-type]
+    assert texts([*follower.lines(lambda: ([VOICE], True))]) == ["18", "19"]
+    follower.close()
+
+
+@pytest.mark.req("D-sanitize")
+def test_the_values_of_a_jobs_secrets_are_read_where_they_may_be() -> None:
+    api = Store()
+    for name, data in (
+        (f"bert{terms.SECRETS_SUFFIX}", {"TOKEN": "c2VjcmV0LW9uZQ=="}),
+        ("shared", {"key": "c2VjcmV0LXR3bw=="}),
+    ):
+        api.objects[kinds.SECRET.path("cv", name)] = {"metadata": {"name": name}, "data": data}
+    secrets = [Secret(env="TOKEN", source="env:TOKEN"), Secret(env="KEY", source="shared/key"),
+               Secret(env="GONE", source="gone/key")]  # fmt: skip
+    assert set(secretvalues.read(api, JobRef("cv", "bert"), secrets)) == {"secret-one", "secret-two"}
