@@ -21,7 +21,7 @@ from mpijob.history.keeping import erase
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Record, Voice, numbers
 from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Role, Sample, Scope
 from mpijob.model.selector import selects
-from mpijob.observation import cri, filters, merge
+from mpijob.observation import cri, merge, sieve
 
 _JOB = "uid, state, deleted, first_seen, last_seen"
 
@@ -163,7 +163,7 @@ class Past:
             if _wanted(voice, query)
         ]
         streams += [iter([_told(gap)]) for gap in self._archive.gaps(state.ref.uid) if not gap.voice]
-        return filters.select(merge.merged(streams), query)
+        return sieve.select(merge.merged(streams), query)
 
     def _lines(self, voice: Voice, state: JobState, query: LogQuery) -> Iterator[LogLine]:
         reader = self._readers(voice, state)
