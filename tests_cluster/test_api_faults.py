@@ -48,7 +48,7 @@ def silent(seconds: float, meanwhile: Callable[[], None]) -> None:
     ("name", "lines", "fault"),
     [
         ("short-silence", 24, lambda meanwhile: silent(8, lambda: None)),
-        ("etcd-restart", 24, lambda meanwhile: faults.restart_etcd()),
+        pytest.param("etcd-restart", 24, lambda meanwhile: faults.restart_etcd(), marks=LONG),
         pytest.param("long-silence", 60, lambda meanwhile: silent(60, meanwhile), marks=LONG),
     ],
 )

@@ -79,6 +79,8 @@ def target(access: Access, path: str, query: Iterable[tuple[str, str]]) -> str:
     return root + addresses.in_path(path) + (f"?{asked}" if asked else "")
 
 
+# Worked out here and not at their first use, which may be in several threads at once (see checks.runner).
+_DECODERS = {shape: msgspec.json.Decoder(shape) for shape in (_Raws, _Page, dict[str, Any])}
 T = TypeVar("T")
 P = TypeVar("P", _Raws, _Page)
 
@@ -339,7 +341,7 @@ class Api:
 
     def _decoded(self, body: bytes, shape: Any, path: str) -> Any:
         try:
-            return msgspec.json.decode(body, type=shape)
+            return _DECODERS[shape].decode(body)
         except msgspec.DecodeError as error:
             raise ApiError(
                 f"{self.access.server} does not answer as a Kubernetes API does",

@@ -122,6 +122,9 @@ class _Status(msgspec.Struct):
     details: dict[str, object] | None = None
 
 
+_STATUS = msgspec.json.Decoder(_Status)  # not at its first use, which may be in several threads at once
+
+
 def refusal(access: Access, method: str, path: str, answer: Answer, *, sure: bool = True) -> ApiError:
     """Return the error that an answer of 300 or more stands for; `sure` that nothing was changed by it."""
     status = _status(answer.body)
@@ -142,7 +145,7 @@ def refusal(access: Access, method: str, path: str, answer: Answer, *, sure: boo
 
 def _status(body: bytes) -> _Status:
     try:
-        return msgspec.json.decode(body, type=_Status)
+        return _STATUS.decode(body)
     except msgspec.DecodeError:
         text = body[:200].decode(errors="replace").strip()
         return _Status("" if "<" in text else text)  # not the page of some proxy

@@ -44,6 +44,9 @@ class _Head(TypedDict):
     metadata: _Metadata
 
 
+_HEAD = msgspec.json.Decoder(_Head)  # not at its first use, which may be in several threads at once
+
+
 class Listed(msgspec.Struct, frozen=True):
     """An engine's object, read as far as its place in the list needs."""
 
@@ -132,8 +135,7 @@ def _listers(api: Api, wanted: Iterable[Kind], namespace: str) -> dict[str, Call
 
 def _lister(api: Api, kind: Kind, namespace: str) -> Callable[[], list[Listed]]:
     def listed() -> list[Listed]:
-        decode = msgspec.json.Decoder(_Head).decode
-        return [Listed(kind, decode(raw), raw) for raw in api.raws(kind.path(namespace))]  # type: ignore[arg-type]  # a TypedDict is a dict
+        return [Listed(kind, _HEAD.decode(raw), raw) for raw in api.raws(kind.path(namespace))]  # type: ignore[arg-type]  # a TypedDict is a dict
 
     return listed
 

@@ -51,6 +51,9 @@ class _Event(msgspec.Struct):
     object: dict[str, Any]
 
 
+_EVENT = msgspec.json.Decoder(_Event)  # not at its first use, which may be in several threads at once
+
+
 class _Seen(NamedTuple):
     """What is remembered of an object to tell later whether it has changed."""
 
@@ -247,7 +250,7 @@ class Watch:
 
     def _understood(self, line: bytes) -> Iterator[Change]:
         try:
-            event = msgspec.json.decode(line, type=_Event)
+            event = _EVENT.decode(line)
         except msgspec.DecodeError:  # the line was cut in its middle: take it up again from the last version
             raise ApiError("a watch's line was cut", reason=CUT, server=self._api.access.server) from None
         if event.type == "ERROR":
