@@ -177,6 +177,18 @@ def test_a_frequent_literal_is_dropped_and_a_rare_one_behind_it_still_found() ->
     assert places[-1] == 6000
 
 
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "end", [b"", b"...", b"x.ChildFailedError: a", b"RuntimeError: Connection reset by peer", b"\x00 1"]
+)
+def test_a_long_traceback_with_an_odd_end_does_not_stall_it(end: bytes) -> None:
+    frames = b'  File "t.py", line 1, in f\n    f()\n    ^^^\n' * 300
+    for tag in (b"", b"[rank1]: "):
+        text = STACK.splitlines()[0] + b"\n" + frames + end + b"\n"
+        tagged = b"".join(tag + line + b"\n" for line in text.splitlines())
+        assert mpijob.diagnose(tagged, exit_code=1).findings
+
+
 def test_a_rank_that_went_on_after_an_exception_did_not_die_of_it() -> None:
     text = STACK + b"step\n" * 50
     seen = barelog.read({"rank-1.log": iter((text,))}, exit_code=1)

@@ -25,7 +25,7 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("MEMORY_LIMIT", "", {"memory": (Memory(1, 9, 8, exceeded=True),)}),
         ("OOM_KILLED", "", {"memory": (Memory(1, 8, 8, oom_kills=1),)}),
         ("OOM_KILLED", "mpirun noticed that process rank 3 with PID 0 on node j-worker-1 exited on signal 9", {}),
-        ("OOM_KILLED", "RuntimeError: DataLoader worker (pid 81) is killed by signal: Killed.", {}),
+        ("LOADER_KILLED", "RuntimeError: DataLoader worker (pid 81) is killed by signal: Killed.", {}),
     ],
     "oom-gpu": [
         ("CUDA_OOM", STACK + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", {}),

@@ -18,7 +18,21 @@ from mpijob.model.siterule import SiteRule
 
 _ID = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 _KNOWN = frozenset(
-    ("who", "rank", "worker", "job", "workers", "slots", "world", "node", "family", "limit", "peak", "host")
+    (
+        "who",
+        "whom",
+        "rank",
+        "worker",
+        "job",
+        "workers",
+        "slots",
+        "world",
+        "node",
+        "family",
+        "limit",
+        "peak",
+        "host",
+    )
 )
 _ANY = MPIJob(name="job", workers=2, command=("true",))
 

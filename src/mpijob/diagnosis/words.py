@@ -32,6 +32,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "worker": worker,
         "rank": rank,
         "who": who(worker, rank),
+        "whom": who(worker, rank)[0].lower() + who(worker, rank)[1:],
         "family": None if seen.family is Family.AUTO else seen.family.value,
         "ranks_there": spans(seen.ranks_of(worker)) or None,
         "node": _node(seen, worker),

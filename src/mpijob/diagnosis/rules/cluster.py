@@ -13,7 +13,10 @@ RULES = (
         trust=Trust.FACT,
         said=Trust.CAUSE,
         facts=("reason:Unschedulable",),
-        signs=(Sign("nodes are available", r"(?P<detail>\d+/\d+ nodes are available: [^\n]{1,240})"),),
+        signs=(
+            Sign("Cannot schedule pods", r"(?P<detail>Cannot schedule pods: [^\n]{1,200})"),
+            Sign("nodes are available", r"(?P<detail>\d+/\d+ nodes are available: [^\n]{1,240})"),
+        ),
         causes=("{message}", "No node has room for a pod: {detail}"),
         example="Insufficient GPUs: requested 8, no node of 3 has as much free (worker 3, for 2 min)",
         remedies=(

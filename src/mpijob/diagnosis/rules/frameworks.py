@@ -113,10 +113,10 @@ RULES = (
             Sign("EADDRINUSE", r"(?:port[: ]+(?P<port>\d{2,5})[^\n]{0,160}?)?EADDRINUSE"),
         ),
         causes=(
-            "Port {port}, which {who} wants to open, is taken.",
-            "A port that {who} wants to open is taken.",
+            "Port {port}, which {whom} wants to open, is taken.",
+            "A port that {whom} wants to open is taken.",
         ),
-        example="Port 29500, which Rank 0 wants to open, is taken.",
+        example="Port 29500, which rank 0 wants to open, is taken.",
         remedies=(
             Remedy("use another port", {"env": {"MASTER_PORT": "29511"}}),
             Remedy("see what listens there: mpijob exec JOB --worker 0 -- ss -ltnp"),

@@ -70,8 +70,8 @@ RULES = (
                 r"ncclSystemError: (?P<detail>System call \(e\.g\. socket, malloc\)[^\n]{0,160})",
             ),
         ),
-        causes=("MPI communication failure - check NetworkPolicies: NCCL of {who}: {detail}",),
-        example="MPI communication failure - check NetworkPolicies: NCCL of Rank 3: Call to connect returned "
+        causes=("MPI communication failure - check NetworkPolicies: NCCL of {whom}: {detail}",),
+        example="MPI communication failure - check NetworkPolicies: NCCL of rank 3: Call to connect returned "
         "Connection refused",
         remedies=(
             _INTERFACE,
@@ -119,8 +119,8 @@ RULES = (
             Sign("unhandled cuda error", r"(?P<detail>unhandled cuda error[^\n]{0,120})"),
             Sign("unhandled system error", r"(?P<detail>unhandled system error[^\n]{0,120})"),
         ),
-        causes=("NCCL failed in {who}: {detail}", "NCCL failed in {who}."),
-        example="NCCL failed in Rank 3 on worker 1: unhandled cuda error",
+        causes=("NCCL failed in {whom}: {detail}", "NCCL failed in {whom}."),
+        example="NCCL failed in rank 3 on worker 1: unhandled cuda error",
         remedies=(_NCCL_DEBUG, _INTERFACE, _NO_IB, Remedy("use one version of NCCL and CUDA on all workers")),
         confidence=0.7,
         yields_to=(
@@ -181,8 +181,8 @@ RULES = (
                 r"(?P<detail>the provided PTX was compiled with an unsupported toolchain)",
             ),
         ),
-        causes=("The image's CUDA does not fit the machine of {who}: {detail}.",),
-        example="The image's CUDA does not fit the machine of Rank 0 on worker 0: CUDA driver version is insufficient.",
+        causes=("The image's CUDA does not fit the machine of {whom}: {detail}.",),
+        example="The image's CUDA does not fit the machine of rank 0 on worker 0: CUDA driver version is insufficient.",
         remedies=(
             Remedy("use an image with an older CUDA, or one built for this kind of GPU"),
             Remedy("send the job to nodes with a newer driver: placement.node_selector"),
@@ -203,11 +203,12 @@ RULES = (
                 "CUDA error:",
                 r"CUDA error: (?P<detail>(?!out of memory|invalid device ordinal|no kernel image)[^\n]{1,120})",
             ),
+            Sign("device-side assert", r"(?P<detail>device-side assert triggered)"),
             Sign("cudaErrorIllegalAddress", r"(?P<detail>cudaErrorIllegalAddress)"),
             Sign("HIP error:", r"HIP error: (?P<detail>(?!out of memory)[^\n]{1,120})"),
         ),
-        causes=("A GPU call of {who} failed: {detail}.",),
-        example="A GPU call of Rank 3 on worker 1 failed: an illegal memory access was encountered.",
+        causes=("A GPU call of {whom} failed: {detail}.",),
+        example="A GPU call of rank 3 on worker 1 failed: an illegal memory access was encountered.",
         remedies=(
             Remedy(
                 "see the call that really fails: CUDA_LAUNCH_BLOCKING=1",

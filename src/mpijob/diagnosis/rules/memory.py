@@ -49,8 +49,9 @@ RULES = (
             Sign("Out of memory: Kill", r"Out of memory: Kill(?:ed)? process"),
             Sign("OOMKilled", r"OOMKilled"),
             Sign(
-                "is killed by signal",
-                r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) is killed by signal: Killed",
+                "Root Cause (first observed",
+                r"Root Cause \(first observed failure\): \[\d+\]:[\s\S]{0,200}?rank : (?P<rank>\d+) \(local_rank"
+                r"[\s\S]{0,40}?exitcode : -9\b",
             ),
         ),
         causes=(
@@ -137,6 +138,26 @@ RULES = (
             Remedy("give each rank a GPU of its own: one slot for each GPU of a worker"),
         ),
         uncaught=True,
+    ),
+    Rule(
+        id="LOADER_KILLED",
+        title="A data loader process was killed",
+        why="A rank starts processes that load data. The system killed one of them, nearly always because memory ran "
+        "out: each has its own copy of what the dataset holds.",
+        signs=(
+            Sign(
+                "is killed by signal",
+                r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) is killed by signal: (?!Bus)(?P<signal_name>\w+)",
+            ),
+            Sign("exited unexpectedly", r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly"),
+        ),
+        causes=(
+            "A data loader process of {whom} was killed ({signal_name}), likely for lack of memory.",
+            "A data loader process of {whom} ended, likely for lack of memory.",
+        ),
+        remedies=(_MORE, Remedy("use fewer data loader processes: num_workers"), _FEWER),
+        confidence=0.8,
+        field="resources.memory",
     ),
     Rule(
         id="SHM_FULL",

@@ -207,7 +207,7 @@ RULES = (
             Sign(
                 "unexpectedly disconnected", r"MPI communication peer process has unexpectedly disconnected"
             ),
-            Sign("Connection closed by peer", r"Connection closed by peer \["),
+            Sign("by peer", r"/gloo/[^\n]{0,120}Connection (?:closed|reset) by peer"),
             Sign("ncclRemoteError", r"ncclRemoteError: A call failed possibly due to a network error"),
             Sign(
                 "ChildFailedError", r"torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError"

@@ -13,6 +13,7 @@ _PYTHON = (
     *("NO_GPU", "CUDA_DRIVER", "CUDA_ERROR", "NCCL_TIMEOUT", "NCCL_CONNECTION", "NCCL_ERROR", "GPU_SHARED"),
     *(
         "RENDEZVOUS",
+        "LOADER_KILLED",
         "PORT_IN_USE",
         "HOROVOD_MISMATCH",
         "DISK_FULL",
@@ -162,6 +163,11 @@ RULES = (
         facts=("rank-crashed",),
         signs=(
             Sign(
+                "Root Cause (first observed",
+                r"Root Cause \(first observed failure\): \[\d+\]:[\s\S]{0,200}?rank : (?P<rank>\d+) \(local_rank"
+                r"[\s\S]{0,40}?exitcode : -(?:11|7|8|4)\b",
+            ),
+            Sign(
                 "exited on",
                 r"noticed that process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on "
                 r"signal (?:11|7|8|4)\b",
@@ -218,8 +224,9 @@ RULES = (
         signs=(
             Sign(
                 "Traceback",
-                r"^(?:\S*[ ])?Traceback \(most recent call last\):\s*\n(?:(?:\S*[ ])?[ \t]+[^\n]*\n)*(?:\S*[ "
-                r"])?(?P<error>[A-Za-z_][\w.]*(?:: [^\n]{0,300})?)$",
+                r"^(?:\S*[ ])?Traceback \(most recent call last\):\s*\n(?:(?:\S+[ ])?[ \t]+[^\n]*\n)*+(?:\S+[ ])?"
+                r"(?![^\n]{0,300}(?:Connection (?:closed|reset) by peer|ChildFailedError))"
+                r"(?P<error>[A-Za-z_][\w.]*(?:: [^\n]{0,300})?)$",
             ),
         ),
         causes=("{who} failed with an exception: {error}",),
@@ -279,6 +286,11 @@ RULES = (
         "known to the program only; the reason is usually in the rank's last lines.",
         facts=("rank-exited",),
         signs=(
+            Sign(
+                "Root Cause (first observed",
+                r"Root Cause \(first observed failure\): \[\d+\]:[\s\S]{0,200}?rank : (?P<rank>\d+) \(local_rank"
+                r"[\s\S]{0,40}?exitcode : (?P<code>\d+)",
+            ),
             Sign(
                 "non-zero status",
                 r"exited with non-zero status, thus causing the job to be terminated[\s\S]{0,200}?"

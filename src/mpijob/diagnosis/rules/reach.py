@@ -177,10 +177,10 @@ RULES = (
             Sign("sshd:", r"sshd: (?P<detail>[Oo]peration not permitted)"),
         ),
         causes=(
-            "The ssh server of {who} cannot start: {detail}.",
+            "The ssh server of {whom} cannot start: {detail}.",
             "A worker's ssh server cannot start: {detail}.",
         ),
-        example="The ssh server of Worker 1 cannot start: Bind to port 22 on 0.0.0.0 failed.",
+        example="The ssh server of worker 1 cannot start: Bind to port 22 on 0.0.0.0 failed.",
         remedies=(
             Remedy(
                 "let the workers' start command be the job's own: it runs sshd as an ordinary user on port 2222"
