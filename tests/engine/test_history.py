@@ -60,8 +60,10 @@ def test_a_deleted_job_is_answered_for_as_it_was(client: Client, settings: Setti
 def test_why_a_deleted_job_failed_is_still_told(client: Client) -> None:
     state = ended(client, a_job("bad", 'test "$PMI_RANK" != 1 || exit 7'))
     assert state.phase is Phase.FAILED
+    before = client.diagnose("bad").first
     client.delete("bad")
     assert client.why("bad") == state.findings
+    assert client.diagnose("bad").first == before
     assert client.state("bad").launcher_exit_code == state.launcher_exit_code
 
 

@@ -20,6 +20,7 @@ from mpijob.history.capture import TORN, bounds, gap_of
 from mpijob.history.keeping import erase
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Record, Voice, numbers
 from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Role, Sample, Scope
+from mpijob.model.records import Mark
 from mpijob.model.selector import selects
 from mpijob.observation import cri, merge, sieve
 
@@ -51,8 +52,16 @@ class CriReader:
         """Yield the one line."""
         line, voice = cri.parse(raw), self._voice
         yield LogLine(
-            line.time_ns, line.text, voice.role, line.stream, self._worker, voice.rank, voice.attempt, line.partial
-        )  # fmt: skip
+            line.time_ns,
+            line.text,
+            voice.role,
+            line.stream,
+            self._worker,
+            voice.rank,
+            voice.attempt,
+            line.partial,
+            marks=() if line.newline or line.partial else (Mark.OPEN,),
+        )
 
     def rest(self) -> Iterator[LogLine]:
         """Nothing is held back."""
@@ -167,8 +176,12 @@ class Past:
 
     def _lines(self, voice: Voice, state: JobState, query: LogQuery) -> Iterator[LogLine]:
         reader = self._readers(voice, state)
-        for raw in self.raw(voice, query):
-            yield from reader.read(raw)
+        for part in self._parts(voice, query):
+            if isinstance(part, Gap):
+                yield _told(part)
+                continue
+            for raw in io.BytesIO(part):
+                yield from reader.read(raw)
         yield from reader.rest()
 
     def raw(self, voice: Voice, query: LogQuery | None = None) -> Iterator[bytes]:
@@ -178,17 +191,21 @@ class Past:
 
     def blocks(self, voice: Voice, query: LogQuery | None = None) -> Iterator[bytes]:
         """Yield the same lines many at a time, each block ending with a line: for whoever sorts or searches in bulk."""
+        for part in self._parts(voice, query):
+            yield _as_line(voice, part) if isinstance(part, Gap) else part
+
+    def _parts(self, voice: Voice, query: LogQuery | None) -> Iterator[bytes | Gap]:
+        """Yield blocks of lines, and the gaps where they are."""
         gaps = deque(gap for gap in self._archive.gaps(voice.uid) if gap.voice == voice.id)
         for chunk in self._archive.chunks(voice.id):
             while gaps and gaps[0].first_ns < chunk.first_ns:
-                yield _as_line(voice, gaps.popleft())
+                yield gaps.popleft()
             if query is None or _may_hold(voice, chunk, query):
-                for block in self._chunk(voice, chunk):
-                    yield _with_gaps(voice, block, gaps) if gaps else block
-        for gap in gaps:
-            yield _as_line(voice, gap)
+                for part in self._chunk(voice, chunk):
+                    yield from _with_gaps(part, gaps) if gaps and isinstance(part, bytes) else (part,)
+        yield from gaps
 
-    def _chunk(self, voice: Voice, chunk: Chunk) -> Iterator[bytes]:
+    def _chunk(self, voice: Voice, chunk: Chunk) -> Iterator[bytes | Gap]:
         told = 0
         try:
             for block in chunks.read(self._archive.path(voice.uid, chunk.file), chunk.size):
@@ -196,7 +213,7 @@ class Past:
                 told += len(block)
         except chunks.Torn:
             if self._still(chunk):
-                yield _as_line(voice, gap_of(voice, chunk.first_ns, chunk.last_ns, TORN))
+                yield gap_of(voice, chunk.first_ns, chunk.last_ns, TORN)
             else:  # it was sealed, or made way, while we read: look at what is there now
                 yield from self._anew(voice, chunk, told)
 
@@ -204,13 +221,16 @@ class Past:
         rows = self._archive.read("SELECT file FROM chunks WHERE id=?", chunk.id)
         return bool(rows) and rows[0][0] == chunk.file
 
-    def _anew(self, voice: Voice, chunk: Chunk, told: int) -> Iterator[bytes]:
+    def _anew(self, voice: Voice, chunk: Chunk, told: int) -> Iterator[bytes | Gap]:
         """Yield what a chunk that has another file now holds behind what was told of it."""
         for one in self._archive.chunks(voice.id):
-            for block in self._chunk(voice, one) if one.id == chunk.id else ():
-                if told < len(block):
-                    yield block[told:]
-                told = max(0, told - len(block))
+            for part in self._chunk(voice, one) if one.id == chunk.id else ():
+                if isinstance(part, Gap):
+                    yield part
+                    continue
+                if told < len(part):
+                    yield part[told:]
+                told = max(0, told - len(part))
 
 
 def _wanted(voice: Voice, query: LogQuery) -> bool:
@@ -236,16 +256,19 @@ def _may_hold(voice: Voice, chunk: Chunk, query: LogQuery) -> bool:
     return not query.ranks or not chunk.ranks or bool(numbers(chunk.ranks) & set(query.ranks))
 
 
-def _with_gaps(voice: Voice, block: bytes, gaps: deque[Gap]) -> bytes:
-    """Return a block with the gaps that lie in it, each before the first line behind it."""
+def _with_gaps(block: bytes, gaps: deque[Gap]) -> Iterator[bytes | Gap]:
+    """Yield a block with the gaps that lie in it, each before the first line behind it."""
     if gaps[0].first_ns >= bounds(block)[1]:
-        return block
+        yield block
+        return
     lines: list[bytes] = []
     for line in io.BytesIO(block):
         while gaps and gaps[0].first_ns < cri.nanoseconds(line.partition(b" ")[0]):
-            lines.append(_as_line(voice, gaps.popleft()))
+            yield b"".join(lines)
+            lines.clear()
+            yield gaps.popleft()
         lines.append(line)
-    return b"".join(lines)
+    yield b"".join(lines)
 
 
 def _as_line(voice: Voice, gap: Gap) -> bytes:
@@ -260,7 +283,7 @@ def _as_line(voice: Voice, gap: Gap) -> bytes:
 def _told(gap: Gap) -> LogLine:
     role = gap.role or Role.LAUNCHER
     text = gap.sentence().encode()
-    return LogLine(gap.first_ns, text, role, "stderr", gap.worker, gap.rank, gap.attempt)
+    return LogLine(gap.first_ns, text, role, "stderr", gap.worker, gap.rank, gap.attempt, marks=(Mark.GAP,))
 
 
 def _as_gone(row: tuple[Any, ...]) -> JobState:

@@ -6,6 +6,7 @@ import click
 
 from mpijob.cli import told
 from mpijob.cli.context import App, pass_app
+from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
 from mpijob.model import Family
@@ -38,6 +39,7 @@ def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_cod
         )
     else:
         diagnosis = app.client.diagnose(name)
+        tell_if_deleted(app, app.client.remembered)
     if app.out.structured:
         app.out.value(diagnosis)
         return
