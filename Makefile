@@ -91,5 +91,5 @@ $(VENV)/.run: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui]' --group dev
 	@touch $@

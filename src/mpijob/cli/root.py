@@ -36,6 +36,7 @@ ENTRIES: dict[str, Entry] = {
     "stacks": Entry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
     "top": Entry("usage", _SEE, "Show the CPU and memory that workers use."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
+    "ui": Entry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
     "wait": Entry("steer", _SEE, "Wait until a job has ended, or has reached a phase."),
     "queue": Entry("usage", _SEE, "Show which jobs wait, in order, and what for."),
     "quota": Entry("usage", _SEE, "Show what there is, what is free and what the namespace may use."),

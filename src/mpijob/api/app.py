@@ -1,0 +1,107 @@
+"""The application: the table of routes behind the gate, the page beside it, headers on every answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.routing import Route as Served
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mpijob.api import asking, openapi, problems
+from mpijob.api.asking import Room, Route
+from mpijob.api.pages import HEADERS, Files
+from mpijob.api.routes import ROUTES
+
+
+def application(room: Room, files: Files | None = None) -> ASGIApp:
+    """Return the whole server for one room."""
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        await room.board.start()
+        try:
+            yield
+        finally:
+            await room.board.stop()
+
+    app = Starlette(
+        routes=[*(_served(route, room) for route in ROUTES), *_others(files or Files())],
+        exception_handlers={Exception: problems.on_error, HTTPException: _not_served},
+        lifespan=life,
+    )
+    return _Guarded(app, room)
+
+
+def _served(route: Route, room: Room) -> BaseRoute:
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await asking.answer(route, room, request)
+        except Exception as error:  # the outermost place: whatever it is, the page gets a sentence
+            return problems.response(error)
+
+    return Served(openapi.PREFIX + route.path, endpoint, methods=[route.method])
+
+
+def _others(files: Files) -> list[BaseRoute]:
+    async def unknown(request: Request) -> Response:
+        return problems.response(
+            problems.Refused(
+                404, f"there is no {request.url.path}", "/api/v1/openapi.json has all", "NOT_FOUND"
+            )
+        )
+
+    every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    return [
+        Served("/api/{path:path}", unknown, methods=every),
+        Served("/{path:path}", files, methods=["GET"]),
+    ]
+
+
+async def _not_served(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return problems.response(
+        problems.Refused(status, f"{request.method} is not for {request.url.path}", "", "USAGE")
+    )
+
+
+class _Guarded:
+    """The Host check before anything else, and our headers on everything."""
+
+    def __init__(self, app: ASGIApp, room: Room) -> None:
+        self._app, self._room = app, room
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            app = self._checked(Request(scope)) or self._app
+            await app(scope, receive, _with_headers(send))
+        else:  # no verb speaks WebSocket today: an upgrade is refused before it is accepted
+            await send({"type": "websocket.close", "code": 1008})
+
+    def _checked(self, request: Request) -> ASGIApp | None:
+        try:
+            self._room.gate.check_host(request)
+        except problems.Refused as refusal:
+            return problems.response(refusal)
+        return None
+
+
+def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("cache-control", "no-store")
+        await send(message)
+
+    return sending

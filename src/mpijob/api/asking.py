@@ -1,0 +1,133 @@
+"""One request as a verb sees it: parsed, checked, with the client at hand. And the table's entry for a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mpijob.api import limits, problems
+from mpijob.api.board import Board
+from mpijob.api.gate import SAFE, Gate, Visitor
+from mpijob.api.limits import Limits
+from mpijob.client import AsyncClient
+from mpijob.errors import InvalidJob
+from mpijob.model import JobRef
+
+T = TypeVar("T")
+JSON = "application/json"
+
+
+class Room:
+    """What all requests share."""
+
+    def __init__(self, client: AsyncClient, gate: Gate) -> None:
+        self.client, self.gate = client, gate
+        self.board, self.limits = Board(client), Limits()
+
+
+class Ask:
+    """One request."""
+
+    def __init__(self, room: Room, request: Request, visitor: Visitor | None, query: Any, body: Any) -> None:
+        self.room, self.request, self.visitor = room, request, visitor
+        self.query, self.body = query, body
+
+    @property
+    def client(self) -> AsyncClient:
+        """The client that acts for the visitor."""
+        return self.room.client
+
+    @property
+    def ref(self) -> JobRef:
+        """The job that the address names; by its name alone it is looked for in `namespace`."""
+        path = self.request.path_params
+        namespace = path.get("namespace") or self.query.namespace or self.client.namespace
+        return JobRef(namespace, path["name"], self.query.uid)
+
+
+Handler = Callable[[Ask], Awaitable[Any]]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One verb of the API: where it is, what it takes and answers, and who may ask."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    query: Any = None
+    body: Any = None
+    answer: Any = None
+    media: str = JSON
+    status: int = 200
+    open: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether the verb may change something."""
+        return self.method not in SAFE
+
+
+async def answer(route: Route, room: Room, request: Request) -> Response:
+    """Let a request in or refuse it, parse it, ask the verb, encode what it says."""
+    visitor = None
+    if not route.open:
+        visitor = room.gate.visitor(request)
+        room.limits.count(visitor.user)
+        if route.changes:
+            room.gate.check_csrf(request, visitor)
+    elif route.changes:
+        room.gate.check_origin(request)
+    query = _query(request, route.query) if route.query else None
+    body = await _body(request, route.body) if route.body else None
+    found = await route.handler(Ask(room, request, visitor, query, body))
+    if isinstance(found, Response):
+        return found
+    return Response(msgspec.json.encode(found), route.status, media_type=JSON)
+
+
+def _query(request: Request, kind: type[T]) -> T:
+    given = _gathered(request.query_params.multi_items(), kind)
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise problems.misread("the query", error) from error
+
+
+def _gathered(items: list[tuple[str, str]], kind: Any) -> Mapping[str, Any]:
+    """Return the words of a query by name; those that may come several times as lists."""
+    several = {
+        name for name, hint in get_type_hints(kind).items() if get_origin(hint) is tuple and get_args(hint)
+    }
+    found: dict[str, Any] = {}
+    for name, value in items:
+        if name in several:
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise InvalidJob(f"the query: {name} was given twice")
+        else:
+            found[name] = value
+    return found
+
+
+async def _body(request: Request, kind: type[T]) -> T:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
+        raise problems.Refused(415, "the body must be application/json", code="USAGE")
+    taken = bytearray()
+    async for chunk in request.stream():
+        taken += chunk
+        if len(taken) > limits.BODY_BYTES:
+            size = f"{limits.BODY_BYTES >> 20} MiB"
+            raise problems.Refused(
+                413, f"the body is larger than {size}", "leave large files to volumes", "USAGE"
+            )
+    try:
+        return msgspec.json.decode(bytes(taken), type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise problems.misread("the body", error) from error  # type: ignore[arg-type]  # told the same way
+    except RecursionError as error:
+        raise InvalidJob("the body is nested too deeply") from error

@@ -1,0 +1,189 @@
+"""The one look at all jobs that every viewer shares: rows kept current by a watch, numbered changes.
+
+A hundred open pages ask the engine once. Each change has a number; who reconnects says the last one seen and gets
+what is missing, or is told to fetch anew when that is too long ago or was another server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from typing import NamedTuple
+
+from mpijob.api import rows
+from mpijob.api.answers import JobRow
+from mpijob.client import AsyncClient
+from mpijob.errors import MpiJobError, NotAllowed, NotFound
+from mpijob.model import JobRef, JobState, Phase
+
+_KEPT_CHANGES = 5000
+_CHECK_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0
+_ASKED_AT_ONCE = 50
+
+_log = logging.getLogger(__name__)
+
+
+class Change(NamedTuple):
+    """What happened since a revision; `whole` is False when that is not known: fetch anew."""
+
+    rev: str
+    upsert: tuple[JobRow, ...] = ()
+    delete: tuple[str, ...] = ()
+    whole: bool = True
+
+
+class Board:
+    """Every job's row, and what changed when."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._everywhere = True
+        self._rows: dict[str, JobRow] = {}
+        self._epoch, self._number = secrets.token_hex(4), 0
+        self._changes: deque[tuple[int, str]] = deque(maxlen=_KEPT_CHANGES)
+        self._gone: deque[str] = deque(maxlen=_KEPT_CHANGES)  # uids never return, whatever a late watch tells
+        self._news = asyncio.Condition()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.trouble: MpiJobError | None = None
+
+    @property
+    def rev(self) -> str:
+        """The number of the last change, with the mark of this server's life."""
+        return f"{self._epoch}-{self._number}"
+
+    @property
+    def rows(self) -> tuple[JobRow, ...]:
+        """All rows, in no order."""
+        return tuple(self._rows.values())
+
+    async def start(self) -> None:
+        """Read every job once, then keep watching."""
+        await self._reload()
+        self._tasks = [asyncio.create_task(self._forever(work)) for work in (self._watch, self._check)]
+
+    async def stop(self) -> None:
+        """End the watching."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def row_of(self, ref: JobRef) -> JobRow | None:
+        """Return the row of a job, if it is known here."""
+        return next(
+            (one for one in self._rows.values() if (one.namespace, one.name) == (ref.namespace, ref.name)),
+            None,
+        )
+
+    # -- what is told -----------------------------------------------------------------------------
+    def since(self, rev: str) -> Change:
+        """Return what changed after a revision."""
+        epoch, _, number = rev.partition("-")
+        oldest = self._changes[0][0] if self._changes else self._number + 1
+        if epoch != self._epoch or not number.isdigit() or not oldest - 1 <= int(number) <= self._number:
+            return Change(self.rev, whole=epoch == self._epoch and number == str(self._number))
+        touched = dict.fromkeys(uid for at, uid in self._changes if at > int(number))
+        here = tuple(self._rows[uid] for uid in touched if uid in self._rows)
+        return Change(self.rev, here, tuple(uid for uid in touched if uid not in self._rows))
+
+    async def changed(self, rev: str, seconds: float) -> bool:
+        """Wait until there is something after a revision; False when the time has passed without."""
+        async with self._news:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait_for(lambda: self.rev != rev), seconds)
+        return self.rev != rev
+
+    # -- what is learnt ---------------------------------------------------------------------------
+    async def see(self, state: JobState) -> None:
+        """Take note of a job's present state; one that is not here and goes need not come first."""
+        row = rows.row(state)
+        if state.phase is not Phase.DELETING or row.uid in self._rows:
+            await self._put(row)
+
+    async def forget(self, ref: JobRef) -> None:
+        """Take note that a job is gone."""
+        gone = self.row_of(ref)
+        uid = ref.uid or (gone.uid if gone else "")
+        self._gone.append(uid)
+        if self._rows.pop(uid, None) is not None:
+            await self._announce(uid)
+
+    async def _put(self, row: JobRow) -> None:
+        if self._rows.get(row.uid) == row or row.uid in self._gone:
+            return
+        older = self.row_of(JobRef(row.namespace, row.name)) if row.uid not in self._rows else None
+        if older is not None:  # a job of the same name that has ended makes way
+            if (older.created, older.uid) > (row.created, row.uid):
+                return
+            del self._rows[older.uid]
+            await self._announce(older.uid)
+        self._rows[row.uid] = row
+        await self._announce(row.uid)
+
+    async def _announce(self, uid: str) -> None:
+        self._number += 1
+        self._changes.append((self._number, uid))
+        async with self._news:
+            self._news.notify_all()
+
+    async def _forever(self, work: object) -> None:
+        while True:
+            try:
+                await work()  # type: ignore[operator]  # one of our own two coroutines
+                self.trouble = None
+            except MpiJobError as error:  # the page says it, with its age; the next look may succeed
+                self.trouble = error
+            except Exception:
+                _log.exception("the board stumbled")
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _reload(self) -> None:
+        """Read all jobs; where not every namespace may be seen, those of the client's own."""
+        try:
+            found = await self._all()
+        except NotAllowed:
+            if not self._everywhere:
+                raise
+            self._everywhere = False
+            found = await self._all()
+        for uid in [uid for uid in self._rows if uid not in found]:
+            del self._rows[uid]
+            await self._announce(uid)
+        for row in found.values():
+            await self._put(row)
+
+    async def _all(self) -> dict[str, JobRow]:
+        async with aclosing(self._client.jobs(all_namespaces=self._everywhere)) as states:  # type: ignore[type-var]  # a generator
+            return {row.uid: row async for row in _as_rows(states)}
+
+    async def _watch(self) -> None:
+        stream = self._client.watch(all_namespaces=self._everywhere)
+        try:
+            async for state in stream:
+                self.trouble = None
+                await self.see(state)
+        finally:
+            if close := getattr(stream, "aclose", None):
+                await close()
+
+    async def _check(self) -> None:
+        """See what a watch does not tell: jobs that are gone, and old jobs that still go on."""
+        await asyncio.sleep(_CHECK_SECONDS)
+        page = await self._client.list(all_namespaces=self._everywhere, limit=1)
+        if page.total != len(self._rows):
+            await self._reload()
+        going = [one for one in self._rows.values() if not one.phase.final][:_ASKED_AT_ONCE]
+        for row in going:
+            try:
+                await self.see(await self._client.state(row.name, row.namespace))
+            except NotFound:
+                await self.forget(JobRef(row.namespace, row.name))
+
+
+async def _as_rows(states: AsyncIterator[JobState]) -> AsyncIterator[JobRow]:
+    async for state in states:
+        yield rows.row(state)

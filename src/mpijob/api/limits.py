@@ -1,0 +1,43 @@
+"""How much one visitor may ask at once: requests a second and open streams."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mpijob.api.problems import Refused
+
+BODY_BYTES = 2 << 20
+STREAMS = 100
+BURST, PER_SECOND = 200.0, 50.0
+
+
+class Limits:
+    """A bucket of requests and a count of streams for each user."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._streams: dict[str, int] = {}
+
+    def count(self, user: str) -> None:
+        """Take one request from the user's bucket; refuse when it is empty."""
+        level, at = self._buckets.get(user, (BURST, self._now()))
+        now = self._now()
+        level = min(BURST, level + (now - at) * PER_SECOND)
+        if level < 1:
+            raise Refused(429, f"more than {PER_SECOND:g} requests a second", "wait a moment", "USAGE")
+        self._buckets[user] = (level - 1, now)
+
+    @contextmanager
+    def stream(self, user: str) -> Iterator[None]:
+        """Hold one of the user's streams; refuse one too many."""
+        held = self._streams.get(user, 0)
+        if held >= STREAMS:
+            raise Refused(429, f"{held} streams are open already", "close some pages", "USAGE")
+        self._streams[user] = held + 1
+        try:
+            yield
+        finally:
+            self._streams[user] -= 1

@@ -1,0 +1,99 @@
+"""Everything that can be asked, as one table.
+
+The application, the OpenAPI document and the test that each verb refuses strangers are all made from it. A job is
+`/trainjobs/{namespace}/{name}`; its name alone with `?namespace=` answers too. In that short form the words of the
+parts (`logs`, `events` …) come first, so a job called `logs` is asked for as `/trainjobs/logs?namespace=…`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mpijob.api import answers, streams, verbs_acting, verbs_reading, verbs_session
+from mpijob.api.asking import Handler, Route
+from mpijob.observation.usage import Usage
+
+_SHORT, _LONG = "/trainjobs/{name}", "/trainjobs/{namespace}/{name}"
+
+
+def _get(path: str, handler: Handler, summary: str, answer: Any, query: Any = None, **more: Any) -> Route:
+    return Route(
+        method="GET", path=path, handler=handler, summary=summary, answer=answer, query=query, **more
+    )
+
+
+def _post(path: str, handler: Handler, summary: str, answer: Any, **more: Any) -> Route:
+    return Route(method="POST", path=path, handler=handler, summary=summary, answer=answer, **more)
+
+
+def _of_place() -> Iterator[Route]:
+    yield _get("/health", verbs_session.health, "Say that the server answers.", answers.Health, open=True)
+    yield _post(
+        "/session", verbs_session.sign_in, "Sign in with the one-time token.", answers.Session,
+        body=answers.SignIn, open=True,
+    )  # fmt: skip
+    yield _get("/session", verbs_session.who, "Who is signed in.", answers.Session)
+    yield Route(
+        method="DELETE", path="/session", handler=verbs_session.sign_out, summary="Sign out.", status=204
+    )
+    yield _post("/session/links", verbs_session.link, "A sign-in for another browser.", answers.SignInLink)
+    yield _get("/capabilities", verbs_session.capabilities, "What this place can do.", answers.Capabilities)
+    yield _get("/openapi.json", verbs_session.document, "This document.", dict[str, Any])
+    yield _get("/facts", verbs_reading.facts, "What there is, what is free, the quota.", answers.FactsAnswer)
+    yield _get("/templates", verbs_reading.templates, "Jobs to start from.", answers.TemplateList)
+    yield _get(
+        "/stream", streams.changes, "Changes of jobs, as server-sent events.", answers.Delta,
+        answers.StreamQuery, media="text/event-stream",
+    )  # fmt: skip
+    yield _post(
+        "/drafts", verbs_acting.read_draft, "Read a draft: the job, or all that is wrong.", answers.Reading,
+        body=answers.Draft,
+    )  # fmt: skip
+    yield _post("/plan", verbs_acting.plan, "Exactly what would run.", answers.PlanAnswer, body=answers.Draft)
+
+
+def _of_jobs() -> Iterator[Route]:
+    yield _get("/trainjobs", verbs_reading.list_jobs, "List jobs.", answers.JobList, answers.ListQuery)
+    yield _post(
+        "/trainjobs", verbs_acting.create, "Create a job.", answers.JobRow, body=answers.Draft, status=201
+    )
+    yield _post(
+        "/bulk", verbs_acting.bulk, "One action on several jobs.", answers.BulkAnswer, body=answers.Bulk
+    )
+    for base in (_SHORT, _LONG):
+        yield from _of_one(base)
+
+
+def _of_one(base: str) -> Iterator[Route]:
+    where = answers.Where
+    yield _get(
+        f"{base}/logs", streams.logs, "The merged lines, in batches.", answers.LogBatch, answers.LogQuery,
+        media="application/x-ndjson",
+    )  # fmt: skip
+    yield _get(f"{base}/events", verbs_reading.events, "What happened.", answers.Events, where)
+    yield _get(f"{base}/metrics", verbs_reading.metrics, "What was used.", Usage, answers.MetricsQuery)
+    yield _get(f"{base}/why", verbs_reading.why, "Why it stands where it stands.", answers.Findings, where)
+    yield _get(f"{base}/artifacts", verbs_reading.artifacts, "The files it left.", answers.Artifacts, where)
+    for verb in (verbs_acting.cancel, verbs_acting.suspend, verbs_acting.resume, verbs_acting.retry):
+        sentence = (verb.__doc__ or "").splitlines()[0]
+        yield _post(f"{base}/{verb.__name__}", verb, sentence, answers.JobRow, query=where)
+    yield _post(
+        f"{base}/clone", verbs_acting.clone, "Create a changed copy.", answers.JobRow, query=where,
+        body=answers.Changes, status=201,
+    )  # fmt: skip
+
+
+def _whole() -> Iterator[Route]:
+    """The jobs themselves come last: their addresses would take the words of the parts for names."""
+    for base in (_SHORT, _LONG):
+        yield _get(
+            base, verbs_reading.get_job, "Everything known of a job.", answers.JobDetail, answers.Where
+        )
+        yield Route(
+            method="DELETE", path=base, handler=verbs_acting.delete, summary="Remove a job and its record.",
+            query=answers.Where, status=204,
+        )  # fmt: skip
+
+
+ROUTES: tuple[Route, ...] = (*_of_place(), *_of_jobs(), *_whole())

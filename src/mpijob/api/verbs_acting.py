@@ -1,0 +1,116 @@
+"""The verbs that act, and what comes before acting: reading a draft and planning it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpijob.api import problems, rows
+from mpijob.api.answers import BulkAnswer, Done, Draft, JobRow, PlanAnswer, Reading
+from mpijob.api.asking import Ask
+from mpijob.client import drafts
+from mpijob.client.async_job import AsyncJob
+from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.model import JobRef, MPIJob, Plan, quantity
+from mpijob.observation import masking
+
+
+async def read_draft(ask: Ask) -> Reading:
+    """Return a draft as it is understood; what is wrong with it is told all at once."""
+    job = _job(ask.body)
+    return Reading(job, drafts.write(job))
+
+
+async def plan(ask: Ask) -> PlanAnswer:
+    """Return exactly what would run; nothing is started."""
+    found = masking.masked_plan(await ask.client.plan(_job(ask.body)))
+    return PlanAnswer(found, _summary(found))
+
+
+async def create(ask: Ask) -> JobRow:
+    """Start a job, or queue it."""
+    return await _shown(ask, await ask.client.submit(_job(ask.body)))
+
+
+async def cancel(ask: Ask) -> JobRow:
+    """Ask a job to end; its record stays."""
+    return await _acted(ask, "cancel", ask.ref)
+
+
+async def suspend(ask: Ask) -> JobRow:
+    """End a job's processes and keep it to be resumed."""
+    return await _acted(ask, "suspend", ask.ref)
+
+
+async def resume(ask: Ask) -> JobRow:
+    """Queue a suspended job again."""
+    return await _acted(ask, "resume", ask.ref)
+
+
+async def retry(ask: Ask) -> JobRow:
+    """Run a job that has ended again, with the same configuration."""
+    return await _acted(ask, "retry", ask.ref)
+
+
+async def clone(ask: Ask) -> JobRow:
+    """Create a changed copy."""
+    copy = await ask.client.clone(ask.ref, ask.body.name or None, changes=ask.body.changes)
+    return await _shown(ask, copy)
+
+
+async def delete(ask: Ask) -> None:
+    """End a job if needed and remove all that is known of it."""
+    await _removed(ask, ask.ref)
+
+
+async def bulk(ask: Ask) -> BulkAnswer:
+    """Do the same to several jobs; the answer says for each whether it worked."""
+    return BulkAnswer(tuple([await _one(ask, name) for name in dict.fromkeys(ask.body.jobs)]))
+
+
+async def _one(ask: Ask, address: str) -> Done:
+    namespace, slash, name = address.partition("/")
+    try:
+        if not slash or not name:
+            raise InvalidJob(f"{address!r} is not an address", hint="write it as namespace/name")
+        ref = JobRef(namespace, name)
+        await (_removed(ask, ref) if ask.body.action == "delete" else _acted(ask, ask.body.action, ref))
+    except MpiJobError as error:
+        return Done(address, problems.told(error)[1])
+    return Done(address, None)
+
+
+async def _acted(ask: Ask, action: str, ref: JobRef) -> JobRow:
+    client = ask.client
+    if action == "retry":
+        return await _shown(ask, await client.retry(ref))
+    verbs = {"cancel": client.cancel, "suspend": client.suspend, "resume": client.resume}
+    state = await verbs[action](ref)
+    await ask.room.board.see(state)
+    return rows.row(state)
+
+
+async def _removed(ask: Ask, ref: JobRef) -> None:
+    ref = (await ask.client.state(ref)).ref  # with its uid: an earlier job of that name may come to light
+    await ask.client.delete(ref)
+    await ask.room.board.forget(ref)
+
+
+async def _shown(ask: Ask, job: AsyncJob) -> JobRow:
+    await ask.room.board.see(job.last)
+    return rows.row(job.last)
+
+
+def _job(draft: Draft) -> MPIJob:
+    if (draft.job is None) is (not draft.yaml):
+        raise InvalidJob("the body needs either `yaml` or `job`", hint="send one of them")
+    text = draft.yaml if draft.job is None else msgspec.json.encode(draft.job).decode()
+    return drafts.read(text)
+
+
+def _summary(plan: Plan) -> str:
+    """Return the plan in one sentence."""
+    needs = [f"{quantity.as_count(plan.needs.cores)} cores", quantity.as_bytes(plan.needs.memory_bytes)]
+    needs += [f"{plan.needs.gpus} GPUs"] if plan.needs.gpus else []
+    shape = f"1 launcher + {len(plan.workers)} workers = {plan.world} ranks"
+    mpi = " ".join(part for part in (plan.family.value, plan.family_version) if part)
+    return f"{shape} with {mpi}; needs {', '.join(needs)}; {'starts now' if plan.starts_now else 'waits for room'}"

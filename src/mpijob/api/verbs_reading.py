@@ -1,0 +1,111 @@
+"""The verbs that only look: the list, one job, what it said, what happened, why."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+import msgspec
+from starlette.responses import Response
+
+from mpijob.api import listing, rows
+from mpijob.api.answers import Artifacts, Events, FactsAnswer, Findings, JobDetail, TemplateList, TemplateRow
+from mpijob.api.asking import JSON, Ask
+from mpijob.client import drafts
+from mpijob.errors import MpiJobError
+from mpijob.model import Event, Facts, JobRef, quantity
+from mpijob.observation import masking, usage
+from mpijob.observation.usage import Usage
+
+T = TypeVar("T")
+
+
+async def list_jobs(ask: Ask) -> Response:
+    """Answer one page; a page that the asker has already is only confirmed."""
+    board, query = ask.room.board, ask.query
+    if board.trouble is not None and not board.rows:
+        raise board.trouble
+    mark = hashlib.blake2b(msgspec.json.encode(query), digest_size=6).hexdigest()
+    tag = f'W/"{board.rev}-{mark}"'
+    headers = {"etag": tag, "cache-control": "private, no-cache"}
+    if ask.request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    page = listing.page(board.rows, query, rev=board.rev, now=time.time())
+    return Response(msgspec.json.encode(page), media_type=JSON, headers=headers)
+
+
+async def get_job(ask: Ask) -> JobDetail:
+    """Return everything known of one job."""
+    state = await ask.client.state(ask.ref)
+    spec = masking.masked_job(await ask.client.spec(state.ref))
+    return JobDetail(
+        row=rows.row(state),
+        state=state,
+        spec=spec,
+        yaml=drafts.write(spec),
+        commands=_commands(state.ref, ask.client.namespace),
+    )
+
+
+def _commands(ref: JobRef, home: str) -> dict[str, str]:
+    """Return the command lines that do what the page does."""
+    where = "" if ref.namespace == home else f" -n {ref.namespace}"
+    verbs = ("describe", "logs", "events", "cancel", "retry", "export", "delete")
+    return {verb: f"mpijob {verb} {ref.name}{where}" for verb in verbs}
+
+
+async def events(ask: Ask) -> Events:
+    """Return what happened to a job."""
+    found: tuple[Event, ...] = await _all(ask.client.events(ask.ref))
+    return Events(found)
+
+
+async def why(ask: Ask) -> Findings:
+    """Return why a job stands where it stands."""
+    return Findings(await ask.client.why(ask.ref))
+
+
+async def metrics(ask: Ask) -> Usage:
+    """Return how much the workers used over time, as a band and the busiest worker."""
+    return usage.bands(await ask.client.metrics(ask.ref), points=ask.query.points)
+
+
+async def artifacts(ask: Ask) -> Artifacts:
+    """Return the files that a job left."""
+    return Artifacts(await ask.client.artifacts(ask.ref))
+
+
+async def facts(ask: Ask) -> FactsAnswer:
+    """Return what the place has and what is free."""
+    found = await ask.client.facts()
+    return FactsAnswer(found, _room(found))
+
+
+def _room(facts: Facts) -> str:
+    if not facts.room_known:
+        return f"{facts.place}: how much is free is not known"
+    free, all_of_it = facts.free, facts.capacity
+    parts = [
+        f"{quantity.as_count(free.cores)} of {quantity.as_count(all_of_it.cores)} cores",
+        f"{quantity.as_bytes(free.memory_bytes)} of {quantity.as_bytes(all_of_it.memory_bytes)}",
+    ]
+    parts += [f"{free.gpus} of {all_of_it.gpus} GPUs"] if all_of_it.gpus else []
+    return f"{facts.place}: {', '.join(parts)} free"
+
+
+async def templates(ask: Ask) -> TemplateList:
+    """Return the templates that a job can start from."""
+    shelf, found = ask.client.templates, []
+    for one in shelf.list():
+        try:
+            text = drafts.write(shelf.show(one.name))
+        except MpiJobError:
+            text = ""  # its description says that it cannot be read
+        found.append(TemplateRow(one.name, one.origin.value, one.description, text))
+    return TemplateList(tuple(found))
+
+
+async def _all(stream: AsyncIterator[T]) -> tuple[T, ...]:
+    return tuple([item async for item in stream])

@@ -1,0 +1,84 @@
+"""ui: the page in a browser, served from this machine to this user."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from importlib.util import find_spec
+
+import click
+import msgspec
+
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command
+from mpijob.errors import BackendError, Unsupported
+
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+
+@command("ui")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one."
+)
+@click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
+@pass_app
+def ui(app: App, port: int, browser: bool) -> None:
+    """Open the page: create, watch and mend jobs in a browser."""
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise Unsupported("the page needs its server", hint="run: pip install 'mpijob[ui]'")
+    settings = app.settings()
+    listening = _listen(port)
+    port, token = listening.getsockname()[1], secrets.token_urlsafe(32)
+    address = f"http://{_LOOPBACK[0]}:{port}/#token={token}"
+    app.out.line(address)
+    app.out.note("open this address in a browser; it works once. Ctrl-C ends the page, jobs go on")
+    if browser:
+        _open(address)
+    options = {
+        "socket": listening.fileno(),
+        "hosts": [f"{name}:{port}" for name in _LOOPBACK],
+        "token": token,
+        "settings": settings,
+        "namespace": app.namespace,
+    }
+    _become_the_server(msgspec.json.encode(options), listening)
+
+
+def _listen(port: int) -> socket.socket:
+    """Return a listening socket of this machine alone; a port in use is said with the way out."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((_LOOPBACK[0], port))
+        listening.listen(128)
+    except OSError as error:
+        hint = "choose another one with --port, or --port 0 for any that is free"
+        raise BackendError(f"port {port} cannot be used: {error.strerror}", hint=hint) from error
+    return listening
+
+
+def _open(address: str) -> None:
+    """Open the browser by way of a file that only this user reads: everybody sees the words of a process."""
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin"):
+        return
+    import webbrowser
+
+    handle, path = tempfile.mkstemp(prefix="mpijob-ui-", suffix=".html")
+    with os.fdopen(handle, "w") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')
+    webbrowser.open(f"file://{path}")
+
+
+def _become_the_server(options: bytes, listening: socket.socket) -> None:
+    """Turn this process into the server: faces do not know each other, and one process is easy to end."""
+    with tempfile.TemporaryFile() as handed:
+        handed.write(options)
+        handed.seek(0)
+        os.set_inheritable(handed.fileno(), True)
+        listening.set_inheritable(True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "mpijob.api", str(handed.fileno())])

@@ -1,0 +1,146 @@
+"""The page's server as a user starts it: a process of its own, real jobs, one browser let in."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mpijob import Client
+from mpijob.settings import Settings
+
+from .support import PATIENCE, a_job, eventually, running
+
+pytestmark = pytest.mark.engine
+
+
+class Page:
+    """A running `mpijob ui` and a browser that came in with its address."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.process, self.address = process, process.stdout.readline().strip()
+        self.base, _, self.token = self.address.partition("/#token=")
+        self.headers: dict[str, str] = {}
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = self.headers | ({} if data is None else {"content-type": "application/json"})
+        request = urllib.request.Request(f"{self.base}/api/v1{path}", data, headers, method=method)
+        return urllib.request.urlopen(request, timeout=PATIENCE)
+
+    def json(self, method: str, path: str, body: Any = None) -> Any:
+        return json.load(self.ask(method, path, body))
+
+    def sign_in(self) -> None:
+        answer = self.ask("POST", "/session", {"token": self.token})
+        cookie = SimpleCookie(answer.headers["set-cookie"])
+        pairs = "; ".join(f"{name}={morsel.value}" for name, morsel in cookie.items())
+        self.headers = {"cookie": pairs, "x-mpijob-csrf": json.load(answer)["csrf"]}
+
+
+@pytest.fixture
+def page(settings: Settings, client: Client, tmp_path: Path) -> Iterator[Page]:
+    file = tmp_path / "settings.toml"
+    directories = "\n".join(f'{family} = "{place}"' for family, place in settings.mpi_directories.items())
+    file.write_text(
+        f'home = "{settings.home}"\ncores = 4\nmemory = "8Gi"\ngpus = 0\n[mpi_directories]\n{directories}\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mpijob", "ui", "--port", "0", "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "MPIJOB_SETTINGS": str(file)},
+    )
+    try:
+        yield Page(process)
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+
+
+@pytest.mark.req("B-story5")
+def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(page: Page, client: Client) -> None:
+    page.sign_in()
+    job = {"name": "hello", "workers": 2, "command": ["sh", "-c", "echo hello from $MPIJOB_RANK"]}
+    assert page.json("POST", "/plan", {"job": job})["plan"]["world"] == 2
+    assert page.json("POST", "/trainjobs", {"job": job})["name"] == "hello"
+    said = page.ask("GET", "/trainjobs/default/hello/logs?follow=true&roles=rank").read().decode()
+    lines = [line["text"] for batch in said.splitlines() for line in json.loads(batch)["lines"]]
+    assert sorted(lines) == ["hello from 0", "hello from 1"]
+    eventually(lambda: _phase(page, "hello") == "Succeeded", "the list shows the end", PATIENCE)
+    assert client.get("hello").wait(PATIENCE).phase.value == "Succeeded"
+    page.ask("DELETE", "/trainjobs/default/hello")
+    assert [*client.jobs()] == []
+
+
+def _phase(page: Page, name: str) -> str:
+    items = page.json("GET", f"/trainjobs?text={name}")["items"]
+    return str(items[0]["phase"]) if items else ""
+
+
+def test_a_failed_job_of_the_command_line_is_explained_by_the_page(page: Page, client: Client) -> None:
+    page.sign_in()
+    client.submit(a_job("broken", "exit 7")).wait(PATIENCE)
+    eventually(lambda: _phase(page, "broken") == "Failed", "the list shows the failure", PATIENCE)
+    row = page.json("GET", "/trainjobs?status=Failed")["items"][0]
+    why = client.why("broken")
+    assert row["why"] == why[0].message
+    told = page.json("GET", "/trainjobs/default/broken/why")["items"]
+    assert [one["code"] for one in told] == [one.code for one in why]
+
+
+def test_ending_the_page_leaves_the_jobs_alone(page: Page, client: Client) -> None:
+    page.sign_in()
+    job = running(client, a_job("goes-on", "sleep 60"))
+    page.process.send_signal(signal.SIGINT)
+    assert page.process.wait(PATIENCE) == 0
+    assert job.state().phase.value == "Running"
+
+
+@pytest.mark.security
+def test_the_token_is_nowhere_but_in_the_address(page: Page) -> None:
+    eventually(lambda: page.ask("GET", "/health").status == 200, "the server answers")
+    about = Path(f"/proc/{page.process.pid}")
+    assert page.token.encode() not in (about / "cmdline").read_bytes()
+    assert page.token.encode() not in (about / "environ").read_bytes()
+    assert len(page.token) >= 40
+
+
+@pytest.mark.security
+def test_the_page_is_not_reachable_from_other_machines(page: Page) -> None:
+    eventually(lambda: page.ask("GET", "/health").status == 200, "the server answers")
+    port = int(page.base.rpartition(":")[2])
+    table = Path(f"/proc/{page.process.pid}/net/tcp").read_text().splitlines()[1:]
+    listening = [
+        line.split()[1]
+        for line in table
+        if line.split()[3] == "0A" and line.split()[1].endswith(f":{port:04X}")
+    ]
+    assert listening == [f"0100007F:{port:04X}"]
+
+
+def test_a_port_in_use_is_said_with_the_way_out(page: Page, tmp_path: Path) -> None:
+    port = page.base.rpartition(":")[2]
+    again = subprocess.run(
+        [sys.executable, "-m", "mpijob", "ui", "--port", port, "--no-browser", "-n", "default"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert again.returncode == 6
+    assert "--port 0" in again.stderr
+    assert msgspec.json.encode(again.stdout) == b'""'

@@ -1,0 +1,311 @@
+"""The verbs of the page's server: what is asked for is answered, what is wrong is said in our sentences."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.api_support import Browser, served
+from tools import openapi as written
+
+from mpijob import Client, MPIJob
+from mpijob.api import listing, rows
+from mpijob.api.answers import JobRow, ListQuery
+from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.model import Phase
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    script = Script(jobs={"bad-*": Outcome(exit_code=3, worker=1, lines=("rank {rank} of {world}",))})
+    with served(MemoryBackend(script=script)) as one:
+        yield one.sign_in()
+
+
+def lines(answer: Any) -> list[dict[str, Any]]:
+    return [line for batch in answer.text.splitlines() for line in json.loads(batch)["lines"]]
+
+
+def names(answer: Any) -> list[str]:
+    return [item["name"] for item in answer.json()["items"]]
+
+
+def settled(browser: Browser, counts: dict[str, int]) -> None:
+    """Wait until the board has seen how the jobs ended."""
+    deadline = time.monotonic() + 10
+    while browser.get("/trainjobs").json()["counts"] != counts:
+        assert time.monotonic() < deadline, browser.get("/trainjobs").json()["counts"]
+        time.sleep(0.02)
+
+
+HANGS = {"memory.mpijob/outcome": "hangs"}
+
+
+@pytest.mark.req("D-api", "FR-002")
+def test_a_job_is_made_seen_and_read(browser: Browser) -> None:
+    made = browser.create("hello", "echo hello")
+    assert (made["name"], made["namespace"], made["owner"]) == ("hello", "default", "me")
+    detail = browser.get("/trainjobs/default/hello").json()
+    assert detail["spec"]["workers"] == 2
+    assert detail["yaml"].startswith("name: hello\n")
+    assert [rank["exit_code"] for rank in detail["state"]["ranks"]] == [0, 0]
+    assert [line["text"] for line in lines(browser.get("/trainjobs/default/hello/logs"))] == [
+        "hello",
+        "hello",
+    ]
+    events = browser.get("/trainjobs/default/hello/events").json()["items"]
+    assert "Succeeded" in [event["reason"] for event in events]
+    assert browser.get("/trainjobs/default/hello/metrics").json()["samples"] > 0
+    assert browser.get("/trainjobs/default/hello/artifacts").json() == {"items": []}
+
+
+@pytest.mark.req("D-api")
+def test_a_name_alone_is_looked_for_in_the_namespace_of_the_query(browser: Browser) -> None:
+    browser.create("here", "echo here")
+    browser.create("there", "echo there", namespace="team")
+    assert browser.get("/trainjobs/here").status_code == 200
+    assert browser.get("/trainjobs/there").status_code == 404
+    assert browser.get("/trainjobs/there?namespace=team").json()["row"]["namespace"] == "team"
+    assert [line["text"] for line in lines(browser.get("/trainjobs/there/logs?namespace=team&ranks=0"))] == [
+        "there"
+    ]
+
+
+def test_a_job_called_logs_can_be_reached(browser: Browser) -> None:
+    browser.create("logs", namespace="team")
+    assert browser.get("/trainjobs/logs?namespace=team").json()["row"]["name"] == "logs"
+
+
+@pytest.mark.req("FR-018", "FR-015")
+def test_the_list_is_filtered_sorted_and_counted_by_the_server(browser: Browser) -> None:
+    for name in ("zeta", "bad-one", "alpha"):
+        browser.create(name)
+    browser.create("elsewhere", namespace="team")
+    settled(browser, {"Succeeded": 3, "Failed": 1})
+    failed = browser.get("/trainjobs?status=Failed").json()
+    assert ([item["name"] for item in failed["items"]], failed["total"]) == (["bad-one"], 1)
+    assert failed["counts"] == {"Succeeded": 3, "Failed": 1}
+    assert names(browser.get("/trainjobs?sort=name&namespace=default")) == ["alpha", "bad-one", "zeta"]
+    assert names(browser.get("/trainjobs?text=ALPH")) == ["alpha"]
+    assert names(browser.get("/trainjobs?type=PyTorchJob")) == []
+    assert sorted(names(browser.get("/trainjobs?status=Failed&status=Succeeded&namespace=team"))) == [
+        "elsewhere"
+    ]
+    assert browser.get("/trainjobs").json()["namespaces"] == ["default", "team"]
+
+
+def test_a_list_that_has_not_changed_is_only_confirmed(browser: Browser) -> None:
+    browser.create("one")
+    first = browser.get("/trainjobs")
+    same = browser.get("/trainjobs", headers={"if-none-match": first.headers["etag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    other = browser.get("/trainjobs?text=x", headers={"if-none-match": first.headers["etag"]})
+    assert other.status_code == 200
+    browser.create("two")
+    assert browser.get("/trainjobs", headers={"if-none-match": first.headers["etag"]}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["status=Nope", "limit=0", "limit=9999", "sort=colour", "unknown=1", "after=%%%", "limit=1&limit=2"],
+)
+def test_a_query_that_makes_no_sense_is_refused(browser: Browser, query: str) -> None:
+    browser.create("one")
+    answer = browser.get(f"/trainjobs?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_JOB")
+
+
+@pytest.mark.req("FR-017", "FR-UI-007")
+def test_a_failed_job_says_why_in_the_list_and_in_its_details(browser: Browser) -> None:
+    browser.create("bad-job")
+    settled(browser, {"Failed": 1})
+    row = browser.get("/trainjobs?text=bad-job").json()["items"][0]
+    found = browser.get("/trainjobs/default/bad-job/why").json()["items"]
+    assert row["phase"] == "Failed"
+    assert row["why"] == found[0]["message"]
+    assert found[0]["code"]
+    assert row["actions"] == ["retry", "clone", "delete"]
+
+
+@pytest.mark.req("FR-UI-009")
+def test_everything_wrong_with_a_draft_is_told_at_its_field(browser: Browser) -> None:
+    answer = browser.post("/plan", {"job": {"name": "Not A Name", "workers": 2, "command": [], "slots": -1}})
+    assert answer.status_code == 400
+    told = {finding["field"]: finding for finding in answer.json()["findings"]}
+    assert {"name", "slots", "command"} <= set(told)
+    assert all(finding["message"] for finding in told.values())
+
+
+def test_the_refusal_of_the_page_is_that_of_the_client(browser: Browser) -> None:
+    with pytest.raises(InvalidJob) as caught:
+        Client(MemoryBackend()).submit(MPIJob(name="x", workers=2, command=("true",), slots=0))
+    body = browser.post(
+        "/trainjobs", {"job": {"name": "x", "workers": 2, "command": ["true"], "slots": 0}}
+    ).json()
+    assert body["findings"][0]["message"] == caught.value.findings[0].message
+    assert body["hint"] == caught.value.hint
+
+
+@pytest.mark.req("B-dryrun")
+def test_a_plan_starts_nothing(browser: Browser) -> None:
+    answer = browser.post("/plan", {"yaml": "name: plan\nworkers: 3\nslots: 2\ncommand: [hostname]\n"})
+    assert answer.json()["plan"]["world"] == 6
+    assert answer.json()["summary"].startswith("1 launcher + 3 workers = 6 ranks")
+    assert browser.get("/trainjobs").json()["total"] == 0
+
+
+@pytest.mark.req("FR-016")
+def test_form_and_file_are_one_document(browser: Browser) -> None:
+    job = {"name": "both", "workers": 3, "command": ["python", "train.py"], "env": {"LR": "0.1"}}
+    read = browser.post("/drafts", {"job": job}).json()
+    again = browser.post("/drafts", {"yaml": read["yaml"]}).json()
+    assert again["job"] == job
+    assert again["yaml"] == read["yaml"]
+
+
+@pytest.mark.parametrize("body", [{}, {"yaml": "a: 1", "job": {}}])
+def test_a_draft_is_either_text_or_fields(browser: Browser, body: dict[str, Any]) -> None:
+    assert browser.post("/drafts", body).json()["message"].startswith("the body needs either")
+
+
+@pytest.mark.req("C-tabs")
+def test_the_actions_do_what_the_client_does(browser: Browser) -> None:
+    browser.create("long", labels=HANGS)
+    assert browser.post("/trainjobs/default/long/suspend").json()["phase"] == "Suspended"
+    assert browser.post("/trainjobs/default/long/resume").status_code == 200
+    assert browser.post("/trainjobs/default/long/cancel").json()["phase"] == "Cancelled"
+    assert browser.post("/trainjobs/default/long/retry").status_code == 200
+    copy = browser.post("/trainjobs/default/long/clone", {"changes": {"workers": 3}})
+    assert (copy.status_code, copy.json()["name"], copy.json()["workers"]) == (201, "long-2", 3)
+    assert browser.delete("/trainjobs/default/long").status_code == 204
+    assert names(browser.get("/trainjobs")) == ["long-2"]
+    browser.post("/trainjobs/default/long-2/cancel")
+    refused = browser.post("/trainjobs/default/long-2/resume")
+    assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
+
+
+def test_several_jobs_are_told_one_by_one(browser: Browser) -> None:
+    browser.create("one", labels=HANGS)
+    answer = browser.post("/bulk", {"action": "cancel", "jobs": ["default/one", "default/none", "strange"]})
+    told = {item["job"]: (item["problem"] or {}).get("code") for item in answer.json()["items"]}
+    assert told == {"default/one": None, "default/none": "NOT_FOUND", "strange": "INVALID_JOB"}
+    browser.post("/bulk", {"action": "delete", "jobs": ["default/one"]})
+    assert names(browser.get("/trainjobs")) == []
+
+
+@pytest.mark.req("AC2")
+def test_lines_are_filtered_by_the_server(browser: Browser) -> None:
+    browser.create("talk", 'echo "loss 0.$MPIJOB_RANK"; echo done')
+    assert len(lines(browser.get("/trainjobs/talk/logs"))) == 4
+    assert [line["rank"] for line in lines(browser.get("/trainjobs/talk/logs?ranks=1"))] == [1, 1]
+    assert [line["text"] for line in lines(browser.get("/trainjobs/talk/logs?regex=0%5C.1"))] == ["loss 0.1"]
+    assert len(lines(browser.get("/trainjobs/talk/logs?tail=1"))) == 1
+    refused = browser.get("/trainjobs/talk/logs?ranks=7")
+    assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
+    assert browser.get("/trainjobs/talk/logs?regex=(").status_code == 400
+
+
+@pytest.mark.security
+def test_a_line_is_text_and_a_download_is_a_file(browser: Browser) -> None:
+    browser.create("evil", "echo '<img src=x onerror=alert(1)>'")
+    line = lines(browser.get("/trainjobs/evil/logs?ranks=0"))[0]
+    assert line["text"] == "<img src=x onerror=alert(1)>"
+    file = browser.get("/trainjobs/evil/logs?format=text")
+    assert file.headers["content-type"] == "text/plain; charset=utf-8"
+    assert file.headers["content-disposition"] == 'attachment; filename="evil.log"'
+    assert "[Rank-0] <img" in file.text
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+def test_secrets_are_masked_in_every_answer(browser: Browser) -> None:
+    canary = "canary-5f3d9a71c2"
+    job = {
+        "name": "quiet",
+        "workers": 2,
+        "command": ["sh", "-c", "echo $API_TOKEN"],
+        "env": {"API_TOKEN": canary},
+    }
+    answers = [browser.post("/plan", {"job": job}), browser.post("/trainjobs", {"job": job})]
+    parts = ("", "/logs", "/logs?format=text", "/events", "/why")
+    answers += [browser.get(f"/trainjobs/default/quiet{part}") for part in parts]
+    assert [answer.status_code for answer in answers] == [200, 201, 200, 200, 200, 200, 200]
+    assert [canary in answer.text for answer in answers] == [False] * 7
+
+
+def test_what_is_not_there_is_said_with_the_next_step(browser: Browser) -> None:
+    answer = browser.get("/trainjobs/default/none").json()
+    assert answer["code"] == "NOT_FOUND"
+    assert "none" in answer["message"]
+    assert answer["docs"] == "docs/troubleshooting/not_found.md"
+
+
+def test_the_place_says_what_it_has(browser: Browser) -> None:
+    assert browser.get("/capabilities").json()["engine"] == "memory"
+    assert "cores" in browser.get("/facts").json()["summary"]
+    shown = {item["name"]: item for item in browser.get("/templates").json()["items"]}
+    assert shown
+    assert all(item["yaml"].startswith("name:") for item in shown.values() if item["origin"] == "library")
+
+
+def test_an_error_that_is_a_bug_tells_no_details(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("secret path /home/maria")
+
+    monkeypatch.setattr(browser.room.client, "facts", broken)
+    answer = browser.get("/facts")
+    assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")
+    assert "maria" not in answer.text
+
+
+def test_every_kind_of_error_has_a_status() -> None:
+    from mpijob.api.problems import STATUS
+    from mpijob.errors import Kind
+
+    assert set(STATUS) == set(Kind)
+    assert MpiJobError.kind in STATUS
+
+
+# -- pages ----------------------------------------------------------------------------------------
+def a_row(number: int, **fields: Any) -> JobRow:
+    client = Client(MemoryBackend())
+    state = client.submit(MPIJob(name="a", workers=2, command=("true",))).last
+    row = rows.row(state)
+    return msgspec.structs.replace(
+        row, uid=f"u{number:03}", name=f"n{number % 7}", created=float(number // 3), **fields
+    )
+
+
+@pytest.mark.parametrize(
+    "sort", ["created", "-created", "name", "-name", "phase", "-phase", "duration", "-duration"]
+)
+def test_pages_neither_repeat_nor_hide_while_rows_come_and_go(sort: Any) -> None:
+    base = a_row(0)
+    table = {
+        f"u{n:03}": msgspec.structs.replace(base, uid=f"u{n:03}", name=f"n{n % 7}", created=float(n // 3))
+        for n in range(60)
+    }
+    seen: list[str] = []
+    after, first = "", True
+    while after or first:
+        page = listing.page(table.values(), ListQuery(sort=sort, limit=7, after=after), rev="r", now=100.0)
+        seen += [item.uid for item in page.items]
+        after, first = page.after, False
+        table.pop(seen[0], None)  # a row that was shown goes away, and nothing moves
+    assert len(seen) == len(set(seen)) == 60
+
+
+def test_what_can_be_done_depends_on_the_phase() -> None:
+    assert rows.actions(Phase.RUNNING) == ("cancel", "suspend", "clone", "delete")
+    assert rows.actions(Phase.SUSPENDED)[0] == "resume"
+    assert all("clone" in rows.actions(phase) for phase in Phase)
+
+
+@pytest.mark.req("D-api")
+def test_the_document_in_the_repository_is_that_of_the_code() -> None:
+    assert written.PLACE.read_text(encoding="utf-8") == written.text(), "run: python -m tools.openapi"

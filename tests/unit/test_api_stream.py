@@ -1,0 +1,193 @@
+"""What flows: numbered changes that can be taken up again, and the real server on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from mpijob import AsyncClient, MPIJob
+from mpijob.api.app import application
+from mpijob.api.asking import Room
+from mpijob.api.board import Board
+from mpijob.api.gate import Gate
+from mpijob.backends.memory import MemoryBackend
+from mpijob.model import JobRef
+from mpijob.settings import Settings
+
+
+def a_job(name: str, **labels: str) -> MPIJob:
+    return MPIJob(
+        name=name, workers=2, command=("true",), labels=labels or {"memory.mpijob/outcome": "hangs"}
+    )
+
+
+def a_client() -> AsyncClient:
+    return AsyncClient(MemoryBackend(), settings=Settings(home="/nowhere"))
+
+
+def test_who_comes_back_gets_what_is_missing_and_no_more() -> None:
+    async def story() -> None:
+        client = a_client()
+        board = Board(client)
+        for name in ("one", "two"):
+            await board.see((await client.submit(a_job(name))).last)
+        seen = board.rev
+        assert board.since(seen) == (seen, (), (), True)
+        await board.see((await client.submit(a_job("three"))).last)
+        await board.forget(JobRef("default", "one"))
+        change = board.since(seen)
+        assert change.whole
+        assert [row.name for row in change.upsert] == ["three"]
+        assert len(change.delete) == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("rev", ["", "other-3", "{epoch}-999", "{epoch}-x", "{epoch}-0"])
+def test_who_saw_another_server_or_too_old_a_change_is_told_to_fetch_anew(rev: str) -> None:
+    async def story() -> None:
+        client = a_client()
+        board = Board(client)
+        board._changes = type(board._changes)(maxlen=2)
+        for name in ("a", "b", "c", "d"):
+            await board.see((await client.submit(a_job(name))).last)
+        change = board.since(rev.format(epoch=board.rev.partition("-")[0]))
+        assert (change.whole, change.upsert, change.rev) == (False, (), board.rev)
+
+    asyncio.run(story())
+
+
+def test_a_job_that_is_gone_stays_gone_although_a_watch_tells_of_it_late() -> None:
+    async def story() -> None:
+        client = a_client()
+        board = Board(client)
+        late = (await client.submit(a_job("one"))).last
+        await board.see(late)
+        await board.forget(late.ref)
+        await board.see(late)
+        assert board.rows == ()
+
+    asyncio.run(story())
+
+
+def test_the_board_sees_what_others_do_and_what_they_remove() -> None:
+    async def story() -> None:
+        client = a_client()
+        await client.submit(a_job("before"))
+        board = Board(client)
+        await board.start()
+        try:
+            await client.submit(a_job("after"))
+            await until(lambda: {row.name for row in board.rows} == {"before", "after"})
+            await client.delete("before")
+            await until(lambda: len(board.rows) == 1)
+            assert [row.name for row in board.rows] == ["after"]
+        finally:
+            await board.stop()
+
+    asyncio.run(story())
+
+
+async def until(look: Any, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+# -- over a real socket ---------------------------------------------------------------------------
+class Server:
+    """The real server in a thread, and a visitor who is signed in."""
+
+    def __init__(self, port: int, gate: Gate) -> None:
+        self.base = f"http://127.0.0.1:{port}"
+        secret, self.visitor = gate.enter(gate.invite())
+        self.headers = {"cookie": f"{gate.cookie}={secret}", "x-mpijob-csrf": self.visitor.csrf}
+
+    def open(self, path: str, body: Any = None, **headers: str) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        kind = {} if body is None else {"content-type": "application/json"}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(f"{self.base}/api/v1{path}", data, {**self.headers, **kind, **named})
+        return urllib.request.urlopen(request, timeout=20)
+
+    def create(self, name: str, **fields: Any) -> None:
+        job = {"name": name, "workers": 2, "command": ["true"], "labels": {"memory.mpijob/outcome": "hangs"}}
+        self.open("/trainjobs", {"job": {**job, **fields}}).read()
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    gate = Gate("maria", [f"127.0.0.1:{port}"], cookie="session")
+    config = uvicorn.Config(
+        application(Room(a_client(), gate)), log_level="error", timeout_graceful_shutdown=0
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
+    thread.start()
+    try:
+        yield Server(port, gate)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def event(stream: Any) -> tuple[str, dict[str, Any]]:
+    """Return the next event of a stream: its name and data."""
+    name, data = "", None
+    while line := stream.readline().decode().rstrip("\n"):
+        key, _, value = line.partition(": ")
+        name = value if key == "event" else name
+        data = json.loads(value) if key == "data" else data
+    return (name, data) if data is not None else event(stream)
+
+
+@pytest.mark.req("D-api", "FR-020")
+def test_a_change_reaches_an_open_page_and_one_that_comes_back() -> None:
+    with serving() as server:
+        stream = server.open("/stream")
+        name, first = event(stream)
+        assert (name, first["upsert"]) == ("beat", [])
+        begun = time.monotonic()
+        server.create("fresh")
+        name, told = event(stream)
+        assert time.monotonic() - begun < 5
+        assert (name, told["upsert"][0]["name"]) == ("change", "fresh")
+        stream.close()
+        again = server.open("/stream", last_event_id=first["rev"])
+        name, missed = event(again)
+        assert (name, missed["upsert"][0]["name"]) == ("change", "fresh")
+        other = server.open("/stream", last_event_id="elsewhere-7")
+        assert event(other)[0] == "reset"
+
+
+def test_lines_flow_while_the_job_speaks() -> None:
+    with serving() as server:
+        server.create("talk", command=["sh", "-c", "echo one; echo two"], labels={})
+        stream = server.open("/trainjobs/default/talk/logs?follow=true&ranks=0")
+        assert stream.headers["content-type"] == "application/x-ndjson"
+        said = [line["text"] for batch in stream for line in json.loads(batch)["lines"]]
+        assert said == ["one", "two"]
+
+
+@pytest.mark.security
+def test_an_upgrade_to_a_websocket_is_refused() -> None:
+    with serving() as server:
+        wanted = {"connection": "Upgrade", "upgrade": "websocket", "sec_websocket_version": "13",
+                  "sec_websocket_key": "dGhlIHNhbXBsZSBub25jZQ=="}  # fmt: skip
+        with pytest.raises(urllib.error.HTTPError) as caught, server.open("/trainjobs", {}, **wanted):
+            pass
+        assert caught.value.code in (400, 403, 404, 426)
