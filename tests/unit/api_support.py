@@ -12,6 +12,7 @@ from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.gate import CSRF_HEADER, Gate
 from mpijob.api.openapi import PREFIX
+from mpijob.api.pages import Files
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import AsyncClient
 from mpijob.settings import Settings
@@ -54,9 +55,9 @@ class Browser:
 
 
 @contextmanager
-def served(backend: Any = None) -> Iterator[Browser]:
+def served(backend: Any = None, files: Files | None = None) -> Iterator[Browser]:
     """Yield a browser that knows the server and is not signed in yet."""
     client = AsyncClient(backend or MemoryBackend(), settings=Settings(home="/nowhere"))
     room = Room(client, Gate("maria", [HOST], cookie=COOKIE))
-    with TestClient(application(room), base_url=f"http://{HOST}", raise_server_exceptions=False) as http:
+    with TestClient(application(room, files), base_url=f"http://{HOST}", raise_server_exceptions=False) as http:
         yield Browser(room, http)

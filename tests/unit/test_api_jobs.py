@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from tools import openapi as written
 from mpijob import Client, MPIJob
 from mpijob.api import listing, rows
 from mpijob.api.answers import JobRow, ListQuery
+from mpijob.api.pages import Files
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.errors import InvalidJob, MpiJobError
 from mpijob.model import Phase
@@ -166,6 +168,15 @@ def test_form_and_file_are_one_document(browser: Browser) -> None:
     again = browser.post("/drafts", {"yaml": read["yaml"]}).json()
     assert again["job"] == job
     assert again["yaml"] == read["yaml"]
+    assert again["command_line"] == "python train.py"
+
+
+def test_a_command_line_is_split_as_a_shell_splits_it(browser: Browser) -> None:
+    job = {"name": "words", "workers": 2}
+    read = browser.post("/drafts", {"job": job, "command_line": "sh -c 'echo a b'"}).json()
+    assert read["job"]["command"] == ["sh", "-c", "echo a b"]
+    refused = browser.post("/drafts", {"job": job, "command_line": "echo 'open"}).json()
+    assert refused["findings"][0]["field"] == "command"
 
 
 @pytest.mark.parametrize("body", [{}, {"yaml": "a: 1", "job": {}}])
@@ -309,3 +320,24 @@ def test_what_can_be_done_depends_on_the_phase() -> None:
 @pytest.mark.req("D-api")
 def test_the_document_in_the_repository_is_that_of_the_code() -> None:
     assert written.PLACE.read_text(encoding="utf-8") == written.text(), "run: python -m tools.openapi"
+
+
+# -- the page's own files -------------------------------------------------------------------------
+def test_the_page_is_served_packed_and_knows_its_own_places(tmp_path: Path) -> None:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "index.html").write_text("<!doctype html>page")
+    (tmp_path / "assets" / "a-1.js").write_text("let a = 1;" * 100)
+    with served(files=Files(tmp_path)) as visitor:
+        for path in ("/", "/jobs/default/a/logs", "/create"):
+            answer = visitor.http.get(path)
+            assert (answer.text, answer.headers["content-type"]) == ("<!doctype html>page", "text/html; charset=utf-8")
+        script = visitor.http.get("/assets/a-1.js", headers={"accept-encoding": "gzip"})
+        assert (script.headers["content-encoding"], script.text[:10]) == ("gzip", "let a = 1;")
+        assert "immutable" in script.headers["cache-control"]
+        assert visitor.http.get("/assets/a-2.js").status_code == 404
+
+
+def test_a_checkout_without_the_built_page_says_how_to_build_it(tmp_path: Path) -> None:
+    with served(files=Files(tmp_path)) as visitor:
+        answer = visitor.http.get("/")
+        assert (answer.status_code, "make ui" in answer.text) == (503, True)

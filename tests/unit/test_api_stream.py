@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,13 @@ import pytest
 import uvicorn
 
 from mpijob import AsyncClient, MPIJob
+from mpijob.api import streams
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.board import Board
 from mpijob.api.gate import Gate
 from mpijob.backends.memory import MemoryBackend
-from mpijob.model import JobRef
+from mpijob.model import JobRef, LogLine, Role
 from mpijob.settings import Settings
 
 
@@ -191,3 +192,30 @@ def test_an_upgrade_to_a_websocket_is_refused() -> None:
         with pytest.raises(urllib.error.HTTPError) as caught, server.open("/trainjobs", {}, **wanted):
             pass
         assert caught.value.code in (400, 403, 404, 426)
+
+
+def test_a_reader_who_leaves_ends_the_reading(caplog: pytest.LogCaptureFixture) -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    with serving() as server:
+        server.create("silent")
+        for _ in range(3):
+            stream = server.open("/trainjobs/default/silent/logs?follow=true")
+            stream.close()
+        assert server.open("/health").status == 200
+    assert "Traceback" not in caplog.text
+    assert len({thread.name for thread in threading.enumerate()} - before) <= 3
+
+
+def test_a_slow_reader_holds_the_log_back_and_gets_every_line() -> None:
+    async def story() -> None:
+        async def many() -> AsyncIterator[LogLine]:
+            for number in range(25_000):
+                yield LogLine(time=number, text=b"x", role=Role.RANK, rank=0)
+
+        feed = streams.Feed(many())
+        await feed.ready(1.0)
+        assert len(feed._kept) == streams._AHEAD_LINES
+        taken = [line.time async for batch in feed.batches() for line in batch]
+        assert taken == list(range(25_000))
+
+    asyncio.run(story())

@@ -171,17 +171,19 @@ class Artifacts(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A job to be: a job file as text, or its fields as an object."""
+    """A job to be: a job file as text, or its fields as an object; `command_line` is split as a shell splits it."""
 
     yaml: str = ""
     job: dict[str, Any] | None = None
+    command_line: str = ""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A draft as it was understood: the job, and the same as a job file."""
+    """A draft as it was understood: the job, the same as a job file, and its command as one line."""
 
     job: MPIJob
     yaml: str
+    command_line: str
 
 
 class PlanAnswer(msgspec.Struct, frozen=True):

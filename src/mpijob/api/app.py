@@ -60,7 +60,7 @@ def _others(files: Files) -> list[BaseRoute]:
     every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     return [
         Served("/api/{path:path}", unknown, methods=every),
-        Served("/{path:path}", files, methods=["GET"]),
+        Served("/{path:path}", files.serve, methods=["GET"]),
     ]
 
 

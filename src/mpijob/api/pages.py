@@ -42,7 +42,7 @@ class Files:
             path.relative_to(place).as_posix(): path for path in place.rglob("*") if path.is_file()
         }
 
-    async def __call__(self, request: Request) -> Response:
+    async def serve(self, request: Request) -> Response:
         """Answer a file; any other address is the page itself, which knows its own places."""
         wanted = request.path_params.get("path", "")
         name = wanted if wanted in self._known else "index.html"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -21,10 +23,11 @@ from mpijob.model import JobRef, LogLine
 from mpijob.observation import masking
 from mpijob.observation.visible import visible
 
-HEARTBEAT_SECONDS = 15.0
+HEARTBEAT_SECONDS = 5.0  # the page takes three missed beats for a lost line
 _COALESCE_SECONDS = 0.25
 _BATCH_SECONDS = 0.1
 _BATCH_LINES = 2000
+_AHEAD_LINES = 10_000
 _NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
@@ -63,16 +66,15 @@ async def logs(ask: Ask) -> Response:
     """Stream the merged lines of a job, or hand them over as a file."""
     state = await ask.client.state(ask.ref)  # what is not there is refused before the answer begins
     secret = masking.secret_values(await ask.client.spec(state.ref))
-    lines = _lines(ask, state.ref)
+    feed = Feed(_lines(ask, state.ref))
+    await feed.ready(_BATCH_SECONDS)
     if ask.query.format == "text":
-        name = f"{state.ref.name}.log"
-        headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{name}"'}
+        headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{state.ref.name}.log"'}
         return StreamingResponse(
-            _plain(lines, secret), media_type="text/plain; charset=utf-8", headers=headers
+            _plain(ask, feed, secret), media_type="text/plain; charset=utf-8", headers=headers
         )
-    first = await _first(lines)
     return StreamingResponse(
-        _batches(ask, first, lines, secret), media_type="application/x-ndjson", headers=_NO_STORE
+        _batches(ask, feed, secret), media_type="application/x-ndjson", headers=_NO_STORE
     )
 
 
@@ -84,63 +86,85 @@ def _lines(ask: Ask, ref: JobRef) -> AsyncIterator[LogLine]:
     return ask.client.logs(ref, **wanted)
 
 
-async def _first(lines: AsyncIterator[LogLine]) -> asyncio.Task[LogLine]:
-    """Return the task of the first line; a question that is refused is refused here, with its own status."""
-    task = asyncio.ensure_future(anext(lines))
-    await asyncio.wait([task], timeout=_BATCH_SECONDS)
-    if task.done() and isinstance(error := task.exception(), MpiJobError):
-        raise error
-    return task
+class Feed:
+    """The lines of a log, read ahead by one task and handed over in batches."""
+
+    def __init__(self, lines: AsyncIterator[LogLine]) -> None:
+        self._lines, self._kept = lines, list[LogLine]()
+        self._more, self._room = asyncio.Event(), asyncio.Event()
+        self._error: MpiJobError | None = None
+        self._over = False
+        self._task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            async for line in self._lines:
+                self._kept.append(line)
+                self._more.set()
+                if len(self._kept) >= _AHEAD_LINES:  # whoever reads slowly holds the engine back, not us
+                    self._room.clear()
+                    await self._room.wait()
+        except MpiJobError as error:
+            self._error = error
+        finally:
+            self._over = True
+            self._more.set()
+
+    async def ready(self, seconds: float) -> None:
+        """Wait a moment for the first line; a question that is refused is refused here, with its own status."""
+        await self._wait(seconds)
+        if self._error is not None and not self._kept:
+            raise self._error
+
+    async def batches(self) -> AsyncIterator[list[LogLine]]:
+        """Yield what was said, a few times a second; an empty batch is a sign of life. Raise what ended it."""
+        try:
+            while not (self._over and not self._kept):
+                await self._wait(HEARTBEAT_SECONDS)
+                if not self._over and len(self._kept) < _BATCH_LINES:
+                    await asyncio.sleep(_BATCH_SECONDS)
+                batch, self._kept = self._kept[:_BATCH_LINES], self._kept[_BATCH_LINES:]
+                self._room.set()
+                if not self._kept and not self._over:
+                    self._more.clear()
+                yield batch
+            if self._error is not None:
+                raise self._error
+        finally:
+            await self.close()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._more.wait(), seconds)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
 
-async def _batches(
-    ask: Ask, task: asyncio.Task[LogLine], lines: AsyncIterator[LogLine], secret: tuple[str, ...]
-) -> AsyncIterator[bytes]:
+async def _batches(ask: Ask, feed: Feed, secret: tuple[str, ...]) -> AsyncIterator[bytes]:
+    assert ask.visitor is not None
+    try:
+        with ask.room.limits.stream(ask.visitor.user):
+            async with aclosing(feed.batches()) as batches:  # type: ignore[type-var]  # a generator
+                async for batch in batches:
+                    yield _line(LogBatch(tuple(row(line, secret) for line in batch)))
+    except (MpiJobError, problems.Refused) as error:
+        yield _line(LogBatch(problem=problems.told(error)[1]))
+
+
+async def _plain(ask: Ask, feed: Feed, secret: tuple[str, ...]) -> AsyncIterator[bytes]:
     assert ask.visitor is not None
     with ask.room.limits.stream(ask.visitor.user):
-        try:
-            while True:
-                batch, task, ended = await _gather(task, lines)
-                if batch or not ended:
-                    yield _line(LogBatch(tuple(row(line, secret) for line in batch)))
-                if ended:
-                    return
-        except MpiJobError as error:
-            yield _line(LogBatch(problem=problems.told(error)[1]))
-        finally:
-            task.cancel()
-            await _closed(lines)
+        async with aclosing(feed.batches()) as batches:  # type: ignore[type-var]  # a generator
+            async for batch in batches:
+                yield "".join(_written(row(line, secret)) for line in batch).encode()
 
 
-async def _gather(
-    task: asyncio.Task[LogLine], lines: AsyncIterator[LogLine]
-) -> tuple[list[LogLine], asyncio.Task[LogLine], bool]:
-    """Return what is said within a moment of the first line; an empty batch is a sign of life."""
-    batch: list[LogLine] = []
-    await asyncio.wait([task], timeout=HEARTBEAT_SECONDS)
-    deadline = asyncio.get_running_loop().time() + _BATCH_SECONDS
-    while task.done() and len(batch) < _BATCH_LINES:
-        try:
-            batch.append(task.result())
-        except StopAsyncIteration:
-            return batch, task, True
-        task = asyncio.ensure_future(anext(lines))
-        left = deadline - asyncio.get_running_loop().time()
-        await asyncio.wait([task], timeout=max(0.0, left))
-    return batch, task, False
-
-
-async def _plain(lines: AsyncIterator[LogLine], secret: tuple[str, ...]) -> AsyncIterator[bytes]:
-    try:
-        kept: list[str] = []
-        async for line in lines:
-            kept.append(f"{row(line, secret).time / 1e3:.3f} [{line.source}] {row(line, secret).text}\n")
-            if len(kept) >= _BATCH_LINES:
-                yield "".join(kept).encode()
-                kept.clear()
-        yield "".join(kept).encode()
-    finally:
-        await _closed(lines)
+def _written(line: LogRow) -> str:
+    when = datetime.fromtimestamp(line.time / 1e3, UTC).isoformat(timespec="milliseconds")
+    return f"{when.removesuffix('+00:00')}Z [{line.source}] {line.text}\n"
 
 
 def row(line: LogLine, secret: tuple[str, ...]) -> LogRow:
@@ -160,8 +184,3 @@ def row(line: LogLine, secret: tuple[str, ...]) -> LogRow:
 
 def _line(batch: LogBatch) -> bytes:
     return msgspec.json.encode(batch) + b"\n"
-
-
-async def _closed(lines: AsyncIterator[LogLine]) -> None:
-    if close := getattr(lines, "aclose", None):
-        await close()

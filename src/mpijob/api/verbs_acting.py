@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import msgspec
 
 from mpijob.api import problems, rows
@@ -9,7 +11,7 @@ from mpijob.api.answers import BulkAnswer, Done, Draft, JobRow, PlanAnswer, Read
 from mpijob.api.asking import Ask
 from mpijob.client import drafts
 from mpijob.client.async_job import AsyncJob
-from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.errors import Finding, InvalidJob, MpiJobError
 from mpijob.model import JobRef, MPIJob, Plan, quantity
 from mpijob.observation import masking
 
@@ -17,7 +19,7 @@ from mpijob.observation import masking
 async def read_draft(ask: Ask) -> Reading:
     """Return a draft as it is understood; what is wrong with it is told all at once."""
     job = _job(ask.body)
-    return Reading(job, drafts.write(job))
+    return Reading(job, drafts.write(job), shlex.join(job.command))
 
 
 async def plan(ask: Ask) -> PlanAnswer:
@@ -103,8 +105,19 @@ async def _shown(ask: Ask, job: AsyncJob) -> JobRow:
 def _job(draft: Draft) -> MPIJob:
     if (draft.job is None) is (not draft.yaml):
         raise InvalidJob("the body needs either `yaml` or `job`", hint="send one of them")
-    text = draft.yaml if draft.job is None else msgspec.json.encode(draft.job).decode()
-    return drafts.read(text)
+    if draft.job is None:
+        return drafts.read(draft.yaml)
+    command = {"command": _words(draft.command_line)} if draft.command_line else {}
+    return drafts.read(msgspec.json.encode({**draft.job, **command}).decode())
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a command line, split as a shell splits them."""
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        found = Finding("BAD_COMMAND", f"{line!r} cannot be split into words: {error}", field="command")
+        raise InvalidJob.of((found,)) from error
 
 
 def _summary(plan: Plan) -> str:

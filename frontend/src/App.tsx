@@ -1,0 +1,151 @@
+import {
+  Button,
+  Masthead,
+  MastheadBrand,
+  MastheadContent,
+  MastheadMain,
+  Nav,
+  NavItem,
+  NavList,
+  Page,
+  PageSection,
+  PageSidebar,
+  PageSidebarBody,
+  SkipToContent,
+  Spinner,
+  Toolbar,
+  ToolbarContent,
+  ToolbarGroup,
+  ToolbarItem,
+} from "@patternfly/react-core";
+import MoonIcon from "@patternfly/react-icons/dist/esm/icons/moon-icon";
+import SunIcon from "@patternfly/react-icons/dist/esm/icons/sun-icon";
+import { useQuery } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect, useState } from "react";
+import { Link, Navigate, Route, Routes, useLocation } from "react-router-dom";
+import { api, ApiProblem, take } from "./api/client";
+import { Live } from "./api/live";
+import { useSession } from "./api/session";
+import { LiveBadge } from "./components/LiveBadge";
+import { JobList } from "./pages/JobList";
+import { SignIn } from "./pages/SignIn";
+
+const CreateJob = lazy(() => import("./pages/CreateJob").then((page) => ({ default: page.CreateJob })));
+const JobDetails = lazy(() => import("./pages/JobDetails").then((page) => ({ default: page.JobDetails })));
+const DARK = "pf-v6-theme-dark";
+
+function useTheme(): [boolean, () => void] {
+  const [dark, setDark] = useState(() => {
+    const kept = localStorage.getItem("theme");
+    return kept ? kept === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+  });
+  useEffect(() => {
+    document.documentElement.classList.toggle(DARK, dark);
+  }, [dark]);
+  const toggle = (): void => {
+    localStorage.setItem("theme", dark ? "light" : "dark");
+    setDark(!dark);
+  };
+  return [dark, toggle];
+}
+
+export function App() {
+  const session = useSession();
+  if (session.isPending)
+    return (
+      <main>
+        <h1 className="pf-v6-screen-reader">Training jobs</h1>
+        <Spinner aria-label="Signing in" />
+      </main>
+    );
+  const out = session.error instanceof ApiProblem && session.error.status === 401;
+  if (!session.data || out) return <SignIn error={session.error} />;
+  return (
+    <Live>
+      <Shell user={session.data.user} />
+    </Live>
+  );
+}
+
+function Shell({ user }: { user: string }) {
+  const [dark, toggle] = useTheme();
+  const at = useLocation().pathname;
+  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const masthead = (
+    <Masthead>
+      <MastheadMain>
+        <MastheadBrand>
+          <Link to="/jobs" className="brand">
+            mpijob
+          </Link>
+        </MastheadBrand>
+      </MastheadMain>
+      <MastheadContent>
+        <Toolbar isStatic>
+          <ToolbarContent>
+            <ToolbarGroup align={{ default: "alignEnd" }}>
+              <ToolbarItem>
+                <LiveBadge />
+              </ToolbarItem>
+              <ToolbarItem>
+                {user} on {place.data?.engine ?? "…"}
+              </ToolbarItem>
+              <ToolbarItem>
+                <Button
+                  variant="plain"
+                  aria-label={dark ? "Switch to light colours" : "Switch to dark colours"}
+                  icon={dark ? <SunIcon /> : <MoonIcon />}
+                  onClick={toggle}
+                />
+              </ToolbarItem>
+            </ToolbarGroup>
+          </ToolbarContent>
+        </Toolbar>
+      </MastheadContent>
+    </Masthead>
+  );
+  const sidebar = (
+    <PageSidebar>
+      <PageSidebarBody>
+        <Nav aria-label="Pages">
+          <NavList>
+            <NavItem isActive={at.startsWith("/jobs")}>
+              <Link to="/jobs">Training jobs</Link>
+            </NavItem>
+            <NavItem isActive={at.startsWith("/create")}>
+              <Link to="/create">Create job</Link>
+            </NavItem>
+          </NavList>
+        </Nav>
+      </PageSidebarBody>
+    </PageSidebar>
+  );
+  return (
+    <Page
+      masthead={masthead}
+      sidebar={sidebar}
+      skipToContent={<SkipToContent href="#content">Skip to content</SkipToContent>}
+      mainContainerId="content"
+      isManagedSidebar
+    >
+      <Suspense fallback={<Spinner aria-label="Loading" />}>
+      <Routes>
+        <Route path="/jobs" element={<JobList />} />
+        <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
+        <Route path="/jobs/:namespace/:name/:tab" element={<JobDetails />} />
+        <Route path="/create" element={<CreateJob />} />
+        <Route path="/" element={<Navigate to="/jobs" replace />} />
+        <Route
+          path="*"
+          element={
+            <PageSection>
+              <h1>There is no such page</h1>
+              <Link to="/jobs">Training jobs</Link>
+            </PageSection>
+          }
+        />
+      </Routes>
+      </Suspense>
+    </Page>
+  );
+}

@@ -1,0 +1,113 @@
+import "uplot/dist/uPlot.min.css";
+import { ExpandableSection } from "@patternfly/react-core";
+import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import uPlot from "uplot";
+import { api, take, type JobDetail, type Usage } from "../api/client";
+import { ProblemAlert } from "../components/ProblemAlert";
+import { bytes, clock } from "../words";
+
+type Band = Usage["cpu_cores"];
+
+/** What the workers used: the middle one as a line, least and most as a band; the same numbers as a table. */
+export default function Metrics({ detail }: { detail: JobDetail }) {
+  const { namespace, name, phase } = detail.row;
+  const [open, setOpen] = useState(false);
+  const usage = useQuery({
+    queryKey: ["job", namespace, name, "metrics"],
+    queryFn: () => take(api.GET("/api/v1/trainjobs/{namespace}/{name}/metrics", { params: { path: { namespace, name } } })),
+    refetchInterval: phase === "Running" ? 5000 : false,
+  });
+  if (usage.error) return <ProblemAlert error={usage.error} />;
+  if (!usage.data) return null;
+  if (!usage.data.samples)
+    return (
+      <p>
+        Nothing was measured. Workers are measured about once a second while they run; this job
+        {phase === "Running" ? " has just begun." : " was shorter than that, or has not run."}
+      </p>
+    );
+  const { times, cpu_cores: cpu, memory_bytes: memory } = usage.data;
+  return (
+    <div className="stack">
+      <Chart title="CPU cores in use" times={times} band={cpu} words={(value) => value.toFixed(2)} />
+      <Chart title="Memory in use" times={times} band={memory} words={bytes} />
+      <ExpandableSection toggleText="The same as a table" isExpanded={open} onToggle={(_, on) => setOpen(on)}>
+        <Table aria-label="Usage over time" variant="compact">
+          <Thead>
+            <Tr>
+              {["Time", "CPU least", "CPU middle", "CPU most", "by worker", "Memory middle", "Memory most", "by worker"].map((word, at) => (
+                <Th key={`${word}${at}`}>{word}</Th>
+              ))}
+            </Tr>
+          </Thead>
+          <Tbody>
+            {times.map((time, at) => (
+              <Tr key={time}>
+                <Td>{clock(time * 1000)}</Td>
+                <Td>{cpu.low[at]?.toFixed(2)}</Td>
+                <Td>{cpu.middle[at]?.toFixed(2)}</Td>
+                <Td>{cpu.high[at]?.toFixed(2)}</Td>
+                <Td>{cpu.worst[at]}</Td>
+                <Td>{bytes(memory.middle[at])}</Td>
+                <Td>{bytes(memory.high[at])}</Td>
+                <Td>{memory.worst[at]}</Td>
+              </Tr>
+            ))}
+          </Tbody>
+        </Table>
+      </ExpandableSection>
+    </div>
+  );
+}
+
+const SHARED = "usage";
+
+function Chart({ title, times, band, words }: { title: string; times: readonly number[]; band: Band; words: (value: number) => string }) {
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (!place.current) return undefined;
+    const style = getComputedStyle(document.documentElement);
+    const text = style.getPropertyValue("--pf-t--global--text--color--regular") || "#151515";
+    const grid = style.getPropertyValue("--pf-t--global--border--color--default") || "#c7c7c7";
+    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+    const value = (_: uPlot, raw: number | null): string => (raw === null ? "–" : words(raw));
+    const chart = new uPlot(
+      {
+        width: place.current.clientWidth,
+        height: 220,
+        cursor: { sync: { key: SHARED } },
+        scales: { y: { range: (_, __, most) => [0, most * 1.1 || 1] } },
+        axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map(words) }],
+        series: [
+          {},
+          { label: "least", stroke: "transparent", value },
+          { label: "most", stroke: "#a37ef5", value },
+          { label: "middle", stroke: "#06c", width: 2, value },
+        ],
+        bands: [{ series: [2, 1], fill: "rgba(0, 102, 204, 0.15)" }],
+      },
+      [[...times], [...band.low], [...band.high], [...band.middle]],
+      place.current,
+    );
+    const fit = new ResizeObserver(([entry]) => {
+      if (entry) chart.setSize({ width: entry.contentRect.width, height: 220 });
+    });
+    fit.observe(place.current);
+    return () => {
+      fit.disconnect();
+      chart.destroy();
+    };
+  }, [times, band, words]);
+  const last = band.high.length - 1;
+  const sentence = `${title}: most ${words(band.high[last] ?? 0)}, by worker ${band.worst[last] ?? 0}, at the end`;
+  return (
+    <figure>
+      <figcaption>
+        <h2>{title}</h2>
+      </figcaption>
+      <div ref={place} role="img" aria-label={sentence} />
+    </figure>
+  );
+}

@@ -1,0 +1,230 @@
+import {
+  Button,
+  EmptyState,
+  EmptyStateActions,
+  EmptyStateBody,
+  EmptyStateFooter,
+  Label,
+  LabelGroup,
+  PageSection,
+  Pagination,
+  SearchInput,
+  Title,
+  Toolbar,
+  ToolbarContent,
+  ToolbarItem,
+} from "@patternfly/react-core";
+import CubesIcon from "@patternfly/react-icons/dist/esm/icons/cubes-icon";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useEffect, useMemo, useState } from "react";
+import { Link, useNavigate } from "react-router-dom";
+import { api, take, type JobRow, type Phase } from "../api/client";
+import { useActions, WORDS } from "../components/Actions";
+import { Choice } from "../components/Choice";
+import { LOOKS } from "../components/PhaseLabel";
+import { ProblemAlert } from "../components/ProblemAlert";
+import { useRested, useTitle } from "../hooks";
+import { plural } from "../words";
+import { JobTable } from "./JobTable";
+import { useFilters } from "./filters";
+
+const DAYS = [
+  ["", "Any time"],
+  ["1", "Last 24 hours"],
+  ["7", "Last 7 days"],
+  ["30", "Last 30 days"],
+] as const;
+
+/** All training jobs: filters live in the address, the server filters, sorts and pages. */
+export function JobList() {
+  useTitle("Jobs");
+  const navigate = useNavigate();
+  const { filters, query, set, reset } = useFilters();
+  const [text, setText] = useState(filters.text);
+  const rested = useRested(text, 250);
+  useEffect(() => {
+    if (rested !== filters.text) set({ text: rested });
+  }, [rested]); // eslint-disable-line -- only typing changes the text
+  const jobs = useQuery({
+    queryKey: ["jobs", query],
+    queryFn: () => take(api.GET("/api/v1/trainjobs", { params: { query } })),
+    placeholderData: keepPreviousData,
+  });
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const { begin, question } = useActions(() => setSelected(new Set()));
+  const { rows, held, show } = useHeld(jobs.data?.items ?? [], JSON.stringify(query), filters.after === "");
+  const chosen = rows.filter((row) => selected.has(row.uid)).map((row) => `${row.namespace}/${row.name}`);
+  const total = jobs.data?.total ?? 0;
+  const nothing = jobs.data && total === 0 && !filters.active;
+
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      const typing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key === "/") {
+        event.preventDefault();
+        document.querySelector<HTMLInputElement>("#search input, input#search")?.focus();
+      } else if (event.key === "c") navigate("/create");
+    };
+    window.addEventListener("keydown", onKey);
+    return () => window.removeEventListener("keydown", onKey);
+  }, [navigate]);
+
+  return (
+    <>
+      <PageSection>
+        <div className="titled">
+          <Title headingLevel="h1">Training jobs</Title>
+          <Button component={(props) => <Link {...props} to="/create" />}>Create job</Button>
+        </div>
+        <LabelGroup numLabels={10} aria-label="Jobs by status" className="counts">
+          {(Object.keys(LOOKS) as Phase[])
+            .filter((phase) => jobs.data?.counts[phase] || filters.status.includes(phase))
+            .map((phase) => {
+              const Icon = LOOKS[phase].icon;
+              const on = filters.status.includes(phase);
+              return (
+                <Label
+                  key={phase}
+                  color={LOOKS[phase].color}
+                  icon={<Icon />}
+                  variant={on ? "filled" : "outline"}
+                  onClick={() => set({ status: on ? filters.status.filter((one) => one !== phase) : [...filters.status, phase] })}
+                >
+                  {`${jobs.data?.counts[phase] ?? 0} ${phase}${on ? " (shown)" : ""}`}
+                </Label>
+              );
+            })}
+        </LabelGroup>
+      </PageSection>
+      <PageSection isFilled>
+        {jobs.error ? <ProblemAlert error={jobs.error} /> : null}
+        {nothing ? (
+          <Nothing />
+        ) : (
+          <>
+            <Toolbar clearAllFilters={reset} aria-label="Filters">
+              <ToolbarContent>
+                <ToolbarItem>
+                  <SearchInput
+                    searchInputId="search"
+                    aria-label="Search by name, owner, id or reason"
+                    placeholder="Name, owner, reason"
+                    value={text}
+                    onChange={(_, value) => setText(value)}
+                    onClear={() => setText("")}
+                  />
+                </ToolbarItem>
+                <ToolbarItem>
+                  <Choice label="Created" value={filters.days} options={DAYS} onChange={(days) => set({ days })} />
+                </ToolbarItem>
+                {(jobs.data?.namespaces.length ?? 0) > 1 ? (
+                  <ToolbarItem>
+                    <Choice
+                      label="Project"
+                      value={filters.namespace}
+                      options={[["", "All projects"], ...(jobs.data?.namespaces ?? []).map((one) => [one, one] as const)]}
+                      onChange={(namespace) => set({ namespace })}
+                    />
+                  </ToolbarItem>
+                ) : null}
+                {filters.active ? (
+                  <ToolbarItem>
+                    <Button
+                      variant="link"
+                      onClick={() => {
+                        setText("");
+                        reset();
+                      }}
+                    >
+                      Clear filters
+                    </Button>
+                  </ToolbarItem>
+                ) : null}
+                {chosen.length
+                  ? (["cancel", "retry", "delete"] as const).map((action) => (
+                      <ToolbarItem key={action}>
+                        <Button variant="secondary" isDanger={action === "delete"} onClick={() => begin(action, chosen)}>
+                          {action === "retry" ? "Retry" : WORDS[action]}
+                        </Button>
+                      </ToolbarItem>
+                    ))
+                  : null}
+                <ToolbarItem align={{ default: "alignEnd" }} className="pages">
+                  <span aria-live="polite">{plural(total, "job")}</span>
+                  <Pagination
+                    isCompact
+                    itemCount={total}
+                    page={filters.page}
+                    perPage={filters.limit}
+                    perPageOptions={[20, 50, 100].map((value) => ({ title: String(value), value }))}
+                    onPerPageSelect={(_, limit) => set({ limit })}
+                    onNextClick={() => set({ after: jobs.data?.after ?? "", page: filters.page + 1 })}
+                    onPreviousClick={() => navigate(-1)}
+                    titles={{ paginationAriaLabel: "Pages" }}
+                  />
+                </ToolbarItem>
+              </ToolbarContent>
+            </Toolbar>
+            <div role="status" className="news">
+              {held ? (
+                <Button variant="secondary" onClick={show}>
+                  {plural(held, "new job")} – show
+                </Button>
+              ) : null}
+            </div>
+            <JobTable
+              rows={rows}
+              sort={query.sort ?? "-created"}
+              onSort={(sort) => set({ sort })}
+              selected={selected}
+              onSelect={setSelected}
+              onAction={(action, row) => begin(action, [`${row.namespace}/${row.name}`])}
+            />
+            {jobs.data && !rows.length ? <p className="none">No job matches these filters.</p> : null}
+          </>
+        )}
+        {question}
+      </PageSection>
+    </>
+  );
+}
+
+/** Rows that came after the list was opened are announced, not pushed under the cursor. */
+function useHeld(items: readonly JobRow[], key: string, firstPage: boolean) {
+  const [seen, setSeen] = useState<{ key: string; newest: number } | null>(null);
+  const newest = useMemo(() => Math.max(0, ...items.map((row) => row.created)), [items]);
+  useEffect(() => {
+    if (items.length && (seen?.key !== key || seen.newest === 0)) setSeen({ key, newest });
+  }, [items, key, newest, seen]);
+  const limit = seen?.key === key && firstPage ? seen.newest : Infinity;
+  const rows = items.filter((row) => row.created <= limit);
+  return { rows, held: items.length - rows.length, show: () => setSeen({ key, newest }) };
+}
+
+function Nothing() {
+  const templates = useQuery({ queryKey: ["templates"], queryFn: () => take(api.GET("/api/v1/templates")) });
+  return (
+    <EmptyState titleText="No training jobs yet" headingLevel="h2" icon={CubesIcon}>
+      <EmptyStateBody>
+        An MPI job starts one program on several workers at once. Begin with an example; it runs as it is.
+      </EmptyStateBody>
+      <EmptyStateFooter>
+        <EmptyStateActions>
+          <Button component={(props) => <Link {...props} to="/create" />}>Create job</Button>
+        </EmptyStateActions>
+        <EmptyStateActions>
+          {(templates.data?.items ?? []).slice(0, 3).map((one) => (
+            <Button
+              key={one.name}
+              variant="link"
+              component={(props) => <Link {...props} to={`/create?template=${encodeURIComponent(one.name)}`} />}
+            >
+              {one.name}
+            </Button>
+          ))}
+        </EmptyStateActions>
+      </EmptyStateFooter>
+    </EmptyState>
+  );
+}

@@ -1,0 +1,128 @@
+import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr, type ThProps } from "@patternfly/react-table";
+import { memo } from "react";
+import { Link } from "react-router-dom";
+import type { Action, JobRow, ListQuery } from "../api/client";
+import { WORDS } from "../components/Actions";
+import { PhaseLabel } from "../components/PhaseLabel";
+import { useNow } from "../hooks";
+import { ago, duration, moment } from "../words";
+
+type Sort = NonNullable<ListQuery["sort"]>;
+const SORTED = ["name", "phase", "created", "duration"] as const;
+
+interface Props {
+  rows: readonly JobRow[];
+  sort: Sort;
+  onSort: (sort: Sort) => void;
+  selected: ReadonlySet<string>;
+  onSelect: (selected: ReadonlySet<string>) => void;
+  onAction: (action: Action, row: JobRow) => void;
+}
+
+export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: Props) {
+  const now = useNow();
+  const sorting = (column: (typeof SORTED)[number]): ThProps["sort"] => ({
+    columnIndex: SORTED.indexOf(column),
+    sortBy: {
+      index: SORTED.indexOf(sort.replace("-", "") as (typeof SORTED)[number]),
+      direction: sort.startsWith("-") ? "desc" : "asc",
+    },
+    onSort: (_, __, direction) => onSort(`${direction === "desc" ? "-" : ""}${column}` as Sort),
+  });
+  const all = rows.length > 0 && rows.every((row) => selected.has(row.uid));
+  const toggle = (uid: string, on: boolean): void => {
+    const next = new Set(selected);
+    if (on) next.add(uid);
+    else next.delete(uid);
+    onSelect(next);
+  };
+  const gpus = rows.some((row) => row.gpus > 0);
+  return (
+    <Table aria-label="Training jobs" variant="compact">
+      <Thead>
+        <Tr>
+          <Th
+            aria-label="Select all jobs"
+            select={{ isSelected: all, onSelect: (_, on) => onSelect(on ? new Set(rows.map((row) => row.uid)) : new Set()) }}
+          />
+          <Th modifier="nowrap" sort={sorting("name")}>Name</Th>
+          <Th>Type</Th>
+          <Th modifier="nowrap" sort={sorting("phase")}>Status</Th>
+          <Th modifier="nowrap">Workers</Th>
+          {gpus ? <Th>GPUs</Th> : null}
+          <Th>Owner</Th>
+          <Th modifier="nowrap" sort={sorting("created")}>Created</Th>
+          <Th modifier="nowrap" sort={sorting("duration")}>Duration</Th>
+          <Th screenReaderText="Actions" />
+        </Tr>
+      </Thead>
+      <Tbody>
+        {rows.map((row, index) => (
+          <Row
+            key={row.uid}
+            row={row}
+            index={index}
+            gpus={gpus}
+            age={ago(row.created, now)}
+            ran={duration(row.started === null ? null : (row.finished ?? now) - row.started)}
+            selected={selected.has(row.uid)}
+            onSelect={toggle}
+            onAction={onAction}
+          />
+        ))}
+      </Tbody>
+    </Table>
+  );
+}
+
+interface RowProps {
+  row: JobRow;
+  index: number;
+  gpus: boolean;
+  age: string;
+  ran: string;
+  selected: boolean;
+  onSelect: (uid: string, on: boolean) => void;
+  onAction: (action: Action, row: JobRow) => void;
+}
+
+const Row = memo(
+  function Row({ row, index, gpus, age, ran, selected, onSelect, onAction }: RowProps) {
+    const place = `/jobs/${row.namespace}/${row.name}`;
+    return (
+      <Tr data-job={`${row.namespace}/${row.name}`}>
+        <Td
+          select={{ rowIndex: index, isSelected: selected, onSelect: (_, on) => onSelect(row.uid, on) }}
+        />
+        <Td dataLabel="Name" modifier="breakWord">
+          <Link to={place}>{row.name}</Link>
+          <div className="under">{row.namespace}</div>
+        </Td>
+        <Td dataLabel="Type">{row.kind}</Td>
+        <Td dataLabel="Status" modifier="breakWord">
+          <PhaseLabel phase={row.phase} />
+          {row.why && row.phase !== "Succeeded" ? <div className="under why">{row.why}</div> : null}
+        </Td>
+        <Td dataLabel="Workers">
+          {row.workers_ready}/{row.workers}
+        </Td>
+        {gpus ? <Td dataLabel="GPUs">{row.gpus}</Td> : null}
+        <Td dataLabel="Owner">{row.owner}</Td>
+        <Td dataLabel="Created">
+          <time dateTime={new Date(row.created * 1000).toISOString()} title={moment(row.created)}>
+            {age}
+          </time>
+        </Td>
+        <Td dataLabel="Duration">{ran}</Td>
+        <Td isActionCell>
+          <ActionsColumn
+            items={row.actions.map((action) => ({ title: WORDS[action], onClick: () => onAction(action, row) }))}
+            popperProps={{ position: "right" }}
+          />
+        </Td>
+      </Tr>
+    );
+  },
+  (was, is) =>
+    was.row === is.row && was.age === is.age && was.ran === is.ran && was.selected === is.selected && was.index === is.index,
+);

@@ -1,0 +1,14 @@
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+// The page is built into the package; the content security policy allows no data: fonts and no inline script.
+export default defineConfig({
+  plugins: [react()],
+  build: {
+    outDir: "../src/mpijob/api/page",
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 900,
+  },
+});

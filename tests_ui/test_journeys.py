@@ -1,0 +1,154 @@
+"""What users do in the page, each from its beginning to its end, with real jobs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from mpijob import Client, MPIJob
+from mpijob.model import Resources
+
+SMALL = Resources(cpu="500m", memory="128Mi")
+
+
+def a_job(name: str, script: str, workers: int = 2) -> MPIJob:
+    return MPIJob(
+        name=name, workers=workers, command=("sh", "-c", script), resources=SMALL, grace_seconds=1.0
+    )
+
+
+def phase(page: Page, word: str) -> None:
+    expect(page.locator("h1 ~ * [data-phase], .titled [data-phase]").first).to_have_attribute(
+        "data-phase", word
+    )
+
+
+@pytest.mark.req("FR-016", "FR-UI-001", "FR-UI-005", "FR-020", "B-story5")
+def test_a_job_is_made_watched_and_succeeds(page: Page, client: Client) -> None:
+    page.get_by_role("link", name="Create job").first.click()
+    page.locator("#field-name").fill("hello")
+    page.locator("#field-command").fill("sh -c 'echo hello from $MPIJOB_RANK; sleep 1'")
+    page.locator("#field-workers").fill("2")
+    page.locator("#field-resources-memory").fill("128Mi")
+    expect(page.get_by_test_id("plan")).to_contain_text("1 launcher + 2 workers = 2 ranks")
+    assert client.list().total == 0  # looking at the plan started nothing
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_text("hello was created")).to_be_visible()
+    phase(page, "Succeeded")
+    page.get_by_role("tab", name="Logs").click()
+    expect(page.get_by_role("log")).to_contain_text("hello from 1")
+    assert client.get("hello").state().phase.value == "Succeeded"
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Training jobs").click()
+    expect(page.locator('[data-job="default/hello"]')).to_contain_text("Succeeded")
+
+
+@pytest.mark.req("FR-017", "FR-UI-007", "C-tabs")
+def test_a_failed_job_shows_the_cause_and_the_way_out(page: Page, client: Client) -> None:
+    client.submit(
+        a_job("broken", 'if [ "$MPIJOB_RANK" = 1 ]; then echo "cannot open data" >&2; exit 7; fi; sleep 60')
+    ).wait(60)
+    row = page.locator('[data-job="default/broken"]')
+    page.get_by_role(
+        "button", name=re.compile("new job|Failed")
+    ).first.wait_for() if not row.is_visible() else None
+    if page.get_by_role("button", name=re.compile("new job")).is_visible():
+        page.get_by_role("button", name=re.compile("new job")).click()
+    expect(row).to_contain_text("Failed")
+    cause = client.why("broken")[0]
+    expect(row).to_contain_text(cause.message)
+    row.get_by_role("link", name="broken").click()
+    why = page.get_by_test_id("why")
+    expect(why).to_contain_text(cause.message)
+    expect(why).to_contain_text(cause.fixes[0].text if cause.fixes else cause.hint)
+    why.get_by_role("link", name="View detailed logs").first.click()
+    expect(page.get_by_role("log")).to_contain_text("cannot open data")
+    page.get_by_role("button", name="Clone and modify").click()
+    expect(page.locator("#field-name")).to_have_value("broken-2")
+    page.locator("#field-command").fill("sh -c 'echo mended'")
+    page.get_by_role("button", name="Create job").click()
+    phase(page, "Succeeded")
+
+
+@pytest.mark.req("FR-UI-009")
+def test_what_is_wrong_stands_at_its_field_before_anything_is_sent(page: Page, client: Client) -> None:
+    page.get_by_role("link", name="Create job").first.click()
+    page.locator("#field-name").fill("Not A Name")
+    page.locator("#field-command").fill("hostname")
+    expect(page.locator("#field-name-said")).to_contain_text("name")
+    expect(page.locator("#field-name")).to_have_attribute("aria-invalid", "true")
+    page.locator("#field-name").fill("fine")
+    expect(page.get_by_test_id("plan")).to_be_visible()
+    page.locator("#field-workers").fill("many")
+    expect(page.locator("#field-workers-said")).to_contain_text("whole number")
+    assert client.list().total == 0
+
+
+@pytest.mark.req("FR-016")
+def test_form_and_yaml_are_the_same_job(page: Page) -> None:
+    page.get_by_role("link", name="Create job").first.click()
+    page.locator("#field-name").fill("both")
+    page.locator("#field-command").fill("python train.py")
+    page.get_by_role("tab", name="YAML").click()
+    text = page.get_by_role("textbox", name="The job as YAML")
+    expect(text).to_have_value("name: both\ncommand: [python, train.py]\n")
+    text.fill("name: both\nworkers: 3\ncommand: [python, train.py]\npriority: high\n")
+    page.get_by_role("tab", name="Form").click()
+    expect(page.locator("#field-workers")).to_have_value("3")
+    page.get_by_role("tab", name="YAML").click()
+    expect(text).to_have_value(re.compile("priority: high"))
+
+
+@pytest.mark.req("AC2")
+def test_lines_are_chosen_by_rank_and_pattern_and_found(page: Page, client: Client) -> None:
+    script = "i=0; while [ $i -lt 200 ]; do echo step $i of rank $MPIJOB_RANK; i=$((i+1)); done; echo done"
+    client.submit(a_job("talk", script)).wait(60)
+    page.goto(re.sub("/jobs.*|/$", "/jobs/default/talk/logs", page.url.split("#")[0]))
+    log = page.get_by_role("log")
+    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("402 lines")
+    page.get_by_role("textbox", name="Ranks, for example 0-3,5").fill("1")
+    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("201 lines")
+    page.get_by_role("textbox", name="Show only lines that match this regular expression").fill(
+        "step 19[0-9]"
+    )
+    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("10 lines")
+    expect(log).to_contain_text("step 195 of rank 1")
+    expect(log).not_to_contain_text("rank 0")
+    page.get_by_role("textbox", name="Find in the lines shown").fill("195")
+    expect(page.get_by_text("1 / 1")).to_be_visible()
+    expect(log.locator("mark")).to_have_text("195")
+    assert "regex=step" in page.url  # the view can be sent to somebody
+    page.get_by_role("textbox", name="Show only lines that match this regular expression").fill("(")
+    expect(page.get_by_text("is not a regular expression")).to_be_visible()
+
+
+@pytest.mark.req("FR-015", "FR-018")
+def test_the_list_is_filtered_and_jobs_are_removed(page: Page, client: Client) -> None:
+    client.submit(a_job("keep", "true")).wait(60)
+    client.submit(a_job("drop", "exit 3")).wait(60)
+    page.reload()
+    expect(page.locator("tr[data-job]")).to_have_count(2)
+    page.get_by_role("button", name="1 Failed").click()
+    expect(page.locator("tr[data-job]")).to_have_count(1)
+    assert "status=Failed" in page.url
+    page.get_by_role("button", name="Clear filters").click()
+    page.get_by_role("textbox", name="Search by name, owner, id or reason").fill("dro")
+    expect(page.locator("tr[data-job]")).to_have_count(1)
+    page.get_by_role("checkbox", name="Select row 0").check()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("This cannot be undone")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("tr[data-job]")).to_have_count(0)
+    assert [state.ref.name for state in client.jobs()] == ["keep"]
+
+
+@pytest.mark.req("FR-020", "SC-003")
+def test_a_change_elsewhere_is_seen_without_asking(page: Page, client: Client) -> None:
+    job = client.submit(a_job("long", "sleep 60"))
+    page.reload()
+    expect(page.get_by_test_id("live")).to_have_text("Live")
+    row = page.locator('[data-job="default/long"]')
+    expect(row).to_contain_text("Running")
+    job.cancel()
+    expect(row).to_contain_text("Cancelled", timeout=5000)
