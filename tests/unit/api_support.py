@@ -59,5 +59,7 @@ def served(backend: Any = None, files: Files | None = None) -> Iterator[Browser]
     """Yield a browser that knows the server and is not signed in yet."""
     client = AsyncClient(backend or MemoryBackend(), settings=Settings(home="/nowhere"))
     room = Room(client, Gate("maria", [HOST], cookie=COOKIE))
-    with TestClient(application(room, files), base_url=f"http://{HOST}", raise_server_exceptions=False) as http:
+    with TestClient(
+        application(room, files), base_url=f"http://{HOST}", raise_server_exceptions=False
+    ) as http:
         yield Browser(room, http)

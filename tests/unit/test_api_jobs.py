@@ -330,7 +330,10 @@ def test_the_page_is_served_packed_and_knows_its_own_places(tmp_path: Path) -> N
     with served(files=Files(tmp_path)) as visitor:
         for path in ("/", "/jobs/default/a/logs", "/create"):
             answer = visitor.http.get(path)
-            assert (answer.text, answer.headers["content-type"]) == ("<!doctype html>page", "text/html; charset=utf-8")
+            assert (answer.text, answer.headers["content-type"]) == (
+                "<!doctype html>page",
+                "text/html; charset=utf-8",
+            )
         script = visitor.http.get("/assets/a-1.js", headers={"accept-encoding": "gzip"})
         assert (script.headers["content-encoding"], script.text[:10]) == ("gzip", "let a = 1;")
         assert "immutable" in script.headers["cache-control"]
