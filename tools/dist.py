@@ -14,10 +14,17 @@ PAGE = "mpijob/api/page/index.html"
 def missing() -> list[str]:
     """Return the distributions that lack the page; an absent one lacks it too."""
     wheels, sources = sorted(DIST.glob("*.whl")), sorted(DIST.glob("*.tar.gz"))
-    found = {path.name: zipfile.ZipFile(path).namelist() for path in wheels}
-    found |= {path.name: tarfile.open(path).getnames() for path in sources}
+    found = {path.name: _names(path) for path in (*wheels, *sources)}
     absent = [kind for kind, paths in (("a wheel", wheels), ("a source distribution", sources)) if not paths]
     return absent + [name for name, names in found.items() if not any(one.endswith(PAGE) for one in names)]
+
+
+def _names(path: Path) -> list[str]:
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as wheel:
+            return wheel.namelist()
+    with tarfile.open(path) as source:
+        return source.getnames()
 
 
 if __name__ == "__main__":
