@@ -19,6 +19,25 @@ from mpijob.model import JobRef
 
 T = TypeVar("T")
 JSON = "application/json"
+_KEPT_PAGES = 64
+
+
+class Pages:
+    """The last pages that were made: whoever asks the same at the same revision gets the same bytes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def get(self, tag: str) -> bytes | None:
+        """Return a page that was made already."""
+        return self._kept.get(tag)
+
+    def put(self, tag: str, made: bytes) -> bytes:
+        """Keep a page, and the newest few only."""
+        while len(self._kept) >= _KEPT_PAGES:
+            del self._kept[next(iter(self._kept))]
+        self._kept[tag] = made
+        return made
 
 
 class Room:
@@ -26,7 +45,7 @@ class Room:
 
     def __init__(self, client: AsyncClient, gate: Gate) -> None:
         self.client, self.gate = client, gate
-        self.board, self.limits = Board(client), Limits()
+        self.board, self.limits, self.pages = Board(client), Limits(), Pages()
 
 
 class Ask:

@@ -44,9 +44,10 @@ class Board:
         self._client = client
         self._everywhere = True
         self._rows: dict[str, JobRow] = {}
+        self._named: dict[tuple[str, str], str] = {}  # namespace and name → uid
         self._epoch, self._number = secrets.token_hex(4), 0
         self._changes: deque[tuple[int, str]] = deque(maxlen=_KEPT_CHANGES)
-        self._gone: deque[str] = deque(maxlen=_KEPT_CHANGES)  # uids never return, whatever a late watch tells
+        self._gone: set[str] = set()  # uids never return, whatever a late watch tells
         self._news = asyncio.Condition()
         self._tasks: list[asyncio.Task[None]] = []
         self.trouble: MpiJobError | None = None
@@ -74,10 +75,7 @@ class Board:
 
     def row_of(self, ref: JobRef) -> JobRow | None:
         """Return the row of a job, if it is known here."""
-        return next(
-            (one for one in self._rows.values() if (one.namespace, one.name) == (ref.namespace, ref.name)),
-            None,
-        )
+        return self._rows.get(self._named.get((ref.namespace, ref.name), ""))
 
     # -- what is told -----------------------------------------------------------------------------
     def since(self, rev: str) -> Change:
@@ -108,25 +106,39 @@ class Board:
         """Take note that a job is gone."""
         gone = self.row_of(ref)
         uid = ref.uid or (gone.uid if gone else "")
-        self._gone.append(uid)
-        if self._rows.pop(uid, None) is not None:
-            await self._announce(uid)
+        self._gone.add(uid)
+        if self._drop(uid):
+            await self._announce()
 
-    async def _put(self, row: JobRow) -> None:
+    def _drop(self, uid: str) -> bool:
+        row = self._rows.pop(uid, None)
+        if row is None:
+            return False
+        self._named.pop((row.namespace, row.name), None)
+        self._note(uid)
+        return True
+
+    async def _put(self, *fresh: JobRow) -> None:
+        if [row for row in fresh if self._took(row)]:
+            await self._announce()
+
+    def _took(self, row: JobRow) -> bool:
         if self._rows.get(row.uid) == row or row.uid in self._gone:
-            return
-        older = self.row_of(JobRef(row.namespace, row.name)) if row.uid not in self._rows else None
-        if older is not None:  # a job of the same name that has ended makes way
+            return False
+        older = self.row_of(JobRef(row.namespace, row.name))
+        if older is not None and older.uid != row.uid:  # a job of the same name that has ended makes way
             if (older.created, older.uid) > (row.created, row.uid):
-                return
-            del self._rows[older.uid]
-            await self._announce(older.uid)
-        self._rows[row.uid] = row
-        await self._announce(row.uid)
+                return False
+            self._drop(older.uid)
+        self._rows[row.uid], self._named[row.namespace, row.name] = row, row.uid
+        self._note(row.uid)
+        return True
 
-    async def _announce(self, uid: str) -> None:
+    def _note(self, uid: str) -> None:
         self._number += 1
         self._changes.append((self._number, uid))
+
+    async def _announce(self) -> None:
         async with self._news:
             self._news.notify_all()
 
@@ -151,10 +163,9 @@ class Board:
             self._everywhere = False
             found = await self._all()
         for uid in [uid for uid in self._rows if uid not in found]:
-            del self._rows[uid]
-            await self._announce(uid)
-        for row in found.values():
-            await self._put(row)
+            self._drop(uid)
+        await self._put(*found.values())
+        await self._announce()
 
     async def _all(self) -> dict[str, JobRow]:
         async with aclosing(self._client.jobs(all_namespaces=self._everywhere)) as states:  # type: ignore[type-var]  # a generator

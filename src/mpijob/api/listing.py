@@ -10,6 +10,7 @@ import base64
 import binascii
 from collections import Counter
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -19,23 +20,30 @@ from mpijob.errors import InvalidJob
 
 Key = tuple[Any, str]
 
+_FILTERS = ("namespace", "type", "owner", "queue", "text")
+_PHASE, _NAMESPACE = attrgetter("phase"), attrgetter("namespace")
+
 
 def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float) -> JobList:
     """Return one page of the rows that a query asks for."""
     rows = tuple(rows)
-    matching = [row for row in rows if _matches(row, query)]
-    chosen = [row for row in matching if not query.status or row.phase in query.status]
-    keyed = _sorted(chosen, query.sort, now)
-    later = _after(keyed, query)
-    items = tuple(row for _, row in later[: query.limit])
-    more = len(later) > query.limit
+    matching = [row for row in rows if _matches(row, query)] if _filters(query) else rows
+    chosen = [row for row in matching if row.phase in query.status] if query.status else matching
+    key = _key(query.sort, now)
+    later = _after(sorted(chosen, key=key, reverse=query.sort.startswith("-")), key, query)
     return JobList(
-        items=items,
+        items=tuple(later[: query.limit]),
         total=len(chosen),
-        counts=dict(Counter(row.phase.value for row in matching)),
-        namespaces=tuple(sorted({row.namespace for row in rows})),
-        after=_cursor(later[query.limit - 1][0]) if more else "",
+        counts={phase.value: count for phase, count in Counter(map(_PHASE, matching)).items()},
+        namespaces=tuple(sorted(set(map(_NAMESPACE, rows)))),
+        after=_cursor(key(later[query.limit - 1])) if len(later) > query.limit else "",
         rev=rev,
+    )
+
+
+def _filters(query: ListQuery) -> bool:
+    return (
+        any(getattr(query, name) for name in _FILTERS) or query.since is not None or query.until is not None
     )
 
 
@@ -61,39 +69,32 @@ def _duration(row: JobRow, now: float) -> float:
     return (now if row.finished is None else row.finished) - row.started
 
 
-_KEYS: dict[str, Callable[[JobRow, float], Any]] = {
-    "created": lambda row, now: row.created,
-    "name": lambda row, now: row.name,
-    "phase": lambda row, now: row.phase.value,
-    "duration": _duration,
-}
+def _key(sort: str, now: float) -> Callable[[JobRow], Key]:
+    """Return the sort key of a row; the uid makes every key different."""
+    name = sort.removeprefix("-")
+    if name == "duration":
+        return lambda row: (_duration(row, now), row.uid)
+    return attrgetter(name, "uid")
 
 
-def _sorted(rows: Iterable[JobRow], sort: str, now: float) -> list[tuple[Key, JobRow]]:
-    key = _KEYS[sort.removeprefix("-")]
-    keyed = [((key(row, now), row.uid), row) for row in rows]
-    keyed.sort(key=lambda pair: pair[0], reverse=sort.startswith("-"))
-    return keyed
-
-
-def _after(keyed: list[tuple[Key, JobRow]], query: ListQuery) -> list[tuple[Key, JobRow]]:
-    if not query.after:
-        return keyed
-    last = _position(query.after, like=keyed[0][0] if keyed else None)
+def _after(ordered: list[JobRow], key: Callable[[JobRow], Key], query: ListQuery) -> list[JobRow]:
+    if not query.after or not ordered:
+        return ordered
+    last = _position(query.after, like=key(ordered[0]))
     if query.sort.startswith("-"):
-        return [pair for pair in keyed if pair[0] < last]
-    return [pair for pair in keyed if pair[0] > last]
+        return [row for row in ordered if key(row) < last]
+    return [row for row in ordered if key(row) > last]
 
 
 def _cursor(key: Key) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
 
 
-def _position(cursor: str, *, like: Key | None) -> Key:
+def _position(cursor: str, *, like: Key) -> Key:
     """Return the key in a cursor; one that was made for another order is refused."""
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        kind = str if like is not None and isinstance(like[0], str) else float
+        kind = str if isinstance(like[0], str) else float
         key: Key = msgspec.json.decode(raw, type=tuple[kind, str])  # type: ignore[valid-type]  # chosen at run time
     except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
         raise InvalidJob(

@@ -32,8 +32,11 @@ async def list_jobs(ask: Ask) -> Response:
     headers = {"etag": tag, "cache-control": "private, no-cache"}
     if ask.request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
-    page = listing.page(board.rows, query, rev=board.rev, now=time.time())
-    return Response(msgspec.json.encode(page), media_type=JSON, headers=headers)
+    made = ask.room.pages.get(tag)
+    if made is None:
+        page = listing.page(board.rows, query, rev=board.rev, now=time.time())
+        made = ask.room.pages.put(tag, msgspec.json.encode(page))
+    return Response(made, media_type=JSON, headers=headers)
 
 
 async def get_job(ask: Ask) -> JobDetail:
