@@ -90,13 +90,13 @@ def test_form_and_yaml_are_the_same_job(page: Page) -> None:
     page.get_by_role("link", name="Create job").first.click()
     page.locator("#field-name").fill("both")
     page.locator("#field-command").fill("python train.py")
-    page.get_by_role("tab", name="YAML").click()
+    page.get_by_role("button", name="YAML").click()
     text = page.get_by_role("textbox", name="The job as YAML")
     expect(text).to_have_value("name: both\ncommand: [python, train.py]\n")
     text.fill("name: both\nworkers: 3\ncommand: [python, train.py]\npriority: high\n")
-    page.get_by_role("tab", name="Form").click()
+    page.get_by_role("button", name="Form").click()
     expect(page.locator("#field-workers")).to_have_value("3")
-    page.get_by_role("tab", name="YAML").click()
+    page.get_by_role("button", name="YAML").click()
     expect(text).to_have_value(re.compile("priority: high"))
 
 
@@ -152,3 +152,41 @@ def test_a_change_elsewhere_is_seen_without_asking(page: Page, client: Client) -
     expect(row).to_contain_text("Running")
     job.cancel()
     expect(row).to_contain_text("Cancelled", timeout=5000)
+
+
+@pytest.mark.req("FR-UI-007", "C-wizard")
+def test_a_fix_is_applied_by_one_click_and_the_job_succeeds(page: Page, client: Client) -> None:
+    program = "import time; kept = b'x' * (170 << 20); time.sleep(2); print('enough')"
+    job = MPIJob(
+        name="hungry", workers=2, command=("python3", "-c", program), resources=SMALL, grace_seconds=1.0
+    )
+    client.submit(job).wait(60)
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/hungry")
+    page.get_by_role("link", name="Clone with this change").first.click()
+    expect(page.get_by_test_id("changes")).to_contain_text('resources.memory: "128Mi" → "256Mi"')
+    expect(page.locator("#field-name")).to_have_value("hungry-2")
+    expect(page.get_by_test_id("plan")).to_be_visible()
+    page.get_by_role("button", name="Create job").click()
+    phase(page, "Succeeded")
+
+
+@pytest.mark.req("B-artifacts", "FR-017")
+def test_files_that_a_job_left_are_fetched(page: Page, client: Client) -> None:
+    client.submit(a_job("leaves", "echo result > out-$MPIJOB_RANK.txt")).wait(60)
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/leaves/artifacts")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="out-1.txt").click()
+    assert download.value.path().read_text() == "result\n"
+
+
+@pytest.mark.req("FR-RES-005")
+def test_who_waits_is_shown_in_order_with_what_for(page: Page, client: Client) -> None:
+    client.submit(a_job("holds", "sleep 60", workers=7))
+    client.submit(a_job("first", "true", workers=6))
+    client.submit(a_job("second", "true", workers=6))
+    page.get_by_role("link", name="Queues and quota").click()
+    rows = page.get_by_role("grid", name="Waiting jobs in order").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_contain_text("first")
+    expect(rows.nth(0)).to_contain_text("CPU cores")
+    expect(rows.nth(1)).to_contain_text("second")

@@ -32,13 +32,18 @@ import { SignIn } from "./pages/SignIn";
 
 const CreateJob = lazy(() => import("./pages/CreateJob").then((page) => ({ default: page.CreateJob })));
 const JobDetails = lazy(() => import("./pages/JobDetails").then((page) => ({ default: page.JobDetails })));
+const Glance = lazy(() => import("./pages/Glance").then((page) => ({ default: page.Glance })));
 const DARK = "pf-v6-theme-dark";
 
+function wantsDark(): boolean {
+  const kept = localStorage.getItem("theme");
+  return kept ? kept === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+document.documentElement.classList.toggle(DARK, wantsDark()); // before anything is drawn: no flash of the other colours
+
 function useTheme(): [boolean, () => void] {
-  const [dark, setDark] = useState(() => {
-    const kept = localStorage.getItem("theme");
-    return kept ? kept === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
-  });
+  const [dark, setDark] = useState(wantsDark);
   useEffect(() => {
     document.documentElement.classList.toggle(DARK, dark);
   }, [dark]);
@@ -54,7 +59,6 @@ export function App() {
   if (session.isPending)
     return (
       <main>
-        <h1 className="pf-v6-screen-reader">Training jobs</h1>
         <Spinner aria-label="Signing in" />
       </main>
     );
@@ -69,7 +73,7 @@ export function App() {
 
 function Shell({ user }: { user: string }) {
   const [dark, toggle] = useTheme();
-  const at = useLocation().pathname;
+  const { pathname: at, search } = useLocation();
   const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
   const masthead = (
     <Masthead>
@@ -112,6 +116,9 @@ function Shell({ user }: { user: string }) {
             <NavItem isActive={at.startsWith("/jobs")}>
               <Link to="/jobs">Training jobs</Link>
             </NavItem>
+            <NavItem isActive={at.startsWith("/queues")}>
+              <Link to="/queues">Queues and quota</Link>
+            </NavItem>
             <NavItem isActive={at.startsWith("/create")}>
               <Link to="/create">Create job</Link>
             </NavItem>
@@ -133,7 +140,8 @@ function Shell({ user }: { user: string }) {
         <Route path="/jobs" element={<JobList />} />
         <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
         <Route path="/jobs/:namespace/:name/:tab" element={<JobDetails />} />
-        <Route path="/create" element={<CreateJob />} />
+        <Route path="/create" element={<CreateJob key={search} />} />
+        <Route path="/queues" element={<Glance />} />
         <Route path="/" element={<Navigate to="/jobs" replace />} />
         <Route
           path="*"

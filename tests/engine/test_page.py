@@ -98,8 +98,19 @@ def test_a_failed_job_of_the_command_line_is_explained_by_the_page(page: Page, c
     row = page.json("GET", "/trainjobs?status=Failed")["items"][0]
     why = client.why("broken")
     assert row["why"] == why[0].message
-    told = page.json("GET", "/trainjobs/default/broken/why")["items"]
+    told = page.json("GET", "/trainjobs/default/broken/why")["findings"]
     assert [one["code"] for one in told] == [one.code for one in why]
+
+
+def test_a_file_that_a_job_left_is_handed_over(page: Page, client: Client) -> None:
+    page.sign_in()
+    client.submit(a_job("leaves", "echo result > out-$MPIJOB_RANK.txt")).wait(PATIENCE)
+    left = page.json("GET", "/trainjobs/default/leaves/artifacts")["items"]
+    assert [file["path"] for file in left] == ["out-0.txt", "out-1.txt"]
+    file = page.ask("GET", "/trainjobs/default/leaves/artifact?path=out-1.txt")
+    assert file.headers["content-disposition"] == 'attachment; filename="out-1.txt"'
+    assert file.headers["content-type"] == "application/octet-stream"
+    assert file.read() == b"result\n"
 
 
 def test_ending_the_page_leaves_the_jobs_alone(page: Page, client: Client) -> None:

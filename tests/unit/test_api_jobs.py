@@ -98,7 +98,8 @@ def test_the_list_is_filtered_sorted_and_counted_by_the_server(browser: Browser)
     assert sorted(names(browser.get("/trainjobs?status=Failed&status=Succeeded&namespace=team"))) == [
         "elsewhere"
     ]
-    assert browser.get("/trainjobs").json()["namespaces"] == ["default", "team"]
+    every = browser.get("/trainjobs?text=zeta").json()
+    assert (every["namespaces"], every["owners"], every["types"]) == (["default", "team"], ["me"], ["MPIJob"])
 
 
 def test_a_list_that_has_not_changed_is_only_confirmed(browser: Browser) -> None:
@@ -127,10 +128,13 @@ def test_a_failed_job_says_why_in_the_list_and_in_its_details(browser: Browser) 
     browser.create("bad-job")
     settled(browser, {"Failed": 1})
     row = browser.get("/trainjobs?text=bad-job").json()["items"][0]
-    found = browser.get("/trainjobs/default/bad-job/why").json()["items"]
+    told = browser.get("/trainjobs/default/bad-job/why").json()
+    found = told["findings"]
+    assert [step["what"] for step in told["timeline"]][-1] == "failed"
+    assert {mark["mark"] for mark in told["checklist"]}
     assert row["phase"] == "Failed"
     assert row["why"] == found[0]["message"]
-    assert found[0]["code"]
+    assert row["cause"] == found[0]["code"]
     assert row["actions"] == ["retry", "clone", "delete"]
 
 
@@ -280,6 +284,48 @@ def test_every_kind_of_error_has_a_status() -> None:
 
     assert set(STATUS) == set(Kind)
     assert MpiJobError.kind in STATUS
+
+
+def test_the_place_at_a_glance_says_who_waits_who_uses_it_and_what_fails(browser: Browser) -> None:
+    for name in ("bad-one", "bad-two", "fine"):
+        browser.create(name)
+    settled(browser, {"Failed": 2, "Succeeded": 1})
+    browser.create("large", labels=HANGS, workers=64, resources={"gpu": 1})
+    browser.create("next", labels=HANGS, resources={"gpu": 8})
+    told = browser.get("/overview").json()
+    assert [(one["row"]["name"], one["position"]) for one in told["waiting"]] == [("next", 1)]
+    assert [one["jobs"] for one in told["patterns"]] == [2]
+    (mine,) = told["owners"]
+    assert (mine["name"], mine["jobs"], mine["failed"]) == ("me", 5, 2)
+    assert mine["busy_seconds"] > 0
+    assert "cores" in told["room"]
+
+
+@pytest.mark.req("SC-012")
+def test_every_field_of_the_form_has_the_help_of_the_command_line(browser: Browser) -> None:
+    told = browser.get("/fields").json()["items"]
+    assert told["workers"]["text"] == "How many workers run the ranks."
+    assert {
+        "name",
+        "command",
+        "slots",
+        "env",
+        "resources.memory",
+        "resources.gpu",
+        "retry.limit",
+        "code.path",
+    } <= set(told)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "path", ["../secret", "/etc/passwd", "a/../../b", "%2e%2e/x", "", "nothing", "a\x00b"]
+)
+def test_only_files_that_a_job_left_can_be_fetched(browser: Browser, path: str) -> None:
+    browser.create("tidy")
+    answer = browser.get("/trainjobs/default/tidy/artifact", params={"path": path})
+    assert answer.status_code in (400, 404)
+    assert answer.json()["message"]
 
 
 # -- pages ----------------------------------------------------------------------------------------

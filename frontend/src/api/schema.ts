@@ -72,6 +72,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fields": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What every field of a job is for. */
+        get: operations["fields"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/health": {
         parameters: {
             query?: never;
@@ -98,6 +115,23 @@ export interface paths {
         };
         /** This document. */
         get: operations["document"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The place at a glance. */
+        get: operations["overview"];
         put?: never;
         post?: never;
         delete?: never;
@@ -224,6 +258,23 @@ export interface paths {
         post?: never;
         /** Remove a job and its record. */
         delete: operations["delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{namespace}/{name}/artifact": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One of the files it left. */
+        get: operations["fetch"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -412,6 +463,23 @@ export interface paths {
         post?: never;
         /** Remove a job and its record. */
         delete: operations["delete_by_name"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/artifact": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One of the files it left. */
+        get: operations["fetch_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -725,6 +793,16 @@ export interface components {
             name?: string;
         };
         /**
+         * Check
+         * @description One question with its answer, and what it rests on.
+         */
+        Check: {
+            /** @default  */
+            detail?: string;
+            mark: components["schemas"]["Mark"];
+            question: string;
+        };
+        /**
          * Claim
          * @description A volume claim that the job names; `modes` is empty when it is not there.
          */
@@ -825,6 +903,29 @@ export interface components {
             upsert?: components["schemas"]["JobRow"][];
         };
         /**
+         * Diagnosis
+         * @description Why a job stands where it stands, or what a log tells; the first cause is the first finding.
+         */
+        Diagnosis: {
+            /** @default 1 */
+            attempt?: number;
+            /** @default [] */
+            checklist?: components["schemas"]["Check"][];
+            /** @default [] */
+            findings?: components["schemas"]["Finding"][];
+            /** @default [] */
+            fixes?: components["schemas"]["Numbered"][];
+            /** @default  */
+            job?: string;
+            /** @default  */
+            namespace?: string;
+            /** @default  */
+            phase?: string;
+            summary: string;
+            /** @default [] */
+            timeline?: components["schemas"]["Step"][];
+        };
+        /**
          * Done
          * @description What became of one job of several; `problem` is null when it worked.
          */
@@ -878,7 +979,8 @@ export interface components {
          *         but finds no room waits (True) or is refused; `waits_for_quota` says the same of one that the quota
          *         would allow but has no room for now. `room_known` is False where nobody may see how much there is:
          *         then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` is what
-         *         only a cluster says.
+         *         only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
+         *         asked again for the same job, the place reads everything anew.
          */
         Facts: {
             capacity: components["schemas"]["Amounts"];
@@ -910,6 +1012,8 @@ export interface components {
             queues?: boolean;
             /** @default null */
             quota?: components["schemas"]["Quota"] | null;
+            /** @default false */
+            recalled?: boolean;
             /** @default true */
             room_known?: boolean;
             /** @default [] */
@@ -936,11 +1040,30 @@ export interface components {
          */
         Family: "auto" | "custom" | "intel" | "mpich" | "openmpi";
         /**
+         * FieldHelp
+         * @description What a field of a job is for, as `mpijob explain` tells it.
+         */
+        FieldHelp: {
+            example: string;
+            text: string;
+            words: string[];
+        };
+        /**
+         * Fields
+         * @description Every field of a job by its path (`resources.memory`).
+         */
+        Fields: {
+            items: {
+                [key: string]: components["schemas"]["FieldHelp"];
+            };
+        };
+        /**
          * Finding
          * @description One thing told about a job, by a check, a plan or a diagnosis.
          *
          *         `field` is the path in the spec (`resources.memory`); `line` and `column` are set when the job
-         *         came from a file. `evidence` quotes what was seen; `fixes` are ranked, the best first.
+         *         came from a file. `evidence` quotes what was seen and `place` says where; `fixes` are ranked, the
+         *         best first.
          */
         Finding: {
             code: string;
@@ -962,6 +1085,8 @@ export interface components {
             line?: number;
             message: string;
             /** @default null */
+            place?: components["schemas"]["Place"] | null;
+            /** @default null */
             rank?: number | null;
             /** @default error */
             severity?: components["schemas"]["Severity"];
@@ -969,17 +1094,12 @@ export interface components {
             worker?: number | null;
         };
         /**
-         * Findings
-         * @description Why a job stands where it stands, the first cause first.
-         */
-        Findings: {
-            items: components["schemas"]["Finding"][];
-        };
-        /**
          * Fix
-         * @description One change that would mend a finding: the sentence, and the patch to the spec if there is one.
+         * @description One change that would mend a finding: the sentence, and the patch to the spec or the command for it.
          */
         Fix: {
+            /** @default  */
+            command?: string;
             /** @default {} */
             patch?: Record<string, never>;
             text: string;
@@ -1014,6 +1134,8 @@ export interface components {
         /**
          * JobList
          * @description One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.
+         *
+         *         `namespaces`, `owners` and `types` are all there are, whatever the filters.
          */
         JobList: {
             after: string;
@@ -1022,8 +1144,10 @@ export interface components {
             };
             items: components["schemas"]["JobRow"][];
             namespaces: string[];
+            owners: string[];
             rev: string;
             total: number;
+            types: string[];
         };
         /**
          * JobRef
@@ -1037,11 +1161,12 @@ export interface components {
         };
         /**
          * JobRow
-         * @description One job as the list shows it; `why` says what failed or what it waits for.
+         * @description One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code.
          */
         JobRow: {
             actions: ("cancel" | "clone" | "delete" | "resume" | "retry" | "suspend")[];
             attempt: number;
+            cause: string;
             created: number;
             engine: string;
             finished: number | null;
@@ -1263,11 +1388,75 @@ export interface components {
             workers?: number;
         };
         /**
+         * Mark
+         * @description The three answers.
+         * @enum {unknown}
+         */
+        Mark: "no" | "unknown" | "yes";
+        /**
+         * Numbered
+         * @description A fix with the number by which it is asked for, and the cause that it mends.
+         */
+        Numbered: {
+            code: string;
+            /** @default  */
+            command?: string;
+            number: number;
+            /** @default {} */
+            patch?: Record<string, never>;
+            text: string;
+        };
+        /**
+         * Overview
+         * @description The place at a glance: what is free, who waits, who uses it, what fails.
+         */
+        Overview: {
+            counts: {
+                [key: string]: number;
+            };
+            facts: components["schemas"]["Facts"];
+            namespaces: components["schemas"]["mpijob.api.answers.Share"][];
+            owners: components["schemas"]["mpijob.api.answers.Share"][];
+            patterns: components["schemas"]["Pattern"][];
+            room: string;
+            waited_seconds: number | null;
+            waiting: components["schemas"]["Waiting"][];
+        };
+        /**
+         * Pattern
+         * @description A cause that several jobs failed of, with the newest of them.
+         */
+        Pattern: {
+            cause: string;
+            jobs: number;
+            newest: components["schemas"]["JobRow"];
+        };
+        /**
          * Phase
          * @description Where a job stands.
          * @enum {unknown}
          */
         Phase: "Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended";
+        /**
+         * Place
+         * @description Where in the logs something was said: by whom, in which line of a file, or at which time.
+         */
+        Place: {
+            /** @default  */
+            file?: string;
+            /** @default 0 */
+            line?: number;
+            /** @default null */
+            rank?: number | null;
+            /** @default  */
+            role?: string;
+            /** @default  */
+            stream?: string;
+            /** @default 0 */
+            time?: number;
+            /** @default null */
+            worker?: number | null;
+        };
         /**
          * Placement
          * @description Where workers may run. Ignored with a notice on one machine.
@@ -1402,7 +1591,7 @@ export interface components {
             /** @default 0 */
             running?: number;
             /** @default null */
-            shares?: components["schemas"]["Share"][] | null;
+            shares?: components["schemas"]["mpijob.model.cluster.Share"][] | null;
             /** @default 0 */
             waiting?: number;
         };
@@ -1552,16 +1741,6 @@ export interface components {
          */
         Severity: "error" | "notice" | "warning";
         /**
-         * Share
-         * @description What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now.
-         */
-        Share: {
-            flavor: string;
-            free: number;
-            most: number;
-            resource: string;
-        };
-        /**
          * SignIn
          * @description The one-time token of the address that `mpijob ui` printed.
          */
@@ -1584,6 +1763,18 @@ export interface components {
             name?: string;
             /** @default 0 */
             seconds_before?: number;
+        };
+        /**
+         * Step
+         * @description One moment of a job's life; `place` opens the log there.
+         */
+        Step: {
+            /** @default null */
+            place?: components["schemas"]["Place"] | null;
+            /** @default  */
+            text?: string;
+            time: number;
+            what: string;
         };
         /**
          * TemplateList
@@ -1649,6 +1840,15 @@ export interface components {
          */
         VolumeKind: "claim" | "config" | "nfs" | "path" | "scratch" | "secret" | "shm";
         /**
+         * Waiting
+         * @description One job that waits: its place, what for, how long about.
+         */
+        Waiting: {
+            estimate_seconds: number | null;
+            position: number | null;
+            row: components["schemas"]["JobRow"];
+        };
+        /**
          * WorkerState
          * @description One worker: its own phase, what it holds and how it ended.
          */
@@ -1674,6 +1874,27 @@ export interface components {
             reason?: string;
             /** @default 0 */
             restarts?: number;
+        };
+        /**
+         * Share
+         * @description How many jobs somebody, or a namespace, has.
+         */
+        "mpijob.api.answers.Share": {
+            busy_seconds: number;
+            failed: number;
+            going: number;
+            jobs: number;
+            name: string;
+        };
+        /**
+         * Share
+         * @description What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now.
+         */
+        "mpijob.model.cluster.Share": {
+            flavor: string;
+            free: number;
+            most: number;
+            resource: string;
         };
     };
     responses: never;
@@ -1808,6 +2029,35 @@ export interface operations {
             };
         };
     };
+    fields: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What every field of a job is for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Fields"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     health: {
         parameters: {
             query?: never;
@@ -1853,6 +2103,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": Record<string, never>;
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    overview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The place at a glance. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Overview"];
                 };
             };
             /** @description What went wrong. */
@@ -2203,6 +2482,40 @@ export interface operations {
         responses: {
             /** @description Remove a job and its record. */
             204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    fetch: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                path?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One of the files it left. */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2570,7 +2883,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Findings"];
+                    "application/json": components["schemas"]["Diagnosis"];
                 };
             };
             /** @description What went wrong. */
@@ -2634,6 +2947,39 @@ export interface operations {
         responses: {
             /** @description Remove a job and its record. */
             204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    fetch_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                path?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One of the files it left. */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2991,7 +3337,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Findings"];
+                    "application/json": components["schemas"]["Diagnosis"];
                 };
             };
             /** @description What went wrong. */

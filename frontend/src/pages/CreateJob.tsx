@@ -13,16 +13,15 @@ import {
   PageSection,
   Split,
   SplitItem,
-  Tab,
-  Tabs,
-  TabTitleText,
   TextArea,
   Title,
+  ToggleGroup,
+  ToggleGroupItem,
 } from "@patternfly/react-core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { Link, useNavigate, useSearchParams } from "react-router-dom";
-import { api, problemOf, sent, take, type Finding, type Fix } from "../api/client";
+import { api, problemOf, sent, take, type Finding } from "../api/client";
 import { Choice } from "../components/Choice";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useRested, useTitle } from "../hooks";
@@ -65,6 +64,7 @@ export function CreateJob() {
   const [yaml, setYaml] = useState("");
   const [open, setOpen] = useState(false);
   const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const help = useQuery({ queryKey: ["fields"], queryFn: () => take(api.GET("/api/v1/fields")), staleTime: Infinity });
   const templates = useQuery({ queryKey: ["templates"], queryFn: () => take(api.GET("/api/v1/templates")) });
 
   const take_over = useMutation({
@@ -76,17 +76,20 @@ export function CreateJob() {
     if (!from) return;
     const [namespace = "", name = ""] = from.split("/");
     const fix = params.get("fix");
-    void take(api.GET("/api/v1/trainjobs/{namespace}/{name}", { params: { path: { namespace, name } } })).then((detail) => {
-      const fixes = (detail.state.findings ?? []).flatMap((finding) => finding.fixes ?? []);
-      const chosen: Fix | undefined = fix === null ? undefined : fixes[Number(fix)];
-      const base = asDraft(detail.spec);
-      const changed = merged(base, chosen?.patch ?? {}) as Draft;
-      return take(api.POST("/api/v1/drafts", { body: sent({ job: { ...changed, name: nextName(name) } }) })).then((reading) => {
-        setOrigin(base);
-        setWriting({ job: { ...asDraft(reading.job), command: undefined }, command: reading.command_line });
-      });
-    });
+    void begun(namespace, name, fix).then(setOrigin);
   }, [from, params]);
+
+  /** Begin with a copy of a job, with one of the fixes for it laid over. */
+  async function begun(namespace: string, name: string, fix: string | null): Promise<Draft> {
+    const path = { namespace, name };
+    const detail = await take(api.GET("/api/v1/trainjobs/{namespace}/{name}", { params: { path } }));
+    const told = fix ? await take(api.GET("/api/v1/trainjobs/{namespace}/{name}/why", { params: { path } })) : null;
+    const base = asDraft(detail.spec);
+    const changed = merged(base, told?.fixes?.find((one) => one.number === Number(fix))?.patch ?? {}) as Draft;
+    const reading = await take(api.POST("/api/v1/drafts", { body: sent({ job: { ...changed, name: nextName(name) } }) }));
+    setWriting({ job: { ...asDraft(reading.job), command: undefined }, command: reading.command_line });
+    return base;
+  }
 
   useEffect(() => {
     const found = templates.data?.items.find((one) => one.name === template);
@@ -133,6 +136,7 @@ export function CreateJob() {
           field={field}
           draft={writing.job}
           command={writing.command}
+          help={help.data?.items[field.path]}
           finding={at(field.path)}
           changed={changes.some((one) => one.path === field.path)}
           onChange={(next) => {
@@ -165,14 +169,17 @@ export function CreateJob() {
           <div>
             <Split hasGutter>
               <SplitItem isFilled>
-                <Tabs
-                  activeKey={tab}
-                  onSelect={(_, key) => void choose(key as "form" | "yaml").catch(() => undefined)}
-                  aria-label="How the job is written"
-                >
-                  <Tab eventKey="form" title={<TabTitleText>Form</TabTitleText>} />
-                  <Tab eventKey="yaml" title={<TabTitleText>YAML</TabTitleText>} />
-                </Tabs>
+                <ToggleGroup aria-label="How the job is written">
+                  {(["form", "yaml"] as const).map((one) => (
+                    <ToggleGroupItem
+                      key={one}
+                      buttonId={`as-${one}`}
+                      text={one === "form" ? "Form" : "YAML"}
+                      isSelected={tab === one}
+                      onChange={() => void (tab === one ? null : choose(one).catch(() => undefined))}
+                    />
+                  ))}
+                </ToggleGroup>
               </SplitItem>
               <SplitItem>
                 <Choice

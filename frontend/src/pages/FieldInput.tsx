@@ -11,20 +11,21 @@ import {
   TextArea,
   TextInput,
 } from "@patternfly/react-core";
-import type { Finding } from "../api/client";
+import type { FieldHelp, Finding } from "../api/client";
 import { shown, typed, type Draft, type Field } from "./draft";
 
 interface Props {
   field: Field;
   draft: Draft;
   command: string;
+  help: FieldHelp | undefined;
   finding: Finding | undefined;
   changed: boolean;
   onChange: (next: { job?: Draft; command?: string }) => void;
 }
 
 /** One field with its help; what the server says about it stands below it. */
-export function FieldInput({ field, draft, command, finding, changed, onChange }: Props) {
+export function FieldInput({ field, draft, command, help, finding, changed, onChange }: Props) {
   const id = `field-${field.path.replace(".", "-")}`;
   const isCommand = field.path === "command";
   const value = isCommand ? command : shown(draft, field);
@@ -42,7 +43,22 @@ export function FieldInput({ field, draft, command, finding, changed, onChange }
       fieldId={id}
       isRequired={field.path === "name" || isCommand}
       labelHelp={
-        <Popover headerContent={field.label} bodyContent={field.help} headerComponent="h3">
+        <Popover
+          headerContent={field.label}
+          headerComponent="h3"
+          bodyContent={
+            <>
+              {help ? <p>{help.text}</p> : null}
+              <p>{field.help}</p>
+              {help?.example ? (
+                <p>
+                  In a job file: <code>{`${field.path.split(".").pop() ?? ""}: ${help.example}`}</code>
+                </p>
+              ) : null}
+            </>
+          }
+          footerContent={<code>mpijob explain {field.path}</code>}
+        >
           <FormGroupLabelHelp aria-label={`Help for ${field.label}`} />
         </Popover>
       }

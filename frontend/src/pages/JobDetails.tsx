@@ -20,6 +20,7 @@ import { api, take, type Action, type JobDetail } from "../api/client";
 import { useActions, WORDS } from "../components/Actions";
 import { PhaseLabel } from "../components/PhaseLabel";
 import { ProblemAlert } from "../components/ProblemAlert";
+import { Artifacts } from "../details/Artifacts";
 import { Configuration } from "../details/Configuration";
 import { Events } from "../details/Events";
 import { Logs } from "../details/Logs";
@@ -28,7 +29,7 @@ import { Workers } from "../details/Workers";
 import { useTitle } from "../hooks";
 
 const Metrics = lazy(() => import("../details/Metrics"));
-const TABS = ["overview", "configuration", "workers", "logs", "metrics", "events", "yaml"] as const;
+const TABS = ["overview", "configuration", "workers", "logs", "metrics", "events", "artifacts", "yaml"] as const;
 type TabName = (typeof TABS)[number];
 const FINAL = ["Succeeded", "Failed", "Cancelled"];
 
@@ -142,6 +143,8 @@ function Content({ tab, detail }: { tab: TabName; detail: JobDetail }) {
       );
     case "events":
       return <Events detail={detail} />;
+    case "artifacts":
+      return <Artifacts detail={detail} />;
     case "yaml":
       return <Yaml detail={detail} />;
   }

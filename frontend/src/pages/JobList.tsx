@@ -128,6 +128,19 @@ export function JobList() {
                     />
                   </ToolbarItem>
                 ) : null}
+                {(["owner", "type"] as const).map((word) => {
+                  const known = jobs.data?.[`${word}s`] ?? [];
+                  return known.length > 1 ? (
+                    <ToolbarItem key={word}>
+                      <Choice
+                        label={word === "owner" ? "Owner" : "Type"}
+                        value={filters[word]}
+                        options={[["", word === "owner" ? "All owners" : "All types"], ...known.map((one) => [one, one] as const)]}
+                        onChange={(value) => set({ [word]: value })}
+                      />
+                    </ToolbarItem>
+                  ) : null;
+                })}
                 {filters.active ? (
                   <ToolbarItem>
                     <Button

@@ -7,6 +7,8 @@ export interface Filters {
   readonly text: string;
   readonly status: readonly Phase[];
   readonly namespace: string;
+  readonly owner: string;
+  readonly type: string;
   readonly days: string;
   readonly sort: NonNullable<ListQuery["sort"]>;
   readonly after: string;
@@ -24,21 +26,25 @@ export function useFilters() {
     const status = params.getAll("status") as Phase[];
     const namespace = params.get("namespace") ?? "";
     const days = params.get("days") ?? "";
+    const owner = params.get("owner") ?? "";
+    const type = params.get("type") ?? "";
     return {
       text,
       status,
       namespace,
+      owner,
+      type,
       days,
       sort: (params.get("sort") as Filters["sort"] | null) ?? "-created",
       after: params.get("after") ?? "",
       page: Number(params.get("page") ?? 1) || 1,
       limit: Number(params.get("limit") ?? 50) || 50,
-      active: Boolean(text || status.length || namespace || days),
+      active: Boolean(text || status.length || namespace || days || owner || type),
     };
   }, [params]);
 
   const query = useMemo<ListQuery>(() => {
-    const { text, status, namespace, days, sort, after, limit } = filters;
+    const { text, status, namespace, owner, type, days, sort, after, limit } = filters;
     const minute = Math.floor(Date.now() / 60000) * 60;
     return {
       sort,
@@ -46,6 +52,8 @@ export function useFilters() {
       ...(text ? { text } : {}),
       ...(status.length ? { status: [...status] } : {}),
       ...(namespace ? { namespace } : {}),
+      ...(owner ? { owner } : {}),
+      ...(type ? { type: [type] } : {}),
       ...(days ? { since: minute - Number(days) * DAY } : {}),
       ...(after ? { after } : {}),
     };

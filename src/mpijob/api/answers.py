@@ -47,7 +47,7 @@ class SignInLink(msgspec.Struct, frozen=True):
 
 
 class JobRow(msgspec.Struct, frozen=True):
-    """One job as the list shows it; `why` says what failed or what it waits for."""
+    """One job as the list shows it; `why` says what failed or what it waits for, `cause` is its code."""
 
     uid: str
     namespace: str
@@ -55,6 +55,7 @@ class JobRow(msgspec.Struct, frozen=True):
     kind: str
     phase: Phase
     why: str
+    cause: str
     owner: str
     queue: str
     engine: str
@@ -71,12 +72,17 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class JobList(msgspec.Struct, frozen=True):
-    """One page of jobs. `counts` has the phases under the same filters, the filter by phase left out."""
+    """One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.
+
+    `namespaces`, `owners` and `types` are all there are, whatever the filters.
+    """
 
     items: tuple[JobRow, ...]
     total: int
     counts: dict[str, int]
     namespaces: tuple[str, ...]
+    owners: tuple[str, ...]
+    types: tuple[str, ...]
     after: str
     rev: str
 
@@ -156,12 +162,6 @@ class Events(msgspec.Struct, frozen=True):
     """What happened, in order."""
 
     items: tuple[Event, ...]
-
-
-class Findings(msgspec.Struct, frozen=True):
-    """Why a job stands where it stands, the first cause first."""
-
-    items: tuple[Finding, ...]
 
 
 class Artifacts(msgspec.Struct, frozen=True):
@@ -280,3 +280,62 @@ class Delta(msgspec.Struct, frozen=True):
     upsert: tuple[JobRow, ...] = ()
     delete: tuple[str, ...] = ()
     trouble: Problem | None = None
+
+
+class ArtifactQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which of the files that a job left."""
+
+    path: str
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One job that waits: its place, what for, how long about."""
+
+    row: JobRow
+    position: int | None
+    estimate_seconds: float | None
+
+
+class Share(msgspec.Struct, frozen=True):
+    """How many jobs somebody, or a namespace, has."""
+
+    name: str
+    jobs: int
+    going: int
+    failed: int
+    busy_seconds: float
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A cause that several jobs failed of, with the newest of them."""
+
+    cause: str
+    jobs: int
+    newest: JobRow
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """The place at a glance: what is free, who waits, who uses it, what fails."""
+
+    facts: Facts
+    room: str
+    waiting: tuple[Waiting, ...]
+    counts: dict[str, int]
+    owners: tuple[Share, ...]
+    namespaces: tuple[Share, ...]
+    patterns: tuple[Pattern, ...]
+    waited_seconds: float | None
+
+
+class FieldHelp(msgspec.Struct, frozen=True):
+    """What a field of a job is for, as `mpijob explain` tells it."""
+
+    text: str
+    example: str
+    words: tuple[str, ...]
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """Every field of a job by its path (`resources.memory`)."""
+
+    items: dict[str, FieldHelp]

@@ -58,6 +58,11 @@ class Board:
         return f"{self._epoch}-{self._number}"
 
     @property
+    def everywhere(self) -> bool:
+        """Whether jobs of all namespaces are seen, or those of the client's own only."""
+        return self._everywhere
+
+    @property
     def rows(self) -> tuple[JobRow, ...]:
         """All rows, in no order."""
         return tuple(self._rows.values())

@@ -21,7 +21,7 @@ from mpijob.errors import InvalidJob
 Key = tuple[Any, str]
 
 _FILTERS = ("namespace", "type", "owner", "queue", "text")
-_PHASE, _NAMESPACE = attrgetter("phase"), attrgetter("namespace")
+_PHASE = attrgetter("phase")
 
 
 def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float) -> JobList:
@@ -35,10 +35,16 @@ def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float) -> J
         items=tuple(later[: query.limit]),
         total=len(chosen),
         counts={phase.value: count for phase, count in Counter(map(_PHASE, matching)).items()},
-        namespaces=tuple(sorted(set(map(_NAMESPACE, rows)))),
+        namespaces=_all(rows, "namespace"),
+        owners=_all(rows, "owner"),
+        types=_all(rows, "kind"),
         after=_cursor(key(later[query.limit - 1])) if len(later) > query.limit else "",
         rev=rev,
     )
+
+
+def _all(rows: tuple[JobRow, ...], field: str) -> tuple[str, ...]:
+    return tuple(sorted(set(map(attrgetter(field), rows))))
 
 
 def _filters(query: ListQuery) -> bool:

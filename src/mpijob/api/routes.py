@@ -12,6 +12,7 @@ from typing import Any
 
 from mpijob.api import answers, streams, verbs_acting, verbs_reading, verbs_session
 from mpijob.api.asking import Handler, Route
+from mpijob.diagnosis.report import Diagnosis
 from mpijob.observation.usage import Usage
 
 _SHORT, _LONG = "/trainjobs/{name}", "/trainjobs/{namespace}/{name}"
@@ -41,6 +42,8 @@ def _of_place() -> Iterator[Route]:
     yield _get("/capabilities", verbs_session.capabilities, "What this place can do.", answers.Capabilities)
     yield _get("/openapi.json", verbs_session.document, "This document.", dict[str, Any])
     yield _get("/facts", verbs_reading.facts, "What there is, what is free, the quota.", answers.FactsAnswer)
+    yield _get("/overview", verbs_reading.overview, "The place at a glance.", answers.Overview)
+    yield _get("/fields", verbs_reading.fields, "What every field of a job is for.", answers.Fields)
     yield _get("/templates", verbs_reading.templates, "Jobs to start from.", answers.TemplateList)
     yield _get(
         "/stream", streams.changes, "Changes of jobs, as server-sent events.", answers.Delta,
@@ -73,8 +76,12 @@ def _of_one(base: str) -> Iterator[Route]:
     )  # fmt: skip
     yield _get(f"{base}/events", verbs_reading.events, "What happened.", answers.Events, where)
     yield _get(f"{base}/metrics", verbs_reading.metrics, "What was used.", Usage, answers.MetricsQuery)
-    yield _get(f"{base}/why", verbs_reading.why, "Why it stands where it stands.", answers.Findings, where)
+    yield _get(f"{base}/why", verbs_reading.why, "Why it stands where it stands.", Diagnosis, where)
     yield _get(f"{base}/artifacts", verbs_reading.artifacts, "The files it left.", answers.Artifacts, where)
+    yield _get(
+        f"{base}/artifact", verbs_reading.fetch, "One of the files it left.", None, answers.ArtifactQuery,
+        media="application/octet-stream",
+    )  # fmt: skip
     for verb in (verbs_acting.cancel, verbs_acting.suspend, verbs_acting.resume, verbs_acting.retry):
         sentence = (verb.__doc__ or "").splitlines()[0]
         yield _post(f"{base}/{verb.__name__}", verb, sentence, answers.JobRow, query=where)

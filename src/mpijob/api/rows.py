@@ -18,6 +18,7 @@ def row(state: JobState) -> JobRow:
         kind=state.kind,
         phase=state.phase,
         why=why(state),
+        cause=state.findings[0].code if state.findings and state.phase is Phase.FAILED else "",
         owner=state.owner,
         queue=state.queue,
         engine=state.engine,

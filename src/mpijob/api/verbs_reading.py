@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from typing import TypeVar
 
 import msgspec
-from starlette.responses import Response
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
 
-from mpijob.api import listing, rows
-from mpijob.api.answers import Artifacts, Events, FactsAnswer, Findings, JobDetail, TemplateList, TemplateRow
+from mpijob.api import glance, listing, rows
+from mpijob.api.answers import (
+    Artifacts,
+    Events,
+    FactsAnswer,
+    FieldHelp,
+    Fields,
+    JobDetail,
+    Overview,
+    TemplateList,
+    TemplateRow,
+)
 from mpijob.api.asking import JSON, Ask
 from mpijob.client import drafts
-from mpijob.errors import MpiJobError
-from mpijob.model import Event, Facts, JobRef, quantity
+from mpijob.client.drafts import FIELDS as described
+from mpijob.diagnosis.report import Diagnosis
+from mpijob.errors import MpiJobError, NotFound
+from mpijob.model import Event, Facts, JobRef, JobState, quantity
 from mpijob.observation import masking, usage
 from mpijob.observation.usage import Usage
 
 T = TypeVar("T")
+_WAITING = 20  # so many are told in full
 
 
 async def list_jobs(ask: Ask) -> Response:
@@ -65,9 +82,9 @@ async def events(ask: Ask) -> Events:
     return Events(found)
 
 
-async def why(ask: Ask) -> Findings:
-    """Return why a job stands where it stands."""
-    return Findings(await ask.client.why(ask.ref))
+async def why(ask: Ask) -> Diagnosis:
+    """Return why a job stands where it stands: causes, timeline, checklist, numbered fixes."""
+    return await ask.client.diagnose(ask.ref)
 
 
 async def metrics(ask: Ask) -> Usage:
@@ -84,6 +101,41 @@ async def facts(ask: Ask) -> FactsAnswer:
     """Return what the place has and what is free."""
     found = await ask.client.facts()
     return FactsAnswer(found, _room(found))
+
+
+async def overview(ask: Ask) -> Overview:
+    """Return the place at a glance."""
+    found = await ask.client.facts()
+    page = await ask.client.list(all_namespaces=ask.room.board.everywhere, phases=("Queued",), limit=200)
+    first = sorted(page.items, key=lambda one: one.queue_position or len(page.items))[:_WAITING]
+    queued = await asyncio.gather(*(_told(ask, one) for one in first))
+    return glance.overview(ask.room.board.rows, queued, found, _room(found), now=time.time())
+
+
+async def _told(ask: Ask, state: JobState) -> JobState:
+    """Return a job that waits with what it waits for; a list does not say it."""
+    try:
+        return await ask.client.state(state.ref)
+    except NotFound:
+        return state
+
+
+async def fields(ask: Ask) -> Fields:
+    """Return what every field of a job is for."""
+    told = {path: FieldHelp(one.text, one.example, one.words) for path, one in described.items()}
+    return Fields(told)
+
+
+async def fetch(ask: Ask) -> Response:
+    """Hand over one of the files that a job left."""
+    place = tempfile.mkdtemp(prefix="mpijob-ui-")
+    away = BackgroundTask(shutil.rmtree, place, ignore_errors=True)
+    try:
+        (path,) = await ask.client.fetch(ask.ref, place, (ask.query.path,))
+    except BaseException:
+        await away()
+        raise
+    return FileResponse(path, media_type="application/octet-stream", filename=path.name, background=away)
 
 
 def _room(facts: Facts) -> str:
