@@ -17,7 +17,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 SCREENS = (
     "/jobs", "/create", "/jobs/default/broken", "/jobs/default/broken/configuration", "/jobs/default/broken/workers",
     "/jobs/default/broken/logs", "/jobs/default/broken/metrics", "/jobs/default/broken/events",
-    "/jobs/default/broken/yaml", "/jobs/default/broken/artifacts", "/jobs/default/nothing", "/queues",
+    "/jobs/default/broken/yaml", "/jobs/default/broken/artifacts", "/jobs/default/nothing", "/queues", "/learn",
 )  # fmt: skip
 
 

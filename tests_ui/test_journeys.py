@@ -190,3 +190,16 @@ def test_who_waits_is_shown_in_order_with_what_for(page: Page, client: Client) -
     expect(rows.nth(0)).to_contain_text("first")
     expect(rows.nth(0)).to_contain_text("CPU cores")
     expect(rows.nth(1)).to_contain_text("second")
+
+
+@pytest.mark.req("FR-UI-006")
+def test_the_guide_leads_to_a_job_of_ours_or_to_the_right_snippet(page: Page) -> None:
+    page.get_by_role("link", name="Learn").click()
+    page.get_by_role("button", name="PyTorch with torchrun").click()
+    expect(page.get_by_role("heading", name="PyTorch training job")).to_be_visible()
+    expect(page.get_by_text("TrainerClient().train")).to_be_visible()
+    page.get_by_role("button", name="Begin again").click()
+    page.get_by_role("button", name="MPI, mpi4py or Horovod").click()
+    page.get_by_role("button", name="No, or it should become faster").click()
+    page.get_by_role("link", name="Create this job").click()
+    expect(page.get_by_role("heading", name="Create job", level=1)).to_be_visible()

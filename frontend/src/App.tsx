@@ -33,6 +33,7 @@ import { SignIn } from "./pages/SignIn";
 const CreateJob = lazy(() => import("./pages/CreateJob").then((page) => ({ default: page.CreateJob })));
 const JobDetails = lazy(() => import("./pages/JobDetails").then((page) => ({ default: page.JobDetails })));
 const Glance = lazy(() => import("./pages/Glance").then((page) => ({ default: page.Glance })));
+const Learn = lazy(() => import("./pages/Learn").then((page) => ({ default: page.Learn })));
 const DARK = "pf-v6-theme-dark";
 
 function wantsDark(): boolean {
@@ -119,6 +120,9 @@ function Shell({ user }: { user: string }) {
             <NavItem isActive={at.startsWith("/queues")}>
               <Link to="/queues">Queues and quota</Link>
             </NavItem>
+            <NavItem isActive={at.startsWith("/learn")}>
+              <Link to="/learn">Learn</Link>
+            </NavItem>
             <NavItem isActive={at.startsWith("/create")}>
               <Link to="/create">Create job</Link>
             </NavItem>
@@ -141,6 +145,7 @@ function Shell({ user }: { user: string }) {
         <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
         <Route path="/jobs/:namespace/:name/:tab" element={<JobDetails />} />
         <Route path="/create" element={<CreateJob key={search} />} />
+        <Route path="/learn" element={<Learn />} />
         <Route path="/queues" element={<Glance />} />
         <Route path="/" element={<Navigate to="/jobs" replace />} />
         <Route

@@ -7,14 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
-from http.cookies import SimpleCookie
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
+from tests.visitor import Page, opened
 
 from mpijob import Client
 from mpijob.settings import Settings
@@ -24,31 +22,6 @@ from .support import PATIENCE, a_job, eventually, running
 pytestmark = pytest.mark.engine
 
 
-class Page:
-    """A running `mpijob ui` and a browser that came in with its address."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        self.process, self.address = process, process.stdout.readline().strip()
-        self.base, _, self.token = self.address.partition("/#token=")
-        self.headers: dict[str, str] = {}
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = self.headers | ({} if data is None else {"content-type": "application/json"})
-        request = urllib.request.Request(f"{self.base}/api/v1{path}", data, headers, method=method)
-        return urllib.request.urlopen(request, timeout=PATIENCE)
-
-    def json(self, method: str, path: str, body: Any = None) -> Any:
-        return json.load(self.ask(method, path, body))
-
-    def sign_in(self) -> None:
-        answer = self.ask("POST", "/session", {"token": self.token})
-        cookie = SimpleCookie(answer.headers["set-cookie"])
-        pairs = "; ".join(f"{name}={morsel.value}" for name, morsel in cookie.items())
-        self.headers = {"cookie": pairs, "x-mpijob-csrf": json.load(answer)["csrf"]}
-
-
 @pytest.fixture
 def page(settings: Settings, client: Client, tmp_path: Path) -> Iterator[Page]:
     file = tmp_path / "settings.toml"
@@ -56,19 +29,8 @@ def page(settings: Settings, client: Client, tmp_path: Path) -> Iterator[Page]:
     file.write_text(
         f'home = "{settings.home}"\ncores = 4\nmemory = "8Gi"\ngpus = 0\n[mpi_directories]\n{directories}\n'
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mpijob", "ui", "--port", "0", "--no-browser"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "MPIJOB_SETTINGS": str(file)},
-    )
-    try:
-        yield Page(process)
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
+    with opened({**os.environ, "MPIJOB_SETTINGS": str(file)}, tmp_path) as page:
+        yield page
 
 
 @pytest.mark.req("B-story5")
@@ -80,21 +42,16 @@ def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(page: Page, c
     said = page.ask("GET", "/trainjobs/default/hello/logs?follow=true&roles=rank").read().decode()
     lines = [line["text"] for batch in said.splitlines() for line in json.loads(batch)["lines"]]
     assert sorted(lines) == ["hello from 0", "hello from 1"]
-    eventually(lambda: _phase(page, "hello") == "Succeeded", "the list shows the end", PATIENCE)
+    eventually(lambda: page.phase("hello") == "Succeeded", "the list shows the end", PATIENCE)
     assert client.get("hello").wait(PATIENCE).phase.value == "Succeeded"
     page.ask("DELETE", "/trainjobs/default/hello")
     assert [*client.jobs()] == []
 
 
-def _phase(page: Page, name: str) -> str:
-    items = page.json("GET", f"/trainjobs?text={name}")["items"]
-    return str(items[0]["phase"]) if items else ""
-
-
 def test_a_failed_job_of_the_command_line_is_explained_by_the_page(page: Page, client: Client) -> None:
     page.sign_in()
     client.submit(a_job("broken", "exit 7")).wait(PATIENCE)
-    eventually(lambda: _phase(page, "broken") == "Failed", "the list shows the failure", PATIENCE)
+    eventually(lambda: page.phase("broken") == "Failed", "the list shows the failure", PATIENCE)
     row = page.json("GET", "/trainjobs?status=Failed")["items"][0]
     why = client.why("broken")
     assert row["why"] == why[0].message

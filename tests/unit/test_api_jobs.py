@@ -301,6 +301,20 @@ def test_the_place_at_a_glance_says_who_waits_who_uses_it_and_what_fails(browser
     assert "cores" in told["room"]
 
 
+@pytest.mark.req("FR-UI-006")
+def test_every_answer_of_the_guide_leads_to_something_to_run(browser: Browser) -> None:
+    told = browser.get("/guide").json()
+    questions, kinds = told["questions"], told["kinds"]
+    reached, todo = set(), [told["begin"]]
+    while todo:
+        at = todo.pop()
+        reached.add(at)
+        todo += [option["then"] for option in questions[at]["options"]] if at in questions else []
+    assert reached == set(questions) | set(kinds)
+    assert all(kind["snippet"] and kind["why"] and kind["link"] for kind in kinds.values())
+    assert {"launcher", "worker", "rank", "slot", "queue"} <= set(told["glossary"])
+
+
 @pytest.mark.req("SC-012")
 def test_every_field_of_the_form_has_the_help_of_the_command_line(browser: Browser) -> None:
     told = browser.get("/fields").json()["items"]

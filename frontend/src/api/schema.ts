@@ -89,6 +89,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/guide": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Which kind of job suits, and the words used here. */
+        get: operations["guide"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/health": {
         parameters: {
             query?: never;
@@ -1111,6 +1128,22 @@ export interface components {
          */
         Flow: "data" | "dns" | "ssh";
         /**
+         * Guide
+         * @description The tree: questions and kinds by key, where it begins, and the glossary.
+         */
+        Guide: {
+            begin: string;
+            glossary: {
+                [key: string]: string;
+            };
+            kinds: {
+                [key: string]: components["schemas"]["Kind"];
+            };
+            questions: {
+                [key: string]: components["schemas"]["Question"];
+            };
+        };
+        /**
          * Health
          * @description That the server answers.
          */
@@ -1248,6 +1281,18 @@ export interface components {
             workers_wanted?: number;
             /** @default 0 */
             world?: number;
+        };
+        /**
+         * Kind
+         * @description Where the questions end: a kind of job, why, and how one begins.
+         */
+        Kind: {
+            /** @default false */
+            here?: boolean;
+            link: string;
+            name: string;
+            snippet: string;
+            why: string;
         };
         /**
          * Launch
@@ -1405,6 +1450,14 @@ export interface components {
             /** @default {} */
             patch?: Record<string, never>;
             text: string;
+        };
+        /**
+         * Option
+         * @description One answer, and the question or kind that follows.
+         */
+        Option: {
+            text: string;
+            then: string;
         };
         /**
          * Overview
@@ -1569,6 +1622,14 @@ export interface components {
                 [key: string]: string;
             };
             ranks: number;
+        };
+        /**
+         * Question
+         * @description One question with its answers.
+         */
+        Question: {
+            options: components["schemas"]["Option"][];
+            text: string;
         };
         /**
          * QueueFacts
@@ -2045,6 +2106,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Fields"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    guide: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Which kind of job suits, and the words used here. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Guide"];
                 };
             };
             /** @description What went wrong. */

@@ -12,6 +12,7 @@ from typing import Any
 
 from mpijob.api import answers, streams, verbs_acting, verbs_reading, verbs_session
 from mpijob.api.asking import Handler, Route
+from mpijob.client.guide import Guide
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.observation.usage import Usage
 
@@ -44,6 +45,7 @@ def _of_place() -> Iterator[Route]:
     yield _get("/facts", verbs_reading.facts, "What there is, what is free, the quota.", answers.FactsAnswer)
     yield _get("/overview", verbs_reading.overview, "The place at a glance.", answers.Overview)
     yield _get("/fields", verbs_reading.fields, "What every field of a job is for.", answers.Fields)
+    yield _get("/guide", verbs_reading.guide, "Which kind of job suits, and the words used here.", Guide)
     yield _get("/templates", verbs_reading.templates, "Jobs to start from.", answers.TemplateList)
     yield _get(
         "/stream", streams.changes, "Changes of jobs, as server-sent events.", answers.Delta,

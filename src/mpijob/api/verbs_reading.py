@@ -29,6 +29,7 @@ from mpijob.api.answers import (
 from mpijob.api.asking import JSON, Ask
 from mpijob.client import drafts
 from mpijob.client.drafts import FIELDS as described
+from mpijob.client.guide import GUIDE, Guide
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import MpiJobError, NotFound
 from mpijob.model import Event, Facts, JobRef, JobState, quantity
@@ -124,6 +125,11 @@ async def fields(ask: Ask) -> Fields:
     """Return what every field of a job is for."""
     told = {path: FieldHelp(one.text, one.example, one.words) for path, one in described.items()}
     return Fields(told)
+
+
+async def guide(ask: Ask) -> Guide:
+    """Return the questions that lead to a kind of job, and the glossary."""
+    return GUIDE
 
 
 async def fetch(ask: Ask) -> Response:
