@@ -203,3 +203,23 @@ def test_the_guide_leads_to_a_job_of_ours_or_to_the_right_snippet(page: Page) ->
     page.get_by_role("button", name="No, or it should become faster").click()
     page.get_by_role("link", name="Create this job").click()
     expect(page.get_by_role("heading", name="Create job", level=1)).to_be_visible()
+
+
+@pytest.mark.req("FR-UI-003", "FR-UI-008", "PMV-007", "C-timeline")
+def test_workers_are_shown_with_shape_word_and_use(page: Page, client: Client) -> None:
+    script = 'if [ "$MPIJOB_RANK" = 2 ]; then sleep 2; exit 4; fi; sleep 60'
+    client.submit(a_job("mixed", script, workers=3)).wait(60)
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/mixed/workers")
+    tiles = page.get_by_role("list", name="Workers").get_by_role("listitem")
+    expect(tiles).to_have_count(3)
+    expect(tiles.nth(2)).to_contain_text("Failed")
+    expect(tiles.nth(2).locator("svg").first).to_be_visible()  # a shape, not a colour alone
+    page.get_by_role("combobox", name="Group by").select_option("status")
+    expect(page.get_by_role("heading", name="Failed")).to_be_visible()
+    expect(page.get_by_role("grid", name="Ranks").locator("tbody tr").nth(2)).to_contain_text("4")
+    tiles.last.get_by_role("link").click()
+    expect(page).to_have_url(re.compile("/logs\\?workers="))
+    page.get_by_role("tab", name="Overview").click()
+    page.get_by_role("button", name="What happened, and what was checked").click()
+    expect(page.get_by_role("list", name="What happened")).to_contain_text("failed")
+    expect(page.get_by_role("list", name="What was checked")).to_contain_text("yes")

@@ -33,8 +33,10 @@ def page(settings: Settings, client: Client, tmp_path: Path) -> Iterator[Page]:
         yield page
 
 
-@pytest.mark.req("B-story5")
-def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(page: Page, client: Client) -> None:
+@pytest.mark.req("B-story5", "US2-2", "R1", "C-events")
+def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(
+    page: Page, client: Client, tmp_path: Path
+) -> None:
     page.sign_in()
     job = {"name": "hello", "workers": 2, "command": ["sh", "-c", "echo hello from $MPIJOB_RANK"]}
     assert page.json("POST", "/plan", {"job": job})["plan"]["world"] == 2
@@ -44,8 +46,31 @@ def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(page: Page, c
     assert sorted(lines) == ["hello from 0", "hello from 1"]
     eventually(lambda: page.phase("hello") == "Succeeded", "the list shows the end", PATIENCE)
     assert client.get("hello").wait(PATIENCE).phase.value == "Succeeded"
-    page.ask("DELETE", "/trainjobs/default/hello")
+    told = [event["reason"] for event in page.json("GET", "/trainjobs/default/hello/events")["items"]]
+    assert told == [event.reason for event in client.events("hello")]
+    assert "hello from 1" in _mpijob(tmp_path, "logs", "hello")
+    (tmp_path / "again.yaml").write_text(
+        _mpijob(tmp_path, "export", "hello").replace("name: hello", "name: again")
+    )
+    _mpijob(tmp_path, "create", "-f", "again.yaml", "--workers", "3")
+    eventually(lambda: page.phase("again") == "Succeeded", "the list shows what the CLI made", PATIENCE)
+    assert page.json("GET", "/trainjobs/default/again")["spec"]["workers"] == 3
+    for name in ("hello", "again"):
+        page.ask("DELETE", f"/trainjobs/default/{name}")
     assert [*client.jobs()] == []
+
+
+def _mpijob(place: Path, *words: str) -> str:
+    environ = {**os.environ, "MPIJOB_SETTINGS": str(place / "settings.toml")}
+    done = subprocess.run(
+        [sys.executable, "-m", "mpijob", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=place,
+        env=environ,
+    )
+    return done.stdout
 
 
 def test_a_failed_job_of_the_command_line_is_explained_by_the_page(page: Page, client: Client) -> None:
