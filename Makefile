@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test check static ui test-ui dist cluster cluster-down test-cluster test-cluster-long requirements bench bench-cluster clean
+.PHONY: help run test check static ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ ui: $(MPIJOB_PAGE) ## Build the page of `mpijob ui` into the package (Node 20.19
 test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page in a real browser with real jobs; sets up Node packages and Chromium itself (Debian, root)
 	cd frontend && npm run --silent types-check
 	$(BIN)/python -m pytest tests_ui --results $(UI_RESULTS) $(PYTEST_FLAGS)
+
+bench-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## Measure the page: answers, first load, event streams, weight
+	$(BIN)/python -m bench.page
 
 dist: $(VENV)/.dev $(MPIJOB_PAGE) ## Build the source distribution and the wheel, both with the page in them
 	rm -rf dist

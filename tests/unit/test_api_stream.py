@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 
 from mpijob import AsyncClient, MPIJob
-from mpijob.api import streams
+from mpijob.api import limits, streams
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.board import Board
@@ -42,11 +42,11 @@ def test_who_comes_back_gets_what_is_missing_and_no_more() -> None:
         client = a_client()
         board = Board(client)
         for name in ("one", "two"):
-            await board.see((await client.submit(a_job(name))).last)
+            board.see((await client.submit(a_job(name))).last)
         seen = board.rev
         assert board.since(seen) == (seen, (), (), True)
-        await board.see((await client.submit(a_job("three"))).last)
-        await board.forget(JobRef("default", "one"))
+        board.see((await client.submit(a_job("three"))).last)
+        board.forget(JobRef("default", "one"))
         change = board.since(seen)
         assert change.whole
         assert [row.name for row in change.upsert] == ["three"]
@@ -62,7 +62,7 @@ def test_who_saw_another_server_or_too_old_a_change_is_told_to_fetch_anew(rev: s
         board = Board(client)
         board._changes = type(board._changes)(maxlen=2)
         for name in ("a", "b", "c", "d"):
-            await board.see((await client.submit(a_job(name))).last)
+            board.see((await client.submit(a_job(name))).last)
         change = board.since(rev.format(epoch=board.rev.partition("-")[0]))
         assert (change.whole, change.upsert, change.rev) == (False, (), board.rev)
 
@@ -74,9 +74,9 @@ def test_a_job_that_is_gone_stays_gone_although_a_watch_tells_of_it_late() -> No
         client = a_client()
         board = Board(client)
         late = (await client.submit(a_job("one"))).last
-        await board.see(late)
-        await board.forget(late.ref)
-        await board.see(late)
+        board.see(late)
+        board.forget(late.ref)
+        board.see(late)
         assert board.rows == ()
 
     asyncio.run(story())
@@ -219,3 +219,28 @@ def test_a_slow_reader_holds_the_log_back_and_gets_every_line() -> None:
         assert taken == list(range(25_000))
 
     asyncio.run(story())
+
+
+@pytest.mark.security
+def test_a_stream_too_many_is_refused_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STREAMS", 1)
+    with serving() as server:
+        first = server.open("/stream")
+        event(first)
+        with pytest.raises(urllib.error.HTTPError) as caught, server.open("/stream"):
+            pass
+        assert (caught.value.code, json.load(caught.value)["code"]) == (429, "USAGE")
+
+
+def test_many_viewers_come_and_go_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    with serving() as server:
+        streams = [server.open("/stream") for _ in range(30)]
+        for one in streams:
+            event(one)
+        server.create("news")
+        assert {event(one)[0] for one in streams} == {"change"}
+        for one in streams:
+            one.close()
+        server.create("more")
+        assert server.open("/health").status == 200
+    assert "Traceback" not in caplog.text

@@ -48,7 +48,7 @@ class Board:
         self._epoch, self._number = secrets.token_hex(4), 0
         self._changes: deque[tuple[int, str]] = deque(maxlen=_KEPT_CHANGES)
         self._gone: set[str] = set()  # uids never return, whatever a late watch tells
-        self._news = asyncio.Condition()
+        self._news = asyncio.Event()  # set once and replaced: a lock would not outlive readers who leave
         self._tasks: list[asyncio.Task[None]] = []
         self.trouble: MpiJobError | None = None
 
@@ -95,25 +95,25 @@ class Board:
 
     async def changed(self, rev: str, seconds: float) -> bool:
         """Wait until there is something after a revision; False when the time has passed without."""
-        async with self._news:
+        if self.rev == rev:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait_for(lambda: self.rev != rev), seconds)
+                await asyncio.wait_for(self._news.wait(), seconds)
         return self.rev != rev
 
     # -- what is learnt ---------------------------------------------------------------------------
-    async def see(self, state: JobState) -> None:
+    def see(self, state: JobState) -> None:
         """Take note of a job's present state; one that is not here and goes need not come first."""
         row = rows.row(state)
         if state.phase is not Phase.DELETING or row.uid in self._rows:
-            await self._put(row)
+            self._put(row)
 
-    async def forget(self, ref: JobRef) -> None:
+    def forget(self, ref: JobRef) -> None:
         """Take note that a job is gone."""
         gone = self.row_of(ref)
         uid = ref.uid or (gone.uid if gone else "")
         self._gone.add(uid)
         if self._drop(uid):
-            await self._announce()
+            self._announce()
 
     def _drop(self, uid: str) -> bool:
         row = self._rows.pop(uid, None)
@@ -123,9 +123,9 @@ class Board:
         self._note(uid)
         return True
 
-    async def _put(self, *fresh: JobRow) -> None:
+    def _put(self, *fresh: JobRow) -> None:
         if [row for row in fresh if self._took(row)]:
-            await self._announce()
+            self._announce()
 
     def _took(self, row: JobRow) -> bool:
         if self._rows.get(row.uid) == row or row.uid in self._gone:
@@ -143,9 +143,9 @@ class Board:
         self._number += 1
         self._changes.append((self._number, uid))
 
-    async def _announce(self) -> None:
-        async with self._news:
-            self._news.notify_all()
+    def _announce(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _forever(self, work: object) -> None:
         while True:
@@ -169,8 +169,8 @@ class Board:
             found = await self._all()
         for uid in [uid for uid in self._rows if uid not in found]:
             self._drop(uid)
-        await self._put(*found.values())
-        await self._announce()
+        self._put(*found.values())
+        self._announce()
 
     async def _all(self) -> dict[str, JobRow]:
         async with aclosing(self._client.jobs(all_namespaces=self._everywhere)) as states:  # type: ignore[type-var]  # a generator
@@ -181,7 +181,7 @@ class Board:
         try:
             async for state in stream:
                 self.trouble = None
-                await self.see(state)
+                self.see(state)
         finally:
             if close := getattr(stream, "aclose", None):
                 await close()
@@ -195,9 +195,9 @@ class Board:
         going = [one for one in self._rows.values() if not one.phase.final][:_ASKED_AT_ONCE]
         for row in going:
             try:
-                await self.see(await self._client.state(row.name, row.namespace))
+                self.see(await self._client.state(row.name, row.namespace))
             except NotFound:
-                await self.forget(JobRef(row.namespace, row.name))
+                self.forget(JobRef(row.namespace, row.name))
 
 
 async def _as_rows(states: AsyncIterator[JobState]) -> AsyncIterator[JobRow]:

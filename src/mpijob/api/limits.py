@@ -30,13 +30,17 @@ class Limits:
             raise Refused(429, f"more than {PER_SECOND:g} requests a second", "wait a moment", "USAGE")
         self._buckets[user] = (level - 1, now)
 
-    @contextmanager
-    def stream(self, user: str) -> Iterator[None]:
-        """Hold one of the user's streams; refuse one too many."""
+    def check_stream(self, user: str) -> None:
+        """Refuse one stream too many; asked before an answer begins, when it can still be a refusal."""
         held = self._streams.get(user, 0)
         if held >= STREAMS:
             raise Refused(429, f"{held} streams are open already", "close some pages", "USAGE")
-        self._streams[user] = held + 1
+
+    @contextmanager
+    def stream(self, user: str) -> Iterator[None]:
+        """Hold one of the user's streams; refuse one too many."""
+        self.check_stream(user)
+        self._streams[user] = self._streams.get(user, 0) + 1
         try:
             yield
         finally:

@@ -31,8 +31,14 @@ _AHEAD_LINES = 10_000
 _NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
+def _check_limit(ask: Ask) -> None:
+    assert ask.visitor is not None
+    ask.room.limits.check_stream(ask.visitor.user)
+
+
 async def changes(ask: Ask) -> Response:
     """Stream what changes on the board."""
+    _check_limit(ask)
     rev = ask.request.headers.get("last-event-id") or ask.query.rev or ask.room.board.rev
     return StreamingResponse(_changes(ask, rev), media_type="text/event-stream", headers=_NO_STORE)
 
@@ -64,6 +70,7 @@ def _event(name: str, change: Change, trouble: MpiJobError | None) -> bytes:
 
 async def logs(ask: Ask) -> Response:
     """Stream the merged lines of a job, or hand them over as a file."""
+    _check_limit(ask)
     state = await ask.client.state(ask.ref)  # what is not there is refused before the answer begins
     secret = masking.secret_values(await ask.client.spec(state.ref))
     feed = Feed(_lines(ask, state.ref))

@@ -30,7 +30,7 @@ async def plan(ask: Ask) -> PlanAnswer:
 
 async def create(ask: Ask) -> JobRow:
     """Start a job, or queue it."""
-    return await _shown(ask, await ask.client.submit(_job(ask.body)))
+    return _shown(ask, await ask.client.submit(_job(ask.body)))
 
 
 async def cancel(ask: Ask) -> JobRow:
@@ -56,7 +56,7 @@ async def retry(ask: Ask) -> JobRow:
 async def clone(ask: Ask) -> JobRow:
     """Create a changed copy."""
     copy = await ask.client.clone(ask.ref, ask.body.name or None, changes=ask.body.changes)
-    return await _shown(ask, copy)
+    return _shown(ask, copy)
 
 
 async def delete(ask: Ask) -> None:
@@ -84,21 +84,21 @@ async def _one(ask: Ask, address: str) -> Done:
 async def _acted(ask: Ask, action: str, ref: JobRef) -> JobRow:
     client = ask.client
     if action == "retry":
-        return await _shown(ask, await client.retry(ref))
+        return _shown(ask, await client.retry(ref))
     verbs = {"cancel": client.cancel, "suspend": client.suspend, "resume": client.resume}
     state = await verbs[action](ref)
-    await ask.room.board.see(state)
+    ask.room.board.see(state)
     return rows.row(state)
 
 
 async def _removed(ask: Ask, ref: JobRef) -> None:
     ref = (await ask.client.state(ref)).ref  # with its uid: an earlier job of that name may come to light
     await ask.client.delete(ref)
-    await ask.room.board.forget(ref)
+    ask.room.board.forget(ref)
 
 
-async def _shown(ask: Ask, job: AsyncJob) -> JobRow:
-    await ask.room.board.see(job.last)
+def _shown(ask: Ask, job: AsyncJob) -> JobRow:
+    ask.room.board.see(job.last)
     return rows.row(job.last)
 
 
