@@ -1221,6 +1221,8 @@ export interface components {
         /**
          * JobState
          * @description Everything seen of one job at one moment. Times are seconds since the epoch.
+         *
+         *         `deleted` is set when the job is gone and this is its record.
          */
         JobState: {
             /** @default 1 */
@@ -1229,6 +1231,8 @@ export interface components {
             attempts_allowed?: number;
             /** @default 0 */
             created?: number;
+            /** @default null */
+            deleted?: number | null;
             /** @default  */
             description?: string;
             /** @default  */
