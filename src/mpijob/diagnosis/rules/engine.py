@@ -97,7 +97,7 @@ RULES = (
         ),
         example="No rank said anything for 590 s; the ranks probably wait for each other (hang).",
         remedies=(
-            Remedy("see where each rank stands: mpijob exec JOB --rank 0 -- py-spy dump --pid PID"),
+            Remedy("see where each rank stands, while it hangs: mpijob stacks JOB"),
             Remedy(
                 "run the program with python -m mpi4py, so that an exception in one rank ends all",
                 {"command": "{with_mpi4py}"},
