@@ -1,0 +1,52 @@
+"""The table of `srun --multi-prog`: which ranks run which program, one line for each."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from mpijob.dialects.migration import amounts
+from mpijob.dialects.migration.report import Notes
+from mpijob.model import Program
+
+_LINE = re.compile(r"\s*([-0-9,]+)\s+(\S.*)")
+
+
+def read(text: str, notes: Notes) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Return (ranks, words) of each line; nothing when the ranks do not follow each other from 0."""
+    found: list[tuple[int, tuple[str, ...]]] = []
+    following = 0
+    for line in text.split("\n"):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _LINE.fullmatch(line)
+        ranks = amounts.tasks(match[1]) if match else None
+        if (
+            match is None
+            or ranks is None
+            or ranks[0] != str(following)
+            or ranks[-1] != str(following + len(ranks) - 1)
+        ):
+            return ()
+        following += len(ranks)
+        try:
+            words = shlex.split(match[2])
+        except ValueError:
+            return ()
+        if any("%t" in word or "%o" in word for word in words):
+            note = "the rank's own number in an argument is not written there"
+            notes.dropped("srun --multi-prog", match[2], note, "use MPIJOB_RANK in the program", blocks=True)
+        found.append((len(ranks), tuple(shlex.quote(word) for word in words)))
+    return tuple(found)
+
+
+def write(programs: Sequence[Program]) -> str:
+    """Return the table of some programs, in the order of their ranks."""
+    lines, first = [], 0
+    for one in programs:
+        last = first + one.ranks - 1
+        lines.append(f"{first}-{last} {shlex.join((*one.command, *one.args))}" if last > first else
+                     f"{first} {shlex.join((*one.command, *one.args))}")  # fmt: skip
+        first = last + 1
+    return "\n".join(lines) + "\n"
