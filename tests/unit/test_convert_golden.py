@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def write() -> None:
         (GOLDEN / f"{name}.txt").write_text(shown(converted(name)))
 
 
-def converted(name: str, **options: str) -> tuple[Conversion, ...]:
+def converted(name: str, **options: Any) -> tuple[Conversion, ...]:
     return convert((SOURCES / name).read_text(), file=name, **options)
 
 
