@@ -13,7 +13,9 @@ from mpijob.dialects.migration.amounts import listed
 _WHOLE = listed(
     "env volumes volumeMounts tolerations imagePullSecrets initContainers ports envFrom topologySpreadConstraints"
 )
-_BLOCKS = listed("affinity securityContext lifecycle livenessProbe readinessProbe startupProbe dnsConfig")
+_BLOCKS = listed(
+    "nodeSelector affinity securityContext lifecycle livenessProbe readinessProbe startupProbe dnsConfig"
+)
 _KEYS = {"env": "name", "volumes": "name", "volumeMounts": "mountPath", "imagePullSecrets": "name"}
 _SHOWN = 120
 

@@ -244,8 +244,8 @@ class _Teller:
 
     def _retried(self, path: str, value: str) -> None:
         if self.job.retry.limit:
-            limit = self.job.retry.limit
-            note = f"there the launcher is started again in place; here the whole job, at most {limit} times"
+            limit = "once" if self.job.retry.limit == 1 else f"{self.job.retry.limit} times"
+            note = f"there the launcher is started again in place; here the whole job, at most {limit}"
         else:
             note = "there a launcher that fails is started again in silence; here a failed job has failed"
         self.notes.changed(
@@ -283,8 +283,9 @@ class _Teller:
             self.notes.dropped(leaf.path, leaf.shown, note, "--to mpijob keeps it")
 
     def _only_of_launcher(self, leaf: Leaf, rest: str) -> None:
-        worker = {one.path for one in leaves.leaves(_pod(self.spec, "Worker"))}
-        if rest.removeprefix("template.spec.") in worker or not worker:
+        worker = {one.path: one.value for one in leaves.leaves(_pod(self.spec, "Worker"))}
+        path = rest.removeprefix("template.spec.")
+        if not worker or (path in worker and worker[path] == leaf.value):
             self.notes.exact(leaf.path, leaf.shown, _OURS.get(leaf.name, ""), "as the workers have it")
         elif leaf.name in ("volumes", "volumeMounts") and not any(
             ".volumeMounts" in path or "volumes" in path for path in worker
