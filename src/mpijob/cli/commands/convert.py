@@ -33,7 +33,7 @@ _SIGNS = {Fate.EXACT: "exact", Fate.CHANGED: "changed", Fate.DROPPED: "dropped"}
 )
 @click.option("--strict", is_flag=True, help="End with status 1 when something was dropped.")
 @click.option("--image", default="", metavar="IMAGE", help="The image, where the source names none.")
-@click.option("--openshift", is_flag=True, help="Manifests for OpenShift, which gives pods a user ID itself.")
+@click.option("--openshift", is_flag=True, help="Manifests for OpenShift, which gives user IDs itself.")
 @click.option("--dir", "directory", metavar="DIR", help="Convert every job in the files below a directory.")
 @click.option("--out", metavar="DIR", help="Write each job into a file of this directory.")
 @click.option("--cluster", is_flag=True, help="Convert every MPIJob of the namespace of a cluster.")
