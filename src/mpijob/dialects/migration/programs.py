@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from mpijob.dialects.migration import amounts
 from mpijob.dialects.migration.report import Notes
-from mpijob.model import Program
 
+_PLAIN = re.compile(r"[-\w./:=,@+]+")
 _LINE = re.compile(r"\s*([-0-9,]+)\s+(\S.*)")
 
 
@@ -41,12 +41,21 @@ def read(text: str, notes: Notes) -> tuple[tuple[int, tuple[str, ...]], ...]:
     return tuple(found)
 
 
-def write(programs: Sequence[Program]) -> str:
-    """Return the table of some programs, in the order of their ranks."""
+def write(commands: Sequence[tuple[int, Sequence[str]]]) -> str:
+    """Return the table of (ranks, words), in the order of the ranks; every word must be `sayable`."""
     lines, first = [], 0
-    for one in programs:
-        last = first + one.ranks - 1
-        lines.append(f"{first}-{last} {shlex.join((*one.command, *one.args))}" if last > first else
-                     f"{first} {shlex.join((*one.command, *one.args))}")  # fmt: skip
+    for ranks, words in commands:
+        last = first + ranks - 1
+        span = f"{first}-{last}" if last > first else str(first)
+        lines.append(" ".join([span, *(_quoted(word) for word in words)]))
         first = last + 1
     return "\n".join(lines) + "\n"
+
+
+def sayable(word: str) -> bool:
+    """Return whether a table can hold a word: srun knows single quotes around it, and no more (tried on 22.05)."""
+    return word != "" and not any(letter in word for letter in "%\\\n'\"")
+
+
+def _quoted(word: str) -> str:
+    return word if _PLAIN.fullmatch(word) else f"'{word}'"

@@ -201,19 +201,28 @@ class _Writer:
     def _programs(self, srun: list[str]) -> list[str]:
         """Return the table of several programs, and the line that starts them."""
         several = self.job.programs
-        text = programs.write(several)
-        odd = any("%" in word or "\n" in word for one in several for word in (*one.command, *one.args))
-        if odd or any(one.env for one in several):
-            note = "variables of one program, and the letter %, do not come along"
-            self._changed("programs", "srun --multi-prog", note, "set them in the program")
-        else:
+        argvs = [(*one.command, *one.args) for one in several]
+        said = [all(programs.sayable(word) for word in argv) for argv in argvs]
+        lines: list[str] = []
+        for index, argv in enumerate(argvs):
+            if not said[index]:
+                name = self._free(f"program-{index}.sh")
+                lines += [f"cat > {name} <<'{_EOF}'", f"exec {shlex.join(argv)}", _EOF]
+                argvs[index] = ("bash", name)
+        if all(said) and not any(one.env for one in several):
             self._exact("programs", "srun --multi-prog")
-        ranks = sum(one.ranks for one in several)
-        name = _TABLE
+        else:
+            note = "odd words stand in scripts of their own, and variables of one program do not come along"
+            self._changed("programs", "srun --multi-prog", note, "set such variables in the program")
+        table = programs.write([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
+        name, ranks = self._free(_TABLE), sum(one.ranks for one in several)
+        lines += [f"cat > {name} <<'{_EOF}'", table.rstrip("\n"), _EOF]
+        return [*lines, " ".join([*srun, f"--ntasks={ranks}", "--multi-prog", name])]
+
+    def _free(self, name: str) -> str:
         while name in self.job.code.files:
             name = f"_{name}"
-        lines = [f"cat > {name} <<'{_EOF}'", text.rstrip("\n"), _EOF]
-        return [*lines, " ".join([*srun, f"--ntasks={ranks}", "--multi-prog", name])]
+        return name
 
     def _layout(self) -> list[str]:
         launch, words = self.job.launch, []
