@@ -55,6 +55,9 @@ ENTRIES: dict[str, Entry] = {
     "compare": Entry("reuse", _MORE, "Show how jobs differ: configuration, duration, result."),
     "export": Entry("reuse", _MORE, "Print a job as a job file."),
     "template": Entry("templates", _MORE, "Save, share and use job templates."),
+    "convert": Entry(
+        "convert", _MORE, "Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them."
+    ),
     "runtimes": Entry("runtimes", _MORE, "List, check, install and try runtimes for TrainJobs of a cluster."),
     "rules": Entry("rules", _HELP, "List the causes that are known, and check rules of your own."),
     "recorder": Entry(

@@ -12,6 +12,7 @@ from mpijob.errors import Finding
 _TRAINJOB = "trainer.kubeflow.org/v1alpha1"
 _MPIJOB = "kubeflow.org/v2beta1"
 _REAL = {("TrainJob", _TRAINJOB), ("MPIJob", _MPIJOB)}
+_CONVERT = "`mpijob convert FILE > job.yaml` reads it by what it plainly means"
 _OURS = "a job file has no apiVersion and no kind; it begins with name, workers and command"
 
 
@@ -26,11 +27,11 @@ def explained(root: Mapping) -> Finding:
     place = root.get("apiVersion") or root.get("kind") or root
     called = f"{kind or 'a manifest'} of {version or 'an unnamed version'}"
     if (kind, version) in _REAL:
-        hint = f"`mpijob convert` will read it, with the cluster engine; until then: {_OURS}"
+        hint = f"`mpijob convert FILE > job.yaml` makes a job file of it; {_OURS}"
         return finding("MANIFEST", place, f"{called} is a Kubernetes manifest, not a job file", hint)
     if _in_no_release(root, kind, version):
         message = f"{called} exists in no release of Kubeflow"
-        hint = f"the real forms are kind TrainJob of {_TRAINJOB} and kind MPIJob of {_MPIJOB}; {_OURS}"
+        hint = f"the real forms are kind TrainJob of {_TRAINJOB} and kind MPIJob of {_MPIJOB}; {_CONVERT}"
         return finding("NO_SUCH_API", place, message, hint)
     return finding("MANIFEST", place, f"{called} is a Kubernetes manifest, not a job file", _OURS)
 

@@ -52,6 +52,8 @@ SSH_PORT = 2222
 LONGEST_NAME = 63
 LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
 
+PLAIN_USER = 1000660000  # one user ID for all jobs, so that what one writes on a claim the next can read
+
 _UNFIT_IN_LABELS = r"[^-A-Za-z0-9_.]+"
 Document = dict[str, Any]
 

@@ -147,7 +147,8 @@ def _of_kind(documents: Sequence[Mapping[str, Any]], kinds: tuple[str, ...]) -> 
     return next((one for one in documents if one.get("kind") in kinds), None)
 
 
-def _pod_templates(runtime: Mapping[str, Any] | None) -> dict[str, Any]:
+def pod_templates(runtime: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the pod templates of a runtime by the names of its replicated jobs."""
     jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
     return {one["name"]: one["template"]["spec"]["template"] for one in jobs}
 
@@ -158,7 +159,7 @@ def _native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     assert trainjob is not None
     metadata, trainer = trainjob["metadata"], trainjob["spec"].get("trainer") or {}
     policy = (((runtime or {}).get("spec") or {}).get("mlPolicy") or {}).get("mpi") or {}
-    templates = _pod_templates(runtime)
+    templates = pod_templates(runtime)
     worker, launcher = (templates.get(name, {}).get("spec") or {} for name in ("node", "launcher"))
     fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer, worker))
     deadline = trainjob["spec"].get("activeDeadlineSeconds")

@@ -24,7 +24,7 @@ from mpijob.backends.kubernetes.questions import ENGINES, Calls
 from mpijob.backends.kubernetes.reads import Answers
 from mpijob.backends.kubernetes.rights import Rights
 from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import demands, engine_choice, machines, netpolicies
+from mpijob.dialects import demands, engine_choice, machines, netpolicies, terms
 from mpijob.dialects.engine_choice import Engine
 from mpijob.dialects.terms import CANCELLED_ANNOTATION, Document, Gang
 from mpijob.errors import MpiJobError
@@ -35,7 +35,7 @@ from mpijob.settings import Settings
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
 
-PLAIN_USER = 1000660000  # one user ID for all jobs, so that what one writes on a claim the next can read
+PLAIN_USER = terms.PLAIN_USER
 _OVER = ("Complete", "Failed", "Succeeded")
 
 

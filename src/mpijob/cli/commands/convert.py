@@ -1,0 +1,225 @@
+"""convert: jobs of other systems as ours, and ours as theirs, with a report on every field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from mpijob.cli import exits, text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.jobspec import read_file
+from mpijob.cli.options import command
+from mpijob.cli.output import Format
+from mpijob.client import converting
+from mpijob.client.converting import Conversion, Entry, Fate, Stage
+
+_SIGNS = {Fate.EXACT: "exact", Fate.CHANGED: "changed", Fate.DROPPED: "dropped"}
+
+
+@command("convert", outputs=(Format.YAML, Format.JSON))
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.option(
+    "--to",
+    type=click.Choice(converting.TARGETS),
+    default="job",
+    help="What is written; a job file by default.",
+)
+@click.option(
+    "--report",
+    type=click.Choice(["text", "json"]),
+    help="Print what became of every field instead of the jobs.",
+)
+@click.option("--strict", is_flag=True, help="End with status 1 when something was dropped.")
+@click.option("--image", default="", metavar="IMAGE", help="The image, where the source names none.")
+@click.option("--openshift", is_flag=True, help="Manifests for OpenShift, which gives user IDs itself.")
+@click.option("--dir", "directory", metavar="DIR", help="Convert every job in the files below a directory.")
+@click.option("--out", metavar="DIR", help="Write each job into a file of this directory.")
+@click.option("--cluster", is_flag=True, help="Convert every MPIJob of the namespace of a cluster.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="With --cluster: of every namespace.")
+@pass_app
+def convert(
+    app: App, files: tuple[str, ...], to: str, report: str | None, strict: bool, image: str,
+    openshift: bool, directory: str | None, out: str | None, cluster: bool, all_namespaces: bool,
+) -> None:  # fmt: skip
+    """Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them.
+
+    FILE is an MPIJob (v2beta1, v1, v1alpha), a TrainJob with its runtime, an sbatch or PBS script, an Arena
+    command, SageMaker or Azure ML settings, or a job file; `-` is stdin. The jobs go to stdout, and what did not
+    come along exactly to stderr. Nothing in a file is run.
+    """
+    if sum((bool(files), directory is not None, cluster)) != 1:
+        raise click.UsageError("give files, --dir or --cluster")
+    form = "json" if app.out.format is Format.JSON else "yaml"
+    if files:
+        done = tuple(
+            one
+            for file in files
+            for one in converting.convert(
+                read_file(file),
+                to=to,
+                file="" if file == "-" else file,
+                image=image,
+                format=form,
+                openshift=openshift,
+            )
+        )
+        moved = None
+    elif directory is not None:
+        done = tuple(converting.directory(directory, to=to, image=image, format=form, openshift=openshift))
+        moved = 0
+    else:
+        from mpijob.client import migration
+
+        done, moved = migration.of_cluster(
+            app.settings(), everywhere=all_namespaces, to=to, image=image, format=form, openshift=openshift
+        )
+    if out is not None:
+        _written(app, done, Path(out), nested=directory is not None)
+    _show(app, done, report, moved, quiet=out is not None)
+    _end(done, strict)
+
+
+def _show(
+    app: App, done: tuple[Conversion, ...], report: str | None, moved: int | None, *, quiet: bool
+) -> None:
+    if moved is not None:
+        _show_fleet(app, done, report, moved)
+    elif report == "json":
+        app.out.format = Format.JSON
+        app.out.value(done)
+    elif report == "text":
+        for one in done:
+            app.out.lines(_table(one, one.every))
+    else:
+        if not quiet:
+            _show_texts(app, done)
+        for one in done:
+            for line in _brief(one):
+                app.out.note(line)
+
+
+def _show_texts(app: App, done: tuple[Conversion, ...]) -> None:
+    texts = [each for one in done for each in one.texts]
+    if not texts:
+        return
+    if done[0].to == "sbatch":
+        app.out.text("\n".join(texts))
+    elif app.out.format is Format.JSON:
+        app.out.text(texts[0] if len(texts) == 1 else f"[{','.join(texts)}]")
+    else:
+        app.out.text("---\n".join(texts))
+
+
+def _show_fleet(app: App, done: tuple[Conversion, ...], report: str | None, moved: int) -> None:
+    from mpijob.client import migration
+
+    found = migration.progress(done, moved)
+    if report == "json" or app.out.format is Format.JSON:
+        app.out.format = Format.JSON
+        app.out.value(found)
+        return
+    if report == "text":
+        for one in done:
+            app.out.lines([*_table(one, one.every), ""])
+    rows = (
+        (
+            row.file,
+            row.source,
+            row.stage.value,
+            str(row.exact),
+            str(row.changed),
+            str(row.dropped),
+            f"{row.automatic:.0%}",
+            _cut(row.blocks),
+        )
+        for row in found.rows
+    )
+    header = ("FROM", "KIND", "STAGE", "EXACT", "CHANGED", "DROPPED", "AUTOMATIC", "TO DO")
+    app.out.lines(text.table(header, rows) if found.rows else ["there is nothing to convert"])
+    told = f"{len(found.rows)} to move: {found.ready} ready, {found.check} to check, {found.blocked} blocked"
+    share = f"; {moved} of {found.total} jobs run by mpijob already" if moved else ""
+    app.out.line(f"{told}; {found.automatic:.0%} of all fields automatic{share}")
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= 90 else sentence[:89] + "…"
+
+
+def _brief(one: Conversion) -> list[str]:
+    """Return the lines for stderr: what is not exact, and a count."""
+    rest = [entry for entry in one.every if entry.fate is not Fate.EXACT]
+    where = f"{one.file or 'stdin'} ({one.source})"
+    counted = ", ".join(f"{one.count(fate)} {fate.value}" for fate in Fate)
+    lines = [f"{where}: {counted}; {_STAGES[one.stage]}"]
+    lines += [f"  {line}" for entry in rest for line in _told(entry)]
+    if one.values:
+        values = " ".join(f"--values {key}={','.join(listed)}" for key, listed in one.values.items())
+        lines.append(f"  run it: mpijob array -f FILE {values}")
+    return lines
+
+
+_STAGES = {
+    Stage.READY: "ready",
+    Stage.CHECK: "look at what was dropped",
+    Stage.BLOCKED: "blocked: change what is marked first",
+}
+
+
+def _told(entry: Entry) -> list[str]:
+    place = f"line {entry.line}: " if entry.line else ""
+    value = f" {text.one_line(entry.value)}" if entry.value else ""
+    ours = f" → {entry.ours}" if entry.ours else ""
+    mark = "BLOCKS " if entry.blocks else ""
+    lines = [f"{mark}{_SIGNS[entry.fate]}: {place}{_short(entry.field)}{value}{ours}: {entry.note}"]
+    return (
+        [*lines, f"  to do: {entry.todo}"] if entry.todo and not entry.todo.startswith("nothing") else lines
+    )
+
+
+def _short(field: str) -> str:
+    return field.replace("spec.mpiReplicaSpecs.", "").replace("template.spec.", "").removeprefix("spec.")
+
+
+def _table(one: Conversion, entries: Iterable[Entry]) -> list[str]:
+    head = f"{one.file or 'stdin'} ({one.source}) → {one.to}: {_STAGES[one.stage]}, {one.automatic:.0%} automatic"
+    rows = [
+        (
+            str(entry.line or "-"), _short(entry.field), _cut(entry.value), _SIGNS[entry.fate], entry.ours,
+            "; ".join(part for part in (entry.note, entry.todo) if part),
+        )
+        for entry in entries
+    ]  # fmt: skip
+    return [head, *text.table(("LINE", "FIELD", "VALUE", "FATE", "HERE", "WHY, AND WHAT TO DO"), rows)]
+
+
+def _written(app: App, done: tuple[Conversion, ...], folder: Path, *, nested: bool) -> None:
+    taken: set[Path] = set()
+    try:
+        for one in done:
+            for job, content in zip(one.jobs, one.texts, strict=False):
+                below = Path(one.file).parent if nested else Path()
+                place = _place(job.name, one.ending, folder / below, taken)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(content, encoding="utf-8")
+                app.out.note(f"{place} written")
+    except OSError as error:
+        raise click.UsageError(f"{error.filename}: {error.strerror}") from error
+
+
+def _place(name: str, ending: str, folder: Path, taken: set[Path]) -> Path:
+    """Return a file of its own for a job."""
+    place = folder / f"{name}{ending}"
+    count = 2
+    while place in taken:
+        place = folder / f"{name}-{count}{ending}"
+        count += 1
+    taken.add(place)
+    return place
+
+
+def _end(done: tuple[Conversion, ...], strict: bool) -> None:
+    blocked = any(one.stage is Stage.BLOCKED for one in done)
+    if blocked or (strict and any(entry.fate is Fate.DROPPED for one in done for entry in one.every)):
+        exits.end(exits.FAILED)

@@ -1,0 +1,220 @@
+"""A whole batch script, Slurm's or PBS's: its head and its body together, as jobs in the order of their work."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from mpijob.dialects.migration import body, launchline, pbs, slurm
+from mpijob.dialects.migration.amounts import listed
+from mpijob.dialects.migration.body import LIKE, Body, Step, plain_words
+from mpijob.dialects.migration.bodylines import ASSIGNMENT
+from mpijob.dialects.migration.launchline import Line, Section
+from mpijob.dialects.migration.report import Converted
+from mpijob.dialects.migration.request import Request, name_of
+from mpijob.dialects.migration.shape import Asked, Shape, shaped
+from mpijob.dialects.migration.shelltext import filled, mentioned
+from mpijob.dialects.migration.shellwords import statements
+from mpijob.errors import InvalidJob
+from mpijob.model import Code, MPIJob, Program
+
+_HEADS = {"Slurm script": slurm.head, "PBS script": pbs.head}
+_SCRIPT, _LARGEST = "rank.sh", 1024 * 1024
+
+
+def kind(text: str) -> str:
+    """Return what kind of batch script a text is; "" when it is none."""
+    if re.search(r"^\s*#SBATCH\b", text, re.MULTILINE):
+        return "Slurm script"
+    if re.search(r"^\s*#PBS\b", text, re.MULTILINE):
+        return "PBS script"
+    if text.startswith("#!") and re.search(r"^\s*srun\b", text, re.MULTILINE):
+        return "Slurm script"
+    return ""
+
+
+def read(text: str, file: str = "") -> Converted:
+    """Return the jobs of a batch script, with a report on every directive and every line."""
+    if len(text) > _LARGEST:
+        raise InvalidJob(
+            f"{file or 'the script'} has more than {_LARGEST} letters", hint="give the batch script alone"
+        )
+    text = text.replace("\r\n", "\n").replace("\0", "")
+    source = kind(text) or "Slurm script"
+    request = _HEADS[source](text)
+    if not request.name:
+        request.name = name_of(re.sub(r"\.\w+$", "", file.rpartition("/")[2]))
+    request.known = body.known(request, request.components[0])
+    inner = Body(request)
+    inner.read(text)
+    jobs = _jobs(request, inner.steps)
+    if not jobs:
+        request.notes.dropped(
+            "script", "", "there is no line that does work", "write the command into the job", blocks=True
+        )
+    return Converted(
+        source=source, jobs=jobs, entries=tuple(request.notes.entries), file=file, values=request.values
+    )
+
+
+def _jobs(request: Request, steps: list[Step]) -> tuple[MPIJob, ...]:
+    found: list[MPIJob] = []
+    for index, step in enumerate(steps):
+        name = request.name if len(steps) == 1 else f"{request.name}-{index + 1}"
+        request.notes.line = step.line
+        found.append(
+            _launched(request, step, name) if step.launches else _once(request, step, name, len(steps) > 1)
+        )
+    request.notes.line = 0
+    if len(found) > 1:
+        names = ", ".join(job.name for job in found)
+        note = f"the lines of the script are {len(found)} jobs, in this order: {names}"
+        todo = "what one leaves for the next must lie on a volume: each job has a directory of its own"
+        request.notes.changed("script", "", "jobs", note, todo)
+    return tuple(found)
+
+
+def _once(request: Request, step: Step, name: str, several: bool) -> MPIJob:
+    """Return the job for lines that no launcher starts: they run once, as they did."""
+    shape = _merged(request)
+    note = "no launcher starts it, so it runs once: one rank"
+    request.notes.changed("script", step.text.split("\n")[0], "command", note)
+    fields: dict[str, Any] = shape.fields | {"workers": 1, "slots": 1, "ranks": None}
+    if not several:
+        fields |= {
+            "workers": shape.workers,
+            "slots": shape.slots,
+            "ranks": 1 if shape.workers * shape.slots > 1 else None,
+        }
+    if shape.workers * shape.slots == 1 or several:
+        fields["cores_per_rank"] = shape.cores
+    return _job(request, step, name, fields, step.text, _single(step, request))
+
+
+def _single(step: Step, request: Request) -> tuple[str, ...] | None:
+    """Return the words of lines that are one plain command."""
+    found = statements(step.text)
+    if len(found) != 1 or len(found[0].commands) != 1 or found[0].commands[0].redirects:
+        return None
+    words = found[0].commands[0].words
+    return None if ASSIGNMENT.match(words[0]) else plain_words(words, request.known | step.env)
+
+
+def _launched(request: Request, step: Step, name: str) -> MPIJob:
+    line = launchline.read(step.words, request)
+    shape = _merged(line.request)
+    for name in sorted(body.unknown(tuple(word for one in line.sections for word in one.words), request)):
+        note = f"only {request.system} knows it"
+        request.notes.dropped(f"${name}", "", note, "write the value into the command or env", blocks=True)
+    if shape.guessed:
+        request.notes.changed("--ntasks", line.request.components[-1].ranks, "workers, slots", shape.guessed,
+                              "set workers and slots as you want them")  # fmt: skip
+    if len(line.sections) > 1 or len(request.components) > 1:
+        return _several(line, shape, step, name)
+    return _one(line, shape, step, name)
+
+
+def _merged(request: Request) -> Shape:
+    """Return one shape for all components: their workers together, each as large as the largest."""
+    shapes = [shaped(one) for one in request.components]
+    if len(shapes) == 1:
+        return shapes[0]
+    largest = max(
+        shapes, key=lambda one: (one.resources.gpu, one.resources.memory_bytes, one.resources.cores)
+    )
+    slots, cores = max(one.slots for one in shapes), max(one.cores for one in shapes)
+    cpu = str(max(int(one.resources.cores) for one in shapes))
+    return msgspec.structs.replace(
+        largest, workers=sum(one.workers for one in shapes), slots=slots, ranks=None, cores=cores,
+        resources=largest.resources.replace(cpu=cpu),
+    )  # fmt: skip
+
+
+def _one(line: Line, shape: Shape, step: Step, name: str) -> MPIJob:
+    words = line.sections[0].words
+    if not words:
+        line.request.notes.dropped(
+            "script", " ".join(step.words), "no program is named", "write the command", blocks=True
+        )
+    values = line.request.known | step.env
+    text = " ".join(words)
+    return _job(
+        line.request, step, name, shape.fields, f"exec {filled(text, values)}", plain_words(words, values)
+    )
+
+
+def _job(
+    request: Request, step: Step, name: str, fields: dict[str, Any], text: str, words: tuple[str, ...] | None
+) -> MPIJob:
+    """Return a job that runs words, or a script of its own where a shell has to look at them first."""
+    env = dict(request.fields.get("env", {})) | step.env
+    setting = [one for one in step.setting if not one.startswith("# ")]
+    rest = {key: value for key, value in request.fields.items() if key != "env"}
+    if words and not setting:
+        return MPIJob(name=name, command=words, code=Code(files=step.files), env=env, **fields, **rest)
+    script = _script(request, step, text)
+    code = Code(path=".", files={**step.files, _SCRIPT: script})
+    return MPIJob(name=name, command=("bash", _SCRIPT), code=code, env=env, **fields, **rest)
+
+
+def _script(request: Request, step: Step, text: str) -> str:
+    lines = [*step.setting, text]
+    used = mentioned("\n".join(line for line in lines if not line.startswith("# ")))
+    like = [f'export {key}="{value}"' for key, value in LIKE.items() if key in used]
+    for key in (one for one in LIKE if one in used):
+        note = f"it is {LIKE[key]} here" + ("; a name, not a number" if "NAME" in LIKE[key] else "")
+        request.notes.changed(f"${key}", "", "code.files", note)
+    known = [f"export {key}={value}" for key, value in request.known.items() if key in used]
+    _unset(request, step, lines, used)
+    return "\n".join(["#!/bin/bash", *like, *known, *lines]) + "\n"
+
+
+def _unset(request: Request, step: Step, lines: list[str], used: frozenset[str]) -> None:
+    """Tell which variables the script uses and never sets: they come from the site, or from the user's shell."""
+    text = "\n".join(lines)
+    own = set(re.findall(r"\b([A-Za-z_]\w*)\+?=", text)) | set(re.findall(r"\b(?:for|read)\s+(\w+)", text))
+    given = {*own, *step.env, *request.fields.get("env", {}), *LIKE, *request.known, *_USUAL}
+    for name in sorted(used - given):
+        if not name.startswith("MPIJOB_"):
+            note = "the script uses it and does not set it: it comes from the site or from your shell"
+            request.notes.dropped(f"${name}", "", note, f"write env: {{{name}: …}}")
+
+
+_USUAL = listed("HOME PATH PWD USER SHELL HOSTNAME TMPDIR LANG RANDOM SECONDS LINENO IFS UID OMP_NUM_THREADS")
+
+
+def _several(line: Line, shape: Shape, step: Step, name: str) -> MPIJob:
+    """Return the job of several programs in one world."""
+    request = line.request
+    env = dict(request.fields.get("env", {})) | step.env
+    files: dict[str, str] = dict(step.files)
+    programs = []
+    for index, section in enumerate(line.sections):
+        words = plain_words(section.words, request.known | step.env)
+        if words is None or any(not one.startswith("# ") for one in step.setting):
+            file = f"rank-{index}.sh"
+            files[file] = _script(request, step, "exec " + " ".join(section.words))
+            words = ("bash", file)
+        programs.append(Program(ranks=_ranks(request.components, section, index, shape), command=words))
+    rest = {key: value for key, value in request.fields.items() if key != "env"}
+    fields = shape.fields | {"ranks": None}
+    wide = -(-sum(one.ranks for one in programs) // shape.workers)
+    fields["slots"] = max(shape.slots, wide)
+    if len(programs) == 1:
+        request.notes.dropped(
+            "hetjob", "", "only one component has a launch line", "look at the launch line", blocks=True
+        )
+    code = Code(path="." if len(files) > len(step.files) else "", files=files)
+    return MPIJob(name=name, programs=tuple(programs), code=code, env=env, **fields, **rest)
+
+
+def _ranks(components: list[Asked], section: Section, index: int, shape: Shape) -> int:
+    if section.ranks is not None:
+        return max(1, section.ranks)
+    at = section.component if section.component is not None else index
+    if at < len(components):
+        own = shaped(components[at])
+        return components[at].ranks or own.workers * own.slots
+    return 1

@@ -1,0 +1,307 @@
+"""The lines of a batch script below its head: what each is for, and the jobs that they make.
+
+Slurm runs these lines once, on the first node, and `srun` starts the ranks. Here the ranks are the job. So what
+prepares the surroundings goes into each rank's own script, each launch line is a job, and work that stands
+before, between or behind launch lines is a job of one rank; all of them run in the script's order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mpijob.dialects.migration import bodylines, launchline
+from mpijob.dialects.migration.bodylines import Use
+from mpijob.dialects.migration.request import LOGS, Request
+from mpijob.dialects.migration.shape import Asked, shaped
+from mpijob.dialects.migration.shelltext import constant, filled, mentioned
+from mpijob.dialects.migration.shellwords import Command, Statement, statements
+
+_FOREIGN = ("SLURM_", "SBATCH_", "PBS_")
+
+
+class Step(msgspec.Struct):
+    """One piece of work: a launch line, or the text of lines that run once."""
+
+    line: int
+    words: tuple[str, ...] = ()
+    text: str = ""
+    setting: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    files: dict[str, str] = {}
+
+    @property
+    def launches(self) -> bool:
+        """Whether the step starts ranks."""
+        return bool(self.words)
+
+
+class Body:
+    """Reads statements one after the other; `setting` grows, steps are made from work."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.notes = request.notes
+        self.env: dict[str, str] = {}
+        self.setting: list[str] = []
+        self.steps: list[Step] = []
+        self.files = request.files
+
+    def read(self, text: str) -> None:
+        """Read all statements of a script."""
+        for statement in statements(text):
+            self.notes.line = statement.line
+            self._statement(statement)
+        self.notes.line = 0
+
+    def _statement(self, one: Statement) -> None:
+        starts = bodylines.starts_ranks(one.text)
+        uses = [bodylines.use(command) for command in one.commands]
+        if one.heredoc and self._file(one):
+            return
+        if one.compound or one.heredoc:
+            self._blocked(one) if starts and Use.LAUNCH not in uses and one.compound else self._work(one)
+        elif Use.LAUNCH in uses:
+            self._launch_list(one, uses)
+        elif bodylines.is_simple(one) and Use.WORK not in uses:
+            for command, use in zip(one.commands, uses, strict=True):
+                self._command(command, use)
+        elif all(use is Use.INFORMS for use in uses):
+            self._informs(one.text)
+        else:
+            self._work(one)
+
+    def _file(self, one: Statement) -> bool:
+        """Take over a here-document that writes a file with a text that no shell changes."""
+        found = written_file(one)
+        if found is None:
+            return False
+        name, text = found
+        self.files[name] = text
+        folder = f"mkdir -p {name.rpartition('/')[0]}"
+        self.setting = [line for line in self.setting if line != folder]
+        self.notes.exact("script", one.text.split("\n")[0], "code.files")
+        return True
+
+    def _blocked(self, one: Statement) -> None:
+        first = one.text.split("\n")[0]
+        note = "ranks are started inside a loop or a condition, which a job cannot say"
+        todo = "write one job for each run, or mpijob array where only values differ"
+        self.notes.dropped("script", first, note, todo, blocks=True)
+
+    def _launch_list(self, one: Statement, uses: list[Use]) -> None:
+        """Take over launch lines joined by && and the like, or followed by a tee."""
+        before = ""
+        for command, use in zip(one.commands, uses, strict=True):
+            if before in ("|", "|&"):
+                self.notes.changed("script", "| " + " ".join(command.words), "", LOGS)
+            elif before == "||":
+                self.notes.exact(
+                    "script", "|| " + " ".join(command.words), "", "a job that fails ends with a status"
+                )
+            elif use is Use.LAUNCH and command.after in ("|", "|&") and not _is_tee(one, command):
+                self._blocked(one)
+                return
+            elif use is Use.WORK:
+                self._work(Statement(" ".join(command.words), one.line, (command,)))
+            else:
+                self._command(command, use)
+            before = command.after
+        if one.background:
+            note = "steps that run side by side are jobs of their own: create all of them, then wait"
+            self.notes.changed("script", "&", "", note)
+
+    def _command(self, command: Command, use: Use) -> None:
+        text = " ".join((*command.words, *command.redirects))
+        if _beyond(text, self.request) and use not in (Use.INFORMS, Use.LAUNCH, Use.MODULES):
+            self._needs_batch(text)
+            return
+        match use:
+            case Use.LAUNCH:
+                self._launch(command)
+            case Use.VARIABLES:
+                self._variables(command)
+            case Use.MODULES:
+                todo = "put it into the image, or into the environment that mpijob is called from"
+                self.notes.dropped(
+                    "script", text, "modules and environments of a site are not known elsewhere", todo
+                )
+                self.setting.append(f"# {text}  (left out)")
+            case Use.INFORMS:
+                self._informs(text)
+            case Use.END:
+                self.notes.exact("script", text, "", "a job ends when its ranks have ended")
+            case Use.PLACE:
+                self._place(command, text)
+            case _:
+                self.setting.append(text)
+                self.notes.changed(
+                    "script",
+                    text,
+                    "code.files",
+                    "each rank does it before the program, not the launcher once",
+                )
+
+    def _informs(self, text: str) -> None:
+        self.notes.dropped(
+            "script", text, "it only informs", "nothing: mpijob describe and mpijob events tell more"
+        )
+
+    def _needs_batch(self, text: str) -> None:
+        todo = (
+            "write the value into env, or use MPIJOB_RANK, MPIJOB_WORLD and MPIJOB_LOCAL_RANK in the program"
+        )
+        self.notes.dropped("script", text, f"it asks {self.request.system} for something", todo, blocks=True)
+        self.setting.append(f"# {text}  (left out)")
+
+    def _place(self, command: Command, text: str) -> None:
+        target = command.words[1] if len(command.words) > 1 else ""
+        if mentioned(target) & {"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR"} and "/" not in target.strip('"'):
+            self.notes.exact(
+                "script", text, "code.path", "the files beside the job file go along, and ranks begin there"
+            )
+            return
+        self.setting.append(text)
+        todo = "the directory must exist on every worker: mount a volume, or leave the line out"
+        self.notes.changed("script", text, "code.files", "each rank goes there, not the launcher alone", todo)
+
+    def _variables(self, command: Command) -> None:
+        words = tuple(filled(word, self.request.known | self.env) for word in command.words)
+        found = bodylines.assignments(words)
+        if not found:
+            self.notes.exact("script", " ".join(words), "", "every variable of the job reaches every rank")
+        elif all(value is not None for _, value in found):
+            for name, value in found:
+                self.env[name] = value or ""
+                self.notes.exact("script", f"{name}={value}", f"env.{name}")
+        else:
+            self.setting.append(" ".join(words))
+            note = "it is worked out on each rank, not once"
+            self.notes.changed("script", " ".join(words), "code.files", note)
+
+    def _launch(self, command: Command) -> None:
+        rest = bodylines.unwrapped(command.words)
+        before = command.words[: len(command.words) - len(rest)]
+        env = dict(self.env)
+        for name, value in bodylines.assignments(before):
+            if value is None:
+                self.notes.dropped(
+                    "script",
+                    name,
+                    "its value is known only when the script runs",
+                    f"write env: {{{name}: …}}",
+                )
+            else:
+                env[name] = value
+                self.notes.exact("script", f"{name}={value}", f"env.{name}")
+        for word in before:
+            if launchline.base(word) == "time":
+                self.notes.exact("script", word, "", "mpijob describe tells how long a job took")
+        for redirect in command.redirects:
+            self.notes.changed("script", redirect, "", LOGS)
+        self.steps.append(
+            Step(
+                line=self.notes.line, words=rest, setting=tuple(self.setting), env=env, files=dict(self.files)
+            )
+        )
+
+    def _work(self, one: Statement) -> None:
+        if _beyond(one.text, self.request):
+            self._needs_batch(one.text.split("\n")[0])
+            return
+        if self.steps and not self.steps[-1].launches and self.steps[-1].setting == tuple(self.setting):
+            self.steps[-1].text += "\n" + one.text
+        else:
+            step = Step(
+                line=self.notes.line, text=one.text, setting=tuple(self.setting), env=dict(self.env),
+                files=dict(self.files),
+            )  # fmt: skip
+            self.steps.append(step)
+
+
+def written_file(one: Statement) -> tuple[str, str] | None:
+    """Return the file that `cat > FILE <<'END'` writes, where a shell would change nothing of it."""
+    lines = one.text.split("\n")
+    if len(one.commands) != 1 or len(lines) < 2 or one.commands[0].words != ("cat",):
+        return None
+    into = [word for word in one.commands[0].redirects if word.startswith(">")]
+    here = [
+        word for word in one.commands[0].redirects if word.startswith("<<") and not word.startswith("<<-")
+    ]
+    if len(into) != 1 or len(here) != 1 or len(one.commands[0].redirects) != 2 or into[0].startswith(">>"):
+        return None
+    name, text = constant(into[0][1:].strip()), "\n".join(lines[1:-1]) + "\n"
+    literal = "'" in here[0] or '"' in here[0] or not any(letter in text for letter in "$`\\")
+    if not name or name.startswith(("/", "&")) or ".." in name or not literal:
+        return None
+    return name, "" if len(lines) == 2 else text
+
+
+def _is_tee(one: Statement, command: Command) -> bool:
+    behind = one.commands[one.commands.index(command) + 1 :]
+    return all(
+        other.words and launchline.base(other.words[0]) in ("tee", "cat", "ts", "grep") for other in behind
+    )
+
+
+def _beyond(text: str, request: Request) -> bool:
+    """Return whether a text needs the batch system: its commands, or variables that have no like here."""
+    return bool(bodylines.BATCH_WORDS.search(text)) or bool(unknown((text,), request))
+
+
+LIKE = {
+    "SLURM_PROCID": "$MPIJOB_RANK",
+    "SLURM_LOCALID": "$MPIJOB_LOCAL_RANK",
+    "SLURM_JOB_ID": "$MPIJOB_NAME",
+    "SLURM_JOBID": "$MPIJOB_NAME",
+    "SLURM_SUBMIT_DIR": "$PWD",
+    "PBS_O_WORKDIR": "$PWD",
+    "PBS_JOBID": "$MPIJOB_NAME",
+    "SLURM_TMPDIR": "${TMPDIR:-/tmp}",
+    "SLURM_ARRAY_JOB_ID": "$MPIJOB_NAME",
+}
+
+
+def unknown(words: tuple[str, ...], request: Request) -> frozenset[str]:
+    """Return the batch system's variables in words that have no like here."""
+    names = {name for word in words for name in mentioned(word) if name.startswith(_FOREIGN)}
+    return frozenset(
+        names - set(request.known) - set(LIKE) - {key.partition(".")[2] for key in request.values}
+    )
+
+
+def known(request: Request, asked: Asked) -> dict[str, str]:
+    """Return the batch system's variables whose values the head tells."""
+    shape = shaped(asked)
+    ranks = asked.ranks or shape.workers * shape.slots
+    found: dict[str, Any] = {
+        "SLURM_NTASKS": ranks,
+        "SLURM_NPROCS": ranks,
+        "SLURM_NNODES": shape.workers,
+        "SLURM_JOB_NUM_NODES": shape.workers,
+        "SLURM_NTASKS_PER_NODE": shape.slots,
+        "SLURM_CPUS_PER_TASK": shape.cores,
+        "SLURM_CPUS_ON_NODE": shape.resources.cpu,
+        "SLURM_GPUS_PER_NODE": shape.resources.gpu,
+        "SLURM_GPUS_ON_NODE": shape.resources.gpu,
+        "SLURM_JOB_NAME": request.name,
+        "PBS_NP": ranks,
+        "PBS_NUM_NODES": shape.workers,
+        "PBS_NUM_PPN": shape.slots,
+        "NCPUS": shape.resources.cpu,
+        "PBS_JOBNAME": request.name,
+    }
+    return {name: str(value) for name, value in found.items()}
+
+
+def plain_words(words: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...] | None:
+    """Return words as they are handed to a program, or None when a shell has to look at them.
+
+    A word in single quotes may be a script that uses the batch system's variables: they must be set for it.
+    """
+    told = [filled(word, values) for word in words]
+    if any(name in LIKE or name.startswith(_FOREIGN) for word in told for name in mentioned(word)):
+        return None
+    found = [constant(word) for word in told]
+    return None if any(word is None for word in found) else tuple(word for word in found if word is not None)

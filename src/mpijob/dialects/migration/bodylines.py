@@ -1,0 +1,112 @@
+"""What the lines of a batch script are for: variables, places, modules, words to the reader, or work."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from mpijob.dialects.migration.amounts import listed
+from mpijob.dialects.migration.launchline import LAUNCHERS, base
+from mpijob.dialects.migration.shelltext import constant
+from mpijob.dialects.migration.shellwords import Command, Statement
+
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+BATCH_WORDS = re.compile(
+    r"(?<![\w./-])(scontrol|sbatch|scancel|squeue|salloc|sattach|sbcast|sinfo|qsub|qdel|qstat|pbsdsh|pbs_\w+)(?![\w.-])"
+)
+_LAUNCH = re.compile(r"(?<![\w.-])(" + "|".join(re.escape(one) for one in sorted(LAUNCHERS)) + r")(?![\w.-])")
+_MODULES = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "deactivate", "pyenv", "eb"})
+_INFORMS = listed(
+    "echo printf date hostname pwd env printenv squeue sinfo sacct seff sstat nvidia-smi lscpu free uname whoami id "
+    "uptime lsb_release df module_list numactl nproc ldd which type sleep scontrol qstat set_name true : "
+)
+_SETTINGS = frozenset(
+    {"set", "shopt", "ulimit", "umask", "trap", "unset", "alias", "declare", "local", "readonly"}
+)
+WRAPPERS = frozenset({"time", "exec", "nohup", "env", "command", "stdbuf", "timeout", "nice"})
+_END = frozenset({"wait", "exit", "return", "logout"})
+
+
+class Use(StrEnum):
+    """What a simple command is for."""
+
+    VARIABLES = "variables"
+    MODULES = "modules"
+    SOURCE = "source"
+    PLACE = "place"
+    SETTING = "setting"
+    FOLDERS = "folders"
+    INFORMS = "informs"
+    END = "end"
+    LAUNCH = "launch"
+    WORK = "work"
+
+
+def starts_ranks(text: str) -> bool:
+    """Return whether a text has a word that starts ranks, anywhere."""
+    return _LAUNCH.search(text) is not None
+
+
+def use(command: Command) -> Use:
+    """Return what a simple command is for."""
+    words = unwrapped(command.words)
+    if not words:
+        return Use.VARIABLES
+    name = base(words[0])
+    if name in LAUNCHERS:
+        return Use.LAUNCH
+    if name == "export" or (name == "declare" and "-x" in words):
+        return Use.VARIABLES
+    if name in ("source", "."):
+        return Use.MODULES if _activates(words) else Use.SOURCE
+    if name in _MODULES:
+        return Use.MODULES
+    if name in ("cd", "pushd", "popd"):
+        return Use.PLACE
+    if (name == "mkdir" and any(word in ("-p", "-pv", "--parents") for word in words)) or name == "touch":
+        return Use.FOLDERS
+    return _rest(name, command)
+
+
+def _rest(name: str, command: Command) -> Use:
+    if name in _SETTINGS:
+        return Use.SETTING
+    if name in _END:
+        return Use.END
+    if name in _INFORMS and not command.redirects:
+        return Use.INFORMS
+    return Use.WORK
+
+
+def _activates(words: tuple[str, ...]) -> bool:
+    target = words[1] if len(words) > 1 else ""
+    return bool(re.search(r"(activate|conda\.sh|/modules|lmod|setvars\.sh|spack)", target))
+
+
+def unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command without the variables and the wrappers before it, where a launcher stands behind."""
+    at = 0
+    while at < len(words) and ASSIGNMENT.match(words[at]):
+        at += 1
+    rest = words[at:]
+    if rest and base(rest[0]) in WRAPPERS:
+        for index, word in enumerate(rest[:6]):
+            if base(word) in LAUNCHERS:
+                return rest[index:]
+    return rest
+
+
+def assignments(words: tuple[str, ...]) -> list[tuple[str, str | None]]:
+    """Return the variables that a command sets, with their values where every shell would give the same."""
+    found: list[tuple[str, str | None]] = []
+    for word in words:
+        match = ASSIGNMENT.match(word)
+        if match:
+            value = None if match[2] else constant(match[3])
+            found.append((match[1], value))
+    return found
+
+
+def is_simple(statement: Statement) -> bool:
+    """Return whether a statement is one command, or several that follow each other with &&."""
+    return not statement.compound and all(one.after in ("", "&&") for one in statement.commands)

@@ -1,0 +1,203 @@
+"""The head of a PBS or Torque script: every `#PBS` line as fields of a job, and what became of it."""
+
+from __future__ import annotations
+
+import re
+
+from mpijob.dialects.migration import amounts, slurm
+from mpijob.dialects.migration.request import DEADLINE, INHERITED, LOGS, Request, take_name, take_variables
+from mpijob.dialects.migration.shape import Asked
+from mpijob.dialects.migration.slurm_options import directives
+from mpijob.dialects.migration.slurm_tables import PLACE
+from mpijob.model import Retry
+
+ARRAY = "PBS_ARRAY_INDEX"
+_DIRECTIVE = re.compile(r"#PBS\b\s*(.*)")
+_COUNTS = {
+    "mpiprocs": ("per_node", "slots"),
+    "ppn": ("per_node", "slots"),
+    "ncpus": ("cores_per_node", "resources.cpu"),
+    "ngpus": ("gpus_per_node", "resources.gpu"),
+    "gpus": ("gpus_per_node", "resources.gpu"),
+    "ompthreads": ("cores", "cores_per_rank"),
+}
+_FLAGS = frozenset({"V", "z", "h", "X", "I", "f", "x"})
+
+
+def head(text: str) -> Request:
+    """Return what the directives of a script ask for."""
+    request = Request(system="PBS", components=[Asked()])
+    for number, line in enumerate(text.split("\n"), start=1):
+        if match := _DIRECTIVE.match(line.strip()):
+            request.notes.line = number
+            _directive(request, list(directives(match[1])))
+    request.notes.line = 0
+    return request
+
+
+def _directive(request: Request, words: list[str]) -> None:
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if not re.fullmatch(r"-[A-Za-z].*", word):
+            request.notes.dropped("#PBS", word, "this is no option", "look at the line")
+            continue
+        letter, value = word[1], word[2:]
+        if not value and letter not in _FLAGS and at < len(words):
+            value = words[at]
+            at += 1
+        _take(request, letter, value)
+
+
+def _take(request: Request, letter: str, value: str) -> None:
+    field = f"-{letter}"
+    if letter == "l":
+        _resources(request, value)
+    elif letter == "N":
+        take_name(request, field, value)
+    elif letter == "q":
+        slurm.take_queue(request, field, value)
+    elif letter in ("A", "P"):
+        slurm.take_account(request, field, value)
+    elif letter in ("J", "t"):
+        _array(request, field, value)
+    elif letter == "v":
+        take_variables(request, field, value, INHERITED)
+    elif letter == "V":
+        request.notes.changed(field, "", "", INHERITED, "name what the program needs in env")
+    elif letter == "r":
+        _rerun(request, field, value)
+    elif letter in _GONE:
+        note, todo = _GONE[letter]
+        request.notes.dropped(field, value, note, todo)
+    else:
+        request.notes.dropped(
+            f"{field} {value}".strip(), "", "this option is not known here", "look whether the job needs it"
+        )
+
+
+def _resources(request: Request, value: str) -> None:
+    if value.startswith(("select=", "nodes=")):
+        head, *rest = re.split(r",(?=\w+=)", value)
+        _chunks(request, head)
+    else:
+        rest = value.split(",")
+    for part in rest:
+        _resource(request, *part.partition("=")[::2])
+
+
+def _chunks(request: Request, text: str) -> None:
+    word, _, value = text.partition("=")
+    for index, chunk in enumerate(value.split("+")):
+        if index:
+            request.components.append(Asked())
+            note = "chunks of several kinds are one world here, with workers that are all alike"
+            request.notes.changed(f"-l {word}", chunk, "workers", note)
+        count, *settings = chunk.split(":")
+        number = amounts.whole(count)
+        if number is None:
+            request.notes.dropped(
+                f"-l {word}", count, "machines are not named here", "set workers", blocks=True
+            )
+            continue
+        request.ask(nodes=number)
+        request.notes.exact(f"-l {word}", count, "workers", "one worker for each chunk")
+        for setting in settings:
+            _setting(request, f"-l {word}", *setting.partition("=")[::2])
+
+
+def _setting(request: Request, field: str, name: str, value: str) -> None:
+    number, size = amounts.whole(value), amounts.memory(value, "")
+    if name in _COUNTS and number:
+        key, ours = _COUNTS[name]
+        request.ask(**{key: number})
+        request.notes.exact(f"{field}:{name}", value, ours)
+    elif name == "mem" and size:
+        request.ask(memory=size)
+        request.notes.exact(
+            f"{field}:mem", value, "resources.memory", "the limit of a chunk is the limit of a worker"
+        )
+    else:
+        request.notes.dropped(f"{field}:{name}", value, "a property of PBS nodes", PLACE)
+
+
+def _resource(request: Request, name: str, value: str) -> None:
+    field = f"-l {name}"
+    if name == "walltime":
+        found = amounts.seconds(value if ":" in value else f"0:{value}")
+        if found:
+            request.fields["deadline_seconds"] = found
+            request.notes.changed(field, value, f"deadline_seconds: {found:g}", DEADLINE)
+        else:
+            request.notes.dropped(field, value, "this is not a time", "set deadline_seconds")
+    elif name in ("ncpus", "mpiprocs", "ngpus", "ompthreads"):
+        _setting(request, "-l", name, value)
+    elif name in ("mem", "pmem", "vmem", "pvmem"):
+        _memory(request, field, name, value)
+    elif name == "place":
+        request.notes.dropped(
+            field, value, "how chunks are placed is PBS's", "set placement.topology: spread or packed-node"
+        )
+    else:
+        request.notes.dropped(field, value, "there is no such resource here", "look whether the job needs it")
+
+
+def _memory(request: Request, field: str, name: str, value: str) -> None:
+    size = amounts.memory(value, "")
+    if size is None:
+        request.notes.dropped(field, value, "this is not a size", "set resources.memory")
+    elif name == "pmem":
+        request.ask(memory_per_core=size)
+        request.notes.changed(
+            field, value, "resources.memory", "times the cores of a worker: a limit is for a worker"
+        )
+    else:
+        todo = "divide it by the workers and set resources.memory"
+        request.notes.dropped(field, value, "a limit of the whole job; here each worker has its own", todo)
+
+
+def _array(request: Request, field: str, value: str) -> None:
+    listed, percent, together = value.partition("%")
+    found = amounts.tasks(listed)
+    if found is None:
+        request.notes.dropped(field, value, "this is no list of numbers", "use mpijob array", blocks=True)
+        return
+    name = ARRAY if field == "-J" else "PBS_ARRAYID"
+    request.values = {f"env.{name}": found}
+    request.env(name, found[0])
+    note = f"one job for each of {len(found)} values: mpijob array -f FILE --values env.{name}={slurm.short(found)}"
+    request.notes.changed(field, listed, f"env.{name}", note)
+    if percent:
+        todo = "give the namespace a quota of jobs, or the queue one of resources"
+        request.notes.dropped(
+            f"{field} %", together, "nothing here limits how many run at the same time", todo
+        )
+
+
+def _rerun(request: Request, field: str, value: str) -> None:
+    if value == "y":
+        request.fields |= {"retry": Retry(limit=1), "requeue_on_lost_worker": True}
+        note = "PBS starts a job again when a node is lost; here also, once, when it fails"
+        request.notes.changed(field, value, "retry.limit, requeue_on_lost_worker", note)
+    else:
+        request.notes.exact(field, value, "", "a job is not tried again unless retry.limit says so")
+
+
+_GONE = {
+    "o": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
+    "e": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
+    "j": (LOGS, "nothing: mpijob logs shows both streams in order"),
+    "k": (LOGS, "nothing"),
+    "m": ("no mail is sent", "mpijob wait NAME && mail …"),
+    "M": ("no mail is sent", "mpijob wait NAME && mail …"),
+    "W": ("jobs do not wait for each other by number", "mpijob wait FIRST && mpijob create -f FILE"),
+    "a": ("jobs start when there is room", "submit it at that time"),
+    "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
+    "S": ("the shell of the script is bash", "look whether the script needs another"),
+    "c": ("checkpoints are the program's own", "see docs/local-engine.md, signal"),
+    "d": ("a job begins in its own directory, with a copy of the files that go along", "set code.path"),
+    "w": ("a job begins in its own directory, with a copy of the files that go along", "set code.path"),
+    "h": ("jobs start when there is room", "mpijob suspend NAME right after creating it"),
+    "I": ("an interactive session is no batch job", "mpijob alloc"),
+}

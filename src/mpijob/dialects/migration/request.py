@@ -1,0 +1,99 @@
+"""What the head of a batch script asks for, whichever batch system it is written for."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Any
+
+import msgspec
+
+from mpijob.dialects.migration.report import Notes
+from mpijob.dialects.migration.shape import Asked
+
+LONGEST_NAME = 40
+
+
+class Request(msgspec.Struct, kw_only=True):
+    """Fields of the job, the shape of each component, values of an array, variables whose value is known,
+    and files whose text is known.
+    """
+
+    system: str
+    name: str = ""
+    fields: dict[str, Any] = {}
+    components: list[Asked] = []
+    values: dict[str, tuple[str, ...]] = {}
+    known: dict[str, str] = {}
+    files: dict[str, str] = {}
+    notes: Notes = msgspec.field(default_factory=Notes)
+
+    def ask(self, **changes: Any) -> None:
+        """Change what the component in hand asks for."""
+        self.components[-1] = msgspec.structs.replace(self.components[-1], **changes)
+
+    def env(self, name: str, value: str) -> None:
+        """Give the job a variable."""
+        self.fields["env"] = self.fields.get("env", {}) | {name: value}
+
+
+def name_of(wanted: str, fallback: str = "job") -> str:
+    """Return a name that a job may have, as near as can be to the one wanted."""
+    plain = unicodedata.normalize("NFKD", wanted[:200]).encode("ascii", "ignore").decode().lower()
+    dashed = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:LONGEST_NAME].strip("-")
+    if dashed and dashed[0].isdigit():
+        dashed = f"job-{dashed}"[:LONGEST_NAME].strip("-")
+    return dashed or fallback
+
+
+def take_name(request: Request, field: str, value: str) -> None:
+    """Name the job, and say so where the name had to change."""
+    request.name = noted_name(request.notes, field, value)
+
+
+def noted_name(notes: Notes, field: str, value: str) -> str:
+    """Return the name for a job, and take note of what became of the one that was wanted."""
+    name = name_of(value)
+    if name == value:
+        notes.exact(field, value, "name")
+    else:
+        note = "names are small letters, digits and dashes here, beginning with a letter"
+        notes.changed(field, value, f"name: {name}", note)
+    return name
+
+
+def take_variables(request: Request, field: str, text: str, inherited: str) -> None:
+    """Take `A=1,B=2,C` over: values become env, names alone are of the submitting shell."""
+    for part in _split(text):
+        name, equals, value = part.partition("=")
+        if part in ("ALL", "NONE", "NIL", ""):
+            if part == "ALL":
+                request.notes.changed(field, part, "", inherited, "name what the program needs in env")
+            elif part:
+                request.notes.exact(
+                    field, part, "", "a job here begins with nothing of your shell's variables"
+                )
+        elif equals and re.fullmatch(r"[A-Za-z_]\w*", name):
+            request.env(name, value)
+            request.notes.exact(field, part, f"env.{name}")
+        else:
+            request.notes.dropped(
+                field,
+                part,
+                "its value is in the shell from which the job is submitted",
+                f"write env: {{{part}: …}}",
+            )
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between commas; quotes group."""
+    return [
+        part.strip().replace("'", "").replace('"', "")
+        for part in re.findall(r"(?:'[^']*'|\"[^\"]*\"|[^,])+", text)
+    ]
+
+
+INHERITED = "a job here gets none of the variables of the shell from which it is submitted"
+DEADLINE = "a limit for the whole job; no queue here uses it to plan ahead"
+LOGS = "the output of every rank is kept by the job itself: mpijob logs NAME"
+STARTER = "mpijob chooses how ranks are started"

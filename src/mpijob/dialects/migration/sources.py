@@ -1,0 +1,61 @@
+"""Any file that people bring: told apart by its content, and handed to the reader that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpijob.dialects import manifests, trainjob, yamltree
+from mpijob.dialects.migration import arena, batchscript, clouds, imagined, operatorjobs, own, trainjobs
+from mpijob.dialects.migration.report import Converted
+from mpijob.dialects.podreading import understandable
+from mpijob.errors import InvalidJob
+
+_RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
+
+
+def read(text: str, *, to: str = "job", file: str = "") -> tuple[Converted, ...]:
+    """Return what is in a file, each job with its report; `to` is what will be written."""
+    if batchscript.kind(text):
+        return (batchscript.read(text, file),)
+    if arena.is_arena(text):
+        return (arena.read(text, file),)
+    if text.startswith("#!"):
+        return (batchscript.read(text, file),)
+    return _structured(text, to, file)
+
+
+def _structured(text: str, to: str, file: str) -> tuple[Converted, ...]:
+    values = _values(text, file)
+    if any(isinstance(one, Mapping) and ("apiVersion" in one or "kind" in one) for one in values):
+        return documents(manifests.read(text, file), to=to, file=file)
+    if values and isinstance(values[0], Mapping) and clouds.kind(values[0]):
+        return tuple(clouds.read(one, file) for one in values)
+    return own.read(text, file)
+
+
+def _values(text: str, file: str) -> list[Any]:
+    return [manifests._value(root) for root in yamltree.parse(text, file).roots]
+
+
+@understandable
+def documents(
+    found: Sequence[Mapping[str, Any]], *, to: str = "job", file: str = ""
+) -> tuple[Converted, ...]:
+    """Return the jobs among Kubernetes objects; a runtime goes with the TrainJob that names it."""
+    runtimes = [one for one in found if one.get("kind") in _RUNTIMES]
+    strange = [one for one in found if imagined.is_imagined(one)]
+    if strange:
+        return (imagined.read(strange, file),)
+    converted = []
+    for one in found:
+        if one.get("kind") == "MPIJob":
+            converted.append(operatorjobs.read(one, keep=to == "mpijob", file=file))
+        elif one.get("kind") == trainjob.JOB:
+            named = ((one.get("spec") or {}).get("runtimeRef") or {}).get("name")
+            mine = [runtime for runtime in runtimes if (runtime.get("metadata") or {}).get("name") == named]
+            converted.append(trainjobs.read([one, *mine[:1]], keep=to == "trainjob", file=file))
+    if not converted:
+        kinds = ", ".join(sorted({str(one.get("kind")) for one in found}))
+        raise InvalidJob(f"{file or 'the file'} has no job: {kinds}", hint="kind MPIJob or TrainJob is read")
+    return tuple(converted)
