@@ -19,6 +19,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -94,6 +95,10 @@ def answers(base: str, gate: Gate) -> list[float]:
     return taken
 
 
+def _note(answer: Any) -> None:
+    FETCHED.add(answer.url.rpartition("/")[2])
+
+
 def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
     """Return the seconds from opening the address until rows are seen; the first time says what was fetched."""
     from playwright.sync_api import sync_playwright
@@ -106,7 +111,7 @@ def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
         for _ in range(rounds):
             page = browser.new_context().new_page()
             if not taken:
-                page.on("response", lambda answer: FETCHED.add(answer.url.rpartition("/")[2]))
+                page.on("response", _note)
             begun = time.perf_counter()
             page.goto(f"{base}/#token={gate.invite()}")
             page.locator("tr[data-job]").first.wait_for()
