@@ -103,7 +103,7 @@ def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
     """Return the seconds from opening the address until rows are seen; the first time says what was fetched."""
     from playwright.sync_api import sync_playwright
 
-    taken = []
+    taken: list[float] = []
     with sync_playwright() as playwright:
         chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
