@@ -19,6 +19,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -36,7 +37,7 @@ from mpijob.settings import Settings
 SIZES = (100, 10_000)
 ROUNDS = 200
 VIEWERS = 200
-_FIRST = ("index.html", "index-", "ProblemAlert-")  # what a first load of the list asks for
+FETCHED: set[str] = set()
 
 
 async def _filled(room: Room, count: int) -> None:
@@ -94,17 +95,23 @@ def answers(base: str, gate: Gate) -> list[float]:
     return taken
 
 
+def _note(answer: Any) -> None:
+    FETCHED.add(answer.url.rpartition("/")[2])
+
+
 def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
-    """Return the seconds from opening the address until rows are seen."""
+    """Return the seconds from opening the address until rows are seen; the first time says what was fetched."""
     from playwright.sync_api import sync_playwright
 
-    taken = []
+    taken: list[float] = []
     with sync_playwright() as playwright:
         chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         browser = playwright.chromium.launch(executable_path=chromium, args=flags)
         for _ in range(rounds):
             page = browser.new_context().new_page()
+            if not taken:
+                page.on("response", _note)
             begun = time.perf_counter()
             page.goto(f"{base}/#token={gate.invite()}")
             page.locator("tr[data-job]").first.wait_for()
@@ -132,10 +139,6 @@ def viewers(base: str, gate: Gate) -> int:
 
 def main() -> None:
     """Measure and print."""
-    files = [path for path in PLACE.rglob("*") if path.name.startswith(_FIRST)]
-    for kind in ("js", "css"):
-        size = sum(len(gzip.compress(path.read_bytes(), 9)) for path in files if path.suffix == f".{kind}")
-        print(f"first load, {kind}: {size / 1000:.0f} kB gzip")
     for count in SIZES:
         with serving(count) as (base, gate):
             taken = sorted(answers(base, gate))
@@ -146,6 +149,10 @@ def main() -> None:
             print(f"first load with {count} jobs: median {statistics.median(seen):.2f} s of {len(seen)}")
             if count == SIZES[-1]:
                 print(f"event streams open at once: {viewers(base, gate)}")
+    files = [path for path in PLACE.rglob("*") if path.name in FETCHED]
+    for kind in ("js", "css"):
+        size = sum(len(gzip.compress(path.read_bytes(), 9)) for path in files if path.suffix == f".{kind}")
+        print(f"fetched until the list is seen, {kind}: {size / 1000:.0f} kB gzip")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"memory of server and measuring together: {memory:.0f} MiB; Python {sys.version_info[0]}.{sys.version_info[1]}"

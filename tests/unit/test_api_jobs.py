@@ -220,6 +220,11 @@ def test_lines_are_filtered_by_the_server(browser: Browser) -> None:
     assert [line["rank"] for line in lines(browser.get("/trainjobs/talk/logs?ranks=1"))] == [1, 1]
     assert [line["text"] for line in lines(browser.get("/trainjobs/talk/logs?regex=0%5C.1"))] == ["loss 0.1"]
     assert len(lines(browser.get("/trainjobs/talk/logs?tail=1"))) == 1
+    folded = lines(browser.get("/trainjobs/talk/logs?fold=true&regex=done"))
+    assert [(line["source"], line["text"]) for line in folded] == [("Rank-0-1", "done")]
+    browser.create("loud", "echo INFO fine; echo ERROR broken")
+    worst = lines(browser.get("/trainjobs/loud/logs?level=error&ranks=0"))
+    assert [(line["text"], line["level"]) for line in worst] == [("ERROR broken", "error")]
     refused = browser.get("/trainjobs/talk/logs?ranks=7")
     assert (refused.status_code, refused.json()["code"]) == (404, "NOT_FOUND")
     assert browser.get("/trainjobs/talk/logs?regex=(").status_code == 400

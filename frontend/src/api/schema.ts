@@ -816,7 +816,7 @@ export interface components {
         Check: {
             /** @default  */
             detail?: string;
-            mark: components["schemas"]["Mark"];
+            mark: components["schemas"]["mpijob.diagnosis.checklist.Mark"];
             question: string;
         };
         /**
@@ -1321,6 +1321,12 @@ export interface components {
             stdin?: string;
         };
         /**
+         * Level
+         * @description How serious a program says that a line is; from the least to the most.
+         * @enum {unknown}
+         */
+        Level: "debug" | "error" | "fatal" | "info" | "trace" | "warning";
+        /**
          * LogBatch
          * @description Some lines of a log, as they came; `problem` ends a stream that could not go on.
          */
@@ -1338,6 +1344,10 @@ export interface components {
             at: string;
             /** @default 1 */
             attempt?: number;
+            /** @default null */
+            level?: components["schemas"]["Level"] | null;
+            /** @default [] */
+            marks?: components["schemas"]["mpijob.model.records.Mark"][];
             /** @default null */
             rank?: number | null;
             role: components["schemas"]["Role"];
@@ -1436,12 +1446,6 @@ export interface components {
             /** @default 4 */
             workers?: number;
         };
-        /**
-         * Mark
-         * @description The three answers.
-         * @enum {unknown}
-         */
-        Mark: "no" | "unknown" | "yes";
         /**
          * Numbered
          * @description A fix with the number by which it is asked for, and the cause that it mends.
@@ -1952,6 +1956,12 @@ export interface components {
             name: string;
         };
         /**
+         * Mark
+         * @description The three answers.
+         * @enum {unknown}
+         */
+        "mpijob.diagnosis.checklist.Mark": "no" | "unknown" | "yes";
+        /**
          * Share
          * @description What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now.
          */
@@ -1961,6 +1971,12 @@ export interface components {
             most: number;
             resource: string;
         };
+        /**
+         * Mark
+         * @description What is special about a line: why it is shown, or what is missing.
+         * @enum {unknown}
+         */
+        "mpijob.model.records.Mark": "apart" | "context" | "cut" | "gap" | "match" | "open";
     };
     responses: never;
     parameters: never;
@@ -2784,6 +2800,13 @@ export interface operations {
                 tail?: number | null;
                 regex?: string;
                 attempt?: number | null;
+                previous?: boolean;
+                streams?: string[];
+                level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
+                before?: number;
+                after?: number;
+                tidy?: boolean;
+                fold?: boolean;
                 format?: "json" | "text";
             };
             header?: never;
@@ -3244,6 +3267,13 @@ export interface operations {
                 tail?: number | null;
                 regex?: string;
                 attempt?: number | null;
+                previous?: boolean;
+                streams?: string[];
+                level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
+                before?: number;
+                after?: number;
+                tidy?: boolean;
+                fold?: boolean;
                 format?: "json" | "text";
             };
             header?: never;

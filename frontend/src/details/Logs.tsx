@@ -30,6 +30,8 @@ export function Logs({ detail }: { detail: JobDetail }) {
   const [follow, setFollow] = useState(true);
   const workers = params.get("workers") ?? "";
   const role = params.get("role") ?? "";
+  const level = params.get("level") ?? "";
+  const fold = params.get("fold") === "true";
   const asked = useRested(JSON.stringify({ ranks, regex }), 300);
   const query = useMemo(() => {
     const wanted = JSON.parse(asked) as { ranks: string; regex: string };
@@ -38,8 +40,11 @@ export function Logs({ detail }: { detail: JobDetail }) {
     for (const worker of numbers(workers)) made.append("workers", String(worker));
     if (role) made.append("roles", role);
     if (wanted.regex) made.set("regex", wanted.regex);
+    if (level) made.set("level", level);
+    if (fold) made.set("fold", "true");
+    made.set("tidy", "true");
     return made.toString();
-  }, [asked, workers, role]);
+  }, [asked, workers, role, level, fold]);
   useEffect(() => {
     const wanted = JSON.parse(asked) as { ranks: string; regex: string };
     setParams(
@@ -99,6 +104,12 @@ export function Logs({ detail }: { detail: JobDetail }) {
           options={[["", "Everybody"], ["launcher", "Launcher"], ["worker", "Workers"], ["rank", "Ranks"]]}
           onChange={(value) => choose("role", value)}
         />
+        <Choice
+          label="Level"
+          value={level}
+          options={[["", "Every level"], ["info", "Info and up"], ["warning", "Warnings and errors"], ["error", "Errors"]]}
+          onChange={(value) => choose("level", value)}
+        />
         <TextInput aria-label="Ranks, for example 0-3,5" placeholder="Ranks: 0-3,5" value={ranks} onChange={(_, value) => setRanks(value)} />
         <SearchInput
           aria-label="Show only lines that match this regular expression"
@@ -122,6 +133,12 @@ export function Logs({ detail }: { detail: JobDetail }) {
           onSearch={() => go(1)}
         />
         <Checkbox id="follow" label="Follow" isChecked={follow} onChange={(_, on) => setFollow(on)} />
+        <Checkbox
+          id="fold"
+          label="Fold equal lines of ranks"
+          isChecked={fold}
+          onChange={(_, on) => choose("fold", on ? "true" : "")}
+        />
         {workers ? (
           <Button variant="link" onClick={() => choose("workers", "")}>
             worker {workers} only – show all
@@ -165,12 +182,15 @@ export function Logs({ detail }: { detail: JobDetail }) {
   );
 }
 
+const SERIOUS = new Set<string>(["warning", "error", "fatal"]);
+
 function Line({ line, top, found, current }: { line: LogRow; top: number; found: string; current: boolean }) {
   return (
     <div
-      className={`line${line.stream === "stderr" ? " line-error" : ""}${current ? " line-current" : ""}`}
+      className={`line line-${line.level ?? "plain"}${line.stream === "stderr" ? " line-stderr" : ""}${current ? " line-current" : ""}`}
       style={{ transform: `translateY(${top}px)` }}
     >
+      {SERIOUS.has(line.level ?? "") ? <strong className="line-level">{line.level?.toUpperCase()} </strong> : null}
       <span className="line-time">{clock(line.time)}</span> <span className="line-source">{line.source}</span>{" "}
       <span className="line-text">{marked(line.text, found)}</span>
     </div>

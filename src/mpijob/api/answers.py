@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from mpijob.errors import Finding
-from mpijob.model import Artifact, Event, Facts, JobState, MPIJob, Phase, Plan, Role
+from mpijob.model import Artifact, Event, Facts, JobState, Level, MPIJob, Phase, Plan, Role
+from mpijob.model.records import Mark
 
 Action = Literal["cancel", "suspend", "resume", "retry", "clone", "delete"]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500)]
@@ -123,7 +124,7 @@ class JobDetail(msgspec.Struct, frozen=True):
 
 
 class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which lines. `ranks` and `workers` may be repeated; `format` text is a download."""
+    """Which lines. `ranks` and `workers` may be repeated; `level` is the least one; `format` text is a download."""
 
     follow: bool = False
     roles: tuple[Role, ...] = ()
@@ -134,6 +135,13 @@ class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tail: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     regex: str = ""
     attempt: int | None = None
+    previous: bool = False
+    streams: tuple[str, ...] = ()
+    level: Level | None = None
+    before: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    after: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    tidy: bool = False
+    fold: bool = False
     format: Literal["json", "text"] = "json"
 
 
@@ -149,6 +157,8 @@ class LogRow(msgspec.Struct, frozen=True):
     worker: int | None = None
     rank: int | None = None
     attempt: int = 1
+    level: Level | None = None
+    marks: tuple[Mark, ...] = ()
 
 
 class LogBatch(msgspec.Struct, frozen=True):

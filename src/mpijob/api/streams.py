@@ -72,7 +72,7 @@ async def logs(ask: Ask) -> Response:
     """Stream the merged lines of a job, or hand them over as a file."""
     _check_limit(ask)
     state = await ask.client.state(ask.ref)  # what is not there is refused before the answer begins
-    secret = masking.secret_values(await ask.client.spec(state.ref))
+    secret = await ask.client.masked_values(state.ref)
     feed = Feed(_lines(ask, state.ref))
     await feed.ready(_BATCH_SECONDS)
     if ask.query.format == "text":
@@ -186,6 +186,8 @@ def row(line: LogLine, secret: tuple[str, ...]) -> LogRow:
         worker=line.worker,
         rank=line.rank,
         attempt=line.attempt,
+        level=line.level,
+        marks=line.marks,
     )
 
 
