@@ -16,8 +16,8 @@ from mpijob.model import JobRef, JobState
 from mpijob.settings import Settings
 
 
-def a_client(script: Script | None = None) -> AsyncClient:
-    return AsyncClient(MemoryBackend(script=script), settings=Settings())
+def a_client(script: Script | None = None, home: str = "") -> AsyncClient:
+    return AsyncClient(MemoryBackend(script=script), settings=Settings(home=home))
 
 
 def a_job(name: str = "job", **fields: object) -> MPIJob:
@@ -51,7 +51,7 @@ def test_a_job_lives_its_whole_life_by_coroutines() -> None:
 
 def test_coroutines_look_into_jobs_too(tmp_path: Path) -> None:
     async def look() -> None:
-        async with a_client() as client:
+        async with a_client(home=str(tmp_path)) as client:
             job = await client.submit(a_job(command=("sleep", "300")))
             await job.wait(60, {Phase.RUNNING})
             assert (await job.stacks()).summary == "ranks 0-1 sleeping (sleep)"
