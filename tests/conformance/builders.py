@@ -10,7 +10,7 @@ from mpijob import Client, Job, JobState, MPIJob, Phase
 from mpijob.errors import NotFound
 from mpijob.model import Resources
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @dataclass

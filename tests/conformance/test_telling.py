@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from mpijob import Client, Phase
@@ -155,6 +157,8 @@ def test_usage_is_measured_for_each_worker(client: Client) -> None:
 
 def test_stacks_show_every_rank_of_a_running_job_and_none_of_one_that_has_ended(client: Client) -> None:
     job = running(client, runs_long(slots=2))
+    begun = (line for line in job.logs(follow=True) if line.text == b"begun")
+    assert len({line.rank for line in itertools.islice(begun, 4)}) == 4
     report = job.stacks()
     assert [stack.rank for stack in report.stacks] == [0, 1, 2, 3]
     assert [stack.worker for stack in report.stacks] == [0, 0, 1, 1]
