@@ -128,6 +128,36 @@ def test_a_waiting_job_leaves_its_queue_where_the_workload_may_not_be_touched() 
     assert job["spec"]["suspend"] is True
 
 
+def test_a_job_cancelled_before_kueue_knows_it_rests_through_the_workload_that_comes() -> None:
+    cluster = Cluster()
+    cluster.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
+    api, found = stored(cluster)
+    path, asked = kinds.WORKLOAD.path("team-cv", "w"), []
+
+    def comes(method: str, place: str) -> None:
+        if method == "GET" and "/workloads" in place:
+            asked.append(place)
+            if len(asked) == 2:
+                labels = {"kueue.x-k8s.io/job-uid": found.job["metadata"]["uid"]}
+                metadata = {"name": "w", "namespace": "team-cv", "labels": labels}
+                api.objects[path] = {"metadata": metadata, "spec": {}}
+
+    api.before = comes
+    steering.cancel(api, found, cluster.seen(), 0.0)
+    assert api.objects[path]["spec"]["active"] is False
+    assert terms.QUEUE_LABEL in api.objects[found.path]["metadata"]["labels"]
+
+
+def test_a_job_whose_queue_nobody_serves_leaves_it_when_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steering, "_WORKLOAD_SECONDS", 0.1)
+    cluster = Cluster()
+    cluster.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
+    api, found = stored(cluster)
+    steering.cancel(api, found, cluster.seen(), 0.0)
+    assert terms.QUEUE_LABEL not in api.objects[found.path]["metadata"]["labels"]
+    assert api.objects[found.path]["spec"]["suspend"] is True
+
+
 def test_acts_that_somebody_spoilt_tell_nothing() -> None:
     cluster = Cluster().note(terms.ACTS_ANNOTATION, '[{"broken": ')
     assert acts.read(cluster.job) == ()

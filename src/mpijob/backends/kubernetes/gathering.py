@@ -101,7 +101,7 @@ def objects(api: Api, found: Found, served: frozenset[str], refused: list[ApiErr
         wanted["jobset"] = lambda: api.find(kinds.JOBSET.path(namespace, name))
         wanted["runtime"] = lambda: runtime(api, found.job)
     if kinds.KUEUE_API in served and terms.QUEUE_LABEL in (found.job["metadata"].get("labels") or {}):
-        wanted["workload"] = lambda: _workload(api, namespace, found.job["metadata"]["uid"])
+        wanted["workload"] = lambda: workload(api, found.job)
         wanted["position"] = lambda: _position(api, found.job)
     from mpijob.backends.kubernetes.states import Objects  # a list needs none of it yet
 
@@ -210,7 +210,9 @@ def runtime(api: Api, job: Document) -> Document | None:
     return api.find(kinds.CLUSTER_RUNTIME.path("", reference.get("name", "")))
 
 
-def _workload(api: Api, namespace: str, uid: str) -> Document | None:
+def workload(api: Api, job: Mapping[str, Any]) -> Document | None:
+    """Return Kueue's Workload of a job, if it has made one."""
+    namespace, uid = job["metadata"]["namespace"], job["metadata"]["uid"]
     found = api.list(kinds.WORKLOAD.path(namespace), labels=f"kueue.x-k8s.io/job-uid={uid}").items
     return found[-1] if found else None
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from mpijob.backends.kubernetes import kinds, owning, websocket
+from mpijob.backends.kubernetes import gathering, kinds, owning, websocket
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.logs import role_of
@@ -27,6 +27,7 @@ from mpijob.model import Role
 _ENDED = ("Succeeded", "Failed")
 _LOOK_SECONDS = 0.2
 _SETTLE_SECONDS = 30.0
+_WORKLOAD_SECONDS = 5.0
 # $1 seconds: ask the launcher to end, then end everything that it started; its own exit follows from that
 _END = """\
 kill -s TERM 1 2>/dev/null
@@ -75,8 +76,8 @@ def _stop(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
 def suspend(api: Api, found: Found, seen: Objects) -> None:
     """Put the job to rest: its pods go, with the grace that the job gave them."""
     mark(api, found, acts.SUSPENDED, "suspended by the user", suspended=stamp(api))
-    if seen.workload is not None:
-        _activate(api, seen.workload, active=False)
+    if (workload := _workload(api, found, seen)) is not None:
+        _activate(api, workload, active=False)
     else:
         _set_suspended(api, found, suspended=True)
 
@@ -155,16 +156,36 @@ def _has_ended(pod: Document | None) -> bool:
 
 def _rest(api: Api, found: Found, seen: Objects) -> None:
     """A job without pods holds nothing; see to it that it stays so."""
-    if seen.workload is not None:
+    if (workload := _workload(api, found, seen)) is not None:
         try:
-            _activate(api, seen.workload, active=False)
+            _activate(api, workload, active=False)
             return
         except ApiError as error:
             if error.status != 403:
                 raise
+    if _in_queue(found):
         body = {"metadata": {"labels": {terms.QUEUE_LABEL: None}}}  # nobody starts what is in no queue
         api.patch(found.path, body)
     _set_suspended(api, found, suspended=True)
+
+
+def _in_queue(found: Found) -> bool:
+    return terms.QUEUE_LABEL in (found.job["metadata"].get("labels") or {})
+
+
+def _workload(api: Api, found: Found, seen: Objects) -> Document | None:
+    """Return the job's Workload, which Kueue makes a moment after the job: without it, it would start what rests."""
+    end, workload = time.monotonic() + _WORKLOAD_SECONDS, seen.workload
+    while workload is None and _in_queue(found) and time.monotonic() < end:
+        try:
+            workload = gathering.workload(api, found.job)
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            return None  # nobody here may see it, or there is no Kueue
+        if workload is None:
+            time.sleep(_LOOK_SECONDS)
+    return workload
 
 
 def _activate(api: Api, workload: Document, *, active: bool) -> None:
