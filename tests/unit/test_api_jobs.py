@@ -52,6 +52,7 @@ HANGS = {"memory.mpijob/outcome": "hangs"}
 def test_a_job_is_made_seen_and_read(browser: Browser) -> None:
     made = browser.create("hello", "echo hello")
     assert (made["name"], made["namespace"], made["owner"]) == ("hello", "default", "me")
+    settled(browser, {"Succeeded": 1})
     detail = browser.get("/trainjobs/default/hello").json()
     assert detail["spec"]["workers"] == 2
     assert detail["yaml"].startswith("name: hello\n")

@@ -13,6 +13,7 @@ from tests.unit.test_trainjob import whole_jobs
 
 from mpijob.client.converting import Conversion, Fate, Stage, convert
 from mpijob.dialects import jobfile
+from mpijob.dialects.migration.request import name_of
 from mpijob.model import Code, Family, Launch, MPIJob, Program, Resources, Retry, Signal
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -172,3 +173,10 @@ def test_what_another_form_cannot_do_is_told(fields: dict[str, Any], to: str, fi
     (entry,) = [entry for entry in one.written if entry.field == field]
     assert entry.fate is Fate.DROPPED
     assert entry.todo
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"), [("a--0", "a--0"), ("A B", "a-b"), ("7x", "job-7x"), ("-a-", "a"), ("é!", "e")]
+)
+def test_a_name_that_a_job_may_have_stays_as_it_is(wanted: str, named: str) -> None:
+    assert name_of(wanted) == named

@@ -12,6 +12,7 @@ from mpijob.dialects.migration.report import Notes
 from mpijob.dialects.migration.shape import Asked
 
 LONGEST_NAME = 40
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 
 
 class Request(msgspec.Struct, kw_only=True):
@@ -39,6 +40,8 @@ class Request(msgspec.Struct, kw_only=True):
 
 def name_of(wanted: str, fallback: str = "job") -> str:
     """Return a name that a job may have, as near as can be to the one wanted."""
+    if _NAME.fullmatch(wanted) and len(wanted) <= LONGEST_NAME:
+        return wanted
     plain = unicodedata.normalize("NFKD", wanted[:200]).encode("ascii", "ignore").decode().lower()
     dashed = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:LONGEST_NAME].strip("-")
     if dashed and dashed[0].isdigit():
