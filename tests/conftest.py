@@ -5,13 +5,17 @@ Builders and fixtures live beside the tests that use them.
 
 from __future__ import annotations
 
+import os
+
 import hypothesis
 import pytest
 
-hypothesis.settings.register_profile(  # how long an example takes says more about the machine than about us
-    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("patient")
+# How long an example takes says more about the machine than about us. The same examples every time: a change is
+# judged by what it changes. HYPOTHESIS_PROFILE=searching looks for new ones.
+_SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("searching", deadline=None, suppress_health_check=_SLOW)
+hypothesis.settings.register_profile("same", deadline=None, suppress_health_check=_SLOW, derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 pytest_plugins = ["tools.requirement_marks"]
 
 
