@@ -159,8 +159,8 @@ def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> t
     several = "," in (there := values.get("ranks_there") or "") or "-" in there
     ranks = f"rank{'s' if several else ''} {there}" if there and hit.rank is None else None
     whose = [part for part in (ranks, fill("on {node}", values)) if part]
-    after = hit.time - seen.started if seen.started is not None and hit.time else -1.0
-    when = [f"{lasting(after)} after the start"] if after >= 0 else []
+    known = seen.started is not None and hit.time
+    when = [f"{lasting(max(0.0, hit.time - (seen.started or 0.0)))} after the start"] if known else []
     about = "; ".join((*when, *whose))
     return (*told, *((about,) if about and told else ()))
 
