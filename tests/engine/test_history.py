@@ -19,7 +19,7 @@ from mpijob.errors import NotFound
 from mpijob.history.keeping import Keep, Policy
 from mpijob.settings import Settings
 
-from .support import PATIENCE, a_job, ended, running, said, succeeded
+from .support import PATIENCE, a_job, ended, eventually, running, said, succeeded
 
 pytestmark = pytest.mark.engine
 SPEAKS = 'echo "rank $PMI_RANK says é"; printf "no newline" >&2'
@@ -118,6 +118,7 @@ def test_the_record_goes_when_its_days_are_over(client: Client, settings: Settin
     job = succeeded(client, a_job("kept", "echo y"))
     store = Store(LocalBackend(settings)._home)
     now = (job.state().finished or 0.0) + 2.5 * DAY
+    eventually(lambda: not store.rows("holds=1"), "the job has given its place back")
     forget_old(store, now, Policy({"default": Keep(1, 2)}))
     assert client.list().total == 0  # its namespace keeps nothing for longer than two days
 
