@@ -63,14 +63,6 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True):
     after: int = 0
 
 
-class Moment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When the job came into a phase, and why."""
-
-    time: float
-    phase: Phase
-    reason: str = ""
-
-
 class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a cluster says of one worker, or of the launcher (`worker` is None)."""
 
@@ -89,16 +81,6 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     ready: bool | None = None
     reason: str = ""
-
-
-class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition of one of the job's objects: `Workload`, `QuotaReserved`, `False` …"""
-
-    kind: str
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -120,7 +102,6 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     message: str = ""
     worker: int | None = None
     plan: Plan | None = None
-    states: tuple[Moment, ...] = ()
     launcher: Exit | None = None
     workers: tuple[Exit, ...] = ()
     ranks: tuple[Exit, ...] = ()
@@ -130,7 +111,6 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     census: tuple[RankState, ...] = ()
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
-    conditions: tuple[Condition, ...] = ()
     events: tuple[Event, ...] = ()
     logs: tuple[LogLine, ...] = ()
     windows: tuple[Window, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.model import Family, MPIJob, quantity
+from mpijob.model.records import spans
 
 GIB, MIB = 1 << 30, 1 << 20
 _HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
@@ -75,17 +76,6 @@ def _with_shm(spec: MPIJob) -> list[dict[str, Any]]:
     """Return the job's volumes with a larger /dev/shm."""
     others = [msgspec.to_builtins(volume) for volume in spec.volumes if volume.mount != "/dev/shm"]  # noqa: S108
     return [*others, {"mount": "/dev/shm", "kind": "shm", "size": "2Gi"}]  # noqa: S108
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """Return numbers as `2, 4-7`."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def lasting(seconds: float) -> str:

@@ -108,7 +108,7 @@ def open_database(path: str, *, shared: bool = False) -> sqlite3.Connection:
 
 
 def _bring_forward(db: sqlite3.Connection) -> None:
-    _use_wal(db)
+    use_wal(db)
     db.execute("BEGIN IMMEDIATE")
     try:
         for number in range(int(db.execute("PRAGMA user_version").fetchone()[0]), VERSION):
@@ -121,7 +121,8 @@ def _bring_forward(db: sqlite3.Connection) -> None:
     db.execute("COMMIT")
 
 
-def _use_wal(db: sqlite3.Connection) -> None:
+def use_wal(db: sqlite3.Connection) -> None:
+    """Let readers and one writer work side by side in this database from now on."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:  # the switch needs the file for itself and does not honour the busy timeout
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.model import JobState, Role
+from mpijob.model import JobState, Role, records
 
 
 class Form(StrEnum):
@@ -112,13 +112,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 def spans(numbers: Iterable[int]) -> str:
     """Return numbers as `0-3,7`."""
-    found: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+    return records.spans(numbers, ",")
 
 
 def numbers(text: str) -> set[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from mpijob.model.records import spans
 from mpijob.model.stacks import Frame, Lack, Means, RankStack, StackGroup, StackReport
 
 _MPI = re.compile(r"_?(?:P|mca_pml_|i)?(MPI_[A-Z]\w*?)(?:_c|_internal)?_?")
@@ -143,18 +144,7 @@ def named(ranks: Sequence[int]) -> str:
     """Return ranks as people say them: `rank 17`, `ranks 0-2, 5`, `63 ranks`."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    spans = _spans(ranks)
-    return f"ranks {', '.join(spans)}" if len(ranks) <= _MOST_NAMED else f"{len(ranks)} ranks"
-
-
-def _spans(numbers: Iterable[int]) -> list[str]:
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    return f"ranks {spans(ranks)}" if len(ranks) <= _MOST_NAMED else f"{len(ranks)} ranks"
 
 
 def _remarks(groups: Sequence[StackGroup]) -> Iterable[str]:

@@ -147,7 +147,7 @@ class Api:
 
     def raw(self, path: str, *, accept: str = JSON, **query: str) -> bytes:
         """Return the bytes of an answer: for hot paths that decode only what they need."""
-        return self._send("GET", path, query, accept=accept)
+        return self._send(self._request("GET", path, query, accept=accept))
 
     def list(
         self,
@@ -231,8 +231,8 @@ class Api:
         asked = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
         harmless = dry_run or path.endswith("reviews")
         content = msgspec.json.encode(body)
-        answer = self._send("POST", path, asked, body=content, accept=accept, repeatable=harmless)
-        return self._document(answer, path)
+        request = self._request("POST", path, asked, body=content, accept=accept, repeatable=harmless)
+        return self._document(self._send(request), path)
 
     def patch(
         self,
@@ -249,7 +249,7 @@ class Api:
         asked = {"fieldManager": manager, "dryRun": "All" if dry_run else "", **query}
         if form == "apply":
             asked.setdefault("force", "true")
-        answer = self._send(
+        request = self._request(
             "PATCH",
             path,
             asked,
@@ -258,7 +258,7 @@ class Api:
             accept=accept,
             repeatable=dry_run or form != "json",
         )
-        return self._document(answer, path)
+        return self._document(self._send(request), path)
 
     def delete(
         self,
@@ -275,8 +275,9 @@ class Api:
             options["gracePeriodSeconds"] = grace_seconds
         if uid:
             options["preconditions"] = {"uid": uid}
+        request = self._request("DELETE", path, query, body=msgspec.json.encode(options))
         try:
-            return self._document(self._send("DELETE", path, query, body=msgspec.json.encode(options)), path)
+            return self._document(self._send(request), path)
         except ApiError as error:
             other = error.status == 409 and uid and "the UID in the precondition" in error.message
             if error.status == 404 or other:
@@ -305,19 +306,8 @@ class Api:
         )
         return Stream(self._transport.open(request), request, self.access.server, longest)
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        *,
-        body: bytes | None = None,
-        content: str = JSON,
-        accept: str = JSON,
-        repeatable: bool = True,
-    ) -> bytes:
-        request = self._request(method, path, query, body, content, accept, repeatable)
-        known = self._answers.pop((request.target, request.accept), None) if method == "GET" else None
+    def _send(self, request: Request) -> bytes:
+        known = self._answers.pop((request.target, request.accept), None) if request.method == "GET" else None
         if known is not None:
             return self._transport.checked(request, known).body
         return self._transport.send(request).body
@@ -327,6 +317,7 @@ class Api:
         method: str,
         path: str,
         query: Mapping[str, str],
+        *,
         body: bytes | None = None,
         content: str = JSON,
         accept: str = JSON,

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -268,15 +267,9 @@ def _open(home: Home) -> sqlite3.Connection:
 
 
 def _create(db: sqlite3.Connection) -> None:
-    deadline = time.monotonic() + 30
-    while True:  # switching to WAL needs the file for itself; it does not honour the busy timeout
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            break
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+    from mpijob.history.schema import use_wal  # once in the life of a home: start-up is a feature
+
+    use_wal(db)
     db.execute("BEGIN IMMEDIATE")
     if db.execute("PRAGMA user_version").fetchone()[0] == 0:
         for statement in _SCHEMA.split(";\n"):

@@ -102,15 +102,21 @@ Action = Callable[[_Taker, str, Any], None]
 
 def _to(field: str, read: Callable[[Any], Any] = str) -> Action:
     def action(taker: _Taker, here: str, item: Any) -> None:
-        try:
-            taker.fields[field] = read(item)
-        except (TypeError, ValueError):
-            taker.notes.dropped(here, item, "this is not a value that the field takes", f"set {field}")
-            return
-        taker.ranked = taker.ranked or field == "slots"
-        taker.notes.exact(here, item, {"entry": "command", "parameters": "command"}.get(field, field))
+        if _taken(taker, field, read, here, item):
+            taker.ranked = taker.ranked or field == "slots"
+            taker.notes.exact(here, item, {"entry": "command", "parameters": "command"}.get(field, field))
 
     return action
+
+
+def _taken(taker: _Taker, field: str, read: Callable[[Any], Any], here: str, item: Any) -> bool:
+    """Take a value over, and return whether it was one; a note tells of one that was not."""
+    try:
+        taker.fields[field] = read(item)
+    except (TypeError, ValueError):
+        taker.notes.dropped(here, item, "this is not a value that the field takes", f"set {field}")
+        return False
+    return True
 
 
 def _name(taker: _Taker, here: str, item: Any) -> None:
@@ -119,12 +125,8 @@ def _name(taker: _Taker, here: str, item: Any) -> None:
 
 def _changed(field: str, read: Callable[[Any], Any], note: str) -> Action:
     def action(taker: _Taker, here: str, item: Any) -> None:
-        try:
-            taker.fields[field] = read(item)
-        except (TypeError, ValueError):
-            taker.notes.dropped(here, item, "this is not a value that the field takes", f"set {field}")
-            return
-        taker.notes.changed(here, item, field, note)
+        if _taken(taker, field, read, here, item):
+            taker.notes.changed(here, item, field, note)
 
     return action
 
