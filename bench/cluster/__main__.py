@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import os
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import report
+from bench import command
 from bench.cluster import bandwidth, creating, detection, listing, starting
-from bench.line import Line, Unmeasured
-from bench.places import Options
-from mpijob import MpiJobError
 
-LONGEST_SECONDS = 1800
-RESULTS = Path(__file__).parent / "results.json"
-MEASUREMENTS: dict[str, Callable[[Options], Iterator[Line]]] = {
+MEASUREMENTS: command.Measurements = {
     "create": creating.measure,
     "list": listing.measure,
     "start": starting.measure,
@@ -27,55 +16,5 @@ MEASUREMENTS: dict[str, Callable[[Options], Iterator[Line]]] = {
     "detection": detection.measure,
 }
 
-
-def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return what was asked for on the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.cluster", description="side-by-side measurements on a cluster"
-    )
-    parser.add_argument("--only", nargs="+", metavar="NAME", choices=MEASUREMENTS, default=[*MEASUREMENTS])
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and jobs")
-    parser.add_argument("--list", action="store_true", help="print the names of the measurements")
-    return parser.parse_args(argv)
-
-
-def measured(name: str, options: Options) -> Iterator[Line]:
-    """Yield a measurement's lines; what could not be measured becomes a line that says why."""
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(LONGEST_SECONDS)
-    try:
-        yield from MEASUREMENTS[name](options)
-    except (Unmeasured, MpiJobError, OSError, subprocess.SubprocessError) as error:
-        yield Line(name, missing=" ".join(str(error).split()) or type(error).__name__)
-    finally:
-        signal.alarm(0)
-
-
-def _too_long(*_: object) -> None:
-    raise Unmeasured(f"it took longer than {LONGEST_SECONDS} s")
-
-
-def _load() -> str:
-    return f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores"
-
-
-def main() -> int:
-    """Measure what was asked for; return 1 when something could not be measured."""
-    args = arguments()
-    if args.list:
-        print("\n".join(MEASUREMENTS))
-        return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that namespaces are removed
-    lines: list[Line] = []
-    for name in args.only:
-        begun, load = time.monotonic(), _load()
-        lines += measured(name, Options(quick=args.quick))
-        took = time.monotonic() - begun
-        print(f"{name}: {took:.0f} s, {load} before, {_load()} after", file=sys.stderr, flush=True)
-    print(report.table(lines))
-    report.store(RESULTS, lines, quick=args.quick)
-    return 1 if any(line.missing for line in lines) else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.main("bench.cluster", MEASUREMENTS, Path(__file__).parent / "results.json"))

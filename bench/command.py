@@ -1,0 +1,70 @@
+"""A set of measurements from the shell: which are asked for, each within its time, the table, the results.
+
+`--only` takes the names of measurements; what could not be measured becomes a line that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from bench import report
+from bench.line import Line, Unmeasured
+from bench.places import Options
+from mpijob import MpiJobError
+
+LONGEST_SECONDS = 1800
+Measurements = Mapping[str, Callable[[Options], Iterator[Line]]]
+
+
+def main(program: str, measurements: Measurements, results: Path) -> int:
+    """Measure what was asked for; return 1 when something could not be measured."""
+    args = _arguments(program, measurements)
+    if args.list:
+        print("\n".join(measurements))
+        return 0
+    options = Options(quick=args.quick, kills=args.kills, jobs=100 if args.quick else 1000)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that homes and namespaces are cleaned up
+    lines: list[Line] = []
+    for name in args.only:
+        begun, load = time.monotonic(), _load()
+        lines += _measured(name, measurements[name], options)
+        took = time.monotonic() - begun
+        print(f"{name}: {took:.0f} s, {load} before, {_load()} after", file=sys.stderr, flush=True)
+    print(report.table(lines))
+    report.store(results, lines, quick=args.quick)
+    return 1 if any(line.missing for line in lines) else 0
+
+
+def _arguments(program: str, measurements: Measurements) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=f"python -m {program}", description="side-by-side measurements")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=measurements, default=[*measurements])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, jobs and kills")
+    parser.add_argument("--kills", type=int, default=50, help="kills of each kind in a full run")
+    parser.add_argument("--list", action="store_true", help="print the names of the measurements")
+    return parser.parse_args()
+
+
+def _measured(name: str, measure: Callable[[Options], Iterator[Line]], options: Options) -> Iterator[Line]:
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(LONGEST_SECONDS)
+    try:
+        yield from measure(options)
+    except (Unmeasured, MpiJobError, OSError, subprocess.SubprocessError) as error:
+        yield Line(name, missing=" ".join(str(error).split()) or type(error).__name__)
+    finally:
+        signal.alarm(0)
+
+
+def _too_long(*_: object) -> None:
+    raise Unmeasured(f"it took longer than {LONGEST_SECONDS} s")
+
+
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores"
