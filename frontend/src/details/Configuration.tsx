@@ -1,5 +1,5 @@
-import { DescriptionList, DescriptionListDescription, DescriptionListGroup, DescriptionListTerm } from "@patternfly/react-core";
 import type { JobDetail } from "../api/client";
+import { Terms } from "../components/Terms";
 
 function parts(value: unknown, path = ""): [string, string][] {
   if (typeof value === "object" && value !== null && !Array.isArray(value))
@@ -10,14 +10,6 @@ function parts(value: unknown, path = ""): [string, string][] {
 
 /** What was asked for, part by part; what has its default is left out. */
 export function Configuration({ detail }: { detail: JobDetail }) {
-  return (
-    <DescriptionList isHorizontal isCompact aria-label="Configuration">
-      {parts(detail.spec).map(([path, value]) => (
-        <DescriptionListGroup key={path}>
-          <DescriptionListTerm>{path}</DescriptionListTerm>
-          <DescriptionListDescription>{value || "–"}</DescriptionListDescription>
-        </DescriptionListGroup>
-      ))}
-    </DescriptionList>
-  );
+  const entries = parts(detail.spec).map(([path, value]) => [path, value || "–"] as const);
+  return <Terms isHorizontal aria-label="Configuration" entries={entries} />;
 }

@@ -2,15 +2,12 @@ import {
   Card,
   CardBody,
   CardTitle,
-  DescriptionList,
-  DescriptionListDescription,
-  DescriptionListGroup,
-  DescriptionListTerm,
   ProgressStep,
   ProgressStepper,
 } from "@patternfly/react-core";
 import { Link } from "react-router-dom";
 import type { JobDetail, JobState } from "../api/client";
+import { Terms } from "../components/Terms";
 import { useNow } from "../hooks";
 import { ago, duration, moment, plural } from "../words";
 import { Why } from "./Why";
@@ -47,16 +44,7 @@ export function Overview({ detail }: { detail: JobDetail }) {
       <Card component="section" aria-label="About">
         <CardTitle component="h2">About</CardTitle>
         <CardBody>
-          <DescriptionList isHorizontal isCompact>
-            {facts
-              .filter(([, value]) => value)
-              .map(([term, value]) => (
-                <DescriptionListGroup key={term}>
-                  <DescriptionListTerm>{term}</DescriptionListTerm>
-                  <DescriptionListDescription>{value}</DescriptionListDescription>
-                </DescriptionListGroup>
-              ))}
-          </DescriptionList>
+          <Terms isHorizontal entries={facts.filter(([, value]) => value)} />
         </CardBody>
       </Card>
       <Card component="section" aria-label="Workers">

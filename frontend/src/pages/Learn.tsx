@@ -3,10 +3,6 @@ import {
   Card,
   CardBody,
   CardTitle,
-  DescriptionList,
-  DescriptionListDescription,
-  DescriptionListGroup,
-  DescriptionListTerm,
   PageSection,
   Title,
 } from "@patternfly/react-core";
@@ -15,6 +11,7 @@ import { useState } from "react";
 import { Link } from "react-router-dom";
 import { api, take } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
+import { Terms } from "../components/Terms";
 import { useTitle } from "../hooks";
 
 /** Which kind of job suits, and what the words mean; both come from the server. */
@@ -70,14 +67,7 @@ export function Learn() {
             <Card component="section" aria-label="Words">
               <CardTitle component="h2">Words</CardTitle>
               <CardBody>
-                <DescriptionList isHorizontal isCompact>
-                  {Object.entries(told.glossary).map(([word, sentence]) => (
-                    <DescriptionListGroup key={word}>
-                      <DescriptionListTerm>{word}</DescriptionListTerm>
-                      <DescriptionListDescription>{sentence}</DescriptionListDescription>
-                    </DescriptionListGroup>
-                  ))}
-                </DescriptionList>
+                <Terms isHorizontal entries={Object.entries(told.glossary)} />
               </CardBody>
             </Card>
           </div>

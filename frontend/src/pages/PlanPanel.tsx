@@ -1,13 +1,7 @@
-import {
-  Alert,
-  DescriptionList,
-  DescriptionListDescription,
-  DescriptionListGroup,
-  DescriptionListTerm,
-  ExpandableSection,
-} from "@patternfly/react-core";
+import { Alert, ExpandableSection } from "@patternfly/react-core";
 import { useState } from "react";
 import type { PlanAnswer } from "../api/client";
+import { Terms } from "../components/Terms";
 import { bytes, duration } from "../words";
 
 interface Props {
@@ -34,14 +28,7 @@ export function PlanPanel({ plan, waiting, busy, refused }: Props) {
   ];
   return (
     <div data-testid="plan" aria-live="polite">
-      <DescriptionList isCompact>
-        {rows.map(([term, words]) => (
-          <DescriptionListGroup key={term}>
-            <DescriptionListTerm>{term}</DescriptionListTerm>
-            <DescriptionListDescription>{words}</DescriptionListDescription>
-          </DescriptionListGroup>
-        ))}
-      </DescriptionList>
+      <Terms entries={rows} />
       {notices.map((notice) => (
         <Alert
           key={`${notice.code}${notice.message}`}
