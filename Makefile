@@ -9,6 +9,7 @@ CLUSTER_RESULTS := .make/results-cluster.json
 UI_RESULTS := .make/results-ui.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
+CLUSTER_SPREAD := --numprocesses 3 --dist loadfile
 BENCH_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
@@ -63,10 +64,10 @@ cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its c
 	$(BIN)/python -m testbed down
 
 test-cluster: $(VENV)/.dev ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 test-cluster-long: $(VENV)/.dev ## The cluster tests, with those that take minutes each
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 requirements: ## Print requirement → tests → result of the last `make test` and `make test-cluster`, and the open rows
 	@$(PYTHON) -m tools.requirements

@@ -15,7 +15,7 @@ import pytest
 from testbed import cluster, manifests, places
 from testbed.session import uses_another_cluster
 
-pytest_plugins = ["tools.requirement_marks"]
+pytest_plugins = ["tools.requirement_marks", "tests_cluster.turns"]
 
 
 @pytest.fixture(scope="session")

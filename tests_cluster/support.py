@@ -269,7 +269,7 @@ def lateness(state: JobState) -> float:
     return time.time() - state.finished
 
 
-def shows(job: Job, sign: Callable[[JobState], object], what: str, seconds: float = PROMPT) -> JobState:
+def shows(job: Job, sign: Callable[[JobState], object], what: str, seconds: float = PATIENCE) -> JobState:
     """Return a job's state once it shows something; fail with the sentence when it never does."""
 
     def look() -> JobState | None:

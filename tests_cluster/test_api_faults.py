@@ -21,7 +21,7 @@ from mpijob.backends.kubernetes import kinds
 from mpijob.errors import BackendError, InvalidJob, Unsupported
 from mpijob.model import Code, Family, Resources
 
-pytestmark = pytest.mark.testbed
+pytestmark = [pytest.mark.testbed, pytest.mark.alone]
 LONG = pytest.mark.long
 TINY = Resources(cpu="50m", memory="64Mi")
 COUNTS = "echo begun; i=0; while [ $i -lt {lines} ]; do echo line $i; i=$((i + 1)); sleep 0.5; done"

@@ -81,6 +81,7 @@ def test_a_plain_users_doctor_says_what_it_may_not_read(kubeconfig_of: Callable[
     assert {one.what for one in found.unread} >= {"deployments of all namespaces"}
 
 
+@pytest.mark.alone
 def test_a_webhook_without_anybody_behind_it_is_found(api: Api) -> None:
     """It is asked for no object at all (its selector fits no namespace), so nobody is harmed."""
     name = f"preflight-{os.urandom(3).hex()}.mpijob.dev"

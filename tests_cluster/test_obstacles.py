@@ -40,7 +40,7 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 def check_waits(job: Job, code: str, reason: str, *words: str) -> None:
     """Expect a job that is told as waiting for something in particular, within seconds of being made."""
-    state = shows(job, lambda now: now.reason == reason, f"tells {reason}", 2 * PROMPT)
+    state = shows(job, lambda now: now.reason == reason, f"tells {reason}")
     made = state.created
     assert (state.phase, state.findings[0].code) == (Phase.PENDING, code)
     assert state.findings[0].severity is Severity.WARNING

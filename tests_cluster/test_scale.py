@@ -25,7 +25,7 @@ from mpijob.backends.kubernetes.api import METADATA
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.model import Placement, Resources
 
-pytestmark = pytest.mark.testbed
+pytestmark = [pytest.mark.testbed, pytest.mark.alone]
 NODES, GPUS_EACH = 64, 8
 FAKE = Placement(
     node_selector={"type": "kwok"}, tolerations=({"key": "kwok.x-k8s.io/node", "operator": "Exists"},)

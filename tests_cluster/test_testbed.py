@@ -149,6 +149,7 @@ def test_an_unknown_image_fails_within_seconds_and_says_so(
     )
 
 
+@pytest.mark.alone
 def test_gpus_that_exist_on_paper_are_counted(kubectl: Kubectl, pods: Callable[..., str]) -> None:
     name = pods("nine-gpus", "true", resources={"limits": {"nvidia.com/gpu": "9"}})
     why = ("get", "pod", name, "--output=jsonpath={.status.conditions[*].message}")

@@ -56,6 +56,14 @@ def test_where_the_log_was_rotated_meanwhile_a_line_says_so() -> None:
     assert "what it said in 7 s may be missing here" in heard[2].text.decode()
 
 
+@pytest.mark.req("FR-009")
+def test_what_a_kubelet_says_in_a_log_that_it_has_no_more_is_nobodys_line() -> None:
+    sentence = b"unable to retrieve container logs for containerd://c510ddf35c25"
+    position = Position(VOICE, {})
+    heard = [*position.lines(iter([stamped(1, "a"), sentence + b"\n", stamped(2, "b"), sentence]))]
+    assert [line.text.decode() for line in heard] == ["a", "b"]
+
+
 class Stream:
     """Lines of a log; breaks behind as many as it is told."""
 

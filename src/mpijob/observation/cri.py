@@ -65,6 +65,11 @@ def nanoseconds(text: bytes) -> int:
     return _nanoseconds(text) or 0
 
 
+def stamped(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines that begin with a time stamp; a kubelet puts its own errors among them, without one."""
+    return (line for line in lines if line[4:5] == b"-" and line[10:11] == b"T")
+
+
 def restore(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes that the program wrote, from its stored lines."""
     for raw in lines:

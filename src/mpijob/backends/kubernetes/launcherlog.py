@@ -42,7 +42,7 @@ def read(api: Api, pods: Sequence[Document], refused: list[ApiError]) -> Launche
         refused += [error] if error.status == 403 else []
         return LauncherLog(None)  # not allowed, or its node does not answer: what it said is not known
     tail = _part(api, launcher, tailLines=str(TAIL_LINES)) if len(head) >= HEAD_BYTES else b""
-    lines = _joined(head.splitlines(), tail.splitlines())
+    lines = _joined([*cri.stamped(head.splitlines())], [*cri.stamped(tail.splitlines())])
     return LauncherLog(b"\n".join(lines).decode(errors="replace"), _proved(lines))
 
 

@@ -159,7 +159,7 @@ class Listener(threading.Thread):
             previous="true" if previous else "",
         )
         try:
-            for raw in self._behind(iter(stream)):
+            for raw in self._behind(cri.stamped(stream)):
                 if raw.endswith(b"\n"):
                     self._take(raw)
                 elif not follow:

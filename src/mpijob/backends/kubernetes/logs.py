@@ -157,7 +157,7 @@ class Position:
         """Yield what is new in a stream that begins at or before the last line."""
         known_ns, skip = self._last_ns, self._same
         met = not self.last
-        for raw in stream:
+        for raw in cri.stamped(stream):
             stamp = raw.partition(b" ")[0]
             moment = cri.nanoseconds(stamp)
             if moment < known_ns:
