@@ -1,4 +1,4 @@
-"""`python -m testbed up | down | status | run | kwok`: the test bed from the shell.
+"""`python -m testbed up | down | status | run | kwok | services`: the test bed from the shell.
 
 Progress goes to stderr; stdout holds what a shell can evaluate: `eval "$(python -m testbed up)"`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from testbed import cluster, kwok, places, session
+from testbed import cluster, kwok, places, services, session
 from testbed.shell import TestBedError
 
 
@@ -40,16 +40,23 @@ def _do(asked: argparse.Namespace) -> int:
             return session.run(asked.argv[1:] if asked.argv[:1] == ["--"] else asked.argv)
         case "kwok":
             _do_kwok(asked)
+        case "services":
+            _check_up()
+            print(services.provide())
     return 0
 
 
 def _do_kwok(asked: argparse.Namespace) -> None:
-    if not cluster.is_up():
-        raise TestBedError("the test bed is down: `python -m testbed up` first")
+    _check_up()
     if asked.action == "up":
         kwok.up(asked.nodes)
     else:
         kwok.down()
+
+
+def _check_up() -> None:
+    if not cluster.is_up():
+        raise TestBedError("the test bed is down: `python -m testbed up` first")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     more = fake.add_parser("up", help="start kwok and create fake nodes with 8 GPUs each")
     more.add_argument("--nodes", type=int, default=50)
     fake.add_parser("down", help="remove the fake nodes and stop kwok")
+    commands.add_parser("services", help="make the image of this checkout's services and import it")
     return parser
 
 

@@ -73,7 +73,7 @@ _INSIDE = {
 def key() -> str:
     """Return a word that changes when any image would."""
     programs = [str(build.binary(name)) for name in _INSIDE]
-    return _short_hash([*map(repr, WORKLOADS), *programs, versions.DEBIAN, versions.PYTHON])
+    return short_hash([*map(repr, WORKLOADS), *programs, versions.DEBIAN, versions.PYTHON])
 
 
 def make() -> tuple[oci.Image, ...]:
@@ -95,26 +95,25 @@ def name_of(program: str) -> str:
 
 def _program_image(name: str, inside: str) -> oci.Image:
     binary = build.binary(name)
-    layer = _once(
-        f"program-{binary.name}.tar", lambda target: oci.write_program_layer(binary, inside, target)
-    )
+    layer = once(f"program-{binary.name}.tar", lambda target: oci.write_program_layer(binary, inside, target))
     user = "" if name == "coredns" else _SYSTEM_USER
     return oci.Image(name_of(name), (layer,), entrypoint=(inside,), user=user)
 
 
 def _workload_image(workload: Workload) -> oci.Image:
-    found = [_rootfs(workload.packages)]
+    found = [rootfs(workload.packages)]
     if workload.wheels:
         found.append(_wheels(workload, below=found[0]))
     if workload.removed:
-        name = f"removed-{_short_hash(workload.removed)}.tar"
-        found.append(_once(name, lambda target: oci.write_removal_layer(workload.removed, target)))
+        name = f"removed-{short_hash(workload.removed)}.tar"
+        found.append(once(name, lambda target: oci.write_removal_layer(workload.removed, target)))
     return oci.Image(workload.image, tuple(found), command=("/bin/bash",))
 
 
-def _rootfs(packages: tuple[str, ...]) -> Path:
-    name = f"debian-{versions.DEBIAN}-{_short_hash(packages)}.tar"
-    return _once(name, lambda target: _bootstrap(packages, target))
+def rootfs(packages: tuple[str, ...]) -> Path:
+    """Return the layer of a plain Debian with these packages."""
+    name = f"debian-{versions.DEBIAN}-{short_hash(packages)}.tar"
+    return once(name, lambda target: _bootstrap(packages, target))
 
 
 def _bootstrap(packages: tuple[str, ...], target: Path) -> None:
@@ -138,8 +137,8 @@ def _bootstrap(packages: tuple[str, ...], target: Path) -> None:
 
 
 def _wheels(workload: Workload, below: Path) -> Path:
-    name = f"wheels-{workload.name}-{_short_hash([*workload.wheels, below.name])}.tar"
-    return _once(name, lambda target: _install_wheels(workload.wheels, below, target))
+    name = f"wheels-{workload.name}-{short_hash([*workload.wheels, below.name])}.tar"
+    return once(name, lambda target: _install_wheels(workload.wheels, below, target))
 
 
 def _install_wheels(wheels: tuple[str, ...], below: Path, target: Path) -> None:
@@ -167,17 +166,21 @@ def _find_libraries(root: Path) -> None:
 
 
 def _download_wheels(wheels: tuple[str, ...], folder: Path) -> None:
-    machine = platform.machine()
-    tags = [f"--platform=manylinux_{glibc}_{machine}" for glibc in ("2_28", "2_17", "2_12", "2_5")]
     folder.mkdir()
     run(
         *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"),
-        *(f"--python-version={versions.PYTHON}", *tags, f"--dest={folder}", *wheels),
+        *(f"--python-version={versions.PYTHON}", *platform_tags(), f"--dest={folder}", *wheels),
         timeout_seconds=900,
     )
 
 
-def _once(name: str, make_it: Callable[[Path], None]) -> Path:
+def platform_tags() -> tuple[str, ...]:
+    """Return what pip is told of the platform that the images' wheels are for."""
+    machine = platform.machine()
+    return tuple(f"--platform=manylinux_{glibc}_{machine}" for glibc in ("2_28", "2_17", "2_12", "2_5"))
+
+
+def once(name: str, make_it: Callable[[Path], None]) -> Path:
     """Return a layer of the cache, made when it is not there; a half-made one is never left."""
     layer = layers() / name
     if not layer.exists():
@@ -188,5 +191,6 @@ def _once(name: str, make_it: Callable[[Path], None]) -> Path:
     return layer
 
 
-def _short_hash(words: tuple[str, ...] | list[str]) -> str:
+def short_hash(words: tuple[str, ...] | list[str]) -> str:
+    """Return a short word that changes when any of these words does."""
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:10]

@@ -82,7 +82,7 @@ def make_store_when_missing() -> None:
     start()
     wait_until_up()
     for image in made:
-        _import(image)
+        import_image(image)
     for workload in images.WORKLOADS:
         _prove(workload)
     processes.stop("containerd")
@@ -157,7 +157,8 @@ def _write_network() -> None:
     (folder / "10-bridge.conflist").write_text(json.dumps(network, indent=1))
 
 
-def _import(image: oci.Image) -> None:
+def import_image(image: oci.Image) -> None:
+    """Give an image to the container runtime, in place of one of the same name."""
     with tempfile.TemporaryDirectory(dir=places.run_state()) as temporary:
         archive = Path(temporary) / "image.tar"
         oci.write_archive(image, archive, images.ARCHITECTURE)

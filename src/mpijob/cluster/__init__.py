@@ -1,0 +1,1 @@
+"""The face that a cluster sees: its resources, the operator that keeps the platform, admission."""

@@ -1,0 +1,164 @@
+"""The definitions of our own resources, made from the values in `model.governance`.
+
+The API server demands structural schemas: every field with a type, no references, no unions of types. What
+msgspec tells of a struct is turned into that here, so that a field exists once. The values' docstrings become
+the descriptions that `kubectl explain` prints.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from enum import EnumMeta
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+from mpijob.model.governance import GROUP, SINGLETON, VERSION, NamespaceLimits, Platform, PlatformStatus
+
+Schema = dict[str, Any]
+_READY = '.status.conditions[?(@.type=="Ready")]'
+
+
+def documents() -> tuple[Schema, ...]:
+    """Return every definition, as it is applied to a cluster."""
+    return platform(), limits()
+
+
+def platform() -> Schema:
+    """Return the definition of `MPIJobPlatform`: one for the cluster, called `default`."""
+    columns = (
+        _column("State", "string", ".spec.managementState"),
+        _column("Ready", "string", f"{_READY}.status"),
+        _column("Reason", "string", f"{_READY}.reason"),
+        _column("Age", "date", ".metadata.creationTimestamp"),
+    )
+    rule = {"rule": f"self.metadata.name == '{SINGLETON}'", "message": f"there is one, called '{SINGLETON}'"}
+    root = _root(Platform, PlatformStatus) | {"x-kubernetes-validations": [rule]}
+    return _definition("MPIJobPlatform", "mpijobplatforms", ["mjp"], root, columns)
+
+
+def limits() -> Schema:
+    """Return the definition of `MPIJobLimits`: one for each namespace that has limits, with its name."""
+    columns = (
+        _column("Workers", "integer", ".spec.maxWorkers"),
+        _column("GPUs", "integer", ".spec.maxGpus"),
+        _column("Jobs", "integer", ".spec.concurrentJobs"),
+        _column("Queue", "string", ".spec.queue"),
+        _column("Enforcement", "string", ".spec.enforcement"),
+        _column("Age", "date", ".metadata.creationTimestamp"),
+    )
+    return _definition("MPIJobLimits", "mpijoblimits", ["mjl"], _root(NamespaceLimits, None), columns)
+
+
+def _definition(
+    kind: str, plural: str, short: list[str], schema: Schema, columns: tuple[Schema, ...]
+) -> Schema:
+    subresources: Schema = {"subresources": {"status": {}}} if "status" in schema["properties"] else {}
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "additionalPrinterColumns": [*columns],
+        **subresources,
+    }
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{GROUP}",
+            "labels": {"app.kubernetes.io/part-of": "mpijob", "app.kubernetes.io/component": "crds"},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": names | {"shortNames": short, "categories": ["mpijob"]},
+            "versions": [version],
+        },
+    }
+
+
+def _column(name: str, kind: str, path: str) -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path}
+
+
+def _root(spec: type[msgspec.Struct], status: type[msgspec.Struct] | None) -> Schema:
+    properties = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        "spec": _struct(types.type_info(spec)),
+    }
+    if status is not None:
+        properties["status"] = _struct(types.type_info(status))
+    return {"type": "object", "description": _told(spec), "properties": properties}
+
+
+def _struct(info: types.Type) -> Schema:
+    assert isinstance(info, types.StructType)
+    schema: Schema = {
+        "type": "object",
+        "description": _told(info.cls),
+        "properties": {field.encode_name: _field(field) for field in info.fields},
+    }
+    required = [field.encode_name for field in info.fields if field.required]
+    return schema | ({"required": required} if required else {})
+
+
+def _field(field: types.Field) -> Schema:
+    schema = _schema(field.type)
+    value = field.default
+    plain = isinstance(value, (str, int, float, bool)) and value != ""
+    return schema | ({"default": msgspec.to_builtins(value)} if plain else {})
+
+
+def _schema(info: types.Type) -> Schema:
+    match info:
+        case types.UnionType():  # a value or nothing: structural schemas know absence, not null
+            (one,) = [part for part in info.types if not isinstance(part, types.NoneType)]
+            return _schema(one)
+        case types.StructType():
+            return _struct(info)
+        case types.EnumType():
+            return {"type": "string", "description": _told(info.cls), "enum": _words(info.cls)}
+        case types.VarTupleType():
+            return {"type": "array", "items": _schema(info.item_type)}
+        case types.DictType():
+            return {"type": "object", "additionalProperties": _schema(info.value_type)}
+        case _:
+            return _simple(info)
+
+
+def _simple(info: types.Type) -> Schema:
+    match info:
+        case types.BoolType():
+            return {"type": "boolean"}
+        case types.IntType():
+            return _bounded({"type": "integer", "format": "int64"}, info)
+        case types.FloatType():
+            return _bounded({"type": "number"}, info)
+        case types.StrType():
+            return {"type": "string"} | ({"pattern": info.pattern} if info.pattern else {})
+    raise TypeError(f"a resource cannot have a field of {info}")
+
+
+def _bounded(schema: Schema, info: types.IntType | types.FloatType) -> Schema:
+    if info.ge is not None:
+        schema["minimum"] = info.ge
+    if info.gt is not None:
+        schema |= {"minimum": info.gt, "exclusiveMinimum": True}
+    if info.le is not None:
+        schema["maximum"] = info.le
+    return schema
+
+
+def _words(enumeration: EnumMeta) -> list[str]:
+    members: Mapping[str, Any] = enumeration.__members__
+    return [str(member.value) for member in members.values()]
+
+
+def _told(cls: type) -> str:
+    return " ".join(inspect.getdoc(cls).split()) if cls.__doc__ else ""  # type: ignore[union-attr] # it has one
