@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from testbed import places
+from tests_cluster.support import eventually
 
-from mpijob import admission
+from mpijob import Client, admission
 from mpijob.backends.kubernetes import access, discovery, kinds, preflight
 from mpijob.backends.kubernetes import runtimes as cluster
 from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import mpioperator, pods
@@ -22,7 +24,7 @@ from mpijob.dialects import runtimes as shipped
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, InvalidJob, NotAllowed, NotFound, QuotaExceeded
 from mpijob.model import Family, Identity, MPIJob, Placement, Resources, Role, Volume, VolumeKind
-from mpijob.settings import Settings
+from mpijob.settings import CLUSTER, Settings
 
 BOTH = (Role.WORKER, Role.LAUNCHER)
 SMALL = Resources(cpu="50m", memory="64Mi")
@@ -297,3 +299,48 @@ def _tried(api: Api, runtime: Document, namespace: str, *, until: str) -> bool:
     """Try until the network has caught up with its policies, which takes some seconds on a busy machine."""
     tries = (verdict for _ in range(4) for verdict in cluster.try_out(api, runtime, namespace, seconds=120))
     return any(verdict.code == until for verdict in tries)
+
+
+POLICIES = Kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+BINDINGS = Kind(POLICIES.api, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
+
+
+@pytest.fixture
+def site(api: Api, namespace: str) -> Iterator[str]:
+    """Return a namespace where a policy of the cluster's own, which no client knows, refuses one registry's images."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
+    only = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    cel = "object.spec.containers.all(c, !c.image.startsWith('elsewhere/'))"
+    policy = {
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": only},
+        "validations": [{"expression": cel, "message": "images come from our own registry"}],
+    }
+    binding = {"policyName": namespace, "validationActions": ["Deny"]}
+    api.create(POLICIES.path(), _object(POLICIES, namespace, spec=policy))
+    api.create(BINDINGS.path(), _object(BINDINGS, namespace, spec=binding))
+    yield namespace
+    api.delete(BINDINGS.path("", namespace))
+    api.delete(POLICIES.path("", namespace))
+
+
+@pytest.mark.req("B-dryrun")
+@pytest.mark.parametrize("family", [Family.OPENMPI, Family.MPICH])
+def test_the_servers_dry_run_judges_everything_and_keeps_nothing(
+    api: Api, site: str, kubeconfig: Path, family: Family
+) -> None:
+    """A TrainJob and an MPIJob, with their pods: what a policy refuses is refused now and not by silence later."""
+    settings = Settings(engine=CLUSTER, kubeconfig=str(kubeconfig), namespace=site)
+    client = Client(KubernetesBackend(settings), settings=settings)
+
+    def judged(image: str) -> str:
+        try:
+            notices = client.plan(a_job(site, mpi=family, image=image), server=True).notices
+        except NotAllowed as error:
+            return str(error)
+        return next(one.message for one in notices if one.code == "SERVER_DRY_RUN")
+
+    assert judged("example/mpi:1").endswith("; nothing was created")
+    refused = "images come from our own registry"  # the server needs a moment to hear of a policy
+    eventually(lambda: refused in judged("elsewhere/mpi:1"), "the policy is told")
+    for kind in (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.MPIJOB, kinds.POD):
+        assert api.list(kind.path(site)).items == []

@@ -172,6 +172,15 @@ def test_the_hello_example_greets_from_both_ranks_and_adds_up(place: Place) -> N
     place.client.delete("hello", 0)
 
 
+@pytest.mark.req("UC3-cmd")
+def test_mpi_flags_in_the_environment_reach_the_launch_line(place: Place) -> None:
+    """A flag that exports a variable: what every rank sees is what mpirun was told."""
+    env = {"MPI_FLAGS": "-x GREETING=hello", "GREETING": ""}
+    job = place.succeeded(a_job("flags", 'echo "told: $GREETING"', env=env))
+    assert said(job, regex="^told") == {0: ["told: hello"], 1: ["told: hello"]}
+    job.delete(0)
+
+
 # -- what goes along ---------------------------------------------------------------------------------
 LOOK = """
 import json, os, sys

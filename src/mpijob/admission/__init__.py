@@ -5,7 +5,7 @@ the backends; whether a job is well formed was judged by `checks`.
 """
 
 from mpijob.admission.judge import admit
-from mpijob.admission.room import largest_shape, needs
+from mpijob.admission.room import largest_shape, needs, worker_needs
 from mpijob.admission.waiting import (
     availability_sentence,
     insufficient_sentence,
@@ -21,4 +21,5 @@ __all__ = [
     "needs",
     "wait_notice",
     "waiting_sentence",
+    "worker_needs",
 ]

@@ -37,7 +37,12 @@ class Shortage(msgspec.Struct, frozen=True):
 
 def needs(job: MPIJob) -> Amounts:
     """Return what the launcher and all workers need together."""
-    return of(job.resources).times(job.workers).plus(of(job.launcher))
+    return worker_needs(job).times(job.workers).plus(of(job.launcher))
+
+
+def worker_needs(job: MPIJob) -> Amounts:
+    """Return what one worker needs."""
+    return of(job.resources)
 
 
 def of(part: Resources) -> Amounts:

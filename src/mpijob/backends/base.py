@@ -58,6 +58,9 @@ class Backend(Protocol):
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would run; start nothing."""
 
+    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+        """Let the place's own server judge a plan, where it has one; nothing is created."""
+
     async def expect(self) -> None:
         """A submit is about to follow: get ready meanwhile what takes a moment; never needed."""
 

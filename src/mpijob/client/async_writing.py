@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 class AsyncWriting(AsyncDesk):
     """The half of the client that acts."""
 
-    async def plan(self, job: MPIJob) -> Plan:
-        """Return exactly what would run; nothing is started."""
+    async def plan(self, job: MPIJob, *, server: bool = False) -> Plan:
+        """Return exactly what would run; nothing is started. With `server`, a cluster judges it too."""
         from mpijob.client import flow
 
-        return await flow.plan(self.localized(job), self.port, max_workers=self.settings.max_workers)
+        return await flow.plan(
+            self.localized(job), self.port, max_workers=self.settings.max_workers, server=server
+        )
 
     @overload
     async def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> AsyncJob: ...

@@ -55,9 +55,18 @@ async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
     return await backend.submit(await prepare(job, who, backend, max_workers=max_workers), who)
 
 
-async def plan(job: MPIJob, backend: Backend, *, max_workers: int) -> Plan:
-    """Return the dry run of this job for the user who asks."""
-    return await prepare(job, await backend.whoami(), backend, max_workers=max_workers)
+async def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = False) -> Plan:
+    """Return the dry run of this job for the user who asks; the place's server judges it too if it is asked to."""
+    made = await prepare(job, await backend.whoami(), backend, max_workers=max_workers)
+    if not server:
+        return made
+    said = await backend.rehearse(made) or (_no_server(backend.name),)
+    return msgspec.structs.replace(made, notices=(*made.notices, *said))
+
+
+def _no_server(place: str) -> Finding:
+    message = f"{place} has no server that could judge the job: the plan is its whole dry run"
+    return Finding(code="SERVER_DRY_RUN", message=message, severity=Severity.NOTICE)
 
 
 def _refuse_errors(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -62,6 +62,10 @@ class Threaded:
         """Return exactly what would run."""
         return await _moved(lambda: self._inner.plan(job, facts))
 
+    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+        """Let the place's own server judge a plan."""
+        return await _moved(lambda: self._inner.rehearse(plan))
+
     async def expect(self) -> None:
         """A submit is about to follow."""
         await _moved(self._inner.expect)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class Writing(Desk):
     """The half of the client that acts."""
 
-    def plan(self, job: MPIJob) -> Plan:
-        """Return exactly what would run; nothing is started."""
+    def plan(self, job: MPIJob, *, server: bool = False) -> Plan:
+        """Return exactly what would run; nothing is started. With `server`, a cluster judges it too."""
         from mpijob.client import flow
 
         return self._bridge.call(
-            flow.plan(self.localized(job), self.backend, max_workers=self.settings.max_workers)
+            flow.plan(self.localized(job), self.backend, max_workers=self.settings.max_workers, server=server)
         )
 
     @overload

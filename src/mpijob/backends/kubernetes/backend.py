@@ -16,9 +16,9 @@ import msgspec
 
 from mpijob.backends.kubernetes import gathering, kinds, kubeconfig, listing
 from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.failures import ApiError, telling
 from mpijob.backends.refusals import name_in_use
-from mpijob.errors import BackendError, Conflict, NotFound, Unsupported
+from mpijob.errors import BackendError, Conflict, MpiJobError, NotFound, Unsupported
 from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import history_directory
 
@@ -153,6 +153,12 @@ class KubernetesBackend:
         around = self._around[job.namespace, job.name]
         return planner.plan(job, facts, around, self._settings, Path.cwd(), self.name)
 
+    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+        """Let the API server judge what would be created; it keeps nothing."""
+        from mpijob.backends.kubernetes import rehearsing
+
+        return rehearsing.rehearse(self._api, plan)
+
     async def expect(self) -> None:
         """Nothing takes a moment here."""
 
@@ -208,7 +214,19 @@ class KubernetesBackend:
             from mpijob.backends.kubernetes import states
 
             return states.summary(made)
-        return self._eye.look(ref).state
+        return self._with_numbers(self._eye.look(ref).state)
+
+    def _with_numbers(self, state: JobState) -> JobState:
+        from mpijob.backends.kubernetes import shortage
+
+        if not shortage.is_short(state):
+            return state
+        try:
+            job = self._eye.spec(found := self._eye.find(state.ref), self._eye.runtime(found))
+            facts = self._gather(job, Identity(state.owner), self._lately).facts
+        except (MpiJobError, ApiError):
+            return state  # what the scheduler says is true without numbers, too
+        return shortage.counted(state, job, facts)
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""

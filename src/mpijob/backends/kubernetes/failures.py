@@ -209,6 +209,11 @@ def _forbidden(error: ApiError, doing: str) -> MpiJobError:
     )
 
 
+def lacks_right(error: ApiError) -> bool:
+    """Whether the user has no right to do this, whatever it was done with."""
+    return error.status == 403 and re.search(_RIGHT, error.message) is not None
+
+
 def _lacking(seen: re.Match[str], doing: str) -> NotAllowed:
     user, verb, namespace = seen["user"], seen["verb"], seen["namespace"]
     place = f"namespace '{namespace}'" if namespace else "the whole cluster"

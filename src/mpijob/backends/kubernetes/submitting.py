@@ -49,8 +49,15 @@ class Made(NamedTuple):
 
 def submit(api: Api, plan: Plan) -> Made:
     """Create everything; raise Taken for a name that somebody holds."""
-    runtime = plan.documents[:-1]  # first of all: until the job follows, the webhook has time to hear of it
-    return _all(api, plan, [*runtime, *_files(plan), *_secrets(plan)])
+    return _all(api, plan, everything(plan)[:-1])
+
+
+def everything(plan: Plan) -> list[Mapping[str, Any]]:
+    """Return every object of a job, the job itself last.
+
+    The runtime is first of all: until the job follows, the webhook has time to hear of it.
+    """
+    return [*plan.documents[:-1], *_files(plan), *_secrets(plan), plan.documents[-1]]
 
 
 def again(api: Api, plan: Plan) -> Document:
@@ -65,7 +72,7 @@ def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Made:
     created: list[tuple[Kind, Document]] = []
     try:
         for document in companions:
-            created.append((_kind(document), _create(api, document, plan.uid)))
+            created.append((kind_of(document), _create(api, document, plan.uid)))
         made = _create(api, main, plan.uid)
     except BaseException:  # also when the user has had enough: all of it, or nothing
         _undo(api, [*created, *_made(api, main, plan.uid)])
@@ -73,7 +80,8 @@ def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Made:
     return Made(made, owning.adopt(api, made, [_path(kind, document) for kind, document in created]))
 
 
-def _kind(document: Mapping[str, Any]) -> Kind:
+def kind_of(document: Mapping[str, Any]) -> Kind:
+    """Return the kind of one object of a job."""
     known = _KINDS | {"ConfigMap": kinds.CONFIG_MAP, "Secret": kinds.SECRET}
     return known[document["kind"]]
 
@@ -84,14 +92,14 @@ def _path(kind: Kind, document: Mapping[str, Any]) -> str:
 
 def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
     """Create one object; one that is there with our uid on it was created by this very call before."""
-    kind, metadata = _kind(document), document["metadata"]
+    kind, metadata = kind_of(document), document["metadata"]
     path, accept = _path(kind, document), JSON if kind in JOB_KINDS else PARTIAL
     pauses = iter(_PAUSES)
     for _ in range(3 + len(_PAUSES)):
         try:
             return api.create(kind.path(metadata["namespace"]), document, accept=accept)
         except ApiError as error:
-            if _unseen_runtime(error):
+            if is_unseen_runtime(error):
                 time.sleep(next(pauses, 1.0))
                 continue
             if not (error.status == 409 or error.ambiguous):
@@ -108,7 +116,7 @@ def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
     raise BackendError(f"{kind.name} {metadata['name']} could not be created: it comes and goes")
 
 
-def _unseen_runtime(error: ApiError) -> bool:
+def is_unseen_runtime(error: ApiError) -> bool:
     """Whether a webhook has not heard yet of the runtime that was written a moment ago."""
     return (
         error.status in (400, 403, 404, 422) and "webhook" in error.message and "not found" in error.message
@@ -130,7 +138,7 @@ def _abandoned(existing: Mapping[str, Any], now: float) -> bool:
 
 def _made(api: Api, main: Mapping[str, Any], uid: str) -> list[tuple[Kind, Document]]:
     """Return the job's own object if it was created although no answer came."""
-    kind = _kind(main)
+    kind = kind_of(main)
     try:
         existing = api.find(_path(kind, main))
     except ApiError:

@@ -150,6 +150,10 @@ class LocalBackend:
 
         return planner.plan(job, facts, self._settings, self._home, _here())
 
+    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+        """Return nothing: there is no server here that could judge it."""
+        return ()
+
     # -- submit ------------------------------------------------------------------------------------
     async def expect(self) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""

@@ -97,6 +97,10 @@ class MemoryBackend:
         with self._changed:
             return planning.make(job, facts, self._engine.new_uid())
 
+    async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
+        """Return nothing: there is no server here."""
+        return ()
+
     async def expect(self) -> None:
         """Do nothing: a played job needs no preparation."""
 

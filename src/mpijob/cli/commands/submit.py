@@ -23,16 +23,21 @@ if TYPE_CHECKING:
 @given_options
 @job_flags
 @click.option("--dry-run", is_flag=True, help="Show the plan; create nothing.")
+@click.option("--server", is_flag=True, help="With --dry-run: let the cluster's server judge it too.")
 @pass_app
-def create(app: App, dry_run: bool, **given: Any) -> None:
+def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
     """Create a job.
 
     NAME, --workers, --image and the command after `--` are enough; -f FILE gives the rest, and flags
     win over the file.
     """
+    if server and not dry_run:
+        raise click.UsageError(
+            "--server goes with --dry-run: without it the job is created, and judged anyway"
+        )
     asked = Given.of(app, given)
     if dry_run:
-        _show_plan(app, _planned(app, asked))
+        _show_plan(app, _planned(app, asked, server=server))
         return
     state = _submitted(app, asked).state()
     if app.out.structured:
@@ -71,16 +76,17 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 @command("plan", outputs=(Format.TABLE, Format.JSON, Format.YAML), cls=TakesCommand)
 @given_options
 @job_flags
+@click.option("--server", is_flag=True, help="Let the cluster's server judge it too; it keeps nothing.")
 @pass_app
-def plan(app: App, **given: Any) -> None:
+def plan(app: App, server: bool, **given: Any) -> None:
     """Show exactly what would run; start nothing."""
-    _show_plan(app, _planned(app, Given.of(app, given)))
+    _show_plan(app, _planned(app, Given.of(app, given), server=server))
 
 
-def _planned(app: App, asked: Given) -> Plan:
+def _planned(app: App, asked: Given, *, server: bool) -> Plan:
     job = asked.job()
     with asked.placed(), app.out.progress("asking the engine what is free …"):
-        return app.client.plan(job)
+        return app.client.plan(job, server=server)
 
 
 def _submitted(app: App, asked: Given) -> Job:

@@ -1,6 +1,7 @@
-"""The promises that every engine keeps, on a real cluster: the same tests as for the local engine.
+"""A place on a real cluster for the promises that every engine keeps: the same tests as for the local engine.
 
-The place is a Kueue queue of 400 millicores, so that jobs must wait for each other there too.
+It is a Kueue queue of 400 millicores, so that jobs must wait for each other there too. Each module of promises
+has one of its own.
 """
 
 from __future__ import annotations
@@ -8,13 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from tests.conformance import builders
-from tests.conformance.test_life import *  # noqa: F403 - the promises themselves
-from tests.conformance.test_queue import *  # noqa: F403
-from tests.conformance.test_telling import *  # noqa: F403
 
 from mpijob import Client
 from mpijob.backends.kubernetes import kinds
@@ -24,12 +22,6 @@ from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.kubeconfig import load
 from mpijob.settings import Settings
 
-# Usage is measured while a job runs; a cluster keeps no samples of a job that has ended until the recorder is there.
-del test_usage_is_measured_for_each_worker  # noqa: F821 - one of the promises above
-
-NAMESPACES = ("promise-a", "promise-b")
-QUEUE = "promises"
-
 
 @pytest.fixture(scope="session")
 def image() -> str:
@@ -38,53 +30,68 @@ def image() -> str:
 
 
 @pytest.fixture(autouse=True)
-def place(monkeypatch: pytest.MonkeyPatch, image: str) -> builders.Place:
+def place(monkeypatch: pytest.MonkeyPatch, image: str, quarters: Quarters) -> builders.Place:
     """Make the jobs as small as the queue, and name them an image."""
-    told = {"millicores": 400, "image": image, "queue": QUEUE, "namespaces": NAMESPACES}
+    told = {"millicores": 400, "image": image, "queue": quarters.queue, "namespaces": quarters.namespaces}
     for field, value in told.items():
         monkeypatch.setattr(builders.place, field, value)
     return builders.place
 
 
+class Quarters(NamedTuple):
+    """Two namespaces and the queue that they share."""
+
+    queue: str
+
+    @property
+    def namespaces(self) -> tuple[str, str]:
+        """The names of both."""
+        return f"{self.queue}-a", f"{self.queue}-b"
+
+
 @pytest.fixture(scope="module")
-def quarters(kubeconfig: Path) -> Iterator[None]:
+def quarters(kubeconfig: Path) -> Iterator[Quarters]:
     """Make two namespaces of our own with a queue of 400 millicores, and take them away again."""
-    api = Api(load(path=str(kubeconfig)))
-    made = [*_quarters()]
+    api, place = Api(load(path=str(kubeconfig))), Quarters(f"promise-{os.urandom(3).hex()}")
+    made = [*_documents(place)]
     for kind, document in made:
         api.create(kind.path((document["metadata"]).get("namespace", "")), document)
-    yield
+    yield place
     for kind, document in reversed(made):
         api.delete(kind.path(document["metadata"].get("namespace", ""), document["metadata"]["name"]))
 
 
-def _quarters() -> Iterator[tuple[Kind, dict[str, Any]]]:
+def _documents(place: Quarters) -> Iterator[tuple[Kind, dict[str, Any]]]:
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
-    for name in NAMESPACES:
+    for name in place.namespaces:
         metadata = {"name": name, "labels": enforce}
         yield kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     urgent = {
         "apiVersion": kinds.KUEUE_API,
         "kind": "WorkloadPriorityClass",
-        "metadata": {"name": "promise-100"},
+        "metadata": {"name": f"{place.queue}-100"},
     }
     yield kinds.WORKLOAD_PRIORITY, urgent | {"value": 100}
     quotas = [{"name": "cpu", "nominalQuota": "400m"}, {"name": "memory", "nominalQuota": "8Gi"}]
     group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "default", "resources": quotas}]}
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}
-    queue = {"apiVersion": kinds.KUEUE_API, "kind": "ClusterQueue", "metadata": {"name": QUEUE}, "spec": spec}
+    queue = {
+        "apiVersion": kinds.KUEUE_API,
+        "kind": "ClusterQueue",
+        "metadata": {"name": place.queue},
+        "spec": spec,
+    }
     yield kinds.CLUSTER_QUEUE, queue
-    for name in NAMESPACES:
-        metadata = {"name": QUEUE, "namespace": name}
+    for name in place.namespaces:
+        metadata = {"name": place.queue, "namespace": name}
         local = {"apiVersion": kinds.KUEUE_API, "kind": "LocalQueue", "metadata": metadata}
-        yield kinds.LOCAL_QUEUE, local | {"spec": {"clusterQueue": QUEUE}}
+        yield kinds.LOCAL_QUEUE, local | {"spec": {"clusterQueue": place.queue}}
 
 
 @pytest.fixture
-def settings(kubeconfig: Path, tmp_path: Path, quarters: None) -> Settings:
-    return Settings(
-        home=str(tmp_path), engine="kubernetes", kubeconfig=str(kubeconfig), namespace=NAMESPACES[0]
-    )
+def settings(kubeconfig: Path, tmp_path: Path, quarters: Quarters) -> Settings:
+    here = quarters.namespaces[0]
+    return Settings(home=str(tmp_path), engine="kubernetes", kubeconfig=str(kubeconfig), namespace=here)
 
 
 @pytest.fixture
@@ -93,9 +100,9 @@ def backend(settings: Settings) -> KubernetesBackend:
 
 
 @pytest.fixture
-def client(backend: KubernetesBackend, settings: Settings) -> Iterator[Client]:
+def client(backend: KubernetesBackend, settings: Settings, quarters: Quarters) -> Iterator[Client]:
     with Client(backend, settings=settings) as client:
         yield client
-        for namespace in NAMESPACES:
+        for namespace in quarters.namespaces:
             for state in [*client.jobs(namespace=namespace)]:
                 client.delete(state.ref.name, namespace=namespace, grace_period=0)
