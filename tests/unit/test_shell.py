@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import mpijob
 from mpijob.backends import endings
 from mpijob.dialects import shell
 from mpijob.dialects.shell import Ending
@@ -208,7 +209,18 @@ def test_in_open_order_a_silent_worker_is_waited_for_and_then_named(pod: Pod) ->
     agent.chmod(0o755)
     done = pod.launch("mpirun", MPIJOB_ORDER="open")
     assert done.returncode == Ending.WORKERS_SILENT
-    assert "worker 127.0.0.1 did not answer on its ssh port within 1 s" in done.stderr
+    assert "worker 127.0.0.1 did not answer on its ssh port within 1 s\n" in done.stderr
+
+
+def test_in_open_order_the_last_words_of_ssh_are_told(pod: Pod) -> None:
+    agent = pod.home / "ssh"
+    said = "mpijob@127.0.0.1: Permission denied (publickey)."
+    agent.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 255\n")
+    agent.chmod(0o755)
+    done = pod.launch("mpirun", MPIJOB_ORDER="open")
+    assert f"did not answer on its ssh port within 1 s: {said}\n" in done.stderr
+    told = mpijob.diagnose(done.stderr, exit_code=done.returncode)
+    assert [finding.code for finding in told.findings] == ["PERMISSION_DENIED"]
 
 
 def test_the_order_ready_asks_no_worker_at_all(pod: Pod) -> None:

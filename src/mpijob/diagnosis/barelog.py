@@ -36,6 +36,7 @@ _FAMILIES = (
     (Family.INTEL, re.compile(rb"Intel\(R\) MPI|I_MPI_|KILLED BY SIGNAL: |bstrap_proxy")),
     (Family.MPICH, re.compile(rb"hydra|MPICH|EXIT STRING: |HYD_|\[proxy:\d")),
 )
+_TWO = re.compile(rb"suspicious MPI execution environment|no-pmix-but|No PMIx server was reachable")
 _Speaker = tuple[Role, int | None, int | None]
 
 
@@ -73,8 +74,10 @@ def read(
 
 
 def _family(pieces: Mapping[str, list[Piece]]) -> Family:
-    """Return the MPI library whose words occur, the first in the table that does."""
+    """Return the MPI library whose words occur, the first in the table that does; none where two are mixed."""
     texts = [b"\n".join(piece.lines) for found in pieces.values() for piece in found]
+    if any(map(_TWO.search, texts)):  # the words are the program's library's, and the launcher is another's
+        return Family.AUTO
     return next((family for family, sign in _FAMILIES if any(map(sign.search, texts))), Family.AUTO)
 
 

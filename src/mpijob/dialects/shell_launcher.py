@@ -31,7 +31,7 @@ if [ -z "${I_MPI_HYDRA_IFACE:-}" ] && [ -r /proc/net/route ]; then
   done </proc/net/route
 fi
 answers() {
-  until "$home/ssh" -o ConnectTimeout=2 -o ConnectionAttempts=1 "$1" true </dev/null >/dev/null 2>&1; do
+  until "$home/ssh" -o ConnectTimeout=2 -o ConnectionAttempts=1 "$1" true </dev/null >/dev/null 2>"$home/said-$1"; do
     [ "$(now)" -lt "$deadline" ] || exit 1
     sleep 1
   done
@@ -40,7 +40,11 @@ if [ "${MPIJOB_ORDER:-ready}" = open ]; then # the workers may not be there yet:
   asked=
   for host in $names; do answers "$host" & asked="$asked $!:$host"; done
   for one in $asked; do
-    wait "${one%%:*}" || fail 94 "worker ${one#*:} did not answer on its ssh port within ${MPIJOB_PATIENCE:-300} s"
+    wait "${one%%:*}" && continue
+    why=
+    while read -r line; do why=$line; done <"$home/said-${one#*:}" || :
+    late="did not answer on its ssh port within ${MPIJOB_PATIENCE:-300} s"
+    fail 94 "worker ${one#*:} $late${why:+: $why}"
   done
 fi
 """

@@ -59,6 +59,10 @@ RULES = (
                 "No such file or directory",
                 r"(?P<helper>[\w./-]*(?:orted|prted|hydra_\w+|pmi_proxy)): No such file or directory",
             ),
+            Sign(
+                "Unable to run bstrap_proxy",  # 127, by which a shell says that there is no such program
+                r"Unable to run (?P<helper>bstrap_proxy) on (?P<host>\S+) \(pid \d+, exit code 32512\)",
+            ),
         ),
         causes=(
             "MPI version mismatch detected. The workers have no {helper}: another MPI than the launcher's, or none.",
@@ -229,7 +233,7 @@ RULES = (
         signs=(
             Sign(
                 "KILLED BY SIGNAL",
-                r"RANK (?P<rank>\d+) PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: 9\b",
+                r"RANK \d+ PID \d+ RUNNING AT (?P<host>\S+) = KILLED BY SIGNAL: 9\b",
             ),
             Sign(
                 "BAD TERMINATION",

@@ -61,7 +61,10 @@ RULES = (
                 r"connect to host (?P<host>\S+) port (?P<port>\d+): (?:Connection timed out|Operation "
                 r"timed out|No route to host)",
             ),
-            Sign("did not answer on its ssh port", r"worker (?P<host>\S+) did not answer on its ssh port"),
+            Sign(
+                "did not answer on its ssh port",  # and ssh said nothing: else its words tell more
+                r"worker (?P<host>\S+) did not answer on its ssh port(?: within \d+ s)?$",
+            ),
         ),
         example="MPI communication failure - check NetworkPolicies: HOST, port PORT gave no answer.",
         causes=(
@@ -222,6 +225,31 @@ RULES = (
             Remedy("see what the worker said: mpijob logs JOB --role worker"),
         ),
         confidence=0.8,
+    ),
+    Rule(
+        id="SSH_FAILED",
+        title="ssh could not reach a worker, and its words were not passed on",
+        why="Intel MPI's launcher keeps what ssh says to itself and reports only its exit code: 65280 is 255, which "
+        "ssh uses for its own failures alone. So the helper was never started; whether the name, the port or the "
+        "key was wrong, only ssh itself can say.",
+        trust=Trust.CAUSE,
+        signs=(
+            Sign(
+                "Unable to run bstrap_proxy",
+                r"Unable to run bstrap_proxy on (?P<host>\S+) \(pid \d+, exit code 65280\)",
+            ),
+        ),
+        causes=("ssh from the launcher to {host} failed; Intel MPI does not pass on why.",),
+        remedies=(
+            Remedy("ask ssh itself, in the launcher: ssh {host} true"),
+            Remedy("see whether the worker's server came up: mpijob logs JOB --role worker"),
+            Remedy("let the job make its own keys and hostfile: no ssh settings of your own in the image"),
+        ),
+        confidence=0.8,
+        yields_to=(
+            *("UNKNOWN_HOST", "CONNECTION_REFUSED", "NETWORK_BLOCKED", "HOST_KEY", "PERMISSION_DENIED"),
+            *("SSH_USER", "SSHD_FAILED", "SSH_CUT_OFF", "WORKER_LOST", "NO_SSHD", "NO_KEY"),
+        ),
     ),
     Rule(
         id="DAEMON_NOT_STARTED",
