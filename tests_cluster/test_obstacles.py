@@ -26,9 +26,10 @@ from mpijob import Job, MPIJob, Phase
 from mpijob.backends.kubernetes import kinds
 from mpijob.client.bridge import drive
 from mpijob.errors import NotFound, QuotaExceeded, Severity
-from mpijob.model import Identity, Resources, Secret, Volume, VolumeKind
+from mpijob.model import Identity, Network, Resources, Secret, Volume, VolumeKind
 
 LONG = "echo begun; sleep 300"
+OPEN = Network(isolated=False)  # brings no policy of its own, which would open what others close
 CLAIM_VOLUME = Volume(mount="/data", kind=VolumeKind.CLAIM, source="absent")
 
 
@@ -143,9 +144,9 @@ def test_a_network_policy_that_blocks_the_job_is_told_before_and_after(kubeconfi
     with own_place(kubeconfig, "closed") as place:
         closed = {"podSelector": {}, "policyTypes": ["Ingress"]}
         place.put(kinds.NETWORK_POLICY, "deny-all", spec=closed)
-        warned = {one.code for one in place.client.plan(a_job("closed")).notices}
+        warned = {one.code for one in place.client.plan(a_job("closed", network=OPEN)).notices}
         assert "NETWORK_BLOCKED" in warned
-        job = place.ended(a_job("closed"))
+        job = place.ended(a_job("closed", network=OPEN))
         assert blamed(job.last)[:2] == (Phase.FAILED, "NETWORK_BLOCKED")
         assert lateness(job.last) < PROMPT
         assert "check NetworkPolicies" in job.last.message

@@ -23,7 +23,7 @@ from mpijob.dialects import mpioperator, pods
 from mpijob.dialects import runtimes as shipped
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, InvalidJob, NotAllowed, NotFound, QuotaExceeded
-from mpijob.model import Family, Identity, MPIJob, Placement, Resources, Role, Volume, VolumeKind
+from mpijob.model import Family, Identity, MPIJob, Network, Placement, Resources, Role, Volume, VolumeKind
 from mpijob.settings import CLUSTER, Settings
 
 BOTH = (Role.WORKER, Role.LAUNCHER)
@@ -58,6 +58,9 @@ def _object(kind: Kind, name: str, *, labels: dict[str, str] | None = None, **pa
 def put(api: Api, kind: Kind, namespace: str, name: str, **parts: Any) -> None:
     """Create an object in a namespace."""
     api.create(kind.path(namespace), _object(kind, name, **parts))
+
+
+OPEN = Network(isolated=False)  # brings no policy of its own, which would open what others close
 
 
 def a_job(namespace: str, **fields: Any) -> MPIJob:
@@ -186,7 +189,7 @@ def _is_refused(api: Api, namespace: str, body: Document, words: str) -> bool:
 def test_policies_of_the_namespace_are_found(api: Api, namespace: str) -> None:
     spec = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     put(api, kinds.NETWORK_POLICY, namespace, "deny-all", spec=spec)
-    said = {one.message for one in told(api, a_job(namespace)) if one.code == "NETWORK_BLOCKED"}
+    said = {one.message for one in told(api, a_job(namespace, network=OPEN)) if one.code == "NETWORK_BLOCKED"}
     assert "NetworkPolicy deny-all blocks port 2222 (ssh) from the launcher to the workers" in said
     assert len(said) == 4
     inside: list[Document] = [{"podSelector": {}}]
@@ -195,7 +198,7 @@ def test_policies_of_the_namespace_are_found(api: Api, namespace: str) -> None:
         "egress": [{"to": inside}, {"ports": [{"protocol": "UDP", "port": 53}]}],
     }
     put(api, kinds.NETWORK_POLICY, namespace, "inside", spec=opened)
-    assert "NETWORK_BLOCKED" not in codes(told(api, a_job(namespace)))
+    assert "NETWORK_BLOCKED" not in codes(told(api, a_job(namespace, network=OPEN)))
 
 
 @pytest.mark.req("D-istio", "D-scc")
@@ -286,10 +289,10 @@ def test_what_is_said_of_policies_is_what_packets_find(api: Api, namespace: str)
     try:
         # ingress alone: the bed's kube-router lets a packet in that an egress rule of the same machine let out
         put(api, kinds.NETWORK_POLICY, namespace, "some", spec=closed)
-        assert "NETWORK_BLOCKED" in codes(told(api, a_job(namespace)))
+        assert "NETWORK_BLOCKED" in codes(told(api, a_job(namespace, network=OPEN)))
         assert _tried(api, runtime, namespace, until="RUNTIME_TRIAL")
         api.patch(kinds.NETWORK_POLICY.path(namespace, "some"), {"spec": closed | {"ingress": [inside]}})
-        assert "NETWORK_BLOCKED" not in codes(told(api, a_job(namespace)))
+        assert "NETWORK_BLOCKED" not in codes(told(api, a_job(namespace, network=OPEN)))
         assert _tried(api, runtime, namespace, until="RUNTIME_OK")
     finally:
         api.delete(kinds.CLUSTER_RUNTIME.path("", one.name))

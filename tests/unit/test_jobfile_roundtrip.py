@@ -18,6 +18,7 @@ from mpijob.model import (
     Family,
     Launch,
     MPIJob,
+    Network,
     Placement,
     Program,
     Resources,
@@ -127,7 +128,7 @@ def part(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 KINDS["CustomLaunch | None"] = st.none() | part(CustomLaunch)
-for _kind in (Resources, Launch, Code, Placement, Retry, Signal, Retention):
+for _kind in (Resources, Launch, Code, Placement, Network, Retry, Signal, Retention):
     KINDS[_kind.__name__] = part(_kind)
 for _item in (Program, Secret, Volume):
     KINDS[f"tuple[{_item.__name__}, ...]"] = st.lists(part(_item), max_size=2).map(tuple)

@@ -25,7 +25,7 @@ from mpijob import admission
 from mpijob.backends.kubernetes import kinds, preflight
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.errors import Conflict, InvalidJob, NotAllowed, NotFound, QuotaExceeded, Severity
-from mpijob.model import Family, Placement, Resources, Volume, VolumeKind
+from mpijob.model import Family, MPIJob, Network, Placement, Resources, Volume, VolumeKind
 
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 
@@ -33,6 +33,11 @@ CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 @pytest.fixture
 def api() -> FakeApi:
     return with_gpus()
+
+
+def an_open_job() -> MPIJob:
+    """Return a job that brings no network policy of its own."""
+    return a_job(network=Network(isolated=False))
 
 
 # -- machines
@@ -138,7 +143,7 @@ def test_each_read_may_be_refused_and_is_then_named(api: FakeApi, kind: Kind) ->
 @pytest.mark.req("D-preflight-net", "FR-SEC-004")
 def test_a_policy_that_denies_everything_is_named_for_every_way(api: FakeApi) -> None:
     a_policy(api, "deny-all", podSelector={}, policyTypes=["Ingress", "Egress"])
-    said = [one.message for one in told(api, a_job()) if one.code == "NETWORK_BLOCKED"]
+    said = [one.message for one in told(api, an_open_job()) if one.code == "NETWORK_BLOCKED"]
     assert said == [
         "NetworkPolicy deny-all blocks port 2222 (ssh) from the launcher to the workers",
         "NetworkPolicy deny-all blocks MPI's data ports between workers",
@@ -154,14 +159,14 @@ def test_policies_add_up_and_one_that_opens_the_namespace_is_enough(api: FakeApi
         api, "inside", podSelector={}, policyTypes=["Ingress", "Egress"],
         ingress=[{"from": [{"podSelector": {}}]}], egress=[{"to": [{"podSelector": {}}]}],
     )  # fmt: skip
-    (left,) = [one for one in told(api, a_job()) if one.code == "NETWORK_BLOCKED"]
+    (left,) = [one for one in told(api, an_open_job()) if one.code == "NETWORK_BLOCKED"]
     assert left.message == (
         "NetworkPolicies deny-all, inside block port 53 (names) from the launcher to the cluster's DNS"
     )
     names = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
     a_policy(api, "dns", podSelector={}, egress=[{"to": [names], "ports": [{"protocol": "UDP", "port": 53}]}],
              policyTypes=["Egress"])  # fmt: skip
-    assert told(api, a_job()) == ()
+    assert told(api, an_open_job()) == ()
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,7 @@ def test_what_a_policy_leaves_open_is_read_as_the_cluster_reads_it(
 ) -> None:
     api.put(kinds.NAMESPACE, NAMESPACE, labels={"team": "cv"})
     a_policy(api, "some", **{"podSelector": {}} | spec)
-    said = " ".join(one.message for one in told(api, a_job()) if one.code == "NETWORK_BLOCKED")
+    said = " ".join(one.message for one in told(api, an_open_job()) if one.code == "NETWORK_BLOCKED")
     assert {
         word for word in ("port 2222 (ssh)", "MPI's data ports", "port 53 (names)") if word in said
     } == closed
@@ -202,7 +207,7 @@ def test_a_namespace_that_may_not_be_read_gets_no_warning_for_labels_nobody_know
     api.refuse(kinds.NAMESPACE)
     peer = {"namespaceSelector": {"matchLabels": {"team": "nlp"}}}
     a_policy(api, "some", podSelector={}, ingress=[{"from": [peer]}])
-    assert not [one for one in told(api, a_job()) if one.code == "NETWORK_BLOCKED"]
+    assert not [one for one in told(api, an_open_job()) if one.code == "NETWORK_BLOCKED"]
 
 
 @pytest.mark.req("D-scc")

@@ -1413,6 +1413,8 @@ export interface components {
             name: string;
             /** @default default */
             namespace?: string;
+            /** @default {} */
+            network?: components["schemas"]["Network"];
             /** @default  */
             owner?: string;
             /** @default {} */
@@ -1445,6 +1447,19 @@ export interface components {
             volumes?: components["schemas"]["Volume"][];
             /** @default 4 */
             workers?: number;
+        };
+        /**
+         * Network
+         * @description Whom the job's pods may talk to on a cluster, beside each other and the name servers.
+         *
+         *         Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
+         *         (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
+         */
+        Network: {
+            /** @default [] */
+            egress?: string[];
+            /** @default true */
+            isolated?: boolean;
         };
         /**
          * Numbered

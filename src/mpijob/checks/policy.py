@@ -7,6 +7,7 @@ import math
 from mpijob.checks.rule import Findings, Limits, dns_name, error, warning
 from mpijob.errors import Finding
 from mpijob.model import MPIJob
+from mpijob.model.network import destination
 from mpijob.model.words import PRIORITIES, SIGNALS, did_you_mean, shown
 
 _MOST_RETRIES = 98  # attempts are counted in names with two digits
@@ -33,6 +34,16 @@ def placement(job: MPIJob, limits: Limits) -> Findings:
         if effect is not None and effect not in _EFFECTS:
             field = f"placement.tolerations[{index}].effect"
             yield error(field, f"{shown(effect)} is not known here", f"allowed: {', '.join(_EFFECTS)}")
+
+
+def network(job: MPIJob, limits: Limits) -> Findings:
+    """Every word names a place that a network policy can open."""
+    for index, word in enumerate(job.network.egress):
+        try:
+            destination(word, job.namespace)
+        except ValueError as reason:
+            hint = "for example: internet:443, 10.1.0.0/16, minio.data.svc, namespace/data"
+            yield error(f"network.egress[{index}]", f"{shown(word)} names no place to reach: {reason}", hint)
 
 
 def priority(job: MPIJob, limits: Limits) -> Findings:

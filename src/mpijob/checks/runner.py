@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_FLAGS", "launch mpi", launching.flags),
     rule("BAD_CUSTOM_LAUNCH", "launch mpi", custom.custom),
     rule("BAD_PLACEMENT", "placement", policy.placement),
+    rule("BAD_NETWORK", "network namespace", policy.network),
     rule("BAD_PRIORITY", "priority", policy.priority),
     rule("BAD_RETRY", "retry", policy.retry),
     rule(

@@ -111,6 +111,7 @@ FLAGS: tuple[Flag, ...] = (
     ),
     Flag("--affinity", "placement.affinity", values.document, "Affinity, as JSON.", "JSON"),
     Flag("--topology", "placement.topology", str, "any, packed-node, packed-rack, packed-zone, spread."),
+    Flag("--egress", "network.egress", str, "Place that the job may reach.", "PLACE", _LIST),
     Flag("--queue", "queue", str, "Queue to wait in.", "NAME"),
     Flag("--priority", "priority", _N, "A number, or the name of a priority class."),
     Flag(
@@ -135,6 +136,7 @@ FLAGS: tuple[Flag, ...] = (
 
 SWITCHES: tuple[Switch, ...] = (
     Switch("--no-census", "census", False, "Do not prove the world before the command runs."),
+    Switch("--no-isolation", "network.isolated", False, "No network policy for the job."),
     Switch("--requeue", "requeue_on_lost_worker", True, "Queue again when a worker is lost."),
 )
 

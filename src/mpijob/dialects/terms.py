@@ -48,6 +48,7 @@ AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"
 SECRETS_SUFFIX = "-mpijob-secrets"
 CODE_SUFFIX = "-mpijob-code"
+NETWORK_SUFFIX = "-mpijob-network"
 SSH_PORT = 2222
 LONGEST_NAME = 63
 LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all

@@ -67,6 +67,9 @@ FIELDS: dict[str, Description] = {
         "{cpu: 100m, memory: 256Mi}",
     ),
     "MPIJob.placement": _D("Where workers may run; ignored on one machine.", "{topology: packed-rack}"),
+    "MPIJob.network": _D(
+        "Whom the job's pods may talk to on a cluster; ignored on one machine.", "{egress: [minio.data.svc]}"
+    ),
     "MPIJob.queue": _D("The queue that the job waits in.", "gpu-large"),
     "MPIJob.priority": _D(
         "Who goes first: a number (more is sooner), a word, or the name of a priority class.",
@@ -161,6 +164,13 @@ FIELDS: dict[str, Description] = {
     ),
     "Placement.affinity": _D("Affinity as Kubernetes writes it.", "{nodeAffinity: {}}"),
     "Placement.topology": _D("How close together the workers are wanted.", "packed-rack"),
+    "Network.isolated": _D(
+        "Whether a network policy lets only the job's own pods talk to each other.", "true"
+    ),
+    "Network.egress": _D(
+        "Where its pods may go beside: internet, an address or block, a service, a namespace; a port may follow.",
+        "[minio.data.svc, 'internet:443']",
+    ),
     "Retry.limit": _D("How often a failed job is tried again.", "3"),
     "Retry.backoff_seconds": _D("The pause before the first new try.", "10"),
     "Retry.factor": _D("By what the pause grows from try to try.", "2"),

@@ -162,6 +162,17 @@ class Placement(Value, frozen=True, kw_only=True):
     topology: Topology = Topology.ANY
 
 
+class Network(Value, frozen=True, kw_only=True):
+    """Whom the job's pods may talk to on a cluster, beside each other and the name servers.
+
+    Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
+    (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
+    """
+
+    isolated: bool = True
+    egress: tuple[str, ...] = ()
+
+
 class Retry(Value, frozen=True, kw_only=True):
     """How often a failed job is tried again, with exponential backoff between the attempts."""
 
@@ -221,6 +232,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     launcher: Resources = Resources(cpu="100m", memory="256Mi")
 
     placement: Placement = Placement()
+    network: Network = Network()
     queue: str = ""
     priority: str | int = 0
     gang_timeout_seconds: float = 300.0
@@ -281,6 +293,7 @@ _COERCED: dict[str, Any] = {
     "resources": Resources,
     "launcher": Resources,
     "launch": Launch,
+    "network": Network,
     "code": Code,
     "placement": Placement,
     "retry": Retry,

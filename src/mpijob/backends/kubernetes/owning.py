@@ -74,6 +74,7 @@ def sweep(api: Api, kind: Kind, job: Mapping[str, Any]) -> None:
     companions = [
         kinds.CONFIG_MAP.path(namespace, name + terms.CODE_SUFFIX),
         kinds.SECRET.path(namespace, name + terms.SECRETS_SUFFIX),
+        kinds.NETWORK_POLICY.path(namespace, name + terms.NETWORK_SUFFIX),
     ]
     if kind is kinds.TRAINJOB:
         companions.append(kinds.TRAINING_RUNTIME.path(namespace, name))

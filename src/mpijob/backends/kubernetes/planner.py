@@ -11,7 +11,7 @@ import msgspec
 from mpijob import admission
 from mpijob.backends import code, endings
 from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import engine_choice, launch, mpioperator, pods, terms, trainjob
+from mpijob.dialects import engine_choice, isolation, launch, mpioperator, pods, terms, trainjob
 from mpijob.dialects.engine_choice import Choice, Engine
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, Severity
@@ -29,7 +29,7 @@ def plan(
     job = code.resolve(_with_image(job, settings), directory)
     choice = engine_choice.choose(job, around.served)
     shape = _shape(job, around, choice)
-    documents = _documents(choice, job, shape)
+    documents = _documents(choice, job, shape, around)
     workers = _workers(job, shape, choice.engine)
     own = own_launcher(job.argv) if not job.programs else None
     words, counted = pods.launch_words(job, shape)
@@ -54,7 +54,7 @@ def plan(
         wait_estimate_seconds=facts.wait_estimate_seconds,
         isolation=choice.engine.value,
         guarantee=GUARANTEE,
-        why=choice.reasons,
+        why=(*choice.reasons, _network(job, around)),
         notices=(*pods.notices(job, shape), *_notices(job, settings)),
         documents=documents,
     )
@@ -70,7 +70,7 @@ def next_attempt(job: MPIJob, uid: str, name: str, attempt: int, around: Surroun
     return Plan(
         job=job, uid=uid, engine=choice.engine.value, family=choice.family, family_version="",
         workers=workers, world=job.world, hostfile="", launch=(), env={},
-        isolation=choice.engine.value, documents=_documents(choice, job, shape),
+        isolation=choice.engine.value, documents=_documents(choice, job, shape, around),
     )  # fmt: skip
 
 
@@ -110,8 +110,19 @@ def free_name(name: str, taken: frozenset[str]) -> str:
     return f"{name}-r{number}"
 
 
-def _documents(choice: Choice, job: MPIJob, shape: Shape) -> tuple[Document, ...]:
-    return trainjob.write(job, shape) if choice.engine is Engine.TRAINER else mpioperator.write(job, shape)
+def _documents(choice: Choice, job: MPIJob, shape: Shape, around: Surroundings) -> tuple[Document, ...]:
+    """Return what is created, in this order: the job itself comes last."""
+    write = trainjob.write if choice.engine is Engine.TRAINER else mpioperator.write
+    *before, main = write(job, shape)
+    return (*before, *([isolation.write(job, shape)] if around.isolates else ()), main)
+
+
+def _network(job: MPIJob, around: Surroundings) -> str:
+    if not job.network.isolated:
+        return "network: open, because the job says so"
+    if around.isolates:
+        return "network: the job's pods reach each other, the name servers and what the job names"
+    return "network: you may not create NetworkPolicies here; where the cluster's controller runs, it makes the job's"
 
 
 def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, ...]:

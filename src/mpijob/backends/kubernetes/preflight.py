@@ -94,7 +94,7 @@ def gather(
             bounds=namespace_limits.bounds(seen["ranges"].items),
             queue=queue,
             room=space,
-            blocked=_blocked(job, seen),
+            blocked=() if _isolates(job, seen) else _blocked(job, seen),
             claims=obstacles.claims({name: seen[f"claim {name}"] for name in obstacles.claim_names(job)}),
             priority_classes=_class_names(seen),
             pod_security=obstacles.security_level(seen["namespace"].value),
@@ -221,6 +221,12 @@ def _is_over(document: Document) -> bool:
     return any(one.get("type") in _OVER and one.get("status") == "True" for one in conditions)
 
 
+def _isolates(job: MPIJob, seen: Answers) -> bool:
+    """Whether the job brings a network policy: one opens all that it needs, whatever others close."""
+    found: Rights | None = seen["rights"].value
+    return job.network.isolated and found is not None and not found.lacking(rights.NETWORK)
+
+
 def _blocked(job: MPIJob, seen: Answers) -> tuple[Any, ...]:
     around = obstacles.labels(seen["namespace"].value)
     return netpolicies.blocked(seen["policies"].items, job, namespace_labels=around)
@@ -262,5 +268,6 @@ def _surroundings(
         prove_gpus=room.devices_are_real(seen["nodes"].items, job),
         ipc_lock=obstacles.wants_rdma(job) and cluster.pod_security in ("", "privileged") and not openshift,
         nfs_driver=_nfs_driver(seen),
+        isolates=_isolates(job, seen),
         launcher_cpu_limit=namespace_limits.launcher_needs_cpu_limit(lines, cluster.bounds, cluster.asks),
     )  # fmt: skip

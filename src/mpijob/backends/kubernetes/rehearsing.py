@@ -40,7 +40,7 @@ def _objects(api: Api, plan: Plan) -> Iterator[str]:
 
 
 def _pods(api: Api, plan: Plan) -> Iterator[str]:
-    for role, template in _templates(plan.documents[0]):
+    for role, template in (found for document in plan.documents for found in _templates(document)):
         name = f"{plan.documents[-1]['metadata']['name']}-{role}"
         metadata = {**template.get("metadata", {}), "name": name, "namespace": plan.job.namespace}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -49,13 +49,13 @@ def _pods(api: Api, plan: Plan) -> Iterator[str]:
 
 
 def _templates(document: Mapping[str, Any]) -> Iterator[tuple[str, Document]]:
-    """Yield role and pod template of a TrainingRuntime or an MPIJob."""
+    """Yield role and pod template of a TrainingRuntime or an MPIJob; other objects have none."""
     if document["kind"] == kinds.MPIJOB.name:
         for role, replicas in document["spec"]["mpiReplicaSpecs"].items():
             yield role.lower(), replicas["template"]
-        return
-    for job in document["spec"]["template"]["spec"]["replicatedJobs"]:
-        yield job["name"], job["template"]["spec"]["template"]
+    elif document["kind"] == kinds.TRAINING_RUNTIME.name:
+        for job in document["spec"]["template"]["spec"]["replicatedJobs"]:
+            yield job["name"], job["template"]["spec"]["template"]
 
 
 def _named(names: list[str]) -> str:

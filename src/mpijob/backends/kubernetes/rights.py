@@ -39,6 +39,7 @@ _KIND = {Engine.TRAINER: ("trainjobs", _TRAINER), Engine.MPI_OPERATOR: ("mpijobs
 _ON_THE_JOB = {"get": "get", "list": "list", "delete": "delete", "cancel": "patch"}
 LOGS, EXEC = Right("get", "pods", sub="log"), Right("create", "pods", sub="exec")
 SEE_PODS = Right("list", "pods")
+NETWORK = tuple(Right(verb, "networkpolicies", "networking.k8s.io") for verb in ("create", "patch"))
 CREATE_FILES, CREATE_SECRETS = Right("create", "configmaps"), Right("create", "secrets")
 
 
@@ -91,7 +92,7 @@ def everything() -> tuple[Right, ...]:
         Right(verb, plural, group) for plural, group in _KIND.values() for verb in _ON_THE_JOB.values()
     ]
     creating = [right for rights in TO_CREATE.values() for right in rights]
-    return (*on_jobs, *creating, LOGS, EXEC, SEE_PODS, CREATE_FILES, CREATE_SECRETS)
+    return (*on_jobs, *creating, LOGS, EXEC, SEE_PODS, CREATE_FILES, CREATE_SECRETS, *NETWORK)
 
 
 def _covers(rule: Mapping[str, Any], right: Right) -> bool:

@@ -29,7 +29,15 @@ from mpijob.model import MPIJob, Plan, quantity
 LARGEST_ARCHIVE = 700_000  # a config map holds 1 MiB, and base64 adds a third
 ABANDONED_SECONDS = 60.0
 _PAUSES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
-_KINDS = {kind.name: kind for kind in (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.MPIJOB)}
+_CREATED = (
+    kinds.TRAINJOB,
+    kinds.TRAINING_RUNTIME,
+    kinds.MPIJOB,
+    kinds.NETWORK_POLICY,
+    kinds.CONFIG_MAP,
+    kinds.SECRET,
+)
+_KINDS = {kind.name: kind for kind in _CREATED}
 
 
 class Taken(Exception):
@@ -82,8 +90,7 @@ def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Made:
 
 def kind_of(document: Mapping[str, Any]) -> Kind:
     """Return the kind of one object of a job."""
-    known = _KINDS | {"ConfigMap": kinds.CONFIG_MAP, "Secret": kinds.SECRET}
-    return known[document["kind"]]
+    return _KINDS[document["kind"]]
 
 
 def _path(kind: Kind, document: Mapping[str, Any]) -> str:

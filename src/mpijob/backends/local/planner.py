@@ -146,6 +146,8 @@ def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
         yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
     if job.placement != type(job.placement)():
         yield _notice("placement", "placement is not used here: there is one machine")
+    if job.network != type(job.network)():
+        yield _notice("network", "network is not used here: ranks on one machine share its network")
     if job.queue:
         yield _notice("queue", f"queue '{job.queue}' is noted only: the local engine has one queue")
     if not job.resources.gpu and machine.gpu_ids(settings):

@@ -1,0 +1,147 @@
+"""Where a job's pods may go beside each other: the words of `network.egress`, and what they mean.
+
+A network policy knows address blocks and namespaces, no names of machines. So a name inside the cluster
+stands for its namespace, and a name outside for the public internet at its port; nothing is looked up here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import msgspec
+
+INTERNET = "internet"
+_NAMESPACE = "namespace/"
+# Schemes whose address is a machine's, with the port that they mean; s3://bucket names no machine.
+_PORTS = {
+    "http": 80,
+    "https": 443,
+    "grpc": None,
+    "tcp": None,
+    "udp": None,
+    "postgres": 5432,
+    "postgresql": 5432,
+    "mysql": 3306,
+    "redis": 6379,
+    "rediss": 6379,
+    "amqp": 5672,
+    "mongodb": 27017,
+    "nats": 4222,
+    "ftp": 21,
+    "sftp": 22,
+}
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_PUBLIC_ENDINGS = frozenset(
+    ("com", "org", "net", "io", "ai", "dev", "edu", "gov", "mil", "int", "cloud", "app")
+)
+
+
+class Where(StrEnum):
+    """What kind of place a destination is."""
+
+    INTERNET = "internet"
+    BLOCK = "block"
+    NAMESPACE = "namespace"
+
+
+class Destination(msgspec.Struct, frozen=True, order=True):
+    """One place that pods may reach; `value` is an address block or a namespace, no port means every port."""
+
+    where: Where
+    value: str = ""
+    port: int | None = None
+
+
+def destination(word: str, home: str) -> Destination | None:
+    """Return what a word means to a job of the namespace `home`; None where it is the pod itself.
+
+    Raise ValueError, whose text says what is wrong, for a word that names no place.
+    """
+    scheme = urlsplit(word).scheme if "://" in word else ""
+    if scheme and scheme not in _PORTS:
+        raise ValueError(f"the scheme {scheme}:// names no machine")
+    host, port = _parts(word)
+    return _place(host, port if port is not None else _PORTS.get(scheme), home)
+
+
+def of_variables(variables: Iterable[str], home: str) -> Iterator[Destination]:
+    """Yield the places that variables name: those whose whole value is an address, as `https://s3.example.org`."""
+    for value in variables:
+        if value.partition("://")[0] not in _PORTS or "://" not in value:
+            continue
+        try:
+            found = destination(value, home)
+        except ValueError:
+            continue  # a text that only begins like an address
+        if found is not None:
+            yield found
+
+
+def destinations(egress: Iterable[str], env: Mapping[str, str], home: str) -> tuple[Destination, ...]:
+    """Return every place that a job names, in its spec or in its variables, each once."""
+    named = (destination(word, home) for word in egress)
+    found = {one for one in named if one is not None} | set(of_variables(env.values(), home))
+    return tuple(sorted(found, key=lambda one: (one.where, one.value, one.port or 0)))
+
+
+def _parts(word: str) -> tuple[str, int | None]:
+    """Return host and port of an address; a block such as 10.0.0.0/8 is a host here."""
+    if "://" in word:
+        parts = urlsplit(word)
+        return parts.hostname or "", parts.port
+    if word.startswith("["):
+        host, _, rest = word[1:].partition("]")
+        return host, _number(rest.removeprefix(":")) if rest else None
+    if word.count(":") > 1:
+        return word, None  # IPv6 without brackets
+    host, colon, port = word.partition(":")
+    return host, _number(port) if colon else None
+
+
+def _number(port: str) -> int:
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"'{port}' is no port")
+    return int(port)
+
+
+def _place(host: str, port: int | None, home: str) -> Destination | None:
+    if host == INTERNET:
+        return Destination(Where.INTERNET, "", port)
+    if host.startswith(_NAMESPACE):
+        return Destination(Where.NAMESPACE, _label(host.removeprefix(_NAMESPACE)))
+    if (block := _block(host)) is not None:
+        return None if block.is_loopback else Destination(Where.BLOCK, str(block), port)
+    return _named(host, port, home)
+
+
+def _block(host: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(host, strict=False)
+    except ValueError:
+        return None
+
+
+def _named(host: str, port: int | None, home: str) -> Destination | None:
+    """A service's port is not its pods' port, so a name inside the cluster opens its whole namespace."""
+    labels = host.rstrip(".").split(".")
+    for label in labels:
+        _label(label)
+    if labels == ["localhost"]:
+        return None
+    if len(labels) == 1:
+        return Destination(Where.NAMESPACE, home)
+    if len(labels) > 2 and labels[2] == "svc":
+        return Destination(Where.NAMESPACE, labels[1])
+    if len(labels) == 2 and len(labels[1]) > 2 and labels[1] not in _PUBLIC_ENDINGS:
+        return Destination(Where.NAMESPACE, labels[1])
+    return Destination(Where.INTERNET, "", port or 443)
+
+
+def _label(text: str) -> str:
+    if not (len(text) <= 63 and _LABEL.fullmatch(text)):
+        raise ValueError(f"'{text}' is no name of a machine or a namespace")
+    return text

@@ -1,0 +1,207 @@
+"""A job's network policy: who is let in, where its pods may go, and whose words open what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.kube_store import Store
+from tests.unit.preflight_support import FakeApi, a_policy, gathered, with_gpus
+from tests.unit.preflight_support import a_job as a_wish
+
+from mpijob import checks
+from mpijob.backends.kubernetes import kinds, owning, planner, submitting
+from mpijob.dialects import isolation, mpioperator, netpolicies, terms, trainjob
+from mpijob.dialects.terms import Document, Shape
+from mpijob.model import Family, MPIJob, Network
+from mpijob.model.network import Destination, Where, destination, destinations
+from mpijob.settings import Settings
+
+SHAPE = Shape(uid="abc", user=1000)
+
+
+def a_job(**fields: Any) -> MPIJob:
+    return MPIJob(**{"name": "bert", "namespace": "cv", "image": "x/y:1", "command": ("true",)} | fields)
+
+
+def rules(document: Document, direction: str = "egress") -> list[Document]:
+    return list(document["spec"][direction])
+
+
+@pytest.mark.security
+@pytest.mark.req("FR-025", "FR-SEC-004")
+def test_only_the_jobs_own_pods_are_let_in_and_they_may_reach_each_other_and_dns() -> None:
+    policy = isolation.write(a_job(), SHAPE)
+    own = {"podSelector": {"matchLabels": {"mpijob.dev/uid": "abc"}}}
+    assert policy["spec"]["podSelector"] == own["podSelector"]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert rules(policy, "ingress") == [{"from": [own]}]
+    first, names = rules(policy)
+    assert first == {"to": [own]}
+    assert {one["port"] for one in names["ports"]} == {53, 5353}
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [
+        ("internet", Destination(Where.INTERNET)),
+        ("internet:443", Destination(Where.INTERNET, "", 443)),
+        ("10.1.0.0/16", Destination(Where.BLOCK, "10.1.0.0/16")),
+        ("10.1.2.3:5432", Destination(Where.BLOCK, "10.1.2.3/32", 5432)),
+        ("[2001:db8::1]:443", Destination(Where.BLOCK, "2001:db8::1/128", 443)),
+        ("2001:db8::/32", Destination(Where.BLOCK, "2001:db8::/32")),
+        ("namespace/data", Destination(Where.NAMESPACE, "data")),
+        ("minio.data.svc:9000", Destination(Where.NAMESPACE, "data")),
+        ("minio.data.svc.cluster.local", Destination(Where.NAMESPACE, "data")),
+        ("http://minio.data:9000", Destination(Where.NAMESPACE, "data")),
+        ("minio:9000", Destination(Where.NAMESPACE, "cv")),
+        ("s3.eu-west-1.amazonaws.com", Destination(Where.INTERNET, "", 443)),
+        ("https://wandb.ai", Destination(Where.INTERNET, "", 443)),
+        ("http://example.org:8080/x", Destination(Where.INTERNET, "", 8080)),
+        ("postgresql://user:pw@10.0.0.9/db", Destination(Where.BLOCK, "10.0.0.9/32", 5432)),
+        ("http://localhost:5000", None),
+        ("127.0.0.1:5000", None),
+    ],
+)
+def test_a_word_means_a_place(word: str, wanted: Destination | None) -> None:
+    assert destination(word, "cv") == wanted
+
+
+@pytest.mark.parametrize("word", ["", "s3://bucket/x", "10.0.0.1:http", "a b", "host:0", "namespace/A", "-x"])
+def test_a_word_that_names_no_place_is_refused_before_anything_is_sent(word: str) -> None:
+    found = [one for one in checks.run(a_job(network=Network(egress=(word,)))) if one.code == "BAD_NETWORK"]
+    assert [one.field for one in found] == ["network.egress[0]"]
+    assert "minio.data.svc" in found[0].hint
+
+
+@pytest.mark.req("FR-SEC-005")
+def test_data_connections_and_the_tracking_server_open_by_themselves() -> None:
+    env = {
+        "AWS_S3_ENDPOINT": "http://minio.data.svc:9000",
+        "MLFLOW_TRACKING_URI": "http://10.9.8.7:5000",
+        "BUCKET": "s3://bucket/x",
+        "TEXT": "see https://example.org for more",
+        "LR": "0.1",
+    }
+    assert destinations((), env, "cv") == (
+        Destination(Where.BLOCK, "10.9.8.7/32", 5000),
+        Destination(Where.NAMESPACE, "data"),
+    )
+    block, data = rules(isolation.write(a_job(env=env), SHAPE))[2:]
+    assert block["to"] == [{"ipBlock": {"cidr": "10.9.8.7/32"}}]
+    assert {one["port"] for one in block["ports"]} == {5000}
+    assert data == {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "data"}}}]}
+
+
+@pytest.mark.security
+def test_the_internet_is_open_only_when_asked_for_and_holds_no_private_address() -> None:
+    assert not [one for one in rules(isolation.write(a_job(), SHAPE)) if "0.0.0.0/0" in str(one)]
+    wide = isolation.write(a_job(network=Network(egress=("internet:443",))), SHAPE)
+    block = rules(wide)[2]["to"][0]["ipBlock"]
+    assert block["cidr"] == "0.0.0.0/0"
+    assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} <= set(block["except"])
+
+
+@pytest.mark.parametrize("family", [Family.OPENMPI, Family.MPICH])
+def test_who_reads_the_job_in_the_cluster_makes_the_very_same_policy(family: Family) -> None:
+    job = a_job(network=Network(egress=("internet:443",)), env={"S3": "http://minio.data.svc"})
+    shape = Shape(uid="abc", user=1000, family=family)
+    write = trainjob.write if family is Family.OPENMPI else mpioperator.write
+    *runtime, document = write(job, shape)
+    assert isolation.of_object(document, *runtime) == isolation.write(job, shape)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [("TrainJob", "jobset.sigs.k8s.io/jobset-name"), ("MPIJob", "training.kubeflow.org/job-name")],
+)
+def test_anybody_elses_job_is_known_by_the_label_of_its_engine(kind: str, label: str) -> None:
+    env = [{"name": "URL", "value": "http://10.0.0.9:80"}, {"name": "SECRET", "valueFrom": {}}]
+    replica = {"template": {"spec": {"containers": [{"name": "x", "env": env}]}}}
+    spec = {"trainer": {"env": env}} if kind == "TrainJob" else {"mpiReplicaSpecs": {"Launcher": replica}}
+    policy = isolation.of_object(
+        {"kind": kind, "metadata": {"name": "theirs", "namespace": "cv"}, "spec": spec}
+    )
+    assert policy is not None
+    assert policy["spec"]["podSelector"] == {"matchLabels": {label: "theirs"}}
+    assert "10.0.0.9/32" in str(policy)
+
+
+@pytest.mark.security
+def test_an_annotation_that_cannot_be_read_opens_nothing() -> None:
+    for text in ('{"network": 7}', "not json", '{"network": {"egress": ["s3://x"]}}'):
+        metadata = {"name": "odd", "namespace": "cv", "annotations": {terms.REST_ANNOTATION: text}}
+        policy = isolation.of_object({"kind": "TrainJob", "metadata": metadata, "spec": {}})
+        assert policy is not None
+        assert len(rules(policy)) == 2
+
+
+def test_monitoring_may_come_in_where_it_is_named() -> None:
+    policy = isolation.write(a_job(), SHAPE, monitoring=("monitoring",))
+    assert rules(policy, "ingress")[1]["from"][0]["namespaceSelector"]
+
+
+def test_the_policy_opens_what_the_namespaces_defaults_close() -> None:
+    job, both = a_job(), isolation.namespace_defaults("cv")
+    assert {one.flow.value for one in netpolicies.blocked(both, job)} == {"ssh", "data"}
+    selected = isolation.write(job, SHAPE)
+    selected["spec"]["podSelector"] = {"matchLabels": {terms.JOB_LABEL: job.name}}
+    for rule in (*rules(selected), *rules(selected, "ingress")):
+        for peer in (*rule.get("to", ()), *rule.get("from", ())):
+            if list(peer) == ["podSelector"]:
+                peer["podSelector"] = selected["spec"]["podSelector"]
+    assert netpolicies.blocked((*both, selected), job) == ()
+
+
+# -- on its way to the cluster
+
+
+def a_plan(api: FakeApi, job: MPIJob) -> tuple[Mapping[str, Any], ...]:
+    found = gathered(api, job)
+    return planner.plan(job, found.facts, found.around, Settings(), Path("/nonexistent"), "cluster").documents
+
+
+def test_who_may_create_policies_brings_one_before_the_job_and_owned_by_it() -> None:
+    documents = a_plan(with_gpus(), a_wish())
+    assert [one["kind"] for one in documents] == ["TrainingRuntime", "NetworkPolicy", "TrainJob"]
+    assert (
+        documents[1]["metadata"]["labels"][terms.UID_LABEL]
+        == documents[2]["metadata"]["labels"][terms.UID_LABEL]
+    )
+
+
+def test_who_may_not_create_policies_leaves_that_to_the_cluster() -> None:
+    api = with_gpus()
+    api.rules = [
+        {"verbs": ["*"], "apiGroups": ["trainer.kubeflow.org", "kubeflow.org", ""], "resources": ["*"]},
+        {"verbs": ["get", "list", "create"], "apiGroups": ["networking.k8s.io"], "resources": ["*"]},
+    ]
+    assert [one["kind"] for one in a_plan(api, a_wish())] == ["TrainingRuntime", "TrainJob"]
+
+
+def test_a_job_that_wants_none_gets_none() -> None:
+    job = a_wish(network=Network(isolated=False))
+    assert "NetworkPolicy" not in {one["kind"] for one in a_plan(with_gpus(), job)}
+
+
+def test_a_namespace_that_denies_everything_is_no_obstacle_to_a_job_that_brings_its_policy() -> None:
+    api = with_gpus()
+    a_policy(api, "deny", podSelector={}, policyTypes=["Ingress", "Egress"])
+    assert gathered(api, a_wish()).facts.cluster.blocked == ()  # type: ignore[union-attr]
+    open_job = a_wish(network=Network(isolated=False))
+    assert gathered(api, open_job).facts.cluster.blocked  # type: ignore[union-attr]
+
+
+def test_the_policy_is_owned_by_the_job_and_swept_with_it() -> None:
+    wish, store = a_wish(), Store()
+    found = gathered(with_gpus(), wish)
+    plan = planner.plan(wish, found.facts, found.around, Settings(), Path("/nonexistent"), "cluster")
+    made, owned = submitting.submit(store, plan)
+    owned()
+    path = kinds.NETWORK_POLICY.path(wish.namespace, "bert" + terms.NETWORK_SUFFIX)
+    assert store.objects[path]["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    del store.objects[path]["metadata"]["ownerReferences"]  # its creator was killed before it said so
+    owning.sweep(store, kinds.TRAINJOB, made)
+    assert path not in store.objects
