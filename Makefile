@@ -9,7 +9,7 @@ CLUSTER_RESULTS := .make/results-cluster.json
 UI_RESULTS := .make/results-ui.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
-CLUSTER_SPREAD := --numprocesses 3 --dist loadfile
+CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
 BENCH_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 

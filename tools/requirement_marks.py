@@ -19,6 +19,7 @@ import pytest
 from tools import requirements
 
 _PROPERTY = "requirements"
+_AGAIN = "rerun"  # a cluster test that failed and is tried once more
 _WORSE = {"passed": 0, "skipped": 1, "failed": 2}
 
 
@@ -73,6 +74,9 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note one phase of one test."""
+        if report.outcome == _AGAIN:
+            self._tests.pop(report.nodeid, None)  # what counts is the second time
+            return
         ids = dict(report.user_properties).get(_PROPERTY, [])
         test = self._tests.setdefault(report.nodeid, {"test": report.nodeid, "outcome": "passed", "ids": ids})
         test["outcome"] = max(test["outcome"], report.outcome, key=_WORSE.__getitem__)

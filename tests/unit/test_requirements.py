@@ -154,6 +154,24 @@ def test_each_outcome_is_recorded_with_its_ids(tmp_path: Path, flags: tuple[str,
     ]
 
 
+def test_a_test_that_is_run_once_more_counts_as_it_ended(tmp_path: Path) -> None:
+    source = """
+import pathlib
+
+def test_wavers():
+    before = pathlib.Path(__file__).with_name("before")
+    assert before.exists() or before.touch()
+
+def test_fails(): assert False
+"""
+    _, output, tests = run_pytest(tmp_path, source, "--reruns", "1")
+    assert "2 rerun" in output
+    assert [(test["test"], test["outcome"]) for test in tests] == [
+        ("test_sample.py::test_fails", "failed"),
+        ("test_sample.py::test_wavers", "passed"),
+    ]
+
+
 @pytest.mark.parametrize("flags", [(), ("-n", "1")], ids=["one process", "a worker process"])
 @pytest.mark.parametrize(("mark", "told"), [('"FR-999"', "'FR-999'"), ("", "a req mark without an id")])
 def test_an_unknown_id_stops_the_run_at_collection(
