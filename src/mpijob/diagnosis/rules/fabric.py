@@ -13,7 +13,9 @@ RULES = (
         "before the program starts.",
         trust=Trust.FACT,
         facts=("ran-on-launcher",),
-        causes=("The ranks ran on {elsewhere}, not on the job's {workers} workers: the hostfile was not read.",),
+        causes=(
+            "The ranks ran on {elsewhere}, not on the job's {workers} workers: the hostfile was not read.",
+        ),
         remedies=(
             Remedy("let the job start the ranks: leave mpirun out of the command"),
             Remedy("or give your mpirun the hostfile: --hostfile /etc/mpi/hostfile"),
