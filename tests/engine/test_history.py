@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mpijob import AsyncClient, Client, Phase
@@ -65,6 +66,68 @@ def test_why_a_deleted_job_failed_is_still_told(client: Client) -> None:
     assert client.why("bad") == state.findings
     assert client.diagnose("bad").first == before
     assert client.state("bad").launcher_exit_code == state.launcher_exit_code
+
+
+@pytest.mark.req("C-history")
+def test_a_deleted_job_can_be_run_again_from_its_record_and_copied_with_a_change(client: Client) -> None:
+    ended(client, a_job("bad", 'test "$PMI_RANK" != 1 || exit "${CODE:-7}"', env={"CODE": "9"}))
+    client.delete("bad")
+    retried = client.retry("bad")
+    assert (retried.name, retried.wait(PATIENCE).phase) == ("bad", Phase.FAILED)
+    assert "exited with code 9" in retried.last.message
+    client.delete("bad")
+    mended = client.clone("bad", "good", changes={"env.CODE": "0"})
+    assert mended.wait(PATIENCE).phase is Phase.SUCCEEDED
+
+    async def once_more(settings: Settings) -> str:
+        async with AsyncClient(LocalBackend(settings), settings=settings) as other:
+            copy = await other.clone("bad", "third", changes={"env.CODE": "0"})
+            return (await copy.wait(PATIENCE)).phase.value
+
+    assert asyncio.run(once_more(client.settings)) == "Succeeded"
+    with pytest.raises(NotFound, match="nobody"):
+        client.retry("nobody")
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--raw",), ("--download", "-"), ("--download", "there"), ("--download", "all", "--merged")]
+)
+def test_whoever_reads_the_log_of_a_deleted_job_is_told_that_it_is_gone(
+    client: Client, settings: Settings, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    succeeded(client, a_job("hello", "echo hello")).delete()
+    argv = [sys.executable, "-m", "mpijob", "logs", "hello", *words]
+    environ = {**os.environ, "MPIJOB_HOME": settings.home}
+    done = subprocess.run(
+        argv, env=environ, capture_output=True, text=True, cwd=tmp_path, check=True, timeout=60
+    )
+    assert "job 'hello' was deleted" in done.stderr
+    assert "was deleted" not in done.stdout
+
+
+@pytest.mark.req("C-history")
+def test_rules_of_the_site_are_part_of_what_is_stored(settings: Settings, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "rules:\n  - id: SITE_LICENCE\n    title: The licence server does not answer\n"
+        "    literal: licence server\n    pattern: 'cannot reach licence server (?P<server>\\S+)'\n"
+        "    cause: '{who} got no licence from {server}.'\n    examples: [cannot reach licence server a]\n"
+    )
+    known = msgspec.structs.replace(settings, rules=str(rules))
+    script = 'test "$PMI_RANK" != 1 || { echo cannot reach licence server lic1; exit 7; }'
+    with Client(LocalBackend(known), settings=known) as client:
+        state = ended(client, a_job("unlicensed", script))
+        assert [finding.code for finding in state.findings][:1] == ["SITE_LICENCE"]
+        assert state.message == "Rank 1 on worker 1 got no licence from lic1."
+        first = client.diagnose("unlicensed").first
+        rules.write_text("rules: [broken")
+        again = ended(client, a_job("unexplained", script))
+        client.delete("unlicensed")
+        client.delete("unexplained")
+    assert first == state.findings[0]
+    assert again.findings[0].code == "RANK_EXIT"
+    with Client(LocalBackend(settings), settings=settings) as plain:  # whoever asks later need not have them
+        assert plain.why("unlicensed") == state.findings
 
 
 def test_a_job_deleted_while_it_runs_keeps_what_it_said(client: Client) -> None:

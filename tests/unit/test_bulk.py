@@ -39,6 +39,25 @@ def test_sorted_runs_come_out_sorted(all_keys: list[list[int]], size: int) -> No
     assert out == sorted(key for keys in ordered for key in keys)
 
 
+@given(numbers, st.integers(1, 7))
+def test_items_that_are_compared_themselves_keep_the_order_of_their_run(
+    all_keys: list[list[int]], size: int
+) -> None:
+    """Their text would sort the other way round where a key comes twice."""
+    said = [
+        [f"{key:03} [{source}] {1000 - number}" for number, key in enumerate(keys)]
+        for source, keys in enumerate(all_keys)
+    ]
+    sources = [
+        iter([([text[:3] for text in run[at : at + size]], run[at : at + size])
+              for at in range(0, len(run), size)])
+        for run in said
+    ]  # fmt: skip
+    out = [item for window in runs.merged(sources, led=True) for item in window]
+    for source, run in enumerate(said):
+        assert [item for item in out if f"[{source}]" in item] == run
+
+
 texts = st.binary(max_size=40).map(lambda text: text.replace(b"\n", b"?"))
 
 

@@ -14,10 +14,13 @@ from tests.unit.failures import a_job, said
 from mpijob.diagnosis import Evidence, Memory, World, explain
 from mpijob.diagnosis.evidence import Node, Pod
 from mpijob.diagnosis.rules import IDS
-from mpijob.model import Exit, Phase, RankState
+from mpijob.model import Exit, Phase
 
 STACK = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    step()\n'
 EVICTED = "worker 1 was evicted from its node gpu-1: The node was low on resource: memory."
+
+# word for word what the launcher's script says (tests/unit/test_shell.py)
+ASTRAY = "rank 0 ran on j-launcher, none of the job's workers: the MPI launcher overlooked the hostfile"
 
 # entry of the catalogue → (rule, what was said, what the engine knows)
 CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
@@ -76,15 +79,7 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     ],
     "daemon-lost": [("DAEMON_LOST", "ORTE has lost communication with a remote daemon.", {})],
     "ran-on-launcher-only": [
-        (
-            "RAN_ON_LAUNCHER",
-            "",
-            {
-                "census": tuple(RankState(rank, 0, node="j-launcher") for rank in range(4)),
-                "launcher_node": "j-launcher",
-                "launcher": Exit(code=0),
-            },
-        ),
+        ("RAN_ON_LAUNCHER", "", {"reason": "WorldDiffers", "message": ASTRAY}),
     ],
     "slots": [("NOT_ENOUGH_SLOTS", "There are not enough slots available in the system to satisfy the 8\nslots", {})],
     "exec-not-found": [

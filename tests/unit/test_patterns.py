@@ -118,3 +118,22 @@ def test_the_command_prints_sentences_or_json(place: MemoryBackend) -> None:
     cli = Cli(place)
     assert "2 jobs failed in the last hour with" in cli.ok("patterns", "-n", "x")
     assert cli.json("patterns", "-n", "x")["failed"] == 2
+
+
+def test_the_page_counts_as_the_command_does() -> None:
+    pytest.importorskip("starlette")
+    from mpijob.api import glance, rows
+    from mpijob.model import Amounts, Facts
+
+    jobs = (
+        *(ended(f"pull-{n}", "IMAGE_PULL", 60.0 + n) for n in range(3)),
+        ended("other", "IMAGE_PULL", namespace="y"),
+        ended("fine"),
+    )
+    facts = Facts(place="here", capacity=Amounts(), free=Amounts())
+    told = glance.overview(map(rows.row, jobs), (), facts, "", now=NOW).patterns
+    found = find(*jobs, least=1).patterns
+    assert [(one.cause, one.newest.namespace, one.jobs) for one in told] == [
+        (one.code, one.namespace, one.count) for one in found
+    ]
+    assert told[0].newest.name == "pull-0"

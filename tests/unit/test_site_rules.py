@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cli_support import Cli
 
-from mpijob.client import reasons, rulefiles
+from mpijob.backends import siterules
+from mpijob.client import reasons
 from mpijob.errors import InvalidJob, NotFound
 
 GOOD = r"""
@@ -39,14 +40,14 @@ def faults(folder: Path, *changes: tuple[str, str]) -> list[str]:
         assert old in text
         text = text.replace(old, new)
     try:
-        _, found = rulefiles.check(a_file(folder, text))
+        _, found = siterules.check(a_file(folder, text))
     except InvalidJob as error:
         found = error.findings
     return [str(finding).partition("rules.yaml:")[2] for finding in found]
 
 
 def test_a_rule_of_the_site_is_told_with_its_names_and_its_fix(tmp_path: Path) -> None:
-    site = rulefiles.load(a_file(tmp_path))
+    site = siterules.load(a_file(tmp_path))
     told = reasons.of_logs(
         {"log": iter((b"[Rank-3] solver: cannot reach licence server lic9\n",))}, site=site
     )
@@ -87,13 +88,13 @@ def test_two_rules_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no file of rules"):
-        rulefiles.load(str(tmp_path / "none.yaml"))
+        siterules.load(str(tmp_path / "none.yaml"))
 
 
 @pytest.mark.parametrize("text", ["", "- a", "rules: 3", "rules: [1]", "a: b"])
 def test_a_file_of_something_else_is_refused_with_its_place(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidJob) as caught:
-        rulefiles.load(a_file(tmp_path, text))
+        siterules.load(a_file(tmp_path, text))
     assert caught.value.findings
     assert all(finding.line for finding in caught.value.findings)
 
@@ -101,7 +102,7 @@ def test_a_file_of_something_else_is_refused_with_its_place(tmp_path: Path, text
 def test_the_file_in_the_guide_is_in_order(tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
     text = guide.partition("```\nrules:")[2].partition("```")[0]
-    rules, wrong = rulefiles.check(a_file(tmp_path, "rules:" + text))
+    rules, wrong = siterules.check(a_file(tmp_path, "rules:" + text))
     assert (len(rules), wrong) == (1, ())
 
 

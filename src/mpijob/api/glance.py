@@ -8,7 +8,9 @@ from statistics import median
 
 from mpijob.api import rows as as_row
 from mpijob.api.answers import JobRow, Overview, Pattern, Share, Waiting
-from mpijob.model import Facts, JobState, Phase
+from mpijob.diagnosis import patterns
+from mpijob.errors import Finding
+from mpijob.model import Facts, JobRef, JobState, Phase
 
 _PATTERNS, _SHARES = 10, 20
 
@@ -61,9 +63,16 @@ def _busy(row: JobRow, now: float) -> float:
 
 
 def _patterns(rows: tuple[JobRow, ...]) -> tuple[Pattern, ...]:
-    groups: dict[str, list[JobRow]] = {}
-    for row in rows:
-        if row.phase is Phase.FAILED:
-            groups.setdefault(row.cause or "UNKNOWN", []).append(row)
-    made = (Pattern(code, len(own), max(own, key=lambda row: row.created)) for code, own in groups.items())
-    return tuple(sorted(made, key=lambda one: (-one.jobs, one.cause))[:_PATTERNS])
+    """Return what the failed jobs have in common, found as `mpijob patterns` finds it."""
+    failed = sorted((row for row in rows if row.phase is Phase.FAILED), key=lambda row: row.finished or 0.0)
+    newest = {f"{row.namespace}/{row.name}": row for row in failed}
+    until = failed[-1].finished or 0.0 if failed else 0.0
+    found = patterns.find(map(_as_state, failed), since=0.0, until=until, least=1).patterns
+    return tuple(Pattern(one.code, one.count, newest[one.jobs[0]]) for one in found[:_PATTERNS])
+
+
+def _as_state(row: JobRow) -> JobState:
+    """Return a failed row as the little that its cause needs."""
+    ref = JobRef(row.namespace, row.name, row.uid)
+    findings = (Finding(row.cause, row.why),) if row.cause else ()
+    return JobState(ref=ref, phase=row.phase, owner=row.owner, finished=row.finished, findings=findings)

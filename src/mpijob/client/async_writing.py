@@ -119,8 +119,8 @@ class AsyncWriting(AsyncDesk):
         from mpijob.client import again
 
         ref = self.ref(name, namespace)
-        wanted = await again.mended(ref, with_fix, self.port, self.settings)
-        work = again.retry(ref, self.port, max_workers=self.settings.max_workers, wanted=wanted)
+        wanted = await again.mended(ref, with_fix, self._records, self.settings)
+        work = again.retry(ref, self._records, max_workers=self.settings.max_workers, wanted=wanted)
         return await self._job(await work)
 
     async def clone(
@@ -141,13 +141,13 @@ class AsyncWriting(AsyncDesk):
         from mpijob.client import again
 
         ref = self.ref(name, namespace)
-        mended = await again.mended(ref, with_fix, self.port, self.settings)
+        mended = await again.mended(ref, with_fix, self._records, self.settings)
         wanted = {**mended, **(changes or {}), **fields}
         limit = self.settings.max_workers
         if replace:
             again.refuse_new_name(ref, new_name)
             return await self._job(await again.replace(ref, wanted, self.port, max_workers=limit))
-        return await self._job(await again.clone(ref, new_name, wanted, self.port, max_workers=limit))
+        return await self._job(await again.clone(ref, new_name, wanted, self._records, max_workers=limit))
 
     async def array(self, job: MPIJob, values: Mapping[str, Sequence[Any]]) -> list[AsyncJob]:
         """Submit one job for each combination of the values: `{"env.LR": [0.1, 0.01], "workers": [2, 4]}`."""

@@ -124,9 +124,9 @@ def site_rules(settings: Settings) -> tuple[Rule, ...]:
     """Return the rules of the site's own file, none where the settings name no file."""
     if not settings.rules:
         return ()
-    from mpijob.client import rulefiles
+    from mpijob.backends import siterules
 
-    return rulefiles.load(settings.rules)
+    return siterules.load(settings.rules)
 
 
 async def _lines(state: JobState, backend: Backend, *, wanted: bool) -> tuple[LogLine, ...]:
@@ -145,6 +145,8 @@ def _findings(state: JobState, seen: Evidence, site: tuple[Rule, ...]) -> tuple[
     if not site:
         return known
     names = {rule.id for rule in site}
+    if any(one.code in names for one in known):  # the engine knew them, and all the facts
+        return known
     own = tuple(one for one in explain(seen, site) if one.code in names)
     return (*own, *(one for one in known if one.code != "UNKNOWN" or not own))
 

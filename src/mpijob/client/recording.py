@@ -30,7 +30,7 @@ def record(
     archive = Archive(directory, shared=True)
     try:
         with telling("record jobs"):
-            recorder = Recorder(Api(access), archive, Policy.of(settings), namespace)
+            recorder = Recorder(Api(access), archive, Policy.of(settings), namespace, settings.rules)
             recorder.run(stop, lambda: ready(directory))
     finally:
         archive.close()

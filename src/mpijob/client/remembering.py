@@ -7,7 +7,7 @@ jobs that exist. Verbs that act go to the engine alone: what is deleted cannot b
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from mpijob.client.bridge import close
 from mpijob.errors import NotFound
@@ -93,6 +93,15 @@ class _Remembering:
                 yield line
         finally:
             await close(stream)
+
+    async def merge_logs(self, ref: JobRef, query: LogQuery, file: IO[bytes], *, compress: bool) -> bool:
+        """Let the engine merge its files, where it can; a job that is gone has none, its lines are read."""
+        merge = getattr(self._backend, "merge_logs", None)
+        try:
+            return merge is not None and bool(await merge(ref, query, file, compress=compress))
+        except NotFound as error:
+            self._gone(ref, error)
+            return False
 
 
 def told(reads: Backend) -> JobState | None:

@@ -115,13 +115,14 @@ class Writing(Desk):
     def retry(self, name: Target, *, namespace: str | None = None, with_fix: int | None = None) -> Job:
         """Submit the configuration of a job that has ended again, under the same name.
 
+        Of a deleted job its record has the configuration.
         `with_fix` is the number of a fix that `diagnose` names: the change that it makes is made.
         """
         from mpijob.client import again
 
         ref = self.ref(name, namespace)
-        wanted = self._bridge.call(again.mended(ref, with_fix, self.backend, self.settings))
-        work = again.retry(ref, self.backend, max_workers=self.settings.max_workers, wanted=wanted)
+        wanted = self._bridge.call(again.mended(ref, with_fix, self._records, self.settings))
+        work = again.retry(ref, self._records, max_workers=self.settings.max_workers, wanted=wanted)
         return self._job(self._bridge.call(work))
 
     def clone(
@@ -143,14 +144,14 @@ class Writing(Desk):
         from mpijob.client import again
 
         ref = self.ref(name, namespace)
-        mended = self._bridge.call(again.mended(ref, with_fix, self.backend, self.settings))
+        mended = self._bridge.call(again.mended(ref, with_fix, self._records, self.settings))
         wanted = {**mended, **(changes or {}), **fields}
         limit = self.settings.max_workers
         if replace:
             again.refuse_new_name(ref, new_name)
             return self._job(self._bridge.call(again.replace(ref, wanted, self.backend, max_workers=limit)))
         return self._job(
-            self._bridge.call(again.clone(ref, new_name, wanted, self.backend, max_workers=limit))
+            self._bridge.call(again.clone(ref, new_name, wanted, self._records, max_workers=limit))
         )
 
     def array(self, job: MPIJob, values: Mapping[str, Sequence[Any]]) -> list[Job]:

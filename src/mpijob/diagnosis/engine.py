@@ -35,7 +35,8 @@ def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
     There are none for a job that succeeded, nor for one that waits or runs without a sign of trouble.
     """
     rules = [rule for rule in (*site, *RULES) if _may(rule, seen)]
-    hits = sorted(find(seen, rules), key=lambda hit: (hit.trust, hit.time, hit.place))
+    own = sum(_may(rule, seen) for rule in site)  # a site knows its own lines best
+    hits = sorted(find(seen, rules), key=lambda hit: (hit.trust, hit.place >= own, hit.time, hit.place))
     kept = _kept(hits)
     if kept:
         return tuple(_named(_finding(seen, hit), seen) for hit in kept[:MOST_FINDINGS])

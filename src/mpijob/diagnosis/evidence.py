@@ -118,7 +118,6 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     elapsed_seconds: float | None = None
     silent_seconds: float | None = None
     ready: tuple[int, ...] = ()
-    launcher_node: str = ""
 
     @property
     def going(self) -> bool:

@@ -26,6 +26,7 @@ IDLE_CORES = 0.1  # of one worker: less is no computing
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
+_ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
 _TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
 
 
@@ -143,10 +144,9 @@ def _rejected(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
 
 
 def _astray(seen: Evidence) -> Iterator[Fact]:
-    """All ranks were in one place although there are several workers: the hostfile was not read."""
-    nodes = {state.node for state in seen.census}
-    if seen.spec.workers > 1 and len(seen.census) > 1 and len(nodes) == 1 and seen.launcher_node in nodes:
-        yield Fact("ran-on-launcher", values={"count": len(seen.census)})
+    """The census met a rank on a machine that is none of the workers: the hostfile was not read."""
+    if (found := _ASTRAY.search(seen.message)) is not None:
+        yield Fact("ran-on-launcher", values={"elsewhere": found[1]})
 
 
 def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:

@@ -25,7 +25,7 @@ _COMMON = frozenset(("Z stdout F ", "Z stderr F "))
 def merged(files: Mapping[str, Iterable[bytes]]) -> Iterator[bytes]:
     """Yield the merged lines, many at a time; `files` gives each source's chunks by what it is called."""
     sources = [blocks(chunks, f" [{source}] ") for source, chunks in files.items()]
-    for window in runs.merged(sources):
+    for window in runs.merged(sources, led=True):
         window.append("")
         yield "\n".join(window).encode("latin-1")
 

@@ -11,10 +11,10 @@ Here are only keys and items; `merge` and `bulk` say what they are.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, islice
-from operator import le
+from operator import le, lt
 from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Any)
@@ -29,6 +29,7 @@ class _Run(Generic[K, T]):
         self._blocks = blocks
         self._enough = 0
         self._last: list[K] = []  # the key that was read last, if any
+        self.strict = True  # whether no key came twice so far
         self.keys: list[K] = []
         self.items: list[T] = []
         self.ended = False
@@ -42,7 +43,10 @@ class _Run(Generic[K, T]):
                 return
             keys, items = block
             self._enough = len(keys) // 2
-            self.keys += _never_back(keys, self._last)
+            if not _follow(lt, keys, self._last):
+                self.strict = False
+                keys = _never_back(keys, self._last)
+            self.keys += keys
             self.items += items
             self._last = self.keys[-1:]
 
@@ -53,13 +57,21 @@ class _Run(Generic[K, T]):
         del self.keys[:count], self.items[:count]
 
 
+def _follow(order: Callable[[K, K], bool], keys: list[K], before: Sequence[K]) -> bool:
+    """Whether each key stands in this order to the next, the one before them included."""
+    return all(map(order, keys, islice(keys, 1, None))) and (not before or order(before[0], keys[0]))
+
+
 def _never_back(keys: list[K], before: Sequence[K]) -> list[K]:
-    in_order = all(map(le, keys, islice(keys, 1, None))) and not (before and keys and keys[0] < before[0])
-    return keys if in_order else [*accumulate([*before, *keys], max)][len(before) :]
+    return keys if _follow(le, keys, before) else [*accumulate([*before, *keys], max)][len(before) :]
 
 
-def merged(sources: Sequence[Iterator[Block[K, T]]]) -> Iterator[list[T]]:
-    """Yield windows of items, in the order of their keys; items of one source stay in their order."""
+def merged(sources: Sequence[Iterator[Block[K, T]]], *, led: bool = False) -> Iterator[list[T]]:
+    """Yield windows of items, in the order of their keys; items of one source stay in their order.
+
+    `led` says that every item begins with its key: as long as no source has a key twice, items can then be compared
+    themselves, which is faster.
+    """
     runs = [_Run(source) for source in sources]
     while True:
         for run in runs:
@@ -74,5 +86,8 @@ def merged(sources: Sequence[Iterator[Block[K, T]]]) -> Iterator[list[T]]:
         for run in runs:
             count = len(run.keys) if horizon is None else bisect_right(run.keys, horizon)
             run.give(count, keys, items)
-        items.sort(key=partial(next, iter(keys)))  # each item's key, in turn, without a call into Python
+        if led and all(run.strict for run in runs):
+            items.sort()
+        else:
+            items.sort(key=partial(next, iter(keys)))  # each item's key, in turn, without a call into Python
         yield items

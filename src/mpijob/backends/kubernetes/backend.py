@@ -83,7 +83,7 @@ class KubernetesBackend:
     def _eye(self) -> Eye:
         from mpijob.backends.kubernetes.looking import Eye  # a list does without: start-up is a feature
 
-        return Eye(self._api)
+        return Eye(self._api, self._settings.rules)
 
     @cached_property
     def _tending(self) -> Tending:

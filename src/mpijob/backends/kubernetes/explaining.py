@@ -10,6 +10,7 @@ import msgspec
 
 from mpijob import diagnosis
 from mpijob.diagnosis.evidence import Evidence, Memory, Node, Pod, World, without_aborts
+from mpijob.diagnosis.rule import Rule
 from mpijob.dialects import mpioperator, seen_census, trainjob
 from mpijob.dialects.output import Output, Report
 from mpijob.dialects.seen import Objects
@@ -41,10 +42,11 @@ def findings(
     first: Cause | None,
     launcher_log: str,
     logs: Mapping[str, str],
+    site: tuple[Rule, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return why the job failed, or what keeps it from starting, first cause first."""
     seen = _evidence(objects, sight, standing, first, launcher_log, logs)
-    found = diagnosis.explain(seen)
+    found = diagnosis.explain(seen, site)
     if standing.phase is Phase.FAILED:
         return (*_before(sight, standing, seen), *found)
     return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)

@@ -35,8 +35,9 @@ class Look(NamedTuple):
 class Eye:
     """Looks at jobs through one API client."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, rules: str = "") -> None:
         self._api = api
+        self._rules = rules  # the file of the site's own rules
 
     @cached_property
     def served(self) -> frozenset[str]:
@@ -74,7 +75,7 @@ class Eye:
         with telling(f"read job {ref.name}"):
             seen = gathering.objects(self._api, found, self.served, refused)
             log = launcherlog.read(self._api, seen.pods, refused)
-        state = states.derive(seen, now=self._api.now(), launcher_log=log.text)
+        state = states.derive(seen, now=self._api.now(), launcher_log=log.text, rules=self._rules)
         if refused:
             state = msgspec.structs.replace(state, findings=(*state.findings, *unseen(refused)))
         return Look(found, state, seen, log.proved)

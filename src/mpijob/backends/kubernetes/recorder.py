@@ -40,12 +40,14 @@ _log = logging.getLogger(__name__)
 class Recorder:
     """Records the jobs of one namespace, or of all."""
 
-    def __init__(self, api: Api, archive: Archive, policy: keeping.Policy, namespace: str = "") -> None:
+    def __init__(
+        self, api: Api, archive: Archive, policy: keeping.Policy, namespace: str = "", rules: str = ""
+    ) -> None:
         self._api = api
         self._archive = archive
         self._policy = policy
         self._namespace = namespace
-        self._eye = Eye(api)
+        self._eye = Eye(api, rules)
         self._scribe = Scribe(api, self._eye, archive)
         self._rounds = rounds.Rounds(
             api,

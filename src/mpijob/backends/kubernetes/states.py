@@ -58,17 +58,23 @@ def speech(job: Document) -> tuple[Family, bool]:
 
 
 def derive(
-    objects: Objects, *, now: float, launcher_log: str | None = "", logs: Mapping[str, str] | None = None
+    objects: Objects,
+    *,
+    now: float,
+    launcher_log: str | None = "",
+    logs: Mapping[str, str] | None = None,
+    rules: str = "",
 ) -> JobState:
     """Return the job's state with its findings.
 
     `launcher_log` is what the launcher has said so far, with or without the kubelet's time stamps; its
     beginning holds the census. None means that it could not be read. `logs` are the workers', by pod.
+    `rules` is the file of the site's own rules.
     """
     sight = seen.read(objects, launcher_log=launcher_log)
     standing, first = cluster.derive(sight, now=now), cluster.cause(sight)
     state = _state(sight, standing, first)
-    found = _findings(objects, sight, standing, first, launcher_log or "", logs or {})
+    found = _findings(objects, sight, standing, first, launcher_log or "", logs or {}, rules)
     if not found:
         return state
     if state.phase is not Phase.FAILED:
@@ -99,15 +105,17 @@ def _findings(
     first: Cause | None,
     launcher_log: str,
     logs: Mapping[str, str],
+    rules: str,
 ) -> tuple[Finding, ...]:
     failed = standing.phase is Phase.FAILED
     stuck = standing.phase in _WAITS and standing.reason in _TOLD
     doubtful = standing.phase is Phase.SUCCEEDED and any(sign in launcher_log for sign in _DOUBTS)
     if not (failed or stuck or doubtful):
         return ()
+    from mpijob.backends import siterules
     from mpijob.backends.kubernetes import explaining  # the rules are loaded only for a job in trouble
 
-    return explaining.findings(objects, sight, standing, first, launcher_log, logs)
+    return explaining.findings(objects, sight, standing, first, launcher_log, logs, siterules.known(rules))
 
 
 def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mpijob import diagnosis
+from mpijob.backends import siterules
 from mpijob.backends.local import logs, passages
 from mpijob.backends.local.ledger import TOGETHER_SECONDS, Ledger
 from mpijob.backends.local.orders import Orders
 from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, without_aborts
+from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
 from mpijob.errors import Finding
@@ -34,8 +36,9 @@ def findings_for(
     orders: Orders, ledger: Ledger, standing: phase.Standing, started: float | None = None
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
-    evidence = msgspec.structs.replace(_evidence(orders, ledger, standing), started=started)
-    findings = diagnosis.explain(evidence)
+    site = siterules.known(orders.rules)
+    evidence = msgspec.structs.replace(_evidence(orders, ledger, standing, site), started=started)
+    findings = diagnosis.explain(evidence, site)
     cause = findings[0].rank if findings else None
     ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
     return findings
@@ -46,7 +49,9 @@ def _followed(exit: Exit, cause: int | None) -> bool:
     return killed and not exit.good and exit.index != cause
 
 
-def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evidence:
+def _evidence(
+    orders: Orders, ledger: Ledger, standing: phase.Standing, site: tuple[Rule, ...] = ()
+) -> Evidence:
     plan = orders.plan
     said = tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM))
     said = tuple(without_aborts(said)) if ledger.aborted else said
@@ -63,13 +68,13 @@ def _evidence(orders: Orders, ledger: Ledger, standing: phase.Standing) -> Evide
         memory=_memory(orders, ledger, standing),
         world=World(planned=plan.world, proved=ledger.proved),
         logs=said,
-        windows=tuple(_before_the_end(orders, ledger)),
+        windows=tuple(_before_the_end(orders, ledger, site)),
         plan=plan,
         census=ledger.rank_states(),
     )
 
 
-def _before_the_end(orders: Orders, ledger: Ledger) -> Iterator[Window]:
+def _before_the_end(orders: Orders, ledger: Ledger, site: tuple[Rule, ...]) -> Iterator[Window]:
     """Yield what was said shortly before the first failure, where much was said after it.
 
     What is older than a minute is left out: a trouble that a rank has survived is no cause.
@@ -77,7 +82,7 @@ def _before_the_end(orders: Orders, ledger: Ledger) -> Iterator[Window]:
     ends = [exit.time for exit in ledger.ranks_ended() if not exit.good and not exit.by_us]
     if not ends:
         return
-    sieve = Sieve(sign.literal for rule in RULES for sign in rule.signs)
+    sieve = Sieve(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
     files = logs.sources(orders.logs, orders.attempt, logs.workers_of(ledger.rank_states()))
     for window in passages.found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
         if window.role is Role.RANK or not ledger.aborted:  # then the launcher tells of our own abort

@@ -33,9 +33,11 @@ class Orders:
         plan: Plan,
         gpu_ids: tuple[str, ...],
         warn_after_seconds: float = 0.0,
+        rules: str = "",
     ) -> None:
         self.plan = plan
         self.warn_after_seconds = warn_after_seconds
+        self.rules = rules  # the file of the site's own
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)

@@ -109,8 +109,16 @@ class Runner:
     def _supervise(self, store: Store, claimed: Claimed) -> Store:
         """Run one job in a supervisor of its own, and write down what follows from its end."""
         plan = store.plan(claimed.uid)
-        warn_after = self._settings.warn_after_seconds
-        orders = Orders(self._home, claimed.uid, claimed.attempt, plan, claimed.gpu_ids, warn_after)
+        settings = self._settings
+        orders = Orders(
+            self._home,
+            claimed.uid,
+            claimed.attempt,
+            plan,
+            claimed.gpu_ids,
+            settings.warn_after_seconds,
+            settings.rules,
+        )
         store.close()  # never carried across a fork
         supervisor = _fork_supervisor(self._home, orders)
         store = Store(self._home)

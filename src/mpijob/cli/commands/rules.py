@@ -37,9 +37,9 @@ def list_rules(app: App) -> None:
 @pass_app
 def test_rules(app: App, file: str) -> None:
     """Check a file of rules, and try each rule on its examples."""
-    from mpijob.client import rulefiles
+    from mpijob.backends import siterules
 
-    found, wrong = rulefiles.check(file)
+    found, wrong = siterules.check(file)
     examples = sum(len(rule.examples) + len(rule.innocent) for rule in found)
     if app.out.structured:
         app.out.value({"rules": len(found), "examples": examples, "findings": wrong})

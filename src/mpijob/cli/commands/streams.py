@@ -103,6 +103,8 @@ def logs(
     if query["follow"]:
         _tell_what_it_waits_for(app, name)
     show_lines(app, app.client.logs(name, tidy=not raw, **query), look)
+    if raw:  # nothing was asked of the job before its lines
+        tell_if_deleted(app, app.client.remembered)
 
 
 def _check(query: dict[str, Any], download: Path | None, packing: bool) -> None:
@@ -120,8 +122,10 @@ def _download(app: App, name: str, target: Path, merged: bool, gzip: bool, query
     query["fold"] = False
     if str(target) == "-":
         app.client.download_logs(name, app.out.binary(), merged=True, compress=gzip, **query)
+        tell_if_deleted(app, app.client.remembered)
         return
     files = app.client.download_logs(name, target, merged=merged, compress=gzip, **query)
+    tell_if_deleted(app, app.client.remembered)
     size = sum(file.stat().st_size for file in files)
     app.out.note(f"{target}: {len(files)} file{'s' * (len(files) != 1)}, {size} bytes")
 

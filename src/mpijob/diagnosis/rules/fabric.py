@@ -7,18 +7,20 @@ from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 RULES = (
     Rule(
         id="RAN_ON_LAUNCHER",
-        title="All ranks ran in the launcher, the workers were idle",
+        title="Ranks ran in the launcher, the workers were idle",
         why="Open MPI 5 does not read the settings that older launchers understood (OMPI_MCA_orte_default_hostfile), "
-        "so mpirun without a hostfile starts everything where it stands. The job even reports success.",
+        "so mpirun without a hostfile starts everything where it stands, and reports success. The census finds it "
+        "before the program starts.",
         trust=Trust.FACT,
         facts=("ran-on-launcher",),
-        causes=("All {count} ranks ran in the launcher; the {workers} workers were idle.",),
+        causes=(
+            "The ranks ran on {elsewhere}, not on the job's {workers} workers: the hostfile was not read.",
+        ),
         remedies=(
             Remedy("let the job start the ranks: leave mpirun out of the command"),
             Remedy("or give your mpirun the hostfile: --hostfile /etc/mpi/hostfile"),
         ),
         confidence=0.95,
-        even_on_success=True,
         field="command",
     ),
     Rule(

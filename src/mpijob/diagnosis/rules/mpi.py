@@ -111,6 +111,7 @@ RULES = (
             Remedy("if the command calls mpirun itself, let its -np be {planned}"),
         ),
         confidence=0.95,
+        yields_to=("RAN_ON_LAUNCHER",),
     ),
     Rule(
         id="NOT_ENOUGH_SLOTS",

@@ -1,13 +1,15 @@
-"""Files of rules of a user's own site: found, read, checked, tried."""
+"""Files of rules of a user's own site: found, read, checked, tried; for `why` and for the engines."""
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from pathlib import Path
 
 from mpijob.diagnosis import site
 from mpijob.diagnosis.rule import Rule
 from mpijob.dialects import rulefile
-from mpijob.errors import Finding, InvalidJob, NotFound
+from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound
 from mpijob.model.siterule import SiteRule
 from mpijob.observation import filters
 
@@ -18,6 +20,24 @@ def load(path: str) -> tuple[Rule, ...]:
     if wrong:
         raise InvalidJob.of(wrong, path)
     return tuple(site.made(rule) for rule in read)
+
+
+def known(path: str) -> tuple[Rule, ...]:
+    """Return the rules of a file for an engine: none where there is no file or something is wrong with it.
+
+    A failure is explained all the same; what is wrong, `mpijob rules test` and `why` say to whoever can mend it.
+    """
+    if not path:
+        return ()
+    try:
+        return _kept(path, os.stat(os.path.expanduser(path)).st_mtime_ns)
+    except (MpiJobError, OSError):
+        return ()
+
+
+@lru_cache(maxsize=4)
+def _kept(path: str, changed_ns: int) -> tuple[Rule, ...]:
+    return load(path)
 
 
 def check(path: str, *, tried: bool = True) -> tuple[tuple[SiteRule, ...], tuple[Finding, ...]]:
