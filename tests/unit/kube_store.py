@@ -124,8 +124,8 @@ def _selected(one: Document, labels: str) -> bool:
     if " in (" in labels:
         key, _, values = labels.removesuffix(")").partition(" in (")
         return mine.get(key) in values.split(",")
-    key, equals, value = labels.partition("=")
-    return not labels or (mine.get(key) == value if equals else key in mine)
+    wanted = [one.partition("=") for one in labels.split(",") if one]
+    return all(mine.get(key) == value if equals else key in mine for key, equals, value in wanted)
 
 
 def _merge(target: Document, change: Mapping[str, Any]) -> None:

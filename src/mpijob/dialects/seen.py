@@ -82,6 +82,8 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
     job, events = seen.job, Events(seen.events, moment(seen.job, "metadata", "creationTimestamp") or 0.0)
     kind, ours, rest = seen_kinds.of(job, seen.runtime, seen.jobset), seen_kinds.is_ours(job), _rest(job)
     members = _members(seen.pods if kind.suspended else _of_this_start(job, seen.pods), kind, events)
+    if silent := str(notes(job).get(terms.SILENT_NODES_ANNOTATION, "")):
+        members = tuple(_on_silent(one, silent.split(",")) for one in members)
     queue = _queue(seen)
     name, counted = text(job, "metadata", "name"), ours and rest.census
     about = _about(seen, kind, rest, ours)
@@ -118,6 +120,10 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         began=began,
         before=_before_start(events, name) if verdict is not None and verdict.late else None,
     )
+
+
+def _on_silent(one: Member, silent: Sequence[str]) -> Member:
+    return msgspec.structs.replace(one, machine_silent=True) if one.alive and one.node in silent else one
 
 
 def _queue(seen: Objects) -> Queueing | None:

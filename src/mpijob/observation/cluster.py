@@ -49,7 +49,7 @@ def _given_up(seen: Sight) -> Standing | None:
         return None
     reason = Reason(given.reason) if given.reason in set(Reason) else Reason.START_REFUSED
     if _alive(seen):
-        return Standing(Phase.PENDING, reason, f"{given.message}; ending what is left")
+        return Standing(_stage(seen), reason, f"{given.message}; ending what is left")
     return Standing(Phase.FAILED, reason, given.message)
 
 

@@ -1,4 +1,4 @@
-"""Trying a failed job again, as often as it says, while somebody waits for it.
+"""Trying a failed job again, as often as it says, by whoever waits for it and by a controller.
 
 A further attempt is an object of its own (`name-a2`) with the same uid, so two clients that wait for one job
 start it once: the API server lets one of them win. Until the next attempt is there, the job is told as queued.
@@ -32,7 +32,7 @@ def waiting(state: JobState, job: MPIJob, now: float) -> JobState:
     left = max(0.0, due(state, job) - now)
     message = (
         f"attempt {state.attempt} failed ({state.message}); the next one starts in {left:.0f} s, "
-        "as long as somebody waits for the job"
+        "by whoever waits for the job, or by the cluster's controller"
     )
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=Reason.BACKING_OFF.value, message=message, finished=None

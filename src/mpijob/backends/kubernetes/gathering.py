@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 JOB_KINDS = (kinds.TRAINJOB, kinds.MPIJOB)
 _PASSED_OVER = (403, 404)
+EventsOf = Callable[[str, str], list[Document]]
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -88,13 +89,22 @@ def of_name(api: Api, namespace: str, name: str, served: frozenset[str]) -> list
     return [job for _, job in _candidates(api, JobRef(namespace, name), served, [])]
 
 
-def objects(api: Api, found: Found, served: frozenset[str], refused: list[ApiError]) -> Objects:
-    """Return everything that belongs to a job's newest attempt; refusals are added to those that are given."""
+def objects(
+    api: Api,
+    found: Found,
+    served: frozenset[str],
+    refused: list[ApiError],
+    events: EventsOf | None = None,
+) -> Objects:
+    """Return everything that belongs to a job's newest attempt; refusals are added to those that are given.
+
+    `events` are asked for the job's events, by namespace and name, by who keeps them at hand.
+    """
     namespace, name = found.job["metadata"]["namespace"], found.name
     trainer = found.kind is kinds.TRAINJOB
     wanted: dict[str, Callable[[], Any]] = {
         "pods": lambda: pods(api, found.kind, found.job),
-        "events": lambda: _events(api, namespace, name),
+        "events": lambda: events(namespace, name) if events else _events(api, namespace, name),
     }
     if trainer:
         wanted["jobs"] = lambda: api.list(kinds.JOB.path(namespace), labels=_owned(found.kind, name)).items
@@ -233,11 +243,17 @@ def _position(api: Api, job: Document) -> int | None:
 
 def _events(api: Api, namespace: str, name: str) -> list[Document]:
     """Return the events of the job's objects, all of which carry its name in front."""
+    from mpijob.dialects import proclamations  # a list needs none of it yet
+
     events = api.list(kinds.EVENT.path(namespace)).items
-    return [one for one in events if _belongs((one.get("involvedObject") or {}).get("name", ""), name)]
+    return [
+        one
+        for one in events
+        if belongs((one.get("involvedObject") or {}).get("name", ""), name) and not proclamations.is_own(one)
+    ]
 
 
-def _belongs(object_name: str, name: str) -> bool:
+def belongs(object_name: str, name: str) -> bool:
     """Whether an object is the job's: `bert`, `bert-node-0-1-x7k2p`, `trainjob-bert-4f2a1`; not `bert-large`."""
     for prefix in ("", "trainjob-", "mpijob-"):
         rest = object_name.removeprefix(prefix)

@@ -35,9 +35,10 @@ class Look(NamedTuple):
 class Eye:
     """Looks at jobs through one API client."""
 
-    def __init__(self, api: Api, rules: str = "") -> None:
+    def __init__(self, api: Api, rules: str = "", events: gathering.EventsOf | None = None) -> None:
         self._api = api
         self._rules = rules  # the file of the site's own rules
+        self._events = events
 
     @cached_property
     def served(self) -> frozenset[str]:
@@ -73,7 +74,7 @@ class Eye:
 
         found, refused = self.find(ref), list[ApiError]()
         with telling(f"read job {ref.name}"):
-            seen = gathering.objects(self._api, found, self.served, refused)
+            seen = gathering.objects(self._api, found, self.served, refused, self._events)
             log = launcherlog.read(self._api, seen.pods, refused)
         state = states.derive(seen, now=self._api.now(), launcher_log=log.text, rules=self._rules)
         if refused:

@@ -1,0 +1,306 @@
+"""The controller: what jobs need although nobody waits for them, done by one process for a whole cluster.
+
+Each job that moved is looked at (`rounds`): its transitions and findings are told on it (`proclaiming`), a
+failed one is tried again and one that cannot start is ended (`tending`), limits of its namespace are kept, lost
+nodes are told (`silence`), and what nobody owns is cleared away (`sweeping`). All it knows stands on the
+cluster's own objects: killed at any moment and started again, it comes to the same end. Of several, the holder
+of a Lease acts (`election`). Other people's jobs are left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from mpijob.backends.kubernetes import gathering, kinds, proclaiming, silence, steering, sweeping, usage
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.election import Election
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.looking import Eye, Look
+from mpijob.backends.kubernetes.reflecting import Source
+from mpijob.backends.kubernetes.rounds import PODS, Rounds, bare
+from mpijob.backends.kubernetes.surroundings import Surroundings
+from mpijob.backends.kubernetes.tending import Tending
+from mpijob.dialects import proclamations, seen_kinds, terms
+from mpijob.dialects.terms import Document
+from mpijob.errors import Finding, MpiJobError
+from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
+from mpijob.model.governance import API as GOVERNANCE
+from mpijob.model.governance import (
+    SINGLETON,
+    Idle,
+    NamespaceLimits,
+    effective,
+    limits_of,
+    platform_of,
+)
+from mpijob.observation import governing
+from mpijob.observation.phase import Reason
+
+LIMITS = Kind(GOVERNANCE, "MPIJobLimits", "mpijoblimits", namespaced=False)
+PLATFORM = Kind(GOVERNANCE, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
+_EVENTS = "events"
+# What every pod of every job says when all is well is not kept.
+_DULL = ("Scheduled", "Pulled", "Created", "Started")
+_TICK_SECONDS = 0.25
+_SWEEP_SECONDS = 60.0
+_STARTING_SECONDS = 2.0  # what only the launcher's log tells: that its world is proved
+_WAITING_SECONDS = 15.0
+_RUNNING_SECONDS = 120.0  # nothing is due before, and whatever moves is told by a watch
+_MOST_SAMPLES = 2000
+_POD_LABELS = (*PODS.values(), terms.UID_LABEL, terms.JOB_LABEL)
+_log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Tends the jobs of one namespace, or of all, while it leads."""
+
+    def __init__(
+        self,
+        api: Api,
+        election: Election,
+        surroundings: Callable[[MPIJob], Surroundings],
+        namespace: str = "",
+    ) -> None:
+        self._api = api
+        self._election = election
+        self._namespace = namespace
+        self._eye = Eye(api, events=self._events)
+        self._tending = Tending(api, self._eye, surroundings)
+        self._silence = silence.Silence()
+        self._told_silent: dict[str, frozenset[str]] = {}
+        self._samples: dict[JobRef, list[Sample]] = {}
+        self._led = False
+        self._swept = 0.0
+        self.beat = time.monotonic()
+        self.looks = 0
+        self._rounds = Rounds(
+            api,
+            self._eye.served,
+            namespace,
+            look=self._attend,
+            gone=self._forget,
+            trim=_outline,
+            more=self._more_sources(),
+        )
+
+    def _forget(self, ref: JobRef) -> None:
+        self._samples.pop(ref, None)
+        self._told_silent.pop(ref.uid, None)
+
+    def _more_sources(self) -> dict[str, Source]:
+        dull = ",".join(f"reason!={one}" for one in _DULL)
+        return {
+            _EVENTS: Source(kinds.EVENT.path(self._namespace), fields=dull, trim=_essence),
+            silence.SOURCE: silence.source(),
+            LIMITS.plural: Source(LIMITS.path(), trim=_spec),
+            PLATFORM.plural: Source(PLATFORM.path(), trim=_spec),
+        }
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there are."""
+        return len(self._rounds.there())
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one that acts."""
+        return self._election.leads
+
+    def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
+        """Tend jobs until told to stop; raise BackendError where the cluster does not answer at first."""
+        self._rounds.cache.subscribe(self._silence.heard)
+        with self._rounds:
+            self._rounds.settle()
+            with self._election:
+                ready()
+                while not stop.wait(_TICK_SECONDS):
+                    self.beat = time.monotonic()
+                    self._tick()
+
+    def _tick(self) -> None:
+        leads = self._election.leads
+        if leads and not self._led:
+            _log.warning("leading: %d jobs are looked at", self.jobs)
+            for ref in self._rounds.there():
+                self._rounds.wish(ref, 0.0)
+        self._led = leads
+        if not leads:
+            return
+        self._tell_silence()
+        self._rounds.go()
+        if time.monotonic() - self._swept >= _SWEEP_SECONDS:
+            self._swept = time.monotonic()
+            _carefully(lambda: sweeping.sweep(self._api, self._namespace, self._eye.served))
+
+    # -- one job ----------------------------------------------------------------------------------
+    def _attend(self, ref: JobRef) -> None:
+        if not self._election.leads:
+            return  # whoever leads looks at every job anew
+        self.looks += 1
+        look = self._eye.look(ref)
+        if not seen_kinds.is_ours(look.found.job):
+            return
+        limits = self._limits(ref.namespace)
+        self._tending.tend(look.state)
+        self._tending.mend(look)
+        if self._ended_by_limit(look, limits):
+            return
+        if look.state.phase is not Phase.DELETING:
+            _proclaim(self._api, look, [*self._alarms(look, limits)])
+        self._rounds.wish(ref, self._next_look(look.state, limits))
+
+    def _ended_by_limit(self, look: Look, limits: NamespaceLimits) -> bool:
+        """End a job that ran too long, remove one that was kept long enough; return whether it is gone."""
+        state, now = look.state, self._api.now()
+        if (why := governing.overrun(state, limits, now)) and state.reason != Reason.DEADLINE_EXCEEDED.value:
+            steering.give_up(self._api, look.found, look.seen, Reason.DEADLINE_EXCEEDED.value, why)
+        if not governing.expired(state, limits, now):
+            return False
+        _proclaim(self._api, look, ())
+        steering.delete(self._api, look.found, (*look.found.earlier, look.found.job))
+        return True
+
+    def _alarms(self, look: Look, limits: NamespaceLimits) -> Iterator[Finding]:
+        if look.state.phase is not Phase.RUNNING:
+            self._samples.pop(look.state.ref, None)
+            return
+        now, job = self._api.now(), self._eye.spec(look.found, look.seen.runtime)
+        if (near := governing.deadline_alarm(look.state, job.deadline_seconds, limits, now)) is not None:
+            yield near
+        gpus = job.workers * job.resources.gpu
+        if gpus and (idle := self._idle(look, gpus, limits.idle or Idle(), now)) is not None:
+            yield idle
+
+    def _idle(self, look: Look, gpus: int, idle: Idle, now: float) -> Finding | None:
+        past = self._samples.setdefault(look.state.ref, [])
+        past += usage.samples(self._api, look.found, self._eye.served)
+        del past[:-_MOST_SAMPLES]
+        return governing.idle_alarm(look.state, gpus, past, idle, now)
+
+    def _next_look(self, state: JobState, limits: NamespaceLimits) -> float:
+        now = self._api.now()
+        begun, most = state.running or state.started, limits.max_duration_seconds
+        ends = begun + most - now if begun is not None and most is not None else _RUNNING_SECONDS
+        match state.phase:
+            case Phase.SUCCEEDED | Phase.FAILED | Phase.CANCELLED:
+                keep = limits.retention.finished_jobs_seconds if limits.retention else None
+                since = now - (state.finished or now)
+                return _RUNNING_SECONDS if keep is None else max(0.5, keep - since)
+            case Phase.RUNNING | Phase.SUSPENDED:
+                return max(0.5, min(_RUNNING_SECONDS, ends))
+            case Phase.QUEUED if state.reason != Reason.BACKING_OFF.value:
+                return _WAITING_SECONDS
+            case Phase.PENDING if now - (state.started or state.created) > _WAITING_SECONDS:
+                return _WAITING_SECONDS
+            case _:
+                return _STARTING_SECONDS
+
+    # -- what is known without asking ---------------------------------------------------------------
+    def _limits(self, namespace: str) -> NamespaceLimits:
+        """Return the limits of a namespace; what cannot be understood limits nothing."""
+        own = self._rounds.cache.find(LIMITS.plural, "", namespace)
+        whole = self._rounds.cache.find(PLATFORM.plural, "", SINGLETON)
+        try:
+            defaults = platform_of(whole or {}).defaults
+            return effective(None if own is None else limits_of(own), defaults)
+        except msgspec.ValidationError as error:
+            _log.warning("the limits of %s cannot be understood: %s", namespace, error)
+            return NamespaceLimits()
+
+    def _events(self, namespace: str, name: str) -> list[Document]:
+        return [
+            one
+            for one in self._rounds.cache.objects(_EVENTS)
+            if one["metadata"]["namespace"] == namespace
+            and gathering.belongs(one["involvedObject"].get("name", ""), name)
+        ]
+
+    # -- lost nodes ---------------------------------------------------------------------------------
+    def _tell_silence(self) -> None:
+        """Have jobs on nodes that fell silent, or came back, say so."""
+        silent = frozenset(self._silence.silent(self._election.well_seconds))
+        for ref, nodes in self._nodes_of_jobs().items():
+            lost = nodes & silent
+            if lost != self._told_silent.get(ref.uid, frozenset()):
+                self._told_silent[ref.uid] = lost
+                if not _carefully(lambda ref=ref, lost=lost: self._note_silence(ref, lost)):  # type: ignore[misc] # mypy knows no defaults of a lambda
+                    self._told_silent.pop(ref.uid, None)
+
+    def _nodes_of_jobs(self) -> dict[JobRef, frozenset[str]]:
+        if not self._silence.silent(self._election.well_seconds) and not any(self._told_silent.values()):
+            return {}
+        found: dict[JobRef, frozenset[str]] = {}
+        for source in PODS:
+            for pod in self._rounds.cache.objects(source):
+                ref = _job_of(pod)
+                if ref is not None and pod["alive"]:
+                    found[ref] = found.get(ref, frozenset()) | {pod["node"]}
+        return found
+
+    def _note_silence(self, ref: JobRef, lost: frozenset[str]) -> None:
+        found = self._eye.find(ref)
+        names = ",".join(sorted(lost))
+        if names:
+            message = f"node {names} has not been heard for {silence.SILENT_SECONDS:g} s; workers run there"
+            proclaiming.say(
+                self._api,
+                found.job,
+                "NodeLost",
+                message,
+                f"{names} {self._api.now():.0f}",
+                warning=True,
+                when=self._api.now(),
+            )
+        proclaiming.note(self._api, found, {terms.SILENT_NODES_ANNOTATION: names or None})
+        self._rounds.wish(ref)
+
+
+def _proclaim(api: Api, look: Look, alarms: list[Finding] | tuple[Finding, ...]) -> None:
+    """Tell what is new; a job that changed meanwhile is looked at again anyway."""
+    try:
+        proclaiming.proclaim(api, look, alarms)
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
+
+
+def _carefully(act: Callable[[], object]) -> bool:
+    """Do what can be done again later; return whether it was done."""
+    try:
+        act()
+    except MpiJobError as error:
+        _log.warning("%s", error)
+        return False
+    return True
+
+
+def _job_of(pod: Document) -> JobRef | None:
+    labels = pod["metadata"].get("labels") or {}
+    name, uid = labels.get(terms.JOB_LABEL), labels.get(terms.UID_LABEL)
+    return JobRef(pod["metadata"]["namespace"], name, uid) if name and uid else None
+
+
+# -- what is kept of an object ------------------------------------------------------------------------
+def _outline(pod: Document) -> Document:
+    kept = bare(pod)
+    labels = kept["metadata"].get("labels") or {}
+    kept["metadata"]["labels"] = {name: labels[name] for name in _POD_LABELS if name in labels}
+    alive = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    return kept | {"node": (pod.get("spec") or {}).get("nodeName") or "", "alive": alive}
+
+
+def _spec(document: Document) -> Document:
+    return bare(document) | {"spec": document.get("spec") or {}}
+
+
+def _essence(event: Document) -> Document:
+    if proclamations.is_own(event):
+        return bare(event) | {"involvedObject": {}}
+    kept = ("involvedObject", "reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "count",
+            "series", "source", "reportingComponent")  # fmt: skip
+    return bare(event) | {name: event[name] for name in kept if name in event}

@@ -1,0 +1,84 @@
+"""Telling on a job's own objects what a look has shown: its transitions as Events, its findings as a note.
+
+An Event is written before the note that says it was told. A controller that is killed between the two tells it
+again, under the same name, and the API server keeps one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
+from mpijob.backends.kubernetes.gathering import Found
+from mpijob.backends.kubernetes.looking import Look
+from mpijob.dialects import proclamations
+from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
+from mpijob.errors import Finding, Severity
+from mpijob.model import Phase
+from mpijob.observation import governing
+from mpijob.observation.governing import Progress
+
+_ILL = (Phase.FAILED,)
+
+
+def proclaim(api: Api, look: Look, alarms: Sequence[Finding] = ()) -> bool:
+    """Tell what is new about a job; return whether anything was."""
+    before, notes = progress(look.found.job), dict[str, str | None]()
+    after = governing.moved(before, look.state, api.now())
+    if after is not None:
+        message = governing.told(before, after, look.state)
+        key = f"{after.number} {after.phase}"
+        warning = look.state.phase in _ILL
+        say(api, look.found.job, after.phase, message, key, warning=warning, when=after.since)
+        notes[PROGRESS_ANNOTATION] = msgspec.json.encode(after).decode()
+    found = (*look.state.findings, *alarms)
+    written = proclamations.findings(found)
+    if (written or "") != proclamations.noted(look.found.job, FINDINGS_ANNOTATION):
+        for one in found:
+            _say_finding(api, look.found.job, one)
+        notes[FINDINGS_ANNOTATION] = written
+    if notes:
+        note(api, look.found, notes)
+    return bool(notes)
+
+
+def progress(job: Mapping[str, Any]) -> Progress:
+    """Return what was told last about a job; a note that somebody spoilt tells nothing."""
+    try:
+        return msgspec.json.decode(proclamations.noted(job, PROGRESS_ANNOTATION) or "{}", type=Progress)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return Progress()
+
+
+def say(
+    api: Api, job: Mapping[str, Any], reason: str, message: str, key: str, *, warning: bool, when: float
+) -> None:
+    """Write an Event about a job, unless it was written before."""
+    document = proclamations.event(job, reason, message, key, warning=warning, when=when)
+    try:
+        api.create(kinds.EVENT.path(document["metadata"]["namespace"]), document, accept=PARTIAL)
+    except ApiError as error:
+        if error.status != 409 and not _is_going(error):
+            raise
+
+
+def note(api: Api, found: Found, notes: Mapping[str, str | None]) -> None:
+    """Write annotations onto the job's object, if it is still as it was seen."""
+    metadata = found.job["metadata"]
+    guard = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    api.patch(found.path, {"metadata": {**guard, "annotations": dict(notes)}}, accept=PARTIAL)
+
+
+def _say_finding(api: Api, job: Mapping[str, Any], finding: Finding) -> None:
+    words = f"{finding.message}. {finding.hint}" if finding.hint else finding.message
+    warning = finding.severity is not Severity.NOTICE
+    say(api, job, finding.code, words, finding.message, warning=warning, when=api.now())
+
+
+def _is_going(error: ApiError) -> bool:
+    """Nothing can be created in a namespace that goes; nobody would read it."""
+    return error.status == 403 and "is being terminated" in error.message

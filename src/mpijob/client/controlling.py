@@ -1,0 +1,82 @@
+"""Running a cluster's controller in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from mpijob.errors import Unsupported
+from mpijob.settings import CLUSTER, Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.controller import Controller
+    from mpijob.backends.kubernetes.surroundings import Surroundings
+
+LEASE = "mpijob-controller"
+_STUCK_SECONDS = 60.0
+
+
+def control(
+    settings: Settings,
+    namespace: str,
+    stop: threading.Event,
+    *,
+    lease_namespace: str = "",
+    health_port: int | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Tend the jobs of a namespace, "" for all, until `stop`; of several controllers one acts."""
+    if settings.engine != CLUSTER:
+        raise Unsupported(
+            "this machine's jobs need no controller: their runners tend them",
+            hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+        )
+    from mpijob.backends.kubernetes import kubeconfig, preflight
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.controller import Controller
+    from mpijob.backends.kubernetes.discovery import served
+    from mpijob.backends.kubernetes.election import Election
+    from mpijob.backends.kubernetes.failures import telling
+    from mpijob.model import Identity, MPIJob
+
+    access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+    api = Api(access)
+    who = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+    where = lease_namespace or namespace or access.namespace or "default"
+    election = Election(Api(access, timeout=4.0), where, LEASE, who)
+
+    def surroundings(job: MPIJob) -> Surroundings:
+        place = f"cluster {access.context or 'cluster'}"
+        return preflight.gather(api, job, Identity(user=who), served(api), settings, place=place).around
+
+    with telling("tend jobs"):
+        controller = Controller(api, election, surroundings, namespace)
+        with _watched(controller, health_port):
+            controller.run(stop, ready)
+
+
+@contextlib.contextmanager
+def _watched(controller: Controller, port: int | None) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from mpijob.backends.kubernetes.health import Health
+
+    numbers: dict[str, Callable[[], float]] = {
+        "mpijob_controller_jobs": lambda: controller.jobs,
+        "mpijob_controller_leads": lambda: controller.leads,
+        "mpijob_controller_looks_total": lambda: controller.looks,
+    }
+    with Health(
+        port,
+        alive=lambda: time.monotonic() - controller.beat < _STUCK_SECONDS,
+        ready=lambda: True,
+        numbers=lambda: {name: tell() for name, tell in numbers.items()},
+    ):
+        yield

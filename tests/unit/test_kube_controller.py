@@ -1,0 +1,391 @@
+"""The controller over an API server's memory: told once, whenever it is killed. The bed has its twin tests."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.cluster_objects import BEGIN, Cluster, at_work, ended, stamp
+from tests.unit.kube_store import Store
+from tests.unit.test_kube_recorder import TEAM, Node, _laid_out
+
+from mpijob.backends.kubernetes import controller, kinds, steering, sweeping
+from mpijob.backends.kubernetes.api import Document
+from mpijob.backends.kubernetes.controller import LIMITS, Controller
+from mpijob.backends.kubernetes.election import LEASE, Election
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.kubernetes.silence import SOURCE, Silence
+from mpijob.backends.kubernetes.surroundings import Surroundings
+from mpijob.backends.kubernetes.watching import Change
+from mpijob.dialects import terms
+from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
+from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
+from mpijob.model.governance import Idle, NamespaceLimits, Retention
+from mpijob.observation import governing
+from mpijob.observation.governing import Progress
+
+
+class Killed(BaseException):
+    """The controller's end at this very moment."""
+
+
+class Leading(Election):
+    """An election that is won."""
+
+    def __init__(self, wins: bool = True) -> None:
+        self.wins = wins
+
+    def __enter__(self) -> Leading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @property
+    def leads(self) -> bool:
+        return self.wins
+
+    @property
+    def well_seconds(self) -> float:
+        return 100.0
+
+
+class Versioned(Node):
+    """An API server that counts versions and refuses a change of what has changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._versions = itertools.count(10)
+
+    def create(self, path: str, body: Any, **more: Any) -> Document:
+        made = super().create(path, body, **more)
+        address = f"{path}/{made['metadata']['name']}"
+        self.objects[address]["metadata"]["resourceVersion"] = str(next(self._versions))
+        return self.objects[address]
+
+    def patch(self, path: str, body: Any, **more: Any) -> Document:
+        wanted = body["metadata"].get("resourceVersion")
+        if wanted is not None and self.objects[path]["metadata"].get("resourceVersion") != wanted:
+            raise ApiError("the object has been modified", status=409, reason="Conflict")
+        changed = super().patch(path, body, **more)
+        changed["metadata"]["resourceVersion"] = str(next(self._versions))
+        notes = changed["metadata"].get("annotations") or {}
+        changed["metadata"]["annotations"] = {key: one for key, one in notes.items() if one is not None}
+        self.objects[path] = changed
+        self.after("PATCH", path)
+        return changed
+
+    @property
+    def writes(self) -> int:
+        return sum(method != "GET" for method, _ in self.asked)
+
+    def now(self) -> float:
+        return BEGIN + 4000.0
+
+    def told(self) -> list[tuple[str, str]]:
+        events = [one for key, one in self.objects.items() if "/events/" in key]
+        return sorted((one["reason"], one["message"]) for one in events)
+
+
+def surroundings(job: MPIJob) -> Surroundings:
+    return Surroundings(served=frozenset({kinds.TRAINER_API}), user=1000)
+
+
+def laid_out(node: Node, cluster: Cluster) -> str:
+    """Put a job's objects where an API server has them; return the job's path."""
+    assert cluster.runtime is not None
+    owner = {"uid": "a-uid", "name": cluster.job["metadata"]["name"]}
+    cluster.runtime["metadata"] |= {
+        "uid": "r-uid",
+        "creationTimestamp": stamp(0),
+        "ownerReferences": [owner],
+    }
+    return _laid_out(node, cluster)
+
+
+def a_controller(node: Node, *, leads: bool = True) -> Controller:
+    return Controller(node, Leading(leads), surroundings, TEAM)
+
+
+def finish(node: Node, cluster: Cluster, path: str, code: int) -> None:
+    name = cluster.name_of("launcher", 0)
+    pod = node.objects[kinds.POD.path(TEAM, name)]
+    node.put(kinds.POD.path(TEAM, name), pod | {"status": ended(code, 60)})
+    job = node.objects[path]
+    cluster.condition("Complete" if code == 0 else "Failed")
+    job["status"] = cluster.job["status"]
+    node.put(path, job)
+
+
+def ref_of(cluster: Cluster) -> JobRef:
+    return JobRef(TEAM, cluster.spec.name, "u-1")
+
+
+def a_life(node: Versioned, code: int, attend: Callable[[Versioned, JobRef], None]) -> Document:
+    """Let a job run and end under controllers; return its object."""
+    cluster = at_work()
+    path = laid_out(node, cluster)
+    attend(node, ref_of(cluster))
+    finish(node, cluster, path, code)
+    attend(node, ref_of(cluster))
+    return node.objects[path]
+
+
+def plainly(node: Versioned, ref: JobRef) -> None:
+    a_controller(node)._attend(ref)
+
+
+def thrice(node: Versioned, ref: JobRef) -> None:
+    one = a_controller(node)
+    for _ in range(3):
+        one._attend(ref)
+
+
+def killed_once(node: Versioned, ref: JobRef) -> None:
+    try:
+        plainly(node, ref)
+    except Killed:
+        plainly(node, ref)
+
+
+# -- what is told ------------------------------------------------------------------------------------
+@pytest.mark.req("FR-019")
+def test_every_transition_is_told_once_with_its_duration_and_findings_are_noted() -> None:
+    node = Versioned()
+    job = a_life(node, 3, thrice)
+    reasons = [reason for reason, _ in node.told()]
+    assert reasons.count("Running") == 1
+    assert reasons.count("Failed") == 1
+    (failed,) = [message for reason, message in node.told() if reason == "Failed"]
+    assert "Running" in failed
+    assert "from submit to end" in failed
+    notes = job["metadata"]["annotations"]
+    assert msgspec.json.decode(notes[PROGRESS_ANNOTATION])["phase"] == "Failed"
+    found = msgspec.json.decode(notes[FINDINGS_ANNOTATION])
+    assert found[0]["code"] in reasons
+    assert found[0]["message"]
+
+
+@pytest.mark.req("C-ha")
+@pytest.mark.parametrize("code", [0, 3])
+def test_killed_at_any_step_and_started_again_it_comes_to_the_same_end(code: int) -> None:
+    """Every change is a step; the one in which it is killed may have reached the API server or not."""
+    whole = Versioned()
+    job = a_life(whole, code, plainly)
+    assert whole.writes >= 4
+    for step in range(whole.writes):
+        for heard in (False, True):
+            node = Versioned()
+            count = itertools.count()
+
+            def die(method: str, path: str, count: Any = count, step: int = step) -> None:
+                if method != "GET" and next(count) == step:
+                    raise Killed
+
+            if heard:
+                node.after = die
+            else:
+                node.before = die
+            again = a_life(node, code, killed_once)
+            assert node.told() == whole.told(), (step, heard)
+            notes = again["metadata"]["annotations"]
+            assert notes[PROGRESS_ANNOTATION] == job["metadata"]["annotations"][PROGRESS_ANNOTATION]
+
+
+def test_who_does_not_lead_does_nothing() -> None:
+    node, cluster = Versioned(), at_work()
+    laid_out(node, cluster)
+    a_controller(node, leads=False)._attend(ref_of(cluster))
+    assert node.told() == []
+
+
+def test_a_running_controller_tells_what_its_watches_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "_TICK_SECONDS", 0.01)
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    one, stop, ready = a_controller(node), threading.Event(), threading.Event()
+    thread = threading.Thread(target=one.run, args=(stop, ready.set))
+    thread.start()
+    try:
+        assert ready.wait(30)
+        eventually(lambda: any(reason == "Running" for reason, _ in node.told()))
+        finish(node, cluster, path, 0)
+        eventually(lambda: any(reason == "Succeeded" for reason, _ in node.told()))
+    finally:
+        stop.set()
+        thread.join(30)
+    assert one.looks >= 2
+    assert one.jobs == 1
+
+
+def eventually(look: Callable[[], Any], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, "it never became so"
+        time.sleep(0.01)
+
+
+# -- limits ------------------------------------------------------------------------------------------
+def limited(one: Controller, limits: NamespaceLimits, monkeypatch: pytest.MonkeyPatch) -> Controller:
+    document = {"metadata": {"name": TEAM}, "spec": msgspec.to_builtins(limits)}
+    cache = one._rounds.cache
+
+    def find(source: str, namespace: str, name: str) -> Document | None:
+        return document if (source, name) == (LIMITS.plural, TEAM) else None
+
+    monkeypatch.setattr(cache, "find", find)
+    return one
+
+
+@pytest.mark.req("Q-SEC-004")
+def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    one = limited(a_controller(node), NamespaceLimits(max_duration_seconds=60), monkeypatch)
+    ended_ones: list[str] = []
+    monkeypatch.setattr(steering, "give_up", lambda api, found, seen, reason, why: ended_ones.append(why))
+    one._attend(ref_of(cluster))
+    assert len(ended_ones) == 1
+    assert f"namespace {TEAM} allows 60 s" in ended_ones[0]
+    assert path in node.objects
+
+
+def test_a_finished_job_is_removed_when_its_time_is_over_and_not_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for keep, left in ((1e9, True), (5.0, False)):
+        node, cluster = Versioned(), at_work()
+        path = laid_out(node, cluster)
+        finish(node, cluster, path, 0)
+        limits = NamespaceLimits(retention=Retention(finished_jobs_seconds=keep))
+        limited(a_controller(node), limits, monkeypatch)._attend(ref_of(cluster))
+        assert (path in node.objects) is left
+        assert any(reason == "Succeeded" for reason, _ in node.told())
+
+
+# -- pure --------------------------------------------------------------------------------------------
+def a_state(phase: Phase, **more: Any) -> JobState:
+    return JobState(ref=JobRef("cv", "bert", "u"), phase=phase, created=BEGIN, **more)
+
+
+def test_an_end_is_the_last_transition_and_times_never_go_back() -> None:
+    begun = governing.moved(Progress(), a_state(Phase.RUNNING, running=BEGIN + 5), BEGIN + 9)
+    assert begun == Progress("Running", BEGIN + 5, 1)
+    over = governing.moved(begun, a_state(Phase.SUCCEEDED, finished=BEGIN + 3), BEGIN + 9)
+    assert over == Progress("Succeeded", BEGIN + 5, 2)
+    assert governing.moved(over, a_state(Phase.RUNNING), BEGIN + 9) is None
+    assert governing.moved(over, a_state(Phase.SUCCEEDED), BEGIN + 9) is None
+
+
+def test_the_deadline_alarm_rings_at_nine_tenths_of_the_shorter_time() -> None:
+    state, limits = a_state(Phase.RUNNING, running=BEGIN), NamespaceLimits(max_duration_seconds=200)
+    assert governing.deadline_alarm(state, 100, limits, BEGIN + 89) is None
+    alarm = governing.deadline_alarm(state, 100, limits, BEGIN + 92)
+    assert alarm is not None
+    assert alarm.message == "8 s left of the 100 s that the job may run"
+    assert governing.deadline_alarm(state, None, NamespaceLimits(), BEGIN + 1e6) is None
+
+
+def test_gpus_are_idle_when_no_worker_computes_for_the_whole_time() -> None:
+    state, idle = a_state(Phase.RUNNING, running=BEGIN), Idle(after_seconds=100)
+
+    def measured(cores: float, *times: float) -> list[Sample]:
+        return [Sample(BEGIN + one, 0, cores, 0, 1) for one in times]
+
+    now = BEGIN + 200
+    quiet = measured(0.01, 10, 110, 150, 200)
+    alarm = governing.idle_alarm(state, 8, quiet, idle, now)
+    assert alarm is not None
+    assert "8 GPUs" in alarm.message
+    assert governing.idle_alarm(state, 0, quiet, idle, now) is None
+    assert governing.idle_alarm(state, 8, [*quiet, *measured(1.0, 190)], idle, now) is None
+    assert governing.idle_alarm(state, 8, measured(0.01, 150, 200), idle, now) is None
+
+
+# -- leading -----------------------------------------------------------------------------------------
+def elector(api: Store, name: str) -> Election:
+    return Election(api, TEAM, "lease", name, lease_seconds=0.6, renew_seconds=0.1)
+
+
+@pytest.mark.req("C-ha")
+def test_one_of_two_leads_and_the_other_takes_over_from_a_killed_one() -> None:
+    api = Versioned()
+    first, second = elector(api, "one"), elector(api, "two")
+    with first:
+        eventually(lambda: first.leads)
+        with second:
+            for _ in range(50):
+                assert not (first.leads and second.leads)
+                time.sleep(0.01)
+            first._stop.set()  # it renews no more, as one that was killed
+            eventually(lambda: second.leads, 5)
+            assert not first.leads
+    lease = api.objects[LEASE.path(TEAM, "lease")]["spec"]
+    assert lease["holderIdentity"] == ""
+    assert lease["leaseTransitions"] >= 1
+
+
+def test_who_cannot_renew_stops_leading_in_time() -> None:
+    api = Versioned()
+    with elector(api, "one") as one:
+        eventually(lambda: one.leads)
+
+        def away(method: str, path: str) -> None:
+            raise ApiError("no answer", status=0, reason="NoAnswer")
+
+        api.before = away
+        eventually(lambda: not one.leads, 2)
+        assert one.well_seconds == 0.0
+
+
+# -- strays and silence ------------------------------------------------------------------------------
+def test_what_nobody_owns_is_given_to_its_job_or_removed() -> None:
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    runtime = kinds.TRAINING_RUNTIME.path(TEAM, cluster.job["metadata"]["name"])
+    served = frozenset({kinds.TRAINER_API})
+    del node.objects[runtime]["metadata"]["ownerReferences"]
+    assert sweeping.sweep(node, TEAM, served) == []
+    assert [one["uid"] for one in node.objects[runtime]["metadata"]["ownerReferences"]] == ["a-uid"]
+    del node.objects[runtime]["metadata"]["ownerReferences"]
+    del node.objects[path]
+    assert sweeping.sweep(node, TEAM, served, stray_seconds=1e12) == []
+    assert sweeping.sweep(node, TEAM, served) == [runtime]
+    assert runtime not in node.objects
+
+
+def test_a_node_is_silent_only_while_the_api_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("mpijob.backends.kubernetes.silence.time.monotonic", lambda: clock[0])
+    quiet = Silence(silent_seconds=22)
+
+    def renew(name: str, when: str) -> None:
+        quiet.heard(SOURCE, Change("MODIFIED", {"metadata": {"name": name}, "renewed": when}))
+
+    renew("n1", "a")
+    renew("n2", "a")
+    clock[0] = 15.0
+    renew("n2", "b")
+    clock[0] = 23.0
+    assert quiet.silent(well_seconds=100) == {"n1": 23.0}
+    assert quiet.silent(well_seconds=10) == {}
+    renew("n1", "b")
+    assert quiet.silent(well_seconds=100) == {}
+
+
+def test_a_silent_node_is_told_by_every_state_of_its_jobs() -> None:
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    one = a_controller(node)
+    one._note_silence(ref_of(cluster), frozenset({"node-1"}))
+    assert node.objects[path]["metadata"]["annotations"][terms.SILENT_NODES_ANNOTATION] == "node-1"
+    assert [reason for reason, _ in node.told()] == ["NodeLost"]
+    one._note_silence(ref_of(cluster), frozenset())
+    assert terms.SILENT_NODES_ANNOTATION not in node.objects[path]["metadata"]["annotations"]

@@ -1,0 +1,101 @@
+"""Our own services beside a cluster test: controllers as processes, the platform's resources, what they leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+from tests_cluster.support import PATIENCE, Place, eventually
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import Document
+from mpijob.backends.kubernetes.controller import LIMITS
+from mpijob.cluster import crds
+from mpijob.dialects.proclamations import COMPONENT, PROGRESS_ANNOTATION
+from mpijob.model.governance import NamespaceLimits
+
+
+class Service:
+    """One of our processes, and what it has said."""
+
+    def __init__(self, place: Place, *words: str, ready: str) -> None:
+        self.process = subprocess.Popen(
+            place.argv(*words), env=place.environ(), stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+        threading.Thread(target=self._listen, daemon=True).start()
+        eventually(lambda: self.process.poll() is not None or ready in self.said, f"it says {ready}", 60)
+        assert self.process.poll() is None, self.said
+
+    @property
+    def said(self) -> str:
+        return "".join(self.lines)
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(self.process.stderr)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def controller(place: Place, *words: str) -> Iterator[Service]:
+    """Run a controller of the place's namespace that is ready, and kill it if the test did not."""
+    service = Service(place, "controller", *words, ready="tending")
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+def install_resources(place: Place) -> None:
+    """Define the platform's resources in the cluster; whoever runs beside may use them, so they stay."""
+    for document in crds.documents():
+        place.kubectl(
+            "apply", "--server-side", "--force-conflicts", "--filename=-", stdin=json.dumps(document)
+        )
+    for name in ("mpijobplatforms", "mpijoblimits"):
+        place.kubectl("wait", "--for=condition=Established", f"crd/{name}.mpijob.dev", "--timeout=30s")
+
+
+@contextmanager
+def limits(place: Place, **fields: Any) -> Iterator[None]:
+    """Give the place's namespace limits."""
+    spec = msgspec.to_builtins(NamespaceLimits(**fields))
+    document = {"apiVersion": LIMITS.api, "kind": LIMITS.name, "metadata": {"name": place.namespace}}
+    place.api.create(LIMITS.path(), {**document, "spec": json.loads(json.dumps(spec))})
+    try:
+        yield
+    finally:
+        place.api.delete(LIMITS.path("", place.namespace))
+
+
+def told(place: Place, name: str) -> list[Document]:
+    """Return what the controller said about a job's object, in order."""
+    events = place.api.list(kinds.EVENT.path(place.namespace)).items
+    mine = [one for one in events if (one.get("source") or {}).get("component") == COMPONENT]
+    of_job = [one for one in mine if one["involvedObject"]["name"] == name]
+    return sorted(of_job, key=lambda one: str(one["metadata"]["creationTimestamp"]))
+
+
+def transitions(place: Place, name: str) -> list[str]:
+    """Return the phases that were told of a job's object."""
+    phases = {"Queued", "Pending", "Initializing", "Running", "Suspended", "Succeeded", "Failed", "Cancelled"}
+    return [one["reason"] for one in told(place, name) if one["reason"] in phases]
+
+
+def noted_phase(place: Place, name: str) -> str:
+    """Return the phase that the controller has noted on a TrainJob, "" for none."""
+    job = place.find(kinds.TRAINJOB, name)
+    note = ((job or {}).get("metadata", {}).get("annotations") or {}).get(PROGRESS_ANNOTATION, "{}")
+    return str(json.loads(note).get("phase", ""))

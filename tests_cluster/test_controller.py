@@ -1,0 +1,159 @@
+"""The controller on a real cluster: what jobs need although nobody waits for them, whatever becomes of it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from testbed import processes
+from tests_cluster.faults import left_of
+from tests_cluster.governed import controller, install_resources, limits, noted_phase, told, transitions
+from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
+
+from mpijob import Phase
+from mpijob.backends.kubernetes import kinds, sweeping
+from mpijob.dialects.proclamations import FINDINGS_ANNOTATION
+from mpijob.errors import NotFound
+from mpijob.model import Retry
+from mpijob.model.governance import Retention
+
+ORDER = ["Queued", "Pending", "Initializing", "Running", "Failed", "Succeeded", "Cancelled"]
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "controller") as place:
+        install_resources(place)
+        yield place
+
+
+def gone(place: Place, name: str) -> bool:
+    try:
+        place.client.state(name)
+    except NotFound:
+        return True
+    return False
+
+
+@pytest.mark.req("C-ha")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_job_without_a_client_is_tried_again_although_its_controllers_are_killed(
+    place: Place, seed: int
+) -> None:
+    """kill -9 at moments that the seed chooses; two attempts, each told once, the last with its findings."""
+    name, chance = f"alone-{seed}", random.Random(seed)
+    place.client.submit(a_job(name, "exit 7", retry=Retry(limit=1, backoff_seconds=1)))
+    for _ in range(3):
+        with controller(place):
+            time.sleep(chance.uniform(0.0, 4.0))  # the fault's own moment
+    with controller(place):
+        eventually(lambda: noted_phase(place, f"{name}-a2") == "Failed", "the last attempt's end", PATIENCE)
+    state = place.client.state(name)
+    assert (state.phase, state.attempt) == (Phase.FAILED, 2)
+    assert place.find(kinds.TRAINJOB, f"{name}-a3") is None
+    for object_name in (name, f"{name}-a2"):
+        phases = transitions(place, object_name)
+        assert len(phases) == len(set(phases)), phases
+        assert phases == sorted(phases, key=ORDER.index) or object_name == name
+    job = place.find(kinds.TRAINJOB, f"{name}-a2")
+    assert job is not None
+    assert "exited with 7" in job["metadata"]["annotations"][FINDINGS_ANNOTATION]
+    failed = next(one for one in told(place, f"{name}-a2") if one["reason"] == "Failed")
+    assert failed["type"] == "Warning"
+    assert "from submit to end" in failed["message"]
+    place.client.delete(name)
+    eventually(lambda: not left_of(place, name), "nothing is left")
+
+
+@pytest.mark.req("Q-SEC-004", "FR-RES-004")
+def test_limits_of_a_namespace_end_a_job_and_clear_it_away(place: Place) -> None:
+    keep = Retention(finished_jobs_seconds=4)
+    with limits(place, max_duration_seconds=3, retention=keep), controller(place):
+        job = place.client.submit(a_job("endless", "sleep 600"))
+        eventually(lambda: noted_phase(place, "endless") == "Failed", "it is ended", PATIENCE)
+        failed = next(one for one in told(place, "endless") if one["reason"] == "Failed")
+        assert f"namespace {place.namespace} allows 3 s" in failed["message"]
+        eventually(partial(gone, place, "endless"), "it is cleared away", PATIENCE)
+        eventually(lambda: not left_of(place, job.name), "nothing is left", PATIENCE)
+
+
+@pytest.mark.req("C-ha")
+def test_of_two_controllers_one_acts_and_the_other_takes_over(place: Place) -> None:
+    with controller(place) as first, controller(place) as second:
+        eventually(lambda: "leading" in first.said, "the first leads")
+        job = place.client.submit(a_job("handed", "sleep 20"))
+        eventually(lambda: noted_phase(place, "handed") == "Running", "it is told that it runs", PATIENCE)
+        assert "leading" not in second.said
+        first.kill()
+        eventually(lambda: "leading" in second.said, "the second leads", 25)
+        job.cancel(grace_period=0)
+        eventually(lambda: noted_phase(place, "handed") == "Cancelled", "its end is told", PATIENCE)
+    phases = transitions(place, "handed")
+    assert len(phases) == len(set(phases))
+
+
+@pytest.mark.req("FR-RES-004")
+def test_what_a_killed_submit_left_is_swept(place: Place) -> None:
+    job = place.client.submit(a_job("swept", "sleep 30"))
+    runtime = place.find(kinds.TRAINING_RUNTIME, "swept")
+    assert runtime is not None
+    metadata = {
+        key: runtime["metadata"][key] for key in ("labels", "annotations") if key in runtime["metadata"]
+    }
+    metadata["labels"] |= {"mpijob.dev/uid": "of-nobody"}
+    place.put(kinds.TRAINING_RUNTIME, "stray", metadata=metadata, spec=runtime["spec"])
+    served = frozenset({kinds.TRAINER_API})
+    eventually(
+        lambda: sweeping.sweep(place.api, place.namespace, served, stray_seconds=1), "the stray is swept"
+    )
+    assert place.find(kinds.TRAINING_RUNTIME, "stray") is None
+    assert place.find(kinds.TRAINING_RUNTIME, "swept") is not None
+    job.delete(grace_period=0)
+
+
+@pytest.mark.testbed
+@pytest.mark.req("FR-RES-004", "B-edge-ns")
+def test_a_namespace_deleted_in_mid_run_leaves_nothing_and_harms_no_controller(
+    kubeconfig: Path, place: Place
+) -> None:
+    with own_place(kubeconfig, "doomed") as doomed:
+        words = ("--all-namespaces", f"--lease-namespace={place.namespace}")
+        with controller(doomed, *words) as service:
+            doomed.client.submit(a_job("lost", "sleep 600"))
+            eventually(lambda: noted_phase(doomed, "lost") == "Running", "it runs", PATIENCE)
+            doomed.api.delete(kinds.NAMESPACE.path("", doomed.namespace))
+            path = kinds.NAMESPACE.path("", doomed.namespace)
+            eventually(lambda: doomed.api.find(path) is None, "the namespace is gone", PATIENCE)
+            place.client.submit(a_job("survivor", "true"))
+            eventually(lambda: noted_phase(place, "survivor") == "Succeeded", "others are tended", PATIENCE)
+            assert service.process.poll() is None
+
+
+@pytest.mark.testbed
+def test_a_lost_node_is_told_on_its_jobs_before_the_cluster_knows(place: Place) -> None:
+    """The kubelet is stopped; within 25 s every state and an Event name the node."""
+    with controller(place):
+        place.running(a_job("stranded", "sleep 600"))
+        eventually(lambda: noted_phase(place, "stranded") == "Running", "it is told that it runs", PATIENCE)
+        time.sleep(22)  # the controller tells nothing before it has heard the API server for as long
+        kubelet = processes.process_id("kubelet")
+        os.kill(kubelet, signal.SIGSTOP)
+        stopped = time.monotonic()
+        try:
+            eventually(
+                lambda: any(one["reason"] == "NodeLost" for one in told(place, "stranded")), "it is told", 40
+            )
+            took = time.monotonic() - stopped
+            state = place.client.state("stranded")
+        finally:
+            os.kill(kubelet, signal.SIGCONT)
+        assert took <= 25, took
+        assert "node-1 does not answer" in state.message
+        eventually(lambda: "does not answer" not in place.client.state("stranded").message, "it is back", 40)
+    place.client.delete("stranded", grace_period=0)
