@@ -12,6 +12,12 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-schedul
 _ETCD = "http://127.0.0.1:2379"
 _ETCD_PEER = "http://127.0.0.1:2380"
 _VERBOSITY = "--v=1"
+_AUDIT_POLICY = places.SOURCES.parent / "deploy" / "base" / "audit" / "policy.yaml"
+
+
+def audit_log() -> Path:
+    """Return the file of the API server's own audit."""
+    return places.run_state() / "audit.log"
 
 
 def component(name: str) -> Path:
@@ -98,6 +104,10 @@ def _api_flags() -> tuple[str, ...]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-username-headers=X-Remote-User",
+        f"--audit-policy-file={_AUDIT_POLICY}",
+        f"--audit-log-path={audit_log()}",
+        "--audit-log-maxage=90",
+        "--audit-log-maxsize=100",
         _VERBOSITY,
     )
 

@@ -39,6 +39,20 @@ class Kind(StrEnum):
     INTERNAL = "internal"
 
 
+HTTP_STATUS: dict[Kind, int] = {
+    Kind.INVALID: 400,
+    Kind.FORBIDDEN: 403,
+    Kind.NOT_FOUND: 404,
+    Kind.CONFLICT: 409,
+    Kind.NO_ROOM: 409,
+    Kind.FAILED: 409,
+    Kind.UNSUPPORTED: 501,
+    Kind.UNAVAILABLE: 503,
+    Kind.TIMEOUT: 504,
+    Kind.INTERNAL: 500,
+}
+
+
 class Severity(StrEnum):
     """How much a finding matters: an error stops a job, a warning may, a notice only informs."""
 

@@ -57,11 +57,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     history: str = ""
     history_bytes: str = "10Gi"
     keep: dict[str, KeepSetting] = {}
+    audit: str = "on"
+    audit_days: float = 90.0
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
-          "context", "image", "history", "history_bytes")  # fmt: skip
+          "context", "image", "history", "history_bytes", "audit")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:
@@ -92,7 +94,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     for field in _TEXTS:
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
-    for field in ("cores", "gpus", "max_workers", "warn_after_seconds"):
+    for field in ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days"):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
     values.setdefault("home", _default_home(environ))

@@ -18,6 +18,7 @@ SDK = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
 LOGS = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
 LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
 
+AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
 HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
 
 
@@ -49,6 +50,21 @@ def test_the_commands_of_the_history_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(HISTORY)
     assert wrong == [], "\n".join(wrong)
     assert sum(isinstance(step, Command) for step in steps(HISTORY)) >= 6
+
+
+@pytest.mark.engine
+@pytest.mark.req("FR-026", "Q20", "FR-031")
+def test_the_commands_of_the_audit_page_work(tmp_path: Path) -> None:
+    wrong = a_reader(tmp_path).follow(AUDIT)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in steps(AUDIT)) >= 5
+
+
+def test_the_settings_of_the_audit_page_are_settings(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", AUDIT, re.MULTILINE | re.DOTALL)
+    (tmp_path / "settings.toml").write_text(text)
+    found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
+    assert (found.audit, found.audit_days) == ("required", 365)
 
 
 def test_the_settings_of_the_history_page_are_settings(tmp_path: Path) -> None:

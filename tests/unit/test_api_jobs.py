@@ -285,7 +285,7 @@ def test_an_error_that_is_a_bug_tells_no_details(browser: Browser, monkeypatch: 
 
 
 def test_every_kind_of_error_has_a_status() -> None:
-    from mpijob.api.problems import STATUS
+    from mpijob.errors import HTTP_STATUS as STATUS
     from mpijob.errors import Kind
 
     assert set(STATUS) == set(Kind)

@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who did what: all of it for administrators, else one's own acts. */
+        get: operations["entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/bulk": {
         parameters: {
             query?: never;
@@ -718,6 +735,50 @@ export interface components {
                 [key: string]: number;
             };
             role: string;
+        };
+        /**
+         * AuditEvent
+         * @description One line of the audit.
+         *
+         *         `stage` is RequestReceived before an act, ResponseComplete after it, ResponseStarted for a look into logs.
+         */
+        AuditEvent: {
+            /** @default {} */
+            annotations?: {
+                [key: string]: string;
+            };
+            /** @default  */
+            apiVersion?: string;
+            auditID: string;
+            /** @default  */
+            kind?: string;
+            /** @default  */
+            level?: string;
+            /** @default null */
+            objectRef?: components["schemas"]["ObjectRef"] | null;
+            /** @default  */
+            requestReceivedTimestamp?: string;
+            /** @default  */
+            requestURI?: string;
+            /** @default null */
+            responseStatus?: components["schemas"]["ResponseStatus"] | null;
+            /** @default [] */
+            sourceIPs?: string[];
+            stage: string;
+            stageTimestamp: string;
+            user: components["schemas"]["User"];
+            /** @default  */
+            userAgent?: string;
+            verb: string;
+        };
+        /**
+         * AuditList
+         * @description The last entries, oldest first; `own` when only the asker's own acts were looked for.
+         */
+        AuditList: {
+            items: components["schemas"]["AuditEvent"][];
+            /** @default false */
+            own?: boolean;
         };
         /**
          * Band
@@ -1475,6 +1536,26 @@ export interface components {
             text: string;
         };
         /**
+         * ObjectRef
+         * @description Which job, and what of it.
+         */
+        ObjectRef: {
+            /** @default  */
+            apiGroup?: string;
+            /** @default  */
+            apiVersion?: string;
+            /** @default  */
+            name?: string;
+            /** @default  */
+            namespace?: string;
+            /** @default  */
+            resource?: string;
+            /** @default  */
+            subresource?: string;
+            /** @default  */
+            uid?: string;
+        };
+        /**
          * Option
          * @description One answer, and the question or kind that follows.
          */
@@ -1750,6 +1831,20 @@ export interface components {
             };
         };
         /**
+         * ResponseStatus
+         * @description With what result: an HTTP status, and for a refusal its code and sentence.
+         */
+        ResponseStatus: {
+            /** @default 0 */
+            code?: number;
+            /** @default  */
+            message?: string;
+            /** @default  */
+            reason?: string;
+            /** @default  */
+            status?: string;
+        };
+        /**
          * Retention
          * @description How long what is known of a finished job is kept.
          */
@@ -1903,6 +1998,15 @@ export interface components {
             times: number[];
         };
         /**
+         * User
+         * @description Who: as the engine knows them, for a cluster by its own review of their credentials.
+         */
+        User: {
+            /** @default [] */
+            groups?: string[];
+            username: string;
+        };
+        /**
          * Volume
          * @description A directory that every worker (and the launcher) sees at `mount`.
          */
@@ -2001,6 +2105,44 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    entries: {
+        parameters: {
+            query?: {
+                user?: string[];
+                verb?: string[];
+                job?: string[];
+                namespace?: string;
+                since?: number | null;
+                until?: number | null;
+                refused?: boolean;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Who did what: all of it for administrators, else one's own acts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditList"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     bulk: {
         parameters: {
             query?: never;

@@ -14,6 +14,7 @@ from mpijob.api.board import Board
 from mpijob.api.gate import SAFE, Gate, Visitor
 from mpijob.api.limits import Limits
 from mpijob.client import AsyncClient
+from mpijob.client.entries import ORIGIN, Origin
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef
 
@@ -103,10 +104,17 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
         room.gate.check_origin(request)
     query = _query(request, route.query) if route.query else None
     body = await _body(request, route.body) if route.body else None
+    ORIGIN.set(_origin(request))  # each request has a context of its own
     found = await route.handler(Ask(room, request, visitor, query, body))
     if isinstance(found, Response):
         return found
     return Response(msgspec.json.encode(found), route.status, media_type=JSON)
+
+
+def _origin(request: Request) -> Origin:
+    """Return from where somebody asks, for the audit."""
+    address = request.client.host if request.client else ""
+    return Origin((address,) if address else (), f"page; {request.headers.get('user-agent', '')[:150]}")
 
 
 def _query(request: Request, kind: type[T]) -> T:

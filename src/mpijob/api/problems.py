@@ -9,20 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mpijob.api.answers import Problem
-from mpijob.errors import InvalidJob, Kind, MpiJobError
-
-STATUS: dict[Kind, int] = {
-    Kind.INVALID: 400,
-    Kind.FORBIDDEN: 403,
-    Kind.NOT_FOUND: 404,
-    Kind.CONFLICT: 409,
-    Kind.NO_ROOM: 409,
-    Kind.FAILED: 409,
-    Kind.UNSUPPORTED: 501,
-    Kind.UNAVAILABLE: 503,
-    Kind.TIMEOUT: 504,
-    Kind.INTERNAL: 500,
-}
+from mpijob.errors import HTTP_STATUS, InvalidJob, MpiJobError
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +33,7 @@ def told(error: Exception) -> tuple[int, Problem]:
         return error.status, error.problem
     if isinstance(error, MpiJobError):
         body = problem(error.code, error.message, error.hint)
-        return STATUS[error.kind], msgspec.structs.replace(body, findings=error.findings)
+        return HTTP_STATUS[error.kind], msgspec.structs.replace(body, findings=error.findings)
     _log.error("a bug in mpijob", exc_info=error)
     return 500, problem("INTERNAL", "this is a bug in mpijob; the server's log has the traceback")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mpijob.api import answers, streams, verbs_acting, verbs_reading, verbs_session
+from mpijob.api import answers, streams, verbs_acting, verbs_audit, verbs_reading, verbs_session
 from mpijob.api.asking import Handler, Route
 from mpijob.client.guide import Guide
 from mpijob.diagnosis.report import Diagnosis
@@ -47,6 +47,10 @@ def _of_place() -> Iterator[Route]:
     yield _get("/fields", verbs_reading.fields, "What every field of a job is for.", answers.Fields)
     yield _get("/guide", verbs_reading.guide, "Which kind of job suits, and the words used here.", Guide)
     yield _get("/templates", verbs_reading.templates, "Jobs to start from.", answers.TemplateList)
+    yield _get(
+        "/audit", verbs_audit.entries, "Who did what: all of it for administrators, else one's own acts.",
+        verbs_audit.AuditList, verbs_audit.AuditAsked,
+    )  # fmt: skip
     yield _get(
         "/stream", streams.changes, "Changes of jobs, as server-sent events.", answers.Delta,
         answers.StreamQuery, media="text/event-stream",

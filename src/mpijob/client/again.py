@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob.client import changes, flow
+from mpijob.client.witness import meaning
 from mpijob.errors import Conflict, InvalidJob, MpiJobError, NotFound
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Scope
+from mpijob.model.audit import Verb
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -55,8 +57,10 @@ async def retry(
             f"{ref} is {state.phase.value}; only a job that has ended can be retried",
             hint=f"cancel it first: mpijob cancel {ref.name}",
         )
-    spec = changes.apply(await backend.spec(state.ref), wanted) if wanted else await backend.spec(state.ref)
-    return await flow.submit(spec, backend, max_workers=max_workers)
+    spec = await backend.spec(state.ref)
+    wished = changes.apply(spec, wanted) if wanted else spec
+    with meaning(Verb.RETRY, state.ref, spec, wished):
+        return await flow.submit(wished, backend, max_workers=max_workers)
 
 
 async def clone(
@@ -66,7 +70,8 @@ async def clone(
     spec = await backend.spec(ref)
     name = new_name or await _free_name(spec, backend)
     copy = changes.apply(spec, {**wanted, "name": name})
-    return await flow.submit(copy, backend, max_workers=max_workers)
+    with meaning(Verb.CLONE, ref, spec, copy):
+        return await flow.submit(copy, backend, max_workers=max_workers)
 
 
 async def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, max_workers: int) -> JobRef:
@@ -80,12 +85,10 @@ async def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, m
             f"{ref} is {state.phase.value}; only a job that has not started or has ended can be replaced",
             hint=f"clone it under a new name, or cancel it first: mpijob cancel {ref.name}",
         )
-    copy = changes.apply(await backend.spec(state.ref), {**wanted, "name": state.ref.name})
-    who = await backend.whoami()
-    plan = await flow.prepare(copy, who, backend, max_workers=max_workers, replaces=state.ref.name)
-    if not state.phase.final:
-        await backend.cancel(state.ref, grace_seconds=0)
-    return await backend.submit(plan, who)
+    spec = await backend.spec(state.ref)
+    copy = changes.apply(spec, {**wanted, "name": state.ref.name})
+    with meaning(Verb.CHANGE, state.ref, spec, copy):
+        return await flow.submit_prepared(copy, backend, max_workers=max_workers, replaces=state)
 
 
 def refuse_new_name(ref: JobRef, new_name: str | None) -> None:

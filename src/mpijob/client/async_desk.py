@@ -8,6 +8,7 @@ from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Front
 from mpijob.client.remembering import remembering
 from mpijob.client.threaded import Threaded
+from mpijob.client.witness import witnessed
 from mpijob.model import JobRef
 from mpijob.settings import Settings
 
@@ -26,8 +27,9 @@ class AsyncDesk(Front):
         settings: Settings | None = None,
     ) -> None:
         super().__init__(backend, namespace=namespace, settings=settings)
-        self.port: Backend = Threaded(self.backend) if self.backend.plain else self.backend
-        reads = remembering(self.backend)  # asks the past for jobs that are gone
+        acts = witnessed(self.backend, self.settings)  # tells the audit
+        self.port: Backend = Threaded(acts) if self.backend.plain else acts
+        reads = remembering(acts)  # asks the past for jobs that are gone
         self._records: Backend = Threaded(reads) if self.backend.plain else reads
 
     async def _job(self, ref: JobRef) -> AsyncJob:

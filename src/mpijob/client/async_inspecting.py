@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from mpijob.client.bundle import Bundle
     from mpijob.diagnosis.patterns import Fleet
     from mpijob.errors import Finding
+    from mpijob.history.audit_verify import Verdict
     from mpijob.model import StackReport
+    from mpijob.model.audit import AuditEvent, AuditQuery
 
 
 class AsyncInspecting(AsyncDesk):
@@ -52,6 +55,18 @@ class AsyncInspecting(AsyncDesk):
         scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=fleet.ENDED)
         until = time.time() if until is None else until
         return await fleet.look(scope, self.port, since=until - since, until=until, least=least)
+
+    async def audit(self, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
+        """Return who did what to which job, the oldest first."""
+        from mpijob.client import auditing
+
+        return await asyncio.to_thread(auditing.entries, self.backend, self.settings, query)
+
+    async def verify_audit(self, anchor: str = "") -> Verdict:
+        """Return whether the audit is as it was written."""
+        from mpijob.client import auditing
+
+        return await asyncio.to_thread(auditing.verify, self.backend, self.settings, anchor)
 
     async def bundle(
         self,

@@ -29,11 +29,18 @@ class Desk(Front):
         self._bridge = bridge_to(self.backend)
 
     @cached_property
+    def _witnessed(self) -> Backend:
+        """The engine for what the audit tells of: acts, and looks into jobs."""
+        from mpijob.client.witness import witnessed  # a list needs none: start-up is a feature
+
+        return witnessed(self.backend, self.settings)
+
+    @cached_property
     def _records(self) -> Backend:
         """The engine for questions, which the past answers for jobs that are gone."""
-        from mpijob.client.remembering import remembering  # a list needs none: start-up is a feature
+        from mpijob.client.remembering import remembering
 
-        return remembering(self.backend)
+        return remembering(self._witnessed)
 
     def _job(self, ref: JobRef) -> Job:
         from mpijob.client.blocking import Client

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.errors import Finding, InvalidJob, MpiJobError, Severity
-from mpijob.model import Facts, Identity, JobRef, MPIJob, Plan
+from mpijob.model import Facts, Identity, JobRef, JobState, MPIJob, Plan
+from mpijob.model.audit import Verb
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -51,8 +52,25 @@ async def _judged(
 async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
     """Start the job, or queue it, wholly or not at all."""
     await backend.expect()
-    who = await backend.whoami()
-    return await backend.submit(await prepare(job, who, backend, max_workers=max_workers), who)
+    return await submit_prepared(job, backend, max_workers=max_workers)
+
+
+async def submit_prepared(
+    job: MPIJob, backend: Backend, *, max_workers: int, replaces: JobState | None = None
+) -> JobRef:
+    """Check, admit, plan and start; a job that this one replaces makes way only when all that went well."""
+    name = replaces.ref.name if replaces is not None else ""
+    try:
+        who = await backend.whoami()
+        plan = await prepare(job, who, backend, max_workers=max_workers, replaces=name)
+    except MpiJobError as error:
+        from mpijob.client import witness  # what is refused is written down too
+
+        await witness.tell(backend, Verb.CREATE, JobRef(job.namespace, job.name), job, error)
+        raise
+    if replaces is not None and not replaces.phase.final:
+        await backend.cancel(replaces.ref, grace_seconds=0)
+    return await backend.submit(plan, who)
 
 
 async def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool = False) -> Plan:

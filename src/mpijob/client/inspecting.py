@@ -1,4 +1,4 @@
-"""The verbs that look deeper than a state does: stacks, warnings, patterns, bundle."""
+"""The verbs that look deeper than a state does: stacks, warnings, patterns, audit, bundle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mpijob.client.front import Target
     from mpijob.diagnosis.patterns import Fleet
     from mpijob.errors import Finding
+    from mpijob.history.audit_verify import Verdict
     from mpijob.model import StackReport
+    from mpijob.model.audit import AuditEvent, AuditQuery
 
 
 class Inspecting(Desk):
@@ -35,7 +37,7 @@ class Inspecting(Desk):
         """
         from mpijob.client import lookingin
 
-        return self._bridge.call(lookingin.stacks(self.ref(name, namespace), self.backend, ranks, bring))
+        return self._bridge.call(lookingin.stacks(self.ref(name, namespace), self._witnessed, ranks, bring))
 
     def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
@@ -59,6 +61,18 @@ class Inspecting(Desk):
             fleet.look(scope, self.backend, since=until - since, until=until, least=least)
         )
 
+    def audit(self, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
+        """Return who did what to which job, the oldest first; see `AuditQuery` for what can be asked."""
+        from mpijob.client import auditing
+
+        return auditing.entries(self.backend, self.settings, query)
+
+    def verify_audit(self, anchor: str = "") -> Verdict:
+        """Return whether the audit is as it was written; `anchor` is a `number:hash` that was kept elsewhere."""
+        from mpijob.client import auditing
+
+        return auditing.verify(self.backend, self.settings, anchor)
+
     def bundle(
         self,
         name: Target,
@@ -75,5 +89,5 @@ class Inspecting(Desk):
 
         ref, where = self.ref(name, namespace), None if file is None else Path(file)
         return self._bridge.call(
-            bundle.write(ref, self.backend, self.settings, where, stacks=stacks, most_bytes=most_bytes)
+            bundle.write(ref, self._witnessed, self.settings, where, stacks=stacks, most_bytes=most_bytes)
         )

@@ -77,7 +77,7 @@ class Reading(Desk):
         from mpijob.client import fetching
 
         ref = self.ref(name, namespace)
-        return self._bridge.call(fetching.fetch(self.backend, ref, directory, tuple(paths)))
+        return self._bridge.call(fetching.fetch(self._witnessed, ref, directory, tuple(paths)))
 
     def list(
         self,

@@ -155,6 +155,11 @@ class Threaded:
         """Copy one of those files to this machine."""
         await _moved(lambda: self._inner.fetch(ref, path, target))
 
+    async def note(self, *told: Any) -> None:
+        """Tell the audit of what did not go through the port (see `witness`)."""
+        if note := getattr(self._inner, "note", None):
+            await _moved(lambda: note(*told))
+
     def past(self) -> Past | None:
         """Return what is remembered of jobs that are gone."""
         return self._inner.past()

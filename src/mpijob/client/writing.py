@@ -37,7 +37,7 @@ class Writing(Desk):
 
         if dry_run:
             return self.plan(job)
-        work = flow.submit(self.localized(job), self.backend, max_workers=self.settings.max_workers)
+        work = flow.submit(self.localized(job), self._witnessed, max_workers=self.settings.max_workers)
         return self._job(self._bridge.call(work))
 
     def run(self, job: MPIJob, timeout: float | None = None) -> Job:
@@ -51,15 +51,15 @@ class Writing(Desk):
     ) -> JobState:
         """Ask the job to end, with its grace period or this one."""
         ref = self.ref(name, namespace)
-        return self._bridge.call(self.backend.cancel(ref, grace_seconds=grace_period))
+        return self._bridge.call(self._witnessed.cancel(ref, grace_seconds=grace_period))
 
     def suspend(self, name: Target, *, namespace: str | None = None) -> JobState:
         """End the processes, free what they held, keep the job to be resumed."""
-        return self._bridge.call(self.backend.suspend(self.ref(name, namespace)))
+        return self._bridge.call(self._witnessed.suspend(self.ref(name, namespace)))
 
     def resume(self, name: Target, *, namespace: str | None = None) -> JobState:
         """Queue a suspended job again, as its next attempt."""
-        return self._bridge.call(self.backend.resume(self.ref(name, namespace)))
+        return self._bridge.call(self._witnessed.resume(self.ref(name, namespace)))
 
     def delete(
         self,
@@ -73,7 +73,7 @@ class Writing(Desk):
         from mpijob.client import remembering
 
         ref = self.ref(name, namespace)
-        self._bridge.call(remembering.delete(self.backend, ref, grace_period, forget=forget))
+        self._bridge.call(remembering.delete(self._witnessed, ref, grace_period, forget=forget))
 
     def delete_all(
         self,
@@ -89,10 +89,10 @@ class Writing(Desk):
         from mpijob.client import again, remembering
 
         async def act(ref: JobRef) -> None:
-            await remembering.delete(self.backend, ref, grace_period, forget=forget)
+            await remembering.delete(self._witnessed, ref, grace_period, forget=forget)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
-        return self._bridge.call(again.each(scope, self.backend, act, unlimited=every))
+        return self._bridge.call(again.each(scope, self._witnessed, act, unlimited=every))
 
     def cancel_all(
         self,
@@ -107,10 +107,10 @@ class Writing(Desk):
         from mpijob.client import again
 
         async def act(ref: JobRef) -> None:
-            await self.backend.cancel(ref, grace_seconds=grace_period)
+            await self._witnessed.cancel(ref, grace_seconds=grace_period)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
-        return self._bridge.call(again.each(scope, self.backend, act, unlimited=every))
+        return self._bridge.call(again.each(scope, self._witnessed, act, unlimited=every))
 
     def retry(self, name: Target, *, namespace: str | None = None, with_fix: int | None = None) -> Job:
         """Submit the configuration of a job that has ended again, under the same name.
@@ -149,7 +149,9 @@ class Writing(Desk):
         limit = self.settings.max_workers
         if replace:
             again.refuse_new_name(ref, new_name)
-            return self._job(self._bridge.call(again.replace(ref, wanted, self.backend, max_workers=limit)))
+            return self._job(
+                self._bridge.call(again.replace(ref, wanted, self._witnessed, max_workers=limit))
+            )
         return self._job(
             self._bridge.call(again.clone(ref, new_name, wanted, self._records, max_workers=limit))
         )
@@ -174,4 +176,4 @@ class Writing(Desk):
     ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher."""
         ref = self.ref(name, namespace)
-        return self._bridge.call(self.backend.execute(ref, tuple(argv), worker=worker, rank=rank))
+        return self._bridge.call(self._witnessed.execute(ref, tuple(argv), worker=worker, rank=rank))

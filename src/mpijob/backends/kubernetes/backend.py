@@ -114,6 +114,13 @@ class KubernetesBackend:
             self._me = time.monotonic(), self._who()
         return self._me[1]
 
+    async def _by(self) -> str:
+        """Return whose will something is, for the note of it on the job."""
+        try:
+            return (await self.whoami()).user or "the user"
+        except MpiJobError:  # a cluster that does not tell users who they are
+            return "the user"
+
     def _who(self) -> Identity:
         body = {"apiVersion": kinds.SELF_REVIEW.api, "kind": kinds.SELF_REVIEW.name}
         with telling("ask who you are"):
@@ -337,7 +344,7 @@ class KubernetesBackend:
             return state
         grace = (await self.spec(found.ref)).grace_seconds if grace_seconds is None else grace_seconds
         with telling(f"cancel job {ref.name}"):
-            steering.cancel(self._api, found, seen, grace)
+            steering.cancel(self._api, found, seen, grace, await self._by())
         return self._settled(found.ref, _ENDED, grace)
 
     async def suspend(self, ref: JobRef) -> JobState:
@@ -350,7 +357,7 @@ class KubernetesBackend:
         if state.phase.final:
             raise Conflict(f"{ref} is {state.phase.value}; only a job that has not ended can be suspended")
         with telling(f"suspend job {ref.name}"):
-            steering.suspend(self._api, found, seen)
+            steering.suspend(self._api, found, seen, await self._by())
         return self._settled(
             found.ref, frozenset({Phase.SUSPENDED}), (await self.spec(found.ref)).grace_seconds
         )
@@ -363,7 +370,7 @@ class KubernetesBackend:
         if state.phase is not Phase.SUSPENDED:
             raise Conflict(f"{ref} is {state.phase.value}; only a suspended job can be resumed")
         with telling(f"resume job {ref.name}"):
-            steering.resume(self._api, found, seen)
+            steering.resume(self._api, found, seen, await self._by())
         return self._eye.look(found.ref).state
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:

@@ -5,6 +5,7 @@ Whose logs are to be heard is told from the same look; hearing them is the busin
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,9 +18,10 @@ from mpijob.backends.kubernetes.listening import Life, restarts_of
 from mpijob.backends.kubernetes.looking import Eye, Look
 from mpijob.backends.kubernetes.states import Document
 from mpijob.errors import MpiJobError
-from mpijob.history.archive import Archive
+from mpijob.history import audit, audit_ending
+from mpijob.history.archive import Archive, decoded
 from mpijob.history.values import Fact
-from mpijob.model import JobRef, JobState, WorkerState
+from mpijob.model import JobRef, JobState, MPIJob, WorkerState
 
 _NODE_LABELS = (
     "node.kubernetes.io/instance-type",
@@ -53,7 +55,17 @@ class Scribe:
         state = look.state if before is None else richer(before, look.state)
         self._archive.put(state, now=now, spec=spec, events=told, facts=facts, once=story.ONCE)
         self._specs.add(known)
+        if state.phase.final and (before is None or not before.phase.final):
+            self._tell_audit(state)
         return state, [*self._lives(look)]
+
+    def _tell_audit(self, state: JobState) -> None:
+        """Write the last entry of a job: how it ended and what it has taken."""
+        ((spec,),) = self._archive.read("SELECT spec FROM jobs WHERE uid=?", state.ref.uid) or ((None,),)
+        directory = audit.directory_of(self._archive.directory)
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        job = decoded(MPIJob, spec) if spec else None
+        audit_ending.tell_end(directory, state, job, who="system:mpijob:recorder")
 
     def _spec(self, look: Look) -> bytes:
         try:

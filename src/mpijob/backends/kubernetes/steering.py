@@ -28,6 +28,7 @@ _ENDED = ("Succeeded", "Failed")
 _LOOK_SECONDS = 0.2
 _SETTLE_SECONDS = 30.0
 _WORKLOAD_SECONDS = 5.0
+_SOMEBODY = "the user"
 # $1 seconds: ask the launcher to end, then end everything that it started; its own exit follows from that
 _END = """\
 kill -s TERM 1 2>/dev/null
@@ -50,9 +51,9 @@ def stamp(api: Api) -> str:
     return datetime.fromtimestamp(api.now(), UTC).isoformat(timespec="milliseconds")
 
 
-def cancel(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
-    """End the job and keep its record."""
-    mark(api, found, acts.CANCELLED, "cancelled by the user", cancelled=stamp(api))
+def cancel(api: Api, found: Found, seen: Objects, grace_seconds: float, by: str = _SOMEBODY) -> None:
+    """End the job and keep its record, and whose will it was."""
+    mark(api, found, acts.CANCELLED, f"cancelled by {by}", cancelled=stamp(api))
     _stop(api, found, seen, grace_seconds)
 
 
@@ -73,18 +74,18 @@ def _stop(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
         _rest(api, found, seen)
 
 
-def suspend(api: Api, found: Found, seen: Objects) -> None:
+def suspend(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
     """Put the job to rest: its pods go, with the grace that the job gave them."""
-    mark(api, found, acts.SUSPENDED, "suspended by the user", suspended=stamp(api))
+    mark(api, found, acts.SUSPENDED, f"suspended by {by}", suspended=stamp(api))
     if (workload := _workload(api, found, seen)) is not None:
         _activate(api, workload, active=False)
     else:
         _set_suspended(api, found, suspended=True)
 
 
-def resume(api: Api, found: Found, seen: Objects) -> None:
+def resume(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
     """Let a job that rests start again, as its next attempt."""
-    mark(api, found, acts.RESUMED, "queued again", suspended=None)
+    mark(api, found, acts.RESUMED, f"queued again by {by}", suspended=None)
     if seen.workload is not None:
         _activate(api, seen.workload, active=True)
     else:

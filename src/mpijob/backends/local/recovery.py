@@ -17,6 +17,7 @@ from mpijob.backends.local import machine
 from mpijob.backends.local.keepsakes import forget_secrets, temporary
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Event, Phase
+from mpijob.settings import LOCAL
 
 if TYPE_CHECKING:
     from mpijob.backends.local.store import Row, Store
@@ -63,10 +64,20 @@ def settle(store: Store, state: JobState) -> None:
     job = store.plan(state.ref.uid).job
     if state.phase is Phase.FAILED and tried_again(state, job):
         _queue_again(store, state, job.retry.delay_seconds(state.attempt))
+        _tell_audit(store, state, job)
         return
     store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
+    _tell_audit(store, state, job)
     if state.phase.final:
         forget_secrets(store.home, state.ref.uid)
+
+
+def _tell_audit(store: Store, state: JobState, job: MPIJob) -> None:
+    """Write what the attempt has taken, where an audit is kept."""
+    from mpijob.history.audit_ending import tell_end
+
+    directory = str(store.home.root / "history" / LOCAL / "audit")
+    tell_end(directory, state, job, store.samples(state.ref.uid), who="system:mpijob:engine")
 
 
 def tried_again(state: JobState, job: MPIJob) -> bool:

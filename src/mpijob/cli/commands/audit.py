@@ -1,0 +1,193 @@
+"""audit: who did what to which job, when, from where, with what result; and whether the record is whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from mpijob.cli import exits, text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import SETTINGS, Moment, command
+from mpijob.cli.output import Format
+from mpijob.model.audit import RECEIVED, AuditEvent, AuditQuery, ObjectRef, Verb
+
+_COLUMNS = ("TIME", "USER", "FROM", "VERB", "NAMESPACE", "JOB", "RESULT", "DETAILS")
+_CSV = (
+    "time",
+    "user",
+    "source",
+    "verb",
+    "namespace",
+    "job",
+    "uid",
+    "code",
+    "reason",
+    "message",
+    "details",
+    "audit_id",
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class _Audit(click.Group):
+    """A group whose first command is meant where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `mpijob audit --user jane` for `mpijob audit list --user jane`."""
+        named = bool(args) and (args[0] in self.commands or args[0] in ("-h", "--help"))
+        return super().parse_args(ctx, args if named else ["list", *args])
+
+
+@click.group("audit", cls=_Audit, context_settings=SETTINGS)
+def audit() -> None:
+    """Show who did what to which job, and check that nobody changed it.
+
+    Without a command: the list.
+    """
+
+
+@command("list", outputs=())
+@click.option("--user", "users", multiple=True, metavar="NAME", help="Acts of this user; may be repeated.")
+@click.option(
+    "--verb",
+    "verbs",
+    multiple=True,
+    type=click.Choice([verb.value for verb in Verb]),
+    help="Acts of this kind; may be repeated.",
+)
+@click.option(
+    "--job", "jobs", multiple=True, metavar="NAME", help="What was done to this job; may be repeated."
+)
+@click.option("--since", type=Moment(), metavar="WHEN", help="Not before: 1h, 7d, or a date and time.")
+@click.option("--until", type=Moment(), metavar="WHEN", help="Not after.")
+@click.option("--refused", is_flag=True, help="Only what did not come about.")
+@click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Only the last N.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table",
+    help="A table, JSON lines in the shape of audit.k8s.io/v1, or CSV.",
+)  # fmt: skip
+@pass_app
+def list_audit(
+    app: App,
+    users: Sequence[str],
+    verbs: Sequence[str],
+    jobs: Sequence[str],
+    since: float | None,
+    until: float | None,
+    refused: bool,
+    limit: int,
+    output: str,
+) -> None:
+    """Show who did what to which job, when, from where and with what result; the oldest first.
+
+    Without -n the entries of all namespaces are shown.
+    """
+    query = AuditQuery(
+        users=tuple(users),
+        verbs=tuple(verbs),
+        jobs=tuple(jobs),
+        namespace=app.namespace or "",
+        since=since,
+        until=until,
+        refused=refused,
+        limit=limit,
+    )
+    found = app.client.audit(query)
+    if output == "json":
+        for event in found:
+            app.out.json_line(event)
+    elif output == "csv":
+        app.out.text(_as_csv(found))
+    else:
+        app.out.lines(text.table(_COLUMNS, [_row(event) for event in found]))
+
+
+def _row(event: AuditEvent) -> tuple[str, ...]:
+    about, details = event.object_ref or ObjectRef(), event.details
+    told = ", ".join(f"{name}={value}" for name, value in details.items())
+    message = event.response_status.message if event.response_status else ""
+    return (
+        event.time[:19] + "Z",
+        event.user.username or "?",
+        ", ".join(event.source_ips),
+        event.verb,
+        about.namespace,
+        about.name,
+        result(event),
+        f"{message} ({told})" if message and told else message or told,
+    )
+
+
+def result(event: AuditEvent) -> str:
+    """Return how an act ended, in a word or two."""
+    if event.stage == RECEIVED:
+        return "no result"
+    status = event.response_status
+    if status is None or status.code < 400:
+        return "done"
+    return f"refused: {status.reason}" if status.code < 500 else f"failed: {status.reason}"
+
+
+def _as_csv(events: Iterable[AuditEvent]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_CSV)
+    for event in events:
+        writer.writerow([_cell(value) for value in _fields(event)])
+    return buffer.getvalue()
+
+
+def _fields(event: AuditEvent) -> tuple[Any, ...]:
+    about, status = event.object_ref or ObjectRef(), event.response_status
+    details = "; ".join(f"{name}={value}" for name, value in event.details.items())
+    code, reason, message = (status.code, status.reason, status.message) if status else ("", "", "")
+    return (event.time, event.user.username, " ".join(event.source_ips), event.verb, about.namespace, about.name,
+            about.uid, code, reason, message, details, event.audit_id)  # fmt: skip
+
+
+def _cell(value: Any) -> str:
+    """Return a cell that no spreadsheet takes for a formula."""
+    content = str(value).replace("\n", " ")
+    return f"'{content}" if content.startswith(_FORMULA) else content
+
+
+@command("verify", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@click.option("--anchor", default="", metavar="NUMBER:HASH", help="A head that was kept elsewhere.")
+@pass_app
+def verify(app: App, anchor: str) -> None:
+    """Check that no entry was changed, removed, inserted or moved; ends with 1 when one was.
+
+    Keep the head that it prints in another place: given as --anchor later, it also shows an audit that somebody
+    wrote anew from end to end.
+    """
+    verdict = app.client.verify_audit(anchor)
+    if app.out.structured:
+        app.out.value(verdict)
+    else:
+        for flaw in verdict.flaws:
+            app.out.line(f"{_place(flaw.file, flaw.line)}{flaw.message}")
+        for remark in verdict.remarks:
+            app.out.note(f"note: {_place(remark.file, remark.line)}{remark.message}")
+        app.out.line(_summary(verdict.lines, verdict.first, verdict.last, len(verdict.flaws)))
+        app.out.line(f"head: {verdict.head}")
+    if not verdict.sound:
+        exits.end(exits.FAILED)
+
+
+def _place(file: str, line: int) -> str:
+    return f"{file}:{line}: " if file and line else f"{file}: " if file else ""
+
+
+def _summary(lines: int, first: int, last: int, flaws: int) -> str:
+    if not lines:
+        return "there is no audit yet" if not flaws else "nothing is left of the audit"
+    told = f"{lines} entries, {first} to {last}"
+    return f"{told}: NOT as they were written, {flaws} flaws" if flaws else f"{told}: as they were written"
+
+
+audit.add_command(list_audit)
+audit.add_command(verify)

@@ -1,0 +1,37 @@
+"""Reading the audit: the entries that were asked for, oldest first, whoever wrote them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from mpijob.history import audit
+from mpijob.model.audit import COMPLETE, AuditEvent, AuditQuery
+
+_decoder = msgspec.json.Decoder(AuditEvent)
+
+
+def entries(directory: str, query: AuditQuery) -> list[AuditEvent]:
+    """Return what was done, each act once: by its result, or as begun where no result was ever written."""
+    acts: dict[str, AuditEvent] = {}
+    for event in _lines(directory, query):
+        if event.stage == COMPLETE or event.audit_id not in acts:
+            acts[event.audit_id] = event
+    found = (event for event in acts.values() if query.wants(event))
+    return list(deque(found, maxlen=query.limit or None))
+
+
+def _lines(directory: str, query: AuditQuery) -> Iterator[AuditEvent]:
+    first = f"audit-{audit.day(query.since)}.jsonl" if query.since is not None else ""
+    for name in audit.files(directory):
+        if name < first:
+            continue
+        with open(os.path.join(directory, name), "rb") as file:
+            for line in file:
+                try:
+                    yield _decoder.decode(line)
+                except (msgspec.DecodeError, msgspec.ValidationError):
+                    continue  # `audit_verify` tells of it
