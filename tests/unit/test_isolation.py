@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_the_policy_opens_what_the_namespaces_defaults_close() -> None:
 # -- on its way to the cluster
 
 
-def a_plan(api: FakeApi, job: MPIJob) -> tuple[Document, ...]:
+def a_plan(api: FakeApi, job: MPIJob) -> tuple[Mapping[str, Any], ...]:
     found = gathered(api, job)
     return planner.plan(job, found.facts, found.around, Settings(), Path("/nonexistent"), "cluster").documents
 
