@@ -1,13 +1,15 @@
-"""`python -m tools.deploy`: write what under deploy/ is made from code: the definitions of our resources."""
+"""`python -m tools.deploy`: write what under deploy/ is made from code: resources, admission, templates."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mpijob.cluster import crds
+from mpijob.cluster import crds, webhook_objects
+from mpijob.dialects import isolation
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 
@@ -24,10 +26,18 @@ class _Dumper(yaml.SafeDumper):
 
 def written() -> dict[Path, str]:
     """Return every generated file with its text."""
-    return {
-        DEPLOY / "base" / "crds" / f"{one['spec']['names']['plural']}.yaml": text(one)
-        for one in crds.documents()
-    }
+    base = DEPLOY / "base"
+    made = {base / "crds" / f"{one['spec']['names']['plural']}.yaml": text(one) for one in crds.documents()}
+    made[base / "admission" / "configurations.yaml"] = _several(webhook_objects.configurations())
+    made[base / "admission" / "policies.yaml"] = _several(webhook_objects.policies())
+    made[DEPLOY / "templates" / "namespace-isolation.yaml"] = _several(
+        isolation.namespace_defaults("NAMESPACE")
+    )
+    return made
+
+
+def _several(documents: Iterable[dict[str, Any]]) -> str:
+    return "---\n".join(text(one) for one in documents)
 
 
 def text(document: dict[str, Any]) -> str:
@@ -37,4 +47,5 @@ def text(document: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     for path, content in written().items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(content)

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.req("FR-026", "FR-SEC-001", "FR-SEC-002", "C-audit")
 class Audited(MemoryBackend):
     """The simulated engine under a name that has an audit."""
 
-    name = "local"  # type: ignore[assignment]  # a plain attribute is a property as good
+    name = "local"  # a plain attribute is a property as good
 
 
 def a_client(home: Path, backend: MemoryBackend | None = None, **settings: Any) -> Client:

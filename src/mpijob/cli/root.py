@@ -65,6 +65,9 @@ ENTRIES: dict[str, Entry] = {
         "recorder", _MORE, "Record the jobs of a cluster, so that they are known when they are gone."
     ),
     "controller": Entry("controller", _MORE, "Tend the jobs of a cluster when nobody waits for them."),
+    "webhook": Entry(
+        "webhook", _MORE, "Judge jobs when they reach a cluster: limits, quota, owners, secrets."
+    ),
     "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
     "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
     "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),

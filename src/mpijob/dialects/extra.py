@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.dialects.terms import LARGEST_REST, REST_ANNOTATION, Document, refuse
+from mpijob.dialects.terms import LARGEST_REST, OWNER_LABEL, REST_ANNOTATION, Document, refuse
 from mpijob.errors import InvalidJob
 from mpijob.model import MPIJob
 
@@ -76,10 +76,11 @@ def annotate(document: Document, job: MPIJob, native: MPIJob) -> None:
 def whole(native: MPIJob, annotations: Mapping[str, str]) -> MPIJob:
     """Return the job that a document was written from: its own fields, and what the annotation adds."""
     text = annotations.get(REST_ANNOTATION)
+    proved = {"owner": annotations[OWNER_LABEL]} if annotations.get(OWNER_LABEL) else {}  # admission wrote it
     if text is None:
-        return native
+        return native.replace(**proved)
     try:
-        return msgspec.convert(msgspec.to_builtins(native) | json.loads(text), MPIJob)
+        return msgspec.convert(msgspec.to_builtins(native) | json.loads(text) | proved, MPIJob)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         message = f"the annotation {REST_ANNOTATION} cannot be read: {error}"
         raise InvalidJob(message, hint="remove the annotation; the job is then read without it") from error

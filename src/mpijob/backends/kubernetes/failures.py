@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes import kinds, refused
 from mpijob.errors import (
     BackendError,
     Conflict,
@@ -157,6 +157,8 @@ def _retry_after(value: str | None) -> float | None:
 
 def translate(error: ApiError, *, doing: str) -> MpiJobError:
     """Return what the user is told when `doing` ("create the job") met this error."""
+    if "denied" in error.message and (ours := refused.of_ours(error.message, _causes(error))):
+        return ours
     match error.status:
         case 401:
             return NotAllowed(
@@ -233,9 +235,9 @@ def _lacking(seen: re.Match[str], doing: str) -> NotAllowed:
     )
 
 
-def unseen(refused: Iterable[ApiError]) -> tuple[Finding, ...]:
+def unseen(closed: Iterable[ApiError]) -> tuple[Finding, ...]:
     """Return what is told of reads that the user has no right to: what is told beside them is told without them."""
-    errors = {error.message: translate(error, doing="see everything") for error in refused}
+    errors = {error.message: translate(error, doing="see everything") for error in closed}
     return tuple(
         Finding(code="NOT_ALL_SEEN", message=one.message, hint=one.hint, severity=Severity.NOTICE)
         for one in errors.values()

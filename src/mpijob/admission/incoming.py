@@ -1,0 +1,215 @@
+"""What a cluster refuses or warns of when a job reaches its API server, whoever wrote it and by whatever means.
+
+The same sentences as before submitting (`judge`), and those that only hold there: limits that an administrator set
+for the namespace, whose job it is, what its pods would be given. With `enforcement: Warn` limits only warn;
+what touches other users is refused all the same.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+
+import msgspec
+
+from mpijob.admission.judge import admit
+from mpijob.admission.room import needs
+from mpijob.admission.waiting import too_many_jobs
+from mpijob.errors import Finding, Fix, MpiJobError, Severity
+from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota
+from mpijob.model.cluster import ClusterFacts
+from mpijob.model.governance import Enforcement, NamespaceLimits
+from mpijob.model.incoming import Around, Incoming, Verdict
+
+_MOST_WORKERS = 100
+_CREATE = "CREATE"
+
+
+def judge(asked: Incoming, around: Around, *, strict: bool = False) -> Verdict:
+    """Return what is refused and what is warned of; where it is `strict`, a job that could only fail is refused."""
+    if asked.trusted:
+        return Verdict()
+    limited = [*_limits(asked, around), *_quota(asked, around)] if asked.operation == _CREATE else []
+    firm = [*_others(asked, around), *_privileges(asked), *_unchanged(asked)]
+    soft = around.limits.enforcement is Enforcement.WARN
+    fatal = [one for one in asked.traps if strict and one.severity is Severity.ERROR]
+    traps = [one for one in asked.traps if one.severity is not Severity.NOTICE and one not in fatal]
+    warned = [*(limited if soft else ()), *traps, *_small(asked)]
+    return Verdict((*firm, *fatal, *(() if soft else limited)), tuple(warned))
+
+
+def sentence(finding: Finding) -> str:
+    """Return a finding as one line: what, and what to do."""
+    text = str(finding).replace("\n", " ")
+    return f"{text} ({finding.hint})" if finding.hint else text
+
+
+# -- the namespace's limits --------------------------------------------------------------------------
+def _limits(asked: Incoming, around: Around) -> Iterator[Finding]:
+    limits = around.limits
+    yield from _images(asked, limits)
+    yield from _classes(asked, limits)
+    job = asked.job
+    if job is None:
+        return
+    yield from _workers(job, limits)
+    if asked.sized:
+        yield from _gpus(job, limits)
+    yield from _duration(job, limits)
+    yield from _queue(asked, limits)
+    yield from _count(asked, around)
+
+
+def _workers(job: MPIJob, limits: NamespaceLimits) -> Iterator[Finding]:
+    most = limits.max_workers or _MOST_WORKERS
+    if not 1 <= job.workers <= most:
+        message = f"{job.workers} workers are asked for, and namespace '{job.namespace}' allows 1 to {most}"
+        yield _limit(message, f"use at most {most} workers", "workers", {"workers": most})
+
+
+def _gpus(job: MPIJob, limits: NamespaceLimits) -> Iterator[Finding]:
+    wanted = needs(job).gpus
+    if limits.max_gpus is not None and wanted > limits.max_gpus:
+        fits = limits.max_gpus // job.resources.gpu if job.resources.gpu else 0
+        message = f"Requested {wanted} GPUs, but project quota is {limits.max_gpus}. Contact admin or reduce workers."
+        hint = f"use at most {fits} workers of this size" if fits else "ask for fewer GPUs"
+        yield _limit(message, hint, "resources.gpu", {"workers": fits} if fits else {})
+
+
+def _duration(job: MPIJob, limits: NamespaceLimits) -> Iterator[Finding]:
+    most, wanted = limits.max_duration_seconds, job.deadline_seconds
+    if most is not None and wanted is not None and wanted > most:
+        message = f"the job may run {wanted:g} s, and namespace '{job.namespace}' allows {most:g} s"
+        yield _limit(
+            message,
+            f"set deadline_seconds to at most {most:g}",
+            "deadline_seconds",
+            {"deadline_seconds": most},
+        )
+
+
+def _queue(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
+    if limits.queue and asked.queue and asked.queue != limits.queue:
+        message = f"queue '{asked.queue}' is named, and jobs of namespace '{asked.namespace}' go to '{limits.queue}'"
+        yield _limit(message, "leave `queue` out, or name that one", "queue", {"queue": limits.queue})
+
+
+def _count(asked: Incoming, around: Around) -> Iterator[Finding]:
+    most = around.limits.concurrent_jobs
+    if most is None or around.jobs_running < most:
+        return
+    said = too_many_jobs(Quota(asked.namespace, jobs=most, jobs_running=around.jobs_running))
+    link = around.limits.quota_request_url
+    hint = "wait for a running job to end, or delete one"
+    yield _limit(said, f"{hint}; request more at {link}" if link else hint, "", {})
+
+
+def _images(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
+    if not limits.allowed_images:
+        return
+    named = {image for pod in asked.pods for image in pod.images}
+    named |= {asked.job.image} if asked.job is not None and asked.job.image else set()
+    for image in sorted(named):
+        if not any(_covers(pattern, image) for pattern in limits.allowed_images):
+            message = f"image '{image}' is not among those that namespace '{asked.namespace}' allows"
+            yield _limit(message, f"allowed: {', '.join(limits.allowed_images)}", "image", {})
+
+
+def _covers(pattern: str, image: str) -> bool:
+    """A pattern with a star is one for the whole name; without, it is a name, or the folder that images are in."""
+    if "*" in pattern:
+        return fnmatch.fnmatchcase(image, pattern)
+    return image == pattern or image.startswith((pattern.rstrip("/") + "/", f"{pattern}:", f"{pattern}@"))
+
+
+def _classes(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
+    allowed = limits.priority_classes
+    named = {pod.priority_class for pod in asked.pods if pod.priority_class}
+    for name in sorted(named - set(allowed)) if allowed else ():
+        message = f"priority class '{name}' is not among those that namespace '{asked.namespace}' allows"
+        yield _limit(message, f"allowed: {', '.join(allowed)}", "priority", {})
+
+
+def _limit(message: str, hint: str, field: str, patch: dict[str, object]) -> Finding:
+    fixes = (Fix(hint, patch),) if patch else ()
+    return Finding(code="QUOTA_EXCEEDED", message=message, hint=hint, field=field, fixes=fixes)
+
+
+def _quota(asked: Incoming, around: Around) -> Iterator[Finding]:
+    """Yield what the client would have refused before submitting, in the very same words."""
+    job = asked.job
+    if job is None or not asked.sized:
+        return
+    facts = Facts(
+        place="this cluster",
+        capacity=Amounts(),
+        free=Amounts(),
+        room_known=False,
+        waits_for_quota=bool(asked.queue or around.limits.queue),
+        quota=around.quota,
+        max_workers=max(job.workers, 1),
+        cluster=ClusterFacts(
+            namespace=job.namespace, asks=around.asks, ceilings=around.ceilings, bounds=around.bounds
+        ),
+    )
+    try:
+        admit(job, Identity(asked.user), facts)
+    except MpiJobError as error:
+        told = error.findings or (Finding(code=error.code, message=error.message, hint=error.hint),)
+        yield from (msgspec.structs.replace(one, field="") for one in told)
+
+
+# -- what touches others -----------------------------------------------------------------------------
+def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
+    if around.uid_owner and around.uid_owner != asked.user:
+        message = f"the label mpijob.dev/uid={asked.uid} belongs to a job of '{around.uid_owner}'"
+        yield _refused(
+            message, "leave the label out: it lets pods into that job's network", "metadata.labels"
+        )
+    for pod in asked.pods:
+        yield from _foreign_labels(asked, pod.labels, pod.part)
+    for name in around.unreadable_secrets:
+        message = f"User '{asked.user}' may not read Secret '{name}', and the job would give it to its pods"
+        yield _refused(
+            message, f"ask for 'get' on Secret '{name}' in '{asked.namespace}', or leave it out", "secrets"
+        )
+    for name in around.forbidden_accounts:
+        message = f"User '{asked.user}' may not act as service account '{name}', and the job's pods would"
+        hint = "leave serviceAccountName out, or set automountServiceAccountToken: false"
+        yield _refused(message, hint, "serviceAccountName")
+
+
+def _foreign_labels(asked: Incoming, labels: object, part: str) -> Iterator[Finding]:
+    theirs = labels.get("mpijob.dev/uid", "") if isinstance(labels, dict) else ""
+    if theirs and theirs != asked.uid:
+        message = f"pods are labelled mpijob.dev/uid={theirs}, which is not the uid of this {asked.kind}"
+        yield _refused(message, "leave the label out: it lets pods into another job's network", part)
+
+
+def _privileges(asked: Incoming) -> Iterator[Finding]:
+    for pod in asked.pods:
+        for words in pod.privileges:
+            message = f"{pod.part} asks for {words}, which jobs do not get here"
+            yield _refused(message, "leave it out, or ask for a namespace that is not governed", pod.part)
+
+
+def _unchanged(asked: Incoming) -> Iterator[Finding]:
+    for field in asked.changed:
+        message = f"{field} of {asked.kind} '{asked.name}' cannot be changed: a job is what it was when it was created"
+        hint = "clone it with the change (mpijob clone), or delete it and create it anew"
+        yield Finding(code="CONFLICT", message=message, hint=hint, field=field)
+    if asked.operation == "UPDATE" and asked.owner != asked.owner_before and asked.owner_before:
+        message = (
+            f"{asked.kind} '{asked.name}' belongs to '{asked.owner_before}', and its owner cannot be changed"
+        )
+        yield _refused(message, "leave label and annotation mpijob.dev/owner as they are", "metadata")
+
+
+def _small(asked: Incoming) -> Iterator[Finding]:
+    if asked.operation == _CREATE and asked.job is not None and asked.job.workers == 1:
+        message = "one worker is asked for: nothing runs on several machines"
+        yield Finding("BAD_WORKERS", message, "use 2 workers or more", "workers", Severity.WARNING)
+
+
+def _refused(message: str, hint: str, field: str) -> Finding:
+    return Finding(code="NOT_ALLOWED", message=message, hint=hint, field=field)

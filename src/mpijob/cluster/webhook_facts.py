@@ -1,0 +1,193 @@
+"""What the webhook knows around a request, without asking for each: limits, quotas and jobs are watched.
+
+An API server waits for the answer, so what changes seldom is kept in memory; only a runtime that was written a
+moment ago, and rights of the user, are asked for. What cannot be read does not limit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.kubernetes import kinds, namespace_limits
+from mpijob.backends.kubernetes.api import Api, ApiError, Document
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.reflecting import Cache, Source
+from mpijob.dialects import demands, incoming
+from mpijob.model import governance
+from mpijob.model.cluster import Ask, Ceiling
+from mpijob.model.governance import NamespaceLimits
+from mpijob.model.incoming import Around, Incoming
+
+PLATFORM = Kind(governance.API, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
+LIMITS = Kind(governance.API, "MPIJobLimits", "mpijoblimits", namespaced=False)
+REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
+_ENDED = ("Complete", "Failed", "Succeeded")
+_JUST_ADMITTED_SECONDS = 5.0
+_ENGINE = {"TrainJob": "trainjobs.trainer.kubeflow.org", "MPIJob": "mpijobs.kubeflow.org"}
+_WATCHED = {
+    "platform": PLATFORM,
+    "limits": LIMITS,
+    "quotas": kinds.RESOURCE_QUOTA,
+    "ranges": kinds.LIMIT_RANGE,
+    "TrainJob": kinds.TRAINJOB,
+    "MPIJob": kinds.MPIJOB,
+    "TrainingRuntime": kinds.TRAINING_RUNTIME,
+    "ClusterTrainingRuntime": kinds.CLUSTER_RUNTIME,
+}
+
+
+class Knowledge:
+    """Everything that is known, kept up to date in the background."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        trims = {"TrainJob": _job_only, "MPIJob": _job_only}
+        self._cache = Cache(
+            api, {name: Source(kind.path(), trim=trims.get(name)) for name, kind in _WATCHED.items()}
+        )
+        self._admitted: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Knowledge:
+        self._cache.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cache.close()
+
+    def settled(self, seconds: float) -> bool:
+        """Return whether, within this time, everything that can be read has been."""
+        return self._cache.settled(seconds)
+
+    def limits(self, namespace: str) -> NamespaceLimits:
+        """Return what holds in a namespace: its own limits, completed by the cluster's defaults."""
+        own, platform = (
+            self._cache.find("limits", "", namespace),
+            self._cache.find("platform", "", governance.SINGLETON),
+        )
+        try:
+            defaults = governance.platform_of(platform).defaults if platform else NamespaceLimits()
+            return governance.effective(governance.limits_of(own) if own else None, defaults)
+        except msgspec.ValidationError:
+            return NamespaceLimits()  # nobody can say what it means; its schema has let it pass
+
+    def runtime(self, document: Mapping[str, Any], namespace: str) -> Document | None:
+        """Return the runtime that a TrainJob names; one that the watch has not told yet is asked for."""
+        kind, name = incoming.runtime_name(document)
+        if kind not in ("TrainingRuntime", "ClusterTrainingRuntime") or not name:
+            return None
+        place = namespace if kind == "TrainingRuntime" else ""
+        found = self._cache.find(kind, place, name)
+        if found is not None:
+            return {"kind": kind, **found}
+        try:
+            found = self._api.find(_WATCHED[kind].path(place, name))
+        except ApiError:
+            return None
+        return {"kind": kind, **found} if found is not None else None
+
+    def around(self, asked: Incoming) -> Around:
+        """Return what must be known to judge a request."""
+        limits = self.limits(asked.namespace)
+        job = asked.job
+        asks: tuple[Ask, ...] = ()
+        lines: tuple[Ceiling, ...] = ()
+        if job is not None and asked.sized:
+            asks = demands.asks(job)
+            wanted = demands.whole(job, _ENGINE[asked.kind], asks)
+            lines = namespace_limits.ceilings(self._in("quotas", asked.namespace), wanted, _class_of(asked))
+        return Around(
+            limits=limits,
+            jobs_running=self._running(asked) if limits.concurrent_jobs is not None else 0,
+            quota=namespace_limits.quota(lines, job, request_url=limits.quota_request_url) if job else None,
+            asks=asks,
+            ceilings=tuple(line for line in lines if job and not namespace_limits.is_whole(line, job)),
+            bounds=namespace_limits.bounds(self._in("ranges", asked.namespace)) if asks else (),
+            unreadable_secrets=tuple(
+                name for name in asked.secrets if not self._may(asked, "get", "secrets", name)
+            ),
+            forbidden_accounts=tuple(self._forbidden(asked)),
+            uid_owner=self._uid_owner(asked),
+        )
+
+    def admitted(self, asked: Incoming) -> None:
+        """Count a job that was let in, until the watch tells it."""
+        with self._lock:
+            self._admitted[asked.namespace, asked.name] = time.monotonic()
+
+    def _in(self, source: str, namespace: str) -> list[Document]:
+        return [one for one in self._cache.objects(source) if one["metadata"]["namespace"] == namespace]
+
+    def _running(self, asked: Incoming) -> int:
+        jobs = {
+            one["metadata"]["name"]
+            for kind in _ENGINE
+            for one in self._in(kind, asked.namespace)
+            if not _is_over(one)
+        }
+        now = time.monotonic()
+        with self._lock:
+            self._admitted = {
+                key: at for key, at in self._admitted.items() if now - at < _JUST_ADMITTED_SECONDS
+            }
+            jobs |= {name for place, name in self._admitted if place == asked.namespace}
+        return len(jobs - {asked.name})
+
+    def _uid_owner(self, asked: Incoming) -> str:
+        """Return whose job has the uid that this one claims, if somebody else's has."""
+        if not asked.uid:
+            return ""
+        for kind in _ENGINE:
+            for one in self._in(kind, asked.namespace):
+                labels = one["metadata"].get("labels") or {}
+                if labels.get("mpijob.dev/uid") == asked.uid and (theirs := incoming.owner(one)):
+                    return theirs
+        return ""
+
+    def _forbidden(self, asked: Incoming) -> Iterable[str]:
+        named = {one.service_account for one in asked.pods if one.token_mounted and one.service_account}
+        for name in sorted(named):
+            if not self._may(asked, "create", "serviceaccounts", name, "token"):
+                yield name
+
+    def _may(self, asked: Incoming, verb: str, resource: str, name: str, sub: str = "") -> bool:
+        if asked.trusted:
+            return True
+        attributes = {
+            "namespace": asked.namespace,
+            "verb": verb,
+            "resource": resource,
+            "name": name,
+            "subresource": sub,
+        }
+        spec = {"user": asked.user, "groups": list(asked.groups), "resourceAttributes": attributes}
+        made = self._api.create(REVIEW.path(), {"apiVersion": REVIEW.api, "kind": REVIEW.name, "spec": spec})
+        return bool(made["status"].get("allowed"))
+
+
+def _class_of(asked: Incoming) -> str:
+    return next((one.priority_class for one in asked.pods if one.priority_class), "")
+
+
+def _is_over(document: Document) -> bool:
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") in _ENDED and one.get("status") == "True" for one in conditions)
+
+
+def _job_only(document: Document) -> Document:
+    """Keep of a job what is counted: its name, labels, owner and how it stands."""
+    metadata = document["metadata"]
+    kept = {
+        key: metadata[key]
+        for key in ("name", "namespace", "uid", "resourceVersion", "labels")
+        if key in metadata
+    }
+    owner = incoming.owner(document)
+    kept["annotations"] = {"mpijob.dev/owner": owner} if owner else {}
+    conditions = (document.get("status") or {}).get("conditions") or []
+    return {"metadata": kept, "status": {"conditions": conditions}}

@@ -1,0 +1,273 @@
+"""An AdmissionReview read into what is judged, and the changes that make an ordinary job safe.
+
+Only what is missing is added: an explicit word of the user stands, and is judged. The neighbour `trainjob` reads
+jobs with their runtimes, `mpioperator` those of the MPI Operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mpijob.dialects import lint, mpioperator, terms, trainjob
+from mpijob.dialects.terms import Document
+from mpijob.errors import MpiJobError
+from mpijob.model import MPIJob
+from mpijob.model.incoming import Incoming, Pods
+
+TRUSTED_NAMESPACES = (
+    *("kube-system", "mpijob-system", "jobset-system", "kueue-system", "mpi-operator"),
+    *("kubeflow", "kubeflow-system", "opendatahub", "redhat-ods-applications", "openshift-operators"),
+    *("openshift-kueue-operator", "openshift-jobset-operator", "kserve", "volcano-system"),
+)
+TRUSTED_USERS = ("system:kube-controller-manager", "system:kube-scheduler")
+_JOBS = ("TrainJob", "MPIJob")
+_HOST = {
+    "hostNetwork": "the host's network",
+    "hostPID": "the host's processes",
+    "hostIPC": "the host's memory",
+}
+_FIXED = {
+    "TrainJob": ("trainer", "runtimeRef", "initializer"),
+    "MPIJob": ("mpiReplicaSpecs", "slotsPerWorker", "mpiImplementation", "sshAuthMountPath"),
+}
+
+
+def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) -> Incoming:
+    """Return the request of an AdmissionReview; `runtime` is the one that a TrainJob names."""
+    request = review["request"]
+    document, old = request.get("object") or {}, request.get("oldObject") or {}
+    kind, metadata = request["kind"]["kind"], document.get("metadata") or {}
+    user, groups = request["userInfo"].get("username", ""), tuple(request["userInfo"].get("groups") or ())
+    labels = metadata.get("labels") or {}
+    job, sized = _job(document, kind, runtime)
+    return Incoming(
+        operation=request["operation"],
+        kind=kind,
+        namespace=request.get("namespace", ""),
+        name=metadata.get("name") or request.get("name") or metadata.get("generateName", ""),
+        user=user,
+        groups=groups,
+        trusted=is_trusted(request["userInfo"]),
+        uid=labels.get(terms.UID_LABEL, ""),
+        owner=owner(document),
+        owner_before=owner(old),
+        job=job,
+        sized=sized,
+        queue=labels.get(terms.QUEUE_LABEL, ""),
+        pods=tuple(_pods(part, template) for part, template in templates(document, kind)),
+        secrets=tuple(sorted(set(secrets(document.get("spec") or {})))),
+        changed=tuple(_changed(kind, document, old)) if request["operation"] == "UPDATE" else (),
+        traps=() if trainjob.is_managed(document) else lint.lint(document) or (),
+    )
+
+
+def is_trusted(user: Mapping[str, Any]) -> bool:
+    """Whether the cluster's own services ask: controllers make pods, engines and queues complete jobs."""
+    groups = user.get("groups") or ()
+    own = any(f"system:serviceaccounts:{name}" in groups for name in TRUSTED_NAMESPACES)
+    return own or user.get("username") in TRUSTED_USERS
+
+
+def owner(document: Mapping[str, Any]) -> str:
+    """Return whose a job is: the annotation has the name in full."""
+    metadata = document.get("metadata") or {}
+    told = (metadata.get("annotations") or {}).get(terms.OWNER_LABEL)
+    return str(told or (metadata.get("labels") or {}).get(terms.OWNER_LABEL) or "")
+
+
+def runtime_name(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return kind and name of the runtime that a TrainJob names."""
+    reference = (document.get("spec") or {}).get("runtimeRef") or {}
+    return reference.get("kind") or "ClusterTrainingRuntime", reference.get("name") or ""
+
+
+def _job(
+    document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None
+) -> tuple[MPIJob | None, bool]:
+    """Return the job, and whether what its workers ask for is known."""
+    if kind not in _JOBS:
+        return None, False
+    try:
+        if kind == "MPIJob":
+            return mpioperator.read([{"kind": kind, **document}]).job, True
+        both = [{"kind": kind, **document}, *([runtime] if runtime else ())]
+        return trainjob.read(both).job, runtime is not None
+    except (MpiJobError, KeyError, TypeError, ValueError, AttributeError):
+        return None, False  # the engine's own schema says what is wrong with it
+
+
+def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the pod templates that stand in a document, each with the path to it."""
+    spec = document.get("spec") or {}
+    if kind == "MPIJob":
+        for role, replica in (spec.get("mpiReplicaSpecs") or {}).items():
+            if (replica or {}).get("template") is not None:
+                yield f"/spec/mpiReplicaSpecs/{role}/template", replica["template"]
+    elif kind.endswith("TrainingRuntime"):
+        jobs = ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or ()
+        for index, one in enumerate(jobs):
+            template = ((one.get("template") or {}).get("spec") or {}).get("template")
+            if template is not None:
+                yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
+
+
+def secrets(part: Any) -> Iterator[str]:
+    """Yield the names of Secrets that a document gives to its pods, wherever they stand."""
+    if isinstance(part, Mapping):
+        for key, value in part.items():
+            if (key in ("secretKeyRef", "secret") or key.lower().endswith("secretref")) and isinstance(
+                value, Mapping
+            ):
+                name = value.get("secretName") or value.get("name")
+                yield from (str(name),) if name else ()
+            yield from secrets(value)
+    elif isinstance(part, (list, tuple)):
+        for one in part:
+            yield from secrets(one)
+
+
+def _pods(part: str, template: Mapping[str, Any]) -> Pods:
+    spec = template.get("spec") or {}
+    containers = _containers(spec)
+    return Pods(
+        part=part,
+        images=tuple(one["image"] for one in containers if one.get("image")),
+        labels=(template.get("metadata") or {}).get("labels") or {},
+        service_account=spec.get("serviceAccountName") or "",
+        token_mounted=spec.get("automountServiceAccountToken") is True,
+        priority_class=spec.get("priorityClassName") or "",
+        privileges=tuple(_privileges(spec, containers)),
+    )
+
+
+def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (words for field, words in _HOST.items() if spec.get(field))
+    yield from (
+        f"the host's directory {one['hostPath'].get('path')}"
+        for one in spec.get("volumes") or ()
+        if one.get("hostPath")
+    )
+    for container in containers:
+        security = container.get("securityContext") or {}
+        if security.get("privileged"):
+            yield "a privileged container"
+        if security.get("allowPrivilegeEscalation"):
+            yield "privilege escalation"
+        added = set((security.get("capabilities") or {}).get("add") or ()) - {"NET_BIND_SERVICE", "IPC_LOCK"}
+        yield from (f"the capability {name}" for name in sorted(added))
+
+
+def _changed(kind: str, document: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields of a job that differ though a job does not change; of a runtime, those of our jobs' own."""
+    now, before = document.get("spec") or {}, old.get("spec") or {}
+    if kind in _FIXED:
+        yield from (f"spec.{name}" for name in _FIXED[kind] if now.get(name) != before.get(name))
+    elif (old.get("metadata") or {}).get("labels", {}).get(terms.UID_LABEL) and now != before:
+        yield "spec"
+
+
+# -- what is added -----------------------------------------------------------------------------------
+def patches(
+    review: Mapping[str, Any], *, deadline_seconds: float | None = None, queue: str = ""
+) -> list[Document]:
+    """Return the changes, as a JSON patch, that an ordinary job gets: owner, no mesh, no token, restricted pods."""
+    request = review["request"]
+    document, kind = request.get("object") or {}, request["kind"]["kind"]
+    made = Patch(document)
+    for path, template in templates(document, kind):
+        _harmless(made, path, template)
+    if not is_trusted(request["userInfo"]):
+        own = kind == "MPIJob" or bool(
+            (document.get("metadata") or {}).get("labels", {}).get(terms.UID_LABEL)
+        )
+        places = [path for path, _ in templates(document, kind)] if own else []
+        _owned(made, request["userInfo"].get("username", ""), ["", *places])
+    if kind in _JOBS:
+        _limited(made, kind, deadline_seconds, queue)
+    return made.operations
+
+
+class Patch:
+    """A JSON patch as it grows: a value that is missing is added with all that must stand above it."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document: Any = _copy(document)
+        self.operations: list[Document] = []
+
+    def put(self, path: str, value: Any, *, anyway: bool = False) -> None:
+        """Set a value where there is none; `anyway` also where there is another."""
+        at, here, steps = "", self._document, _steps(path)
+        for step in steps[:-1]:
+            at += f"/{_escaped(step)}"
+            below = _below(here, step)
+            if below is None:
+                below = {}
+                _set(here, step, below)
+                self.operations.append({"op": "add", "path": at, "value": {}})
+            here = below
+        found = _below(here, steps[-1])
+        if (found is None) or (anyway and found != value):
+            _set(here, steps[-1], value)
+            self.operations.append({"op": "add", "path": f"{at}/{_escaped(steps[-1])}", "value": value})
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(one) for key, one in value.items()}
+    return [_copy(one) for one in value] if isinstance(value, list) else value
+
+
+def _steps(path: str) -> list[str]:
+    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
+
+
+def _escaped(step: str) -> str:
+    return step.replace("~", "~0").replace("/", "~1")
+
+
+def _below(here: Any, step: str) -> Any:
+    return here[int(step)] if isinstance(here, list) else here.get(step)
+
+
+def _set(here: Any, step: str, value: Any) -> None:
+    here[int(step) if isinstance(here, list) else step] = value
+
+
+def _harmless(made: Patch, path: str, template: Mapping[str, Any]) -> None:
+    """Keep a mesh away (label and annotation, as its generations want), the token out, and the pod restricted."""
+    istio = _escaped("sidecar.istio.io/inject")
+    made.put(f"{path}/metadata/labels/{istio}", "false", anyway=True)
+    made.put(f"{path}/metadata/annotations/{istio}", "false", anyway=True)
+    made.put(f"{path}/metadata/labels/{_escaped('istio.io/dataplane-mode')}", "none")
+    made.put(f"{path}/spec/automountServiceAccountToken", False)
+    spec = template.get("spec") or {}
+    if (spec.get("securityContext") or {}).get("runAsUser") != 0:  # who asks for root is judged, not helped
+        made.put(f"{path}/spec/securityContext/runAsNonRoot", True)
+    made.put(f"{path}/spec/securityContext/seccompProfile", {"type": "RuntimeDefault"})
+    for field in ("initContainers", "containers"):
+        for index, _ in enumerate(spec.get(field) or ()):
+            own = f"{path}/spec/{field}/{index}/securityContext"
+            made.put(f"{own}/allowPrivilegeEscalation", False)
+            made.put(f"{own}/capabilities/drop", ["ALL"])
+
+
+def _owned(made: Patch, user: str, places: Iterable[str]) -> None:
+    """Write down who asked and who pays, whatever the document says: an owner is not a claim."""
+    for place in places:
+        if label := terms.as_label(user):
+            made.put(f"{place}/metadata/labels/{_escaped(terms.OWNER_LABEL)}", label, anyway=True)
+            made.put(f"{place}/metadata/labels/{_escaped(terms.COST_PREFIX + 'user')}", label, anyway=True)
+        made.put(f"{place}/metadata/annotations/{_escaped(terms.OWNER_LABEL)}", user, anyway=True)
+
+
+def _limited(made: Patch, kind: str, deadline_seconds: float | None, queue: str) -> None:
+    if deadline_seconds is not None:
+        above = "/spec/runPolicy" if kind == "MPIJob" else "/spec"
+        made.put(f"{above}/activeDeadlineSeconds", max(1, int(deadline_seconds)))
+    if queue:
+        made.put(f"/metadata/labels/{_escaped(terms.QUEUE_LABEL)}", queue)

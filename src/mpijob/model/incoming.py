@@ -1,0 +1,79 @@
+"""Something that a user hands to a cluster's API server, as far as it is judged there before it is kept.
+
+`dialects.incoming` reads it out of the request, the webhook adds what is known around it, and `admission.incoming`
+judges. So a job written by hand is held to the same limits as one that was sent by us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mpijob.errors import Finding
+from mpijob.model.cluster import Ask, Bound, Ceiling
+from mpijob.model.facts import Quota
+from mpijob.model.governance import NamespaceLimits
+from mpijob.model.job import MPIJob
+
+
+class Pods(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod template: what in it gives more than an ordinary job needs."""
+
+    part: str
+    images: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+    service_account: str = ""
+    token_mounted: bool = False
+    priority_class: str = ""
+    privileges: tuple[str, ...] = ()
+
+
+class Incoming(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: who creates or changes what.
+
+    `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime. `secrets`
+    are the Secrets that pods would be given, `changed` the fields that an update changes though jobs do not change.
+    """
+
+    operation: str
+    kind: str
+    namespace: str
+    name: str
+    user: str
+    groups: tuple[str, ...] = ()
+    trusted: bool = False
+    uid: str = ""
+    owner: str = ""
+    owner_before: str = ""
+    job: MPIJob | None = None
+    sized: bool = True
+    queue: str = ""
+    pods: tuple[Pods, ...] = ()
+    secrets: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    traps: tuple[Finding, ...] = ()
+
+
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known around a request: the namespace's limits, what runs there, what the user may not read.
+
+    `uid_owner` is whose job has the same uid already; "" when nobody's has.
+    """
+
+    limits: NamespaceLimits = NamespaceLimits()
+    jobs_running: int = 0
+    quota: Quota | None = None
+    asks: tuple[Ask, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    unreadable_secrets: tuple[str, ...] = ()
+    forbidden_accounts: tuple[str, ...] = ()
+    uid_owner: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is told: refusals stop the request, warnings are shown to whoever asked."""
+
+    refusals: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()

@@ -1,0 +1,73 @@
+"""Requests that reach a webhook: builders, and a knowledge that says what a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpijob.admission import incoming as judgement
+from mpijob.dialects import incoming, mpioperator, trainjob
+from mpijob.dialects.terms import Document, Shape
+from mpijob.model import Family, MPIJob
+from mpijob.model.governance import NamespaceLimits
+from mpijob.model.incoming import Around, Incoming
+
+JANE = {"username": "jane@example.org", "groups": ["team-cv", "system:authenticated"]}
+RULE = "AdmissionPolicy 'mpijob-fixed' with binding 'mpijob-fixed'"
+CONTROLLER = {"username": "x", "groups": ["system:serviceaccounts:mpijob-system"]}
+
+
+def a_job(**fields: Any) -> MPIJob:
+    return MPIJob(**{"name": "bert", "namespace": "cv", "image": "x/y:1", "command": ("true",)} | fields)
+
+
+def documents(job: MPIJob, kind: str = "TrainJob", uid: str = "abc") -> tuple[Document, ...]:
+    family = Family.OPENMPI if kind == "TrainJob" else Family.MPICH
+    shape = Shape(uid=uid, user=1000, family=family)
+    return trainjob.write(job, shape) if kind == "TrainJob" else mpioperator.write(job, shape)
+
+
+def a_review(document: Mapping[str, Any], user: Mapping[str, Any] = JANE, **more: Any) -> dict[str, Any]:
+    request: dict[str, Any] = {
+        "uid": "r1",
+        "kind": {"kind": document["kind"]},
+        "operation": "CREATE",
+        "namespace": "cv",
+        "name": document["metadata"].get("name", ""),
+        "object": document,
+        "userInfo": user,
+    }
+    return {"request": request | more}
+
+
+class Knowing:
+    """Knows what a test says."""
+
+    def __init__(self, around: Around | None = None, runtime: Document | None = None) -> None:
+        self._around, self._runtime = around or Around(), runtime
+        self.let_in: list[str] = []
+
+    def limits(self, namespace: str) -> NamespaceLimits:
+        return self._around.limits
+
+    def runtime(self, document: Mapping[str, Any], namespace: str) -> Document | None:
+        return self._runtime
+
+    def around(self, asked: Incoming) -> Around:
+        return self._around
+
+    def admitted(self, asked: Incoming) -> None:
+        self.let_in.append(asked.name)
+
+
+def asked_about(job: MPIJob, kind: str = "TrainJob", **more: Any) -> Incoming:
+    *runtime, document = documents(job, kind)
+    return incoming.read(a_review(document, **more), *runtime)
+
+
+def refused(job: MPIJob, around: Around, kind: str = "TrainJob") -> list[str]:
+    return [one.message for one in judgement.judge(asked_about(job, kind), around).refusals]
+
+
+def limited(**limits: Any) -> Around:
+    return Around(limits=NamespaceLimits(**limits))

@@ -1,0 +1,366 @@
+"""What is judged when a job reaches a cluster, what is added to it, and how it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.incoming_support import (
+    CONTROLLER,
+    RULE,
+    Knowing,
+    a_job,
+    a_review,
+    asked_about,
+    documents,
+    limited,
+    refused,
+)
+
+from mpijob.admission import incoming as judgement
+from mpijob.backends.kubernetes import failures
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.cluster import reviewing
+from mpijob.dialects import incoming, terms, trainjob
+from mpijob.dialects.terms import Document
+from mpijob.errors import Conflict, MpiJobError, NotAllowed, QuotaExceeded
+from mpijob.model import Amounts, Quota, Resources
+from mpijob.model.governance import Enforcement, NamespaceLimits
+from mpijob.model.incoming import Around, Incoming
+
+
+# -- limits ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+def test_an_ordinary_job_passes_without_a_word(kind: str) -> None:
+    verdict = judgement.judge(asked_about(a_job(), kind), Around())
+    assert (verdict.refusals, verdict.warnings) == ((), ())
+
+
+@pytest.mark.req("E-webhook")
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+def test_more_workers_than_the_namespace_allows_are_refused(kind: str) -> None:
+    said = refused(a_job(workers=9), limited(max_workers=8), kind)
+    assert said == ["9 workers are asked for, and namespace 'cv' allows 1 to 8"]
+    assert refused(a_job(workers=101), Around(), kind) == [
+        "101 workers are asked for, and namespace 'cv' allows 1 to 100"
+    ]
+
+
+@pytest.mark.req("C-quota-text")
+def test_more_gpus_than_the_namespace_has_are_refused_in_the_words_of_the_requirements() -> None:
+    said = refused(a_job(workers=8, resources=Resources(gpu=8)), limited(max_gpus=32))
+    assert said == ["Requested 64 GPUs, but project quota is 32. Contact admin or reduce workers."]
+
+
+@pytest.mark.req("E-webhook", "UC1-AF1")
+def test_a_quota_is_told_as_it_is_before_submitting() -> None:
+    quota = Quota("cv", cores=256.0, used=Amounts(cores=10.0), request_url="https://quota.example.org")
+    around = Around(quota=quota)
+    verdict = judgement.judge(asked_about(a_job(workers=16, resources=Resources(cpu="32"))), around)
+    assert verdict.refusals[0].message.startswith(
+        "Job requires 512.1 CPU cores, but project quota is 256 cores."
+    )
+    assert "https://quota.example.org" in verdict.refusals[0].hint
+
+
+@pytest.mark.req("B-100jobs")
+def test_one_job_too_many_is_told_with_the_count() -> None:
+    around = msgspec.structs.replace(limited(concurrent_jobs=5), jobs_running=5)
+    assert refused(a_job(), around) == ["Quota exceeded: 5/5 jobs running"]
+    assert refused(a_job(), msgspec.structs.replace(around, jobs_running=4)) == []
+
+
+@pytest.mark.req("Q-SEC-004")
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+def test_a_longer_run_than_the_namespace_allows_is_refused_and_no_deadline_becomes_the_longest(
+    kind: str,
+) -> None:
+    assert refused(a_job(deadline_seconds=7200.0), limited(max_duration_seconds=3600.0), kind) == [
+        "the job may run 7200 s, and namespace 'cv' allows 3600 s"
+    ]
+    *_, document = documents(a_job(), kind)
+    changed = applied(document, incoming.patches(a_review(document), deadline_seconds=3600.0))
+    policy = changed["spec"] if kind == "TrainJob" else changed["spec"]["runPolicy"]
+    assert policy["activeDeadlineSeconds"] == 3600
+
+
+def test_images_classes_and_queues_that_are_not_allowed_are_named() -> None:
+    limits = limited(
+        allowed_images=("registry.example.org/cv", "x/*"), priority_classes=("low",), queue="main"
+    )
+    assert refused(a_job(image="x/y:1"), limits) == []
+    assert "image 'evil:1' is not among those" in refused(a_job(image="evil:1"), limits)[0]
+    assert "priority class 'top'" in refused(a_job(priority="top"), limits, "MPIJob")[0]
+    assert "queue 'other' is named" in refused(a_job(queue="other"), limits)[0]
+
+
+@pytest.mark.security
+def test_a_name_that_only_begins_like_an_allowed_image_is_none() -> None:
+    limits = limited(allowed_images=("registry.example.org/cv",))
+    assert refused(a_job(image="registry.example.org/cv/train:1"), limits) == []
+    assert refused(a_job(image="registry.example.org/cv-evil:1"), limits)
+
+
+def test_limits_that_only_warn_do_not_refuse() -> None:
+    around = limited(max_workers=2, enforcement=Enforcement.WARN)
+    verdict = judgement.judge(asked_about(a_job(workers=4)), around)
+    assert verdict.refusals == ()
+    assert verdict.warnings[0].message.startswith("4 workers are asked for")
+
+
+def _secured(**security: Any) -> dict[str, Any]:
+    return {"name": "m", "image": "x/y:1", "securityContext": security}
+
+
+# -- what touches others -----------------------------------------------------------------------------
+@pytest.mark.security
+@pytest.mark.req("E-webhook")
+def test_secrets_that_the_user_may_not_read_are_refused_even_where_limits_only_warn() -> None:
+    around = Around(unreadable_secrets=("db",), limits=NamespaceLimits(enforcement=Enforcement.WARN))
+    (finding,) = judgement.judge(asked_about(a_job()), around).refusals
+    assert finding.message == (
+        "User 'jane@example.org' may not read Secret 'db', and the job would give it to its pods"
+    )
+    assert finding.code == "NOT_ALLOWED"
+
+
+@pytest.mark.security
+def test_secrets_are_found_wherever_they_stand() -> None:
+    spec = {
+        "a": [{"valueFrom": {"secretKeyRef": {"name": "one", "key": "k"}}}],
+        "b": {
+            "volumes": [
+                {"secret": {"secretName": "two"}},
+                {"projected": {"sources": [{"secret": {"name": "three"}}]}},
+            ]
+        },
+        "c": {
+            "envFrom": [{"secretRef": {"name": "four"}}],
+            "volumes": [{"csi": {"nodePublishSecretRef": {"name": "five"}}}],
+        },
+        "runtimePatches": [{"trainingRuntimeSpec": {"volumes": [{"secret": {"secretName": "six"}}]}}],
+    }
+    assert {"one", "two", "three", "four", "five", "six"} == set(incoming.secrets(spec))
+
+
+@pytest.mark.security
+@pytest.mark.req("E-webhook")
+def test_the_uid_of_somebody_elses_job_is_refused_and_ones_own_is_not() -> None:
+    theirs = Around(uid_owner="bob")
+    assert "belongs to a job of 'bob'" in refused(a_job(), theirs)[0]
+    assert refused(a_job(), Around(uid_owner="jane@example.org")) == []
+
+
+@pytest.mark.security
+def test_pods_that_carry_another_jobs_uid_are_refused() -> None:
+    (document,) = documents(a_job(), "MPIJob")
+    worker = document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
+    worker["metadata"]["labels"][terms.UID_LABEL] = "victim"
+    (finding,) = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+    assert "mpijob.dev/uid=victim" in finding.message
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hostNetwork": True}, "the host's network"),
+        ({"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}, "the host's directory /"),
+        ({"containers": [_secured(privileged=True)]}, "a privileged"),
+        ({"containers": [_secured(capabilities={"add": ["SYS_ADMIN"]})]}, "SYS_ADMIN"),
+    ],
+)
+def test_what_belongs_to_the_host_is_not_given(change: dict[str, Any], words: str) -> None:
+    (document,) = documents(a_job(), "MPIJob")
+    document["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"] |= change
+    said = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+    assert [one for one in said if words in one.message]
+
+
+@pytest.mark.req("E-webhook")
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+def test_a_job_cannot_be_changed_but_put_to_rest(kind: str) -> None:
+    *_, before = documents(a_job(), kind)
+    *_, after = documents(a_job(workers=7), kind)
+    said = judgement.judge(
+        incoming.read(a_review(after, operation="UPDATE", oldObject=before)), Around()
+    ).refusals
+    assert said[0].code == "CONFLICT"
+    assert "cannot be changed" in said[0].message
+    resting = msgspec.json.decode(msgspec.json.encode(before))
+    resting["spec"]["suspend" if kind == "TrainJob" else "x"] = True
+    quiet = incoming.read(a_review(resting, operation="UPDATE", oldObject=before))
+    assert judgement.judge(quiet, Around()).refusals == ()
+
+
+@pytest.mark.security
+def test_a_job_is_not_given_to_somebody_else() -> None:
+    *_, before = documents(a_job())
+    before["metadata"]["annotations"] = {terms.OWNER_LABEL: "bob"}
+    *_, after = documents(a_job())
+    after["metadata"]["annotations"] = {terms.OWNER_LABEL: "jane@example.org"}
+    said = judgement.judge(
+        incoming.read(a_review(after, operation="UPDATE", oldObject=before)), Around()
+    ).refusals
+    assert "its owner cannot be changed" in said[-1].message
+
+
+def test_known_traps_are_warned_of_and_refused_where_the_namespace_is_strict() -> None:
+    (document,) = documents(a_job(), "MPIJob")
+    document["metadata"]["labels"] = {terms.UID_LABEL: "abc"}
+    document["spec"]["runPolicy"]["schedulingPolicy"] = {"minAvailable": 5}
+    asked = incoming.read(a_review(document))
+    loose, strict = judgement.judge(asked, Around()), judgement.judge(asked, Around(), strict=True)
+    assert ({one.code for one in loose.warnings}, loose.refusals) == (
+        {"RUNTIME_GANG"},
+        (),
+    )
+    assert [one.code for one in strict.refusals] == ["RUNTIME_GANG"]
+
+
+def test_the_clusters_own_services_are_not_judged() -> None:
+    asked = asked_about(a_job(workers=500), user=CONTROLLER)
+    assert asked.trusted
+    assert judgement.judge(asked, limited(max_workers=1)).refusals == ()
+
+
+def test_a_document_that_cannot_be_read_is_left_to_its_engine() -> None:
+    odd = {"kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1", "metadata": {"name": "odd"}, "spec": {}}
+    assert judgement.judge(incoming.read(a_review(odd)), limited(max_workers=1)).refusals == ()
+
+
+# -- what is added -----------------------------------------------------------------------------------
+def applied(document: Mapping[str, Any], patch: list[Document]) -> Any:
+    """Return a document with a JSON patch of additions applied, as an API server would."""
+    whole = json.loads(json.dumps(document))
+    for one in patch:
+        assert one["op"] == "add"
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:]]
+        here = whole
+        for step in steps[:-1]:
+            here = here[int(step)] if isinstance(here, list) else here[step]
+        here[steps[-1]] = one["value"]
+    return whole
+
+
+def by_hand() -> Document:
+    """Return an MPIJob as somebody writes it who knows nothing of us."""
+    container = {"name": "m", "image": "x/y:1", "command": ["mpirun", "true"]}
+    replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "hand", "namespace": "cv", "labels": {terms.OWNER_LABEL: "somebody-else"}},
+        "spec": {"mpiReplicaSpecs": {"Launcher": replica, "Worker": json.loads(json.dumps(replica))}},
+    }
+
+
+@pytest.mark.req("E-webhook", "D-istio", "FR-024")
+def test_a_job_written_by_hand_gets_its_owner_no_mesh_no_token_and_restricted_pods() -> None:
+    changed = applied(by_hand(), incoming.patches(a_review(by_hand())))
+    assert changed["metadata"]["labels"][terms.OWNER_LABEL] == "jane-example.org"
+    assert changed["metadata"]["labels"]["cost.mpijob.dev/user"] == "jane-example.org"
+    assert changed["metadata"]["annotations"][terms.OWNER_LABEL] == "jane@example.org"
+    for role in ("Launcher", "Worker"):
+        template = changed["spec"]["mpiReplicaSpecs"][role]["template"]
+        assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+        assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+        assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
+        assert template["metadata"]["labels"][terms.OWNER_LABEL] == "jane-example.org"
+        spec = template["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert spec["containers"][0]["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    again = incoming.patches(a_review(changed))
+    assert again == []  # an API server may ask twice
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+def test_a_job_of_ours_gets_only_its_owner(kind: str) -> None:
+    for document in documents(a_job(), kind):
+        paths = {one["path"] for one in incoming.patches(a_review(document))}
+        assert all("mpijob.dev" in path or path == "/metadata/annotations" for path in paths), paths
+
+
+def test_a_shared_runtime_is_nobodys() -> None:
+    runtime, _ = documents(a_job())
+    runtime["metadata"]["labels"] = {}
+    changed = applied(runtime, incoming.patches(a_review(runtime)))
+    for _, template in incoming.templates(changed, "TrainingRuntime"):
+        assert template["metadata"]["labels"].get(terms.OWNER_LABEL) is None
+
+
+def test_the_owner_that_admission_wrote_is_the_jobs_owner() -> None:
+    *runtime, document = documents(a_job(owner="forged"))
+    changed = applied(document, incoming.patches(a_review(document)))
+    assert trainjob.read([*runtime, changed]).job.owner == "jane@example.org"
+
+
+# -- how it is told ----------------------------------------------------------------------------------
+def test_a_refusal_is_answered_with_the_sentence_and_read_back_as_the_same_error() -> None:
+    *runtime, document = documents(a_job(workers=9))
+    known = Knowing(limited(max_workers=8), *runtime)
+    response = reviewing.answer("/judge", a_review(document), known)["response"]
+    assert (response["uid"], response["allowed"], known.let_in) == ("r1", False, [])
+    status = response["status"]
+    said = f'admission webhook "judge.mpijob.dev" denied the request: {status["message"]}'
+    error = failures.translate(
+        ApiError(said, status=status["code"], details=status["details"]), doing="create"
+    )
+    assert isinstance(error, QuotaExceeded)
+    assert error.message == "9 workers are asked for, and namespace 'cv' allows 1 to 8"
+    assert error.hint == "use at most 8 workers"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (f"Validating{RULE} denied request: spec.x cannot be changed: why (do this)", NotAllowed),
+        ('admission webhook "validator.trainjob.trainer.kubeflow.org" denied the request: no', NotAllowed),
+    ],
+)  # fmt: skip
+def test_what_others_refuse_stays_theirs_and_a_rule_of_ours_is_told_plainly(
+    said: str, kind: type[MpiJobError]
+) -> None:
+    error = failures.translate(ApiError(said, status=403), doing="create it")
+    assert isinstance(error, kind)
+    if "mpijob-fixed" in said:
+        assert (error.message, error.hint) == ("spec.x cannot be changed: why", "do this")
+
+
+def test_a_conflict_is_told_as_one() -> None:
+    *_, before = documents(a_job())
+    *_, after = documents(a_job(workers=7))
+    response = reviewing.answer("/judge", a_review(after, operation="UPDATE", oldObject=before), Knowing())[
+        "response"
+    ]
+    causes = response["status"]["details"]
+    said = f'admission webhook "judge.mpijob.dev" denied the request: {response["status"]["message"]}'
+    assert isinstance(failures.translate(ApiError(said, status=409, details=causes), doing="x"), Conflict)
+
+
+def test_what_we_cannot_judge_passes_with_a_word_except_where_it_is_strict() -> None:
+    class Broken(Knowing):
+        def around(self, asked: Incoming) -> Around:
+            raise ValueError("broken")
+
+    *runtime, document = documents(a_job())
+    loose = reviewing.answer("/judge", a_review(document), Broken(None, *runtime))["response"]
+    assert loose["allowed"]
+    assert "could not judge" in loose["warnings"][0]
+    assert not reviewing.answer("/strict", a_review(document), Broken(None, *runtime))["response"]["allowed"]
+
+
+def test_a_dry_run_is_judged_and_not_counted() -> None:
+    *runtime, document = documents(a_job())
+    known = Knowing(None, *runtime)
+    assert reviewing.answer("/judge", a_review(document, dryRun=True), known)["response"]["allowed"]
+    assert known.let_in == []
+    reviewing.answer("/judge", a_review(document), known)
+    assert known.let_in == ["bert"]

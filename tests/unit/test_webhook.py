@@ -1,0 +1,175 @@
+"""The webhook as a server: its certificates, its answers, and what makes an API server ask it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import jsonschema
+import msgspec
+import pytest
+from tests.unit.incoming_support import (
+    Knowing,
+    a_job,
+    a_review,
+    documents,
+    limited,
+)
+from tests.unit.kube_store import Store
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.cluster import certificates, webhook, webhook_keys, webhook_objects
+from mpijob.cluster.webhook import Options, Server
+
+# -- certificates ------------------------------------------------------------------------------------
+NAMES = ("mpijob-webhook.mpijob-system.svc",)
+
+
+def test_keys_are_good_for_a_while_then_renewed_under_the_same_authority() -> None:
+    now = datetime.now(UTC)
+    first = certificates.renewed(NAMES, now=now)
+    assert not certificates.needs_renewal(first, NAMES, now)
+    later = now + timedelta(days=21)
+    assert certificates.needs_renewal(first, NAMES, later)
+    second = certificates.renewed(NAMES, first, now=later)
+    assert second.bundle == first.bundle
+    assert second.certificate != first.certificate
+    assert certificates.expiry(second) > later + timedelta(days=29)
+
+
+def test_a_new_authority_stands_beside_the_old_one_until_that_expires() -> None:
+    now = datetime.now(UTC)
+    first = certificates.renewed(NAMES, now=now)
+    second = certificates.renewed(NAMES, first, now=now + timedelta(days=600))
+    assert second.bundle.count(b"BEGIN CERTIFICATE") == 2
+    assert second.bundle.endswith(first.bundle)
+    third = certificates.renewed(NAMES, second, now=now + timedelta(days=1200))
+    assert third.bundle.count(b"BEGIN CERTIFICATE") == 2
+    assert first.bundle not in third.bundle
+
+
+def test_other_names_and_broken_keys_are_reasons_to_renew() -> None:
+    keys = certificates.renewed(NAMES)
+    assert certificates.needs_renewal(keys, ("10.0.0.1",))
+    assert certificates.needs_renewal(keys._replace(certificate=b"x"), NAMES)
+    assert certificates.renewed(NAMES, keys._replace(bundle=b"x"))
+
+
+def test_keys_are_kept_in_a_secret_that_all_share_and_the_bundle_is_published() -> None:
+    store = Store()
+    for document in webhook_objects.configurations():
+        kind = webhook_objects.MUTATING if document["kind"].startswith("Mut") else webhook_objects.VALIDATING
+        store.create(kind.path(), document)
+    first = webhook_keys.ensure(store, "mpijob-system", NAMES)
+    assert webhook_keys.ensure(store, "mpijob-system", NAMES) == first
+    webhook_keys.publish(store, first.bundle)
+    for kind in (webhook_objects.MUTATING, webhook_objects.VALIDATING):
+        for one in store.objects[kind.path("", webhook_objects.NAME)]["webhooks"]:
+            assert base64.b64decode(one["clientConfig"]["caBundle"]) == first.bundle
+    later = webhook_keys.ensure(store, "mpijob-system", NAMES, datetime.now(UTC) + timedelta(days=40))
+    assert later.certificate != first.certificate
+    secret = store.objects[kinds.SECRET.path("mpijob-system", "mpijob-webhook-keys")]
+    assert base64.b64decode(secret["data"]["tls.crt"]) == later.certificate
+
+
+# -- the server --------------------------------------------------------------------------------------
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server(("127.0.0.1", 0))
+    made.use(certificates.renewed(("127.0.0.1",)))
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def ask(server: Server, path: str, body: bytes | None = None, bundle: bytes = b"") -> tuple[int, bytes]:
+    context = (
+        ssl.create_default_context(cadata=bundle.decode()) if bundle else ssl._create_unverified_context()
+    )
+    line = http.client.HTTPSConnection("127.0.0.1", server.server_port, context=context, timeout=5)
+    line.request("POST" if body is not None else "GET", path, body)
+    answer = line.getresponse()
+    read = answer.read()
+    line.close()
+    return answer.status, read
+
+
+def test_the_server_is_ready_when_everything_is_known_and_answers_reviews(server: Server) -> None:
+    assert (ask(server, "/healthz")[0], ask(server, "/readyz")[0]) == (200, 503)
+    *runtime, document = documents(a_job(workers=9))
+    body = msgspec.json.encode(a_review(document))
+    assert ask(server, "/judge", body)[0] == 503
+    server.known = Knowing(limited(max_workers=8), *runtime)
+    assert ask(server, "/readyz")[0] == 200
+    status, answer = ask(server, "/judge", body)
+    assert (status, json.loads(answer)["response"]["allowed"]) == (200, False)
+    status, answer = ask(server, "/defaults", body)
+    assert json.loads(base64.b64decode(json.loads(answer)["response"]["patch"]))
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        *(("/judge", body, 400) for body in (b"{", b"[]", b"{}")),
+        ("/other", b"{}", 404),
+        ("/judge", b"", 404),
+    ],
+)
+def test_nonsense_is_answered_and_harms_nobody(server: Server, path: str, body: bytes, status: int) -> None:
+    server.known = Knowing()
+    assert ask(server, path, body)[0] == status
+    assert ask(server, "/healthz")[0] == 200
+
+
+def test_new_keys_are_served_without_a_restart(server: Server) -> None:
+    first = certificates.renewed(("127.0.0.1",))
+    second = certificates.renewed(("127.0.0.1",))
+    for keys, other in ((first, second), (second, first)):
+        server.use(keys)
+        assert ask(server, "/healthz", bundle=keys.bundle)[0] == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            ask(server, "/healthz", bundle=other.bundle)
+
+
+def test_its_names_are_those_of_the_service() -> None:
+    assert webhook.names(Options())[0] == "mpijob-webhook.mpijob-system.svc"
+    assert webhook.names(Options(address="10.0.0.1")) == ("10.0.0.1",)
+
+
+# -- what makes an API server ask us -----------------------------------------------------------------
+@pytest.mark.req("E-webhook", "C-ha")
+def test_losing_the_webhook_blocks_nothing_but_strict_namespaces_and_never_the_system() -> None:
+    webhooks = [one for document in webhook_objects.configurations() for one in document["webhooks"]]
+    assert {one["name"]: one["failurePolicy"] for one in webhooks} == {
+        "defaults.mpijob.dev": "Ignore",
+        "judge.mpijob.dev": "Ignore",
+        "strict.mpijob.dev": "Fail",
+    }
+    for one in webhooks:
+        assert one["timeoutSeconds"] <= 3
+        names = one["namespaceSelector"]["matchExpressions"][0]
+        assert (names["operator"], set(names["values"]) >= {"kube-system", "mpijob-system"}) == (
+            "NotIn",
+            True,
+        )
+        assert {group for rule in one["rules"] for group in rule["apiGroups"]} == {
+            "trainer.kubeflow.org",
+            "kubeflow.org",
+        }
+
+
+def test_every_rule_is_bound_and_spares_the_system() -> None:
+    documents = webhook_objects.policies()
+    named = {one["metadata"]["name"] for one in documents if one["kind"] == "ValidatingAdmissionPolicy"}
+    bound = {one["spec"]["policyName"] for one in documents if one["kind"].endswith("Binding")}
+    assert named == bound
+    for one in documents[::2]:
+        assert "kube-system" in str(one["spec"]["matchConstraints"]["namespaceSelector"])
+        jsonschema.validate(one["spec"]["variables"][0], {"required": ["name", "expression"]})

@@ -1,0 +1,195 @@
+"""The admission webhook as a real pod, asked only about the namespaces of one test module.
+
+What is applied is deploy/base/admission with other names and a narrower selector, so that whoever else uses the
+cluster is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from testbed import services
+from testbed.session import uses_another_cluster
+from tests_cluster.support import RESTRICTED, Place, eventually, own_place
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import Api, Document
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.kubeconfig import load
+from mpijob.cluster import crds
+from mpijob.cluster.webhook_facts import LIMITS
+from mpijob.cluster.webhook_objects import MUTATING, VALIDATING
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+TESTED = "mpijob.dev/tested"  # the label of namespaces that the webhook of a test is asked about
+DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+
+
+class Governed:
+    """The running webhook and how to reach, break and mend it."""
+
+    def __init__(self, api: Api, kubeconfig: Path, name: str, namespace: str) -> None:
+        self.api, self.kubeconfig, self.name, self.namespace = api, kubeconfig, name, namespace
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of a namespace that it is asked about."""
+        return RESTRICTED | {TESTED: self.name}
+
+    def scale(self, count: int) -> None:
+        """Have so many of it, and wait until that is so."""
+        path = DEPLOYMENT.path(self.namespace, self.name)
+        self.api.patch(path, {"spec": {"replicas": count}})
+        eventually(lambda: self.ready() == count, f"{count} webhooks are ready", 60)
+
+    def ready(self) -> int:
+        """Return how many are ready."""
+        listed = self.api.list(
+            kinds.POD.path(self.namespace), labels=f"app.kubernetes.io/name={self.name}"
+        ).items
+        if any(one["metadata"].get("deletionTimestamp") for one in listed):
+            return -1
+        conditions = [one for pod in listed for one in pod["status"].get("conditions") or ()]
+        return sum(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    def processes(self) -> list[int]:
+        """Return the webhook's processes on this machine."""
+        found, pods = [], self.pods()
+        for entry in Path("/proc").glob("[0-9]*/cgroup"):
+            try:
+                words = (entry.parent / "cmdline").read_bytes().split(b"\0")
+                group = entry.read_text().replace("_", "-")
+            except OSError:
+                continue
+            if b"mpijob.cluster.webhook" in words and any(pod in group for pod in pods):
+                found.append(int(entry.parent.name))
+        return found
+
+    def pods(self) -> list[str]:
+        """Return the uids of its pods."""
+        listed = self.api.list(
+            kinds.POD.path(self.namespace), labels=f"app.kubernetes.io/name={self.name}"
+        ).items
+        return [one["metadata"]["uid"] for one in listed]
+
+    @contextmanager
+    def limits(self, place: Place, **spec: Any) -> Iterator[None]:
+        """Set the limits of a namespace for a while; they hold once the webhook has heard of them."""
+        body = {
+            "apiVersion": LIMITS.api,
+            "kind": LIMITS.name,
+            "metadata": {"name": place.namespace},
+            "spec": spec,
+        }
+        self.api.create(LIMITS.path(), body)
+        try:
+            yield
+        finally:
+            self.api.delete(LIMITS.path("", place.namespace))
+
+
+def documents(name: str, namespace: str, image: str) -> list[Document]:
+    """Return deploy/base/admission for one test: its own names, one pod, and only the namespaces of the test."""
+    folder = DEPLOY / "base" / "admission"
+    text = subprocess.run(
+        ["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    text = text.replace("mpijob-webhook", name).replace("mpijob-system", namespace)
+    return [_narrowed(one, name, image) for one in yaml.safe_load_all(text) if one]
+
+
+def _narrowed(document: Document, name: str, image: str) -> Document:
+    metadata, kind, spec = document["metadata"], document["kind"], document.get("spec") or {}
+    ours = {"key": TESTED, "operator": "In", "values": [name]}
+    for webhook in document.get("webhooks") or ():
+        webhook["namespaceSelector"]["matchExpressions"].append(ours)
+    if kind.startswith("ValidatingAdmissionPolicy"):
+        metadata["name"] += f"-{name}"
+        if kind.endswith("Binding"):
+            spec["policyName"] += f"-{name}"
+        else:
+            spec["matchConstraints"]["namespaceSelector"]["matchExpressions"].append(ours)
+    if kind == "Deployment":
+        spec["replicas"] = 1
+        pod = spec["template"]["spec"]
+        pod["containers"][0] |= {
+            "image": image,
+            "args": ["webhook", "--port=8443", f"--service-name={name}", f"--service-namespace={metadata['namespace']}",
+                     "--renew-every=2"],
+        }  # fmt: skip
+        del pod["priorityClassName"]  # which is for the system's own namespaces where quotas say so
+    return document
+
+
+@contextmanager
+def governed(kubeconfig: Path) -> Iterator[Governed]:
+    """Run the webhook, and take away everything that was put there for it."""
+    image = os.environ.get("MPIJOB_TEST_SERVICE_IMAGE") or _image()
+    name = f"mpijob-webhook-{os.urandom(3).hex()}"
+    with own_place(kubeconfig, "adm-service") as service, Api(load(path=str(kubeconfig))) as api:
+        apply(kubeconfig, *crds.documents())
+        made = documents(name, service.namespace, image)
+        try:
+            apply(kubeconfig, *made)
+            found = Governed(api, kubeconfig, name, service.namespace)
+            eventually(lambda: found.ready() == 1, "the webhook is ready", 90)
+            eventually(
+                lambda: all(_bundled(api, kind, name) for kind in (MUTATING, VALIDATING)), "it is trusted"
+            )
+            yield found
+        finally:
+            listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+            words = ("delete", "--ignore-not-found", "--wait=false", "--filename=-")
+            run(kubeconfig, *words, stdin=listed)
+
+
+def _image() -> str:
+    assert not uses_another_cluster(), (
+        "MPIJOB_TEST_SERVICE_IMAGE names the services' image of another cluster"
+    )
+    return services.provide()
+
+
+def _bundled(api: Api, kind: Kind, name: str) -> bool:
+    return all(one["clientConfig"].get("caBundle") for one in api.get(kind.path("", name))["webhooks"])
+
+
+def apply(kubeconfig: Path, *items: Mapping[str, Any]) -> None:
+    """Apply documents on the server's side."""
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
+    done = run(kubeconfig, "apply", "--server-side", "--force-conflicts", "--filename=-", stdin=listed)
+    assert done.returncode == 0, done.stderr
+
+
+def run(
+    kubeconfig: Path, *words: str, stdin: str = "", namespace: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run kubectl as the owner of a kubeconfig."""
+    argv = [
+        "kubectl",
+        f"--kubeconfig={kubeconfig}",
+        *([f"--namespace={namespace}"] if namespace else ()),
+        *words,
+    ]
+    return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=120)
+
+
+def scientist(place: Place, user: str) -> None:
+    """Let a user of the bed work in a place as a data scientist does."""
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "data-scientist"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    place.put(ROLE_BINDING, f"scientist-{user}", roleRef=reference, subjects=[subject])
+
+
+def plainly(text: str) -> str:
+    """Return what kubectl says without the names of the webhook."""
+    return re.sub(r"\s+", " ", text)

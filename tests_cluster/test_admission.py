@@ -1,0 +1,411 @@
+"""Admission on a real API server with real users: what is added, what is refused in which words, what a loss costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests_cluster.admission_support import Governed, governed, plainly, run, scientist
+from tests_cluster.furniture import a_queue
+from tests_cluster.support import (
+    Place,
+    a_job,
+    eventually,
+    image,
+    own_place,
+    said,
+)
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import ApiError, Document
+from mpijob.cluster import certificates, webhook_keys
+from mpijob.dialects import terms
+from mpijob.errors import NotAllowed, QuotaExceeded
+from mpijob.model import Family
+
+pytestmark = [pytest.mark.testbed, pytest.mark.security]
+REFUSED_SECONDS = 2.0
+
+
+@pytest.fixture(scope="module")
+def webhook(kubeconfig: Path) -> Iterator[Governed]:
+    with governed(kubeconfig) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path, webhook: Governed) -> Iterator[Place]:
+    with own_place(kubeconfig, "adm", webhook.labels) as made:
+        for user in ("alice", "bob"):
+            scientist(made, user)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def alice(place: Place, kubeconfig_of: Callable[[str], Path]) -> Iterator[Place]:
+    made = Place(kubeconfig_of("alice"), place.namespace, place.settings.home)
+    eventually(lambda: made.mpijob("list").returncode == 0, "alice may look")
+    yield made
+    made.client.close()
+    made.api.close()
+
+
+def by_hand(name: str, workers: int = 2, **pod: Any) -> Document:
+    """Return an MPIJob as somebody writes it who knows nothing of us; it never runs, for it rests."""
+    security = {"runAsUser": terms.PLAIN_USER}
+    container = {
+        "name": "main",
+        "image": image("mpich"),
+        "command": ["true"],
+        "resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}},
+    }
+    spec = {"containers": [container], "securityContext": security} | pod
+    replica = {"restartPolicy": "Never", "template": {"spec": spec}}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {
+            "mpiImplementation": "MPICH",
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "runPolicy": {"suspend": True, "cleanPodPolicy": "Running", "backoffLimit": 0},
+            "mpiReplicaSpecs": {
+                "Launcher": replica | {"replicas": 1},
+                "Worker": replica | {"replicas": workers},
+            },
+        },
+    }
+
+
+def create(place: Place, document: Document) -> tuple[int, str]:
+    """Create a document as the place's user would with kubectl; return its status and what it said."""
+    done = run(
+        place.kubeconfig, "create", "--filename=-", stdin=json.dumps(document), namespace=place.namespace
+    )
+    return done.returncode, plainly(done.stdout + done.stderr)
+
+
+def refusal(place: Place, document: Document) -> str:
+    """Return what is said when a document is refused; limits hold once the webhook has heard of them."""
+
+    def look() -> str | None:
+        status, text = create(place, document)
+        if status == 0:
+            place.kubectl("delete", document["kind"], document["metadata"]["name"])
+            return None
+        return text
+
+    return eventually(look, "it is refused")
+
+
+# -- what is added -----------------------------------------------------------------------------------
+@pytest.mark.req("E-webhook", "D-istio", "FR-024", "D-scc")
+def test_a_job_written_by_hand_is_made_safe_and_owned_by_who_asked(place: Place, alice: Place) -> None:
+    forged = by_hand("hand")
+    forged["metadata"]["labels"] = {terms.OWNER_LABEL: "bob"}
+    status, text = create(alice, forged)
+    assert status == 0, text
+    kept = place.api.get(kinds.MPIJOB.path(place.namespace, "hand"))
+    assert kept["metadata"]["labels"][terms.OWNER_LABEL] == "alice"
+    assert kept["metadata"]["labels"]["cost.mpijob.dev/user"] == "alice"
+    for replica in kept["spec"]["mpiReplicaSpecs"].values():
+        template = replica["template"]
+        assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+        assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+        assert template["spec"]["automountServiceAccountToken"] is False
+        assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert template["spec"]["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    alice.kubectl("delete", "mpijob", "hand")
+
+
+@pytest.mark.req("E-webhook", "R5")
+@pytest.mark.parametrize("family", [Family.OPENMPI, Family.MPICH])
+def test_jobs_run_as_before_and_belong_to_who_sent_them(place: Place, alice: Place, family: Family) -> None:
+    base = "openmpi4" if family is Family.OPENMPI else "mpich"
+    job = alice.succeeded(a_job(f"runs-{base}", "echo rank", mpi=family, image=image(base), owner="somebody"))
+    assert sorted(said(job)) == [0, 1]
+    kind = kinds.TRAINJOB if family is Family.OPENMPI else kinds.MPIJOB
+    kept = place.api.get(kind.path(place.namespace, f"runs-{base}"))
+    assert kept["metadata"]["annotations"][terms.OWNER_LABEL] == "alice"
+    for pod in place.pods(job):
+        assert pod["metadata"]["labels"][terms.OWNER_LABEL] == "alice"
+    job.delete()
+
+
+def test_a_job_of_a_queue_is_completed_by_its_queue_and_runs(place: Place, alice: Place) -> None:
+    with a_queue(place, "900m") as queue:
+        job = alice.succeeded(a_job("queued", "echo rank", queue=queue))
+        assert sorted(said(job)) == [0, 1]
+        job.delete()
+
+
+# -- limits ------------------------------------------------------------------------------------------
+@pytest.mark.req("E-webhook", "B-10", "Q-SEC-004")
+def test_limits_of_the_namespace_hold_for_kubectl_and_for_us_in_the_same_words(
+    webhook: Governed, place: Place, alice: Place
+) -> None:
+    with webhook.limits(place, maxWorkers=3, maxDurationSeconds=600, allowedImages=["testbed.local"]):
+        text = refusal(alice, by_hand("many", workers=4))
+        sentence = f"4 workers are asked for, and namespace '{place.namespace}' allows 1 to 3"
+        assert sentence in text
+        with pytest.raises(QuotaExceeded) as ours:
+            alice.client.submit(a_job("many", workers=4))
+        assert (ours.value.message, ours.value.hint) == (sentence, "use at most 3 workers")
+        with pytest.raises(QuotaExceeded, match="the job may run 3600 s"):
+            alice.client.submit(a_job("long", deadline_seconds=3600.0))
+        with pytest.raises(QuotaExceeded, match=r"image 'evil\.example\.org/x:1' is not among"):
+            alice.client.submit(a_job("evil", image="evil.example.org/x:1"))
+        status, text = create(alice, by_hand("short"))
+        assert status == 0, text
+        kept = place.api.get(kinds.MPIJOB.path(place.namespace, "short"))
+        assert kept["spec"]["runPolicy"]["activeDeadlineSeconds"] == 600
+        alice.kubectl("delete", "mpijob", "short")
+    assert not [
+        one
+        for one in place.api.list(kinds.POD.path(place.namespace)).items
+        if "many" in one["metadata"]["name"]
+    ]
+
+
+@pytest.mark.req("B-100jobs")
+def test_a_job_too_many_is_refused_with_the_count(webhook: Governed, place: Place, alice: Place) -> None:
+    with webhook.limits(place, concurrentJobs=2):
+        for name in ("first", "second"):
+            eventually(lambda name=name: create(alice, by_hand(name))[0] == 0, f"{name} is created")  # type: ignore[misc]  # bound per turn
+        assert "Quota exceeded: 2/2 jobs running" in refusal(alice, by_hand("third"))
+        with pytest.raises(QuotaExceeded, match="Quota exceeded: 2/2 jobs running"):
+            alice.client.submit(a_job("third"))
+        alice.kubectl("delete", "mpijob", "first", "second")
+        eventually(lambda: create(alice, by_hand("third"))[0] == 0, "there is room again")
+        alice.kubectl("delete", "mpijob", "third")
+
+
+@pytest.mark.req("SC-006", "D-quota", "FR-027")
+def test_over_quota_is_refused_at_once_and_no_pod_ever_exists(place: Place, alice: Place) -> None:
+    hard = {"hard": {"requests.cpu": "1"}}
+    place.put(kinds.RESOURCE_QUOTA, "small", spec=hard)
+    eventually(
+        lambda: "used" in (place.find(kinds.RESOURCE_QUOTA, "small") or {}).get("status", {}), "it counts"
+    )
+    wide = by_hand("wide", workers=40)
+    wide["spec"]["runPolicy"]["suspend"] = False
+    text = refusal(alice, wide)
+    assert "but project quota is 1 cores. Request quota increase or reduce workers." in text
+    begun = time.monotonic()
+    assert create(alice, wide)[0] != 0
+    taken = time.monotonic() - begun
+    print(f"refused by kubectl in {taken:.2f} s")
+    assert taken < REFUSED_SECONDS
+    events = place.api.list(kinds.EVENT.path(place.namespace)).items
+    assert not [one for one in events if one["involvedObject"]["name"].startswith("wide")]
+    place.take_away(kinds.RESOURCE_QUOTA, "small")
+
+
+# -- what touches others -----------------------------------------------------------------------------
+@pytest.mark.req("E-webhook", "Q19")
+def test_a_secret_that_the_user_may_not_read_is_not_given_to_his_pods(
+    webhook: Governed, kubeconfig: Path, place: Place, kubeconfig_of: Callable[[str], Path]
+) -> None:
+    with own_place(kubeconfig, "adm-secret", webhook.labels) as other:
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "adm-blind"}
+        rules = [
+            {"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"], "verbs": ["create", "get", "delete"]},
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["mine"]},
+        ]
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": "blind"},
+            "rules": rules,
+        }
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "blind"},
+            "roleRef": reference | {"kind": "Role", "name": "blind"},
+            "subjects": [subject],
+        }
+        other.apply(role, binding)
+        bob = Place(kubeconfig_of("bob"), other.namespace, other.settings.home)
+        theirs = by_hand("thief", volumes=[{"name": "s", "secret": {"secretName": "theirs"}}])
+        eventually(lambda: "Forbidden" not in create(bob, by_hand("ok"))[1] or None, "bob may create")
+        assert "User 'bob' may not read Secret 'theirs'" in refusal(bob, theirs)
+        mine = by_hand("fair", volumes=[{"name": "s", "secret": {"secretName": "mine"}}])
+        status, text = create(bob, mine)
+        assert status == 0, text
+        bob.client.close()
+        bob.api.close()
+
+
+def a_pod(name: str, uid: str) -> Document:
+    container = {"name": "m", "image": image("openmpi4"), "command": ["sleep", "600"]}
+    own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {"securityContext": security, "containers": [container | {"securityContext": own}]}
+    labels = {terms.UID_LABEL: uid} if uid else {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+@pytest.mark.req("E-webhook", "FR-025")
+def test_nobody_enters_a_jobs_network_by_its_label(place: Place, alice: Place) -> None:
+    words = "lets pods into a job's network"
+    assert words in refusal(alice, a_pod("spy", "victim"))
+    admin = Place(place.kubeconfig, place.namespace, place.settings.home)
+    pod = a_pod("spy", "victim")
+    template = {"metadata": {"labels": pod["metadata"]["labels"] | {"app": "spy"}}, "spec": pod["spec"]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "spy"}}
+    spec = {"template": {**template, "spec": template["spec"] | {"restartPolicy": "Never"}}}
+    assert words in refusal(admin, job | {"spec": spec})
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "spy"}}
+    selected = {"selector": {"matchLabels": {"app": "spy"}}, "template": template}
+    assert words in refusal(admin, deployment | {"spec": selected})
+    status, text = create(alice, a_pod("plain", ""))
+    assert status == 0, text
+    label = json.dumps({"metadata": {"labels": {terms.UID_LABEL: "victim"}}})
+    patch = ("patch", "pod", "plain", "--type=merge", "--patch", label)
+    labelled = run(place.kubeconfig, *patch, namespace=place.namespace)
+    assert labelled.returncode != 0
+    assert "lets pods into" in labelled.stderr
+    place.kubectl("delete", "pod", "plain", "--grace-period=0", "--force")
+    admin.client.close()
+    admin.api.close()
+
+
+@pytest.mark.req("E-webhook")
+def test_a_job_stays_what_it_is_and_whose_it_is(place: Place, alice: Place) -> None:
+    status, text = create(alice, by_hand("fixed"))
+    assert status == 0, text
+
+    def patched(body: Document) -> tuple[int, str]:
+        done = run(alice.kubeconfig, "patch", "mpijob", "fixed", "--type=merge", "--patch", json.dumps(body),
+                   namespace=place.namespace)  # fmt: skip
+        return done.returncode, plainly(done.stdout + done.stderr)
+
+    status, text = patched({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 9}}}})
+    assert status != 0
+    assert "cannot be changed: a job is what it was when it was created" in text
+    status, text = patched({"metadata": {"labels": {terms.OWNER_LABEL: "bob"}}})
+    assert status != 0
+    assert "cannot be changed" in text
+    assert patched({"metadata": {"labels": {"note": "mine"}}})[0] == 0
+    alice.kubectl("delete", "mpijob", "fixed")
+
+
+def test_known_traps_are_warned_of(place: Place, alice: Place) -> None:
+    trap = by_hand("trap")
+    trap["spec"]["runPolicy"]["cleanPodPolicy"] = "None"
+    status, text = create(alice, trap)
+    assert status == 0
+    assert "Warning: spec.runPolicy.cleanPodPolicy" in text
+    assert "workers, and what they hold, run on when the job is over" in text
+    alice.kubectl("delete", "mpijob", "trap")
+
+
+def test_pods_get_nothing_of_the_host(alice: Place) -> None:
+    assert "which jobs do not get here" in refusal(alice, by_hand("host", hostNetwork=True))
+
+
+# -- when it is lost ---------------------------------------------------------------------------------
+@pytest.fixture
+def strict(kubeconfig: Path, webhook: Governed) -> Iterator[Place]:
+    labels = webhook.labels | {"mpijob.dev/admission": "strict"}
+    with own_place(kubeconfig, "adm-strict", labels) as made:
+        yield made
+
+
+def timed(place: Place, name: str) -> tuple[int, str, float]:
+    begun = time.monotonic()
+    status, text = create(place, by_hand(name))
+    taken = time.monotonic() - begun
+    if status == 0:
+        place.kubectl("delete", "mpijob", name)
+    return status, text, taken
+
+
+@pytest.mark.req("E-webhook", "C-ha")
+def test_its_loss_blocks_nothing_but_strict_namespaces(
+    webhook: Governed, place: Place, strict: Place
+) -> None:
+    assert timed(strict, "well")[0] == 0
+    webhook.scale(0)
+    try:
+        assert timed(place, "alone")[0] == 0
+        status, text, taken = timed(strict, "alone")
+        assert status != 0
+        assert "strict.mpijob.dev" in text
+        print(f"without the webhook a strict namespace refuses in {taken:.2f} s")
+        assert "alone" not in place.kubectl("get", "mpijobs")
+    finally:
+        webhook.scale(1)
+    eventually(lambda: timed(strict, "back")[0] == 0, "strict namespaces work again", 30)
+
+
+@pytest.mark.req("E-webhook", "C-ha")
+def test_a_webhook_that_is_killed_comes_back_by_itself(webhook: Governed, place: Place) -> None:
+    for process in webhook.processes():
+        os.kill(process, signal.SIGKILL)
+    assert timed(place, "meanwhile")[0] == 0
+    eventually(lambda: webhook.ready() == 1 and webhook.processes(), "it is back", 60)
+
+
+@pytest.mark.req("E-webhook")
+def test_a_slow_webhook_costs_three_seconds_and_no_job(
+    webhook: Governed, place: Place, strict: Place
+) -> None:
+    found = webhook.processes()
+    assert found
+    for process in found:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        status, text, taken = timed(place, "slow")
+        assert status == 0, text
+        print(f"with a webhook that does not answer a create takes {taken:.2f} s")
+        assert taken < 3.0 + REFUSED_SECONDS
+        assert timed(strict, "slow")[0] != 0
+    finally:
+        for process in found:
+            os.kill(process, signal.SIGCONT)
+    eventually(lambda: webhook.ready() == 1, "it is ready", 60)
+
+
+@pytest.mark.req("E-webhook", "C-ha")
+def test_an_expired_certificate_is_renewed_by_itself(webhook: Governed, place: Place, strict: Place) -> None:
+    names = (f"{webhook.name}.{webhook.namespace}.svc",)
+    old = certificates.renewed(names, now=datetime.now(UTC) - timedelta(days=60))
+    path = kinds.SECRET.path(webhook.namespace, f"{webhook.name}-keys")
+    before = webhook.api.get(path)["data"]["tls.crt"]
+    found = webhook.api.get(path)
+    webhook_keys._write(webhook.api, path, old, found)
+    webhook_keys.publish(webhook.api, b"", name=webhook.name)
+    assert timed(place, "expired")[0] == 0  # nothing waits for it
+    eventually(lambda: webhook.api.get(path)["data"]["tls.crt"] != before, "new keys are made")
+    eventually(lambda: timed(strict, "renewed")[0] == 0, "and trusted", 30)
+
+
+# -- two users ---------------------------------------------------------------------------------------
+def test_somebody_elses_uid_opens_no_door(
+    place: Place, alice: Place, kubeconfig_of: Callable[[str], Path]
+) -> None:
+    mine = alice.client.submit(a_job("mine", "sleep 60"))
+    uid = mine.ref.uid
+    bob = Place(kubeconfig_of("bob"), place.namespace, place.settings.home)
+    theirs = by_hand("theirs")
+    theirs["metadata"]["labels"] = {terms.UID_LABEL: uid}
+    assert "belongs to a job of 'alice'" in refusal(bob, theirs)
+    pods = by_hand("pods")
+    for replica in pods["spec"]["mpiReplicaSpecs"].values():
+        replica["template"]["metadata"] = {"labels": {terms.UID_LABEL: uid}}
+    assert "which is not the uid of this MPIJob" in refusal(bob, pods)
+    mine.delete()
+    with pytest.raises((ApiError, NotAllowed)):
+        bob.api.create(kinds.POD.path(place.namespace), a_pod("spy", uid))
+    bob.client.close()
+    bob.api.close()

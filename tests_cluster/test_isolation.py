@@ -1,0 +1,170 @@
+"""Jobs of one cluster do not reach each other: real connections between pods of two jobs and two namespaces.
+
+A pod without any policy stands for whoever else is in the namespace; a listener beside the ranks stands for
+whatever a job offers. First everything is open, then the jobs bring their policies.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests_cluster.support import (
+    PATIENCE,
+    Place,
+    a_job,
+    begun,
+    eventually,
+    image,
+    own_place,
+    said,
+)
+
+from mpijob import Job
+from mpijob.backends.kubernetes import kinds
+from mpijob.dialects import isolation, terms
+from mpijob.model import Family, Network
+
+LISTENING = "python3 -m http.server 8000 >/dev/null 2>&1 & echo begun; sleep 600"
+PORT = "8000"
+OPEN = Network(isolated=False)
+pytestmark = [pytest.mark.security]
+
+
+@pytest.fixture(scope="module")
+def here(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "walls-a") as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def there(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "walls-b") as place:
+        yield place
+
+
+def a_pod(name: str, command: str) -> dict[str, Any]:
+    """Return a pod that belongs to no job."""
+    security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {
+        "name": "main",
+        "image": image("openmpi4"),
+        "command": ["sh", "-c", command],
+        "securityContext": own,
+    }
+    spec = {"securityContext": security, "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def visitor(place: Place) -> str:
+    """Return a pod of the place that nobody's policy selects, and that serves on a port."""
+    place.apply(a_pod("visitor", f"exec python3 -m http.server {PORT}"))
+    place.kubectl("wait", "pod/visitor", "--for=condition=Ready", "--timeout=60s")
+    return "visitor"
+
+
+def reaches(place: Place, pod: str, address: str) -> bool:
+    argv = ["kubectl", f"--kubeconfig={place.kubeconfig}", f"--namespace={place.namespace}", "exec", pod]
+    probe = ["--", "nc", "-z", "-w", "2", address, PORT]
+    return subprocess.run([*argv, *probe], capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def address(pod: dict[str, Any]) -> str:
+    return str(pod["status"]["podIP"])
+
+
+def worker(place: Place, job: Job, index: int = 0) -> dict[str, Any]:
+    return place.worker(job, index)
+
+
+def name(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["name"])
+
+
+@pytest.mark.req("FR-025", "SC-009", "FR-SEC-004", "FR-SEC-005", "FR-INT-003", "R10")
+def test_nobody_reaches_a_job_that_brings_its_policy(here: Place, there: Place) -> None:
+    near, far = visitor(here), visitor(there)
+    free = begun(here.client.submit(a_job("open", LISTENING, network=OPEN)))
+    mine, other = (begun(here.client.submit(a_job(word, LISTENING))) for word in ("mine", "other"))
+    foreign = begun(there.client.submit(a_job("foreign", LISTENING)))
+    target, own = worker(here, mine), worker(here, mine, 1)
+    serving = "the listeners answer"
+    eventually(lambda: reaches(here, near, address(worker(here, free))), serving)  # before: open to everybody
+    assert reaches(there, far, address(worker(here, free)))
+    eventually(lambda: reaches(here, name(own), address(target)), serving)  # a job's own pods talk
+    sources: dict[str, tuple[Place, str]] = {
+        "a pod of the namespace": (here, near),
+        "a pod of another namespace": (there, far),
+        "another job of the namespace": (here, name(worker(here, other))),
+        "a job of another namespace": (there, name(worker(there, foreign))),
+        "an open job of the namespace": (here, name(worker(here, free))),
+    }
+    for who, (place, pod) in sources.items():
+        eventually(lambda at=place, pod=pod: not reaches(at, pod, address(target)), f"{who} is held out")  # type: ignore[misc]  # bound per turn
+    inside = here.api.get(kinds.POD.path(here.namespace, near))
+    outside = there.api.get(kinds.POD.path(there.namespace, far))
+    for destination in (inside, outside):  # and it reaches nobody that it does not name
+        assert not reaches(here, name(target), address(destination))
+    assert reaches(here, name(own), address(target))
+    for job in (free, mine, other, foreign):
+        job.delete()
+
+
+@pytest.mark.req("FR-SEC-005", "FR-025")
+def test_what_a_job_names_is_open_to_it_and_nothing_else(here: Place, there: Place) -> None:
+    visitor(here), visitor(there)
+    wish = a_job("named", LISTENING, network=Network(egress=(f"namespace/{there.namespace}",)))
+    job = begun(here.client.submit(wish))
+    outside = there.api.get(kinds.POD.path(there.namespace, "visitor"))
+    inside = here.api.get(kinds.POD.path(here.namespace, "visitor"))
+    eventually(lambda: reaches(here, name(worker(here, job)), address(outside)), "the place it names is open")
+    assert not reaches(here, name(worker(here, job)), address(inside))
+    job.delete()
+
+
+@pytest.mark.req("FR-025", "FR-RES-004")
+def test_the_policy_goes_with_its_job(here: Place) -> None:
+    job = here.running(a_job("short", LISTENING))
+    path = kinds.NETWORK_POLICY.path(here.namespace, "short" + terms.NETWORK_SUFFIX)
+    policy = eventually(lambda: here.api.find(path), "the policy is there")
+    owner = eventually(lambda: (here.api.find(path) or {})["metadata"].get("ownerReferences"), "it is owned")
+    assert owner[0]["name"] == "short"
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    here.kubectl("delete", "trainjob", "short")
+    eventually(lambda: here.api.find(path) is None, "the policy is gone", PATIENCE)
+    assert job.name == "short"
+
+
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "trainjob": ("openmpi4", {}),
+    "openmpi5": ("openmpi5", {}),
+    "mpijob": ("mpich", {"mpi": Family.MPICH}),
+    "intel": ("intel", {"mpi": Family.INTEL}),
+}
+
+
+@pytest.mark.req("FR-025", "R5")
+@pytest.mark.parametrize("word", FAMILIES)
+def test_mpi_works_where_everything_else_is_denied(there: Place, word: str) -> None:
+    there.apply(*isolation.namespace_defaults(there.namespace))
+    base, fields = FAMILIES[word]
+    job = there.succeeded(a_job(f"walled-{word}", "echo rank", image=image(base), **fields))
+    assert sorted(said(job)) == [0, 1]
+    assert there.find(kinds.NETWORK_POLICY, f"walled-{word}{terms.NETWORK_SUFFIX}")
+
+
+def test_the_first_packet_waits_for_the_policy(here: Place) -> None:
+    """Print what a policy costs at the start; the enforcer of the bed takes its time, the job bears it."""
+    taken = {}
+    for word, network in (("open", OPEN), ("walled", Network())):
+        before = time.monotonic()
+        here.succeeded(a_job(f"first-{word}", network=network))
+        taken[word] = time.monotonic() - before
+    print(json.dumps(taken))
+    assert taken["walled"] < taken["open"] + 30
