@@ -338,7 +338,7 @@ def test_the_servers_dry_run_judges_everything_and_keeps_nothing(
     def judged(image: str) -> str:
         try:
             notices = client.plan(a_job(site, mpi=family, image=image), server=True).notices
-        except NotAllowed as error:
+        except InvalidJob as error:
             return str(error)
         return next(one.message for one in notices if one.code == "SERVER_DRY_RUN")
 
