@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bench import command
-from bench.cluster import bandwidth, creating, detection, listing, starting
+from bench.cluster import bandwidth, creating, detection, following, listing, starting
 
 MEASUREMENTS: command.Measurements = {
     "create": creating.measure,
@@ -14,6 +14,7 @@ MEASUREMENTS: command.Measurements = {
     "start": starting.measure,
     "bandwidth": bandwidth.measure,
     "detection": detection.measure,
+    "logs": following.measure,
 }
 
 if __name__ == "__main__":
