@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -18,6 +17,19 @@ PASS = (sys.executable, "-c", "pass")
 Environ = Mapping[str, str] | None
 
 
+# A child's peak begins with that of whoever starts it, so the one that is measured is started by a small process.
+_MEASURED = """
+import os, sys, time
+null = os.open(os.devnull, os.O_RDWR)
+same = [(os.POSIX_SPAWN_DUP2, null, fd) for fd in (0, 1, 2)]
+start = time.perf_counter()
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=same)
+_, status, used = os.wait4(pid, 0)
+wall = time.perf_counter() - start
+print(os.waitstatus_to_exitcode(status), wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+"""
+
+
 class Cost(NamedTuple):
     """What a command took, in seconds, and the most memory that it held."""
 
@@ -28,16 +40,16 @@ class Cost(NamedTuple):
 
 def command(argv: Sequence[str], environ: Environ = None) -> Cost:
     """Return what a command costs from its start to its end; its children's CPU time counts."""
-    start = time.perf_counter()
-    child = subprocess.Popen(
-        argv, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    measuring = (sys.executable, "-S", "-E", "-c", _MEASURED, *argv)
+    done = subprocess.run(
+        measuring, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    _, status, used = os.wait4(child.pid, 0)
-    wall = time.perf_counter() - start
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise Unmeasured(f"{' '.join(argv)} ended with {child.returncode}")
-    return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    if done.returncode:
+        raise Unmeasured(f"{' '.join(argv)} was not measured: {done.stderr.strip()[-300:]}")
+    code, wall, cpu, peak = done.stdout.split()
+    if int(code):
+        raise Unmeasured(f"{' '.join(argv)} ended with {code}")
+    return Cost(float(wall), float(cpu), int(peak))
 
 
 def output(argv: Sequence[str], environ: Environ = None, directory: str | None = None) -> str:

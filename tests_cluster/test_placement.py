@@ -97,7 +97,7 @@ def test_the_scheduler_obeys(place: Place, placement: Placement, holds: Callable
 
 @pytest.mark.req("FR-029")
 def test_a_node_that_repels_is_only_for_those_who_tolerate_it(place: Place) -> None:
-    with pytest.raises(QuotaExceeded, match="6 tainted kwok.x-k8s.io/node"):
+    with pytest.raises(QuotaExceeded, match=r"6 tainted kwok\.x-k8s\.io/node"):
         place.client.submit(a_job("repelled", placement=Placement(node_selector=FAKE)))
 
 

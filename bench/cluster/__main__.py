@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bench import command
-from bench.cluster import admitting, bandwidth, creating, detection, listing, starting
+from bench.cluster import admitting, bandwidth, creating, detection, following, listing, starting
 
 MEASUREMENTS: command.Measurements = {
     "create": creating.measure,
@@ -15,6 +15,7 @@ MEASUREMENTS: command.Measurements = {
     "bandwidth": bandwidth.measure,
     "detection": detection.measure,
     "admission": admitting.measure,
+    "logs": following.measure,
 }
 
 if __name__ == "__main__":

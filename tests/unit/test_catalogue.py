@@ -83,6 +83,7 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     ],
     "slots": [("NOT_ENOUGH_SLOTS", "There are not enough slots available in the system to satisfy the 8\nslots", {})],
     "exec-not-found": [
+        ("MISSING_EXECUTABLE", "/tmp/mpijob: 1: exec: no-such-program: not found", {}),
         ("MISSING_EXECUTABLE", 'exec: "pythn": executable file not found in $PATH', {}),
         ("NOT_EXECUTABLE", "exec /usr/bin/train: exec format error", {}),
     ],

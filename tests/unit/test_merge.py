@@ -5,13 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model import LogLine, Role
-from mpijob.observation.merge import Merger, merged
+from mpijob.observation.merge import LIVELY_NS, Merger, merged
 
 times = st.lists(st.integers(min_value=0, max_value=1000), max_size=30)
 
 
 def said(rank: int, time: int, text: str = "") -> LogLine:
     return LogLine(time=time, text=text.encode(), role=Role.RANK, rank=rank, worker=rank)
+
+
+def moments(lines: list[LogLine]) -> list[int]:
+    return [line.time for line in lines]
 
 
 def streams_of(all_times: list[list[int]]) -> list[list[LogLine]]:
@@ -84,3 +88,17 @@ def test_a_flood_within_the_window_is_shown_early_rather_than_kept() -> None:
         merger.push(said(0, number))
     assert len(merger.ready(1000)) == 900
     assert len(merger) == 100
+
+
+def test_while_one_stream_speaks_alone_nothing_is_held_back() -> None:
+    merger = Merger(hold_ns=100)
+    merger.push(said(0, 1000), "launcher")
+    merger.push(said(1, 1001), "launcher")
+    assert moments(merger.ready(1002)) == [1000, 1001]
+    merger.push(said(2, 1010), "worker")
+    assert merger.ready(1011) == []  # the launcher has spoken lately: its line may be on the way
+    merger.push(said(0, 1005), "launcher")
+    assert moments(merger.ready(1111)) == [1005, 1010]
+    later = 1111 + LIVELY_NS
+    merger.push(said(0, later), "launcher")
+    assert moments(merger.ready(later + 1)) == [later]  # the worker has been silent for long

@@ -1,7 +1,8 @@
 """Merge many log streams into one, in time order.
 
 Workers' clocks and pipes differ, so a line may arrive late. Live, each line is held back for a short
-window before it is shown; a silent worker then delays nobody. The lines of one source (the launcher,
+window before it is shown; a silent worker then delays nobody. Where it is said through which stream a line came,
+nothing is held back while only one of them speaks: there is nobody to wait for. The lines of one source (the launcher,
 a worker, a rank) keep the order in which they were said, even if its clock jumps. Fetching the
 streams is the backend's business; `filters` says which lines are wanted.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
 
@@ -18,6 +19,7 @@ from mpijob.model import LogLine
 from mpijob.observation import runs
 
 HOLD_NS = 200_000_000
+LIVELY_NS = 1_000_000_000  # a stream that said nothing for so long is not waited for
 MOST_LINES_HELD = 100_000
 _FIRST_LINES, _MOST_LINES = (
     16,
@@ -34,8 +36,10 @@ class Merger:
     def __init__(self, hold_ns: int = HOLD_NS, most_lines: int = MOST_LINES_HELD) -> None:
         self._hold_ns = hold_ns
         self._most_lines = most_lines
-        self._arrived: deque[LogLine] = deque()
+        self._arrived: deque[tuple[LogLine, Hashable]] = deque()
+        self._heard: dict[Hashable, int] = {}  # when a stream spoke last, by the caller's clock
         self._held: list[_Held] = []
+        self._several = False  # whether nobody said through what a line came
         self._last: dict[_Source, int] = {}
         self._now_ns = 0
         self._count = 0
@@ -43,9 +47,9 @@ class Merger:
     def __len__(self) -> int:
         return len(self._arrived) + len(self._held)
 
-    def push(self, line: LogLine) -> None:
-        """Take one line of any source."""
-        self._arrived.append(line)
+    def push(self, line: LogLine, stream: Hashable = None) -> None:
+        """Take one line of any source; `stream` says through what it came, where lines of several come in order."""
+        self._arrived.append((line, stream))
 
     def ready(self, now_ns: int) -> list[LogLine]:
         """Return the lines that have waited long enough, in order.
@@ -55,12 +59,17 @@ class Merger:
         """
         self._now_ns = max(self._now_ns, now_ns)
         self._settle(self._now_ns)
+        until = self._now_ns if self._alone() else self._now_ns - self._hold_ns
         lines: list[LogLine] = []
-        while self._held and (
-            self._held[0][0] <= self._now_ns - self._hold_ns or len(self._held) > self._most_lines
-        ):
+        while self._held and (self._held[0][0] <= until or len(self._held) > self._most_lines):
             lines.append(heapq.heappop(self._held)[2])
         return lines
+
+    def _alone(self) -> bool:
+        """Whether at most one stream has spoken lately, and all are known."""
+        since = self._now_ns - LIVELY_NS
+        self._heard = {stream: when for stream, when in self._heard.items() if when > since}
+        return len(self._heard) < 2 and not self._several
 
     def drain(self) -> list[LogLine]:
         """Return everything that is still held, in order; used when all streams have ended."""
@@ -72,8 +81,10 @@ class Merger:
     def _settle(self, now_ns: int | None) -> None:
         """Give each new line its place: not before its source's last line, not in the future."""
         while self._arrived:
-            line = self._arrived.popleft()
+            line, stream = self._arrived.popleft()
             source = _source(line)
+            self._heard[source if stream is None else stream] = self._now_ns
+            self._several |= stream is None
             place = line.time if now_ns is None else min(line.time, now_ns)
             place = max(place, self._last.get(source, place))
             self._last[source] = place

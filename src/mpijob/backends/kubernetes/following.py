@@ -36,7 +36,7 @@ class Following:
     def __init__(self, api: Api, query: LogQuery) -> None:
         self._api = api
         self._query = query
-        self._lines: queue.Queue[LogLine] = queue.Queue(_MOST_WAITING)
+        self._lines: queue.Queue[tuple[LogLine, str]] = queue.Queue(_MOST_WAITING)
         self._readers: dict[tuple[str, int], threading.Thread] = {}
         self._places: dict[int, dict[int, int]] = {}
         self._streams: set[Any] = set()
@@ -113,9 +113,9 @@ class Following:
     def _take(self, merger: merge.Merger) -> None:
         """Take what has arrived, waiting a little for the first line."""
         try:
-            merger.push(self._lines.get(timeout=0.05))
+            merger.push(*self._lines.get(timeout=0.05))
             for _ in range(_MOST_WAITING):
-                merger.push(self._lines.get_nowait())
+                merger.push(*self._lines.get_nowait())
         except queue.Empty:
             return
 
@@ -136,7 +136,7 @@ class Following:
             if not position.ended:
                 self._closed.wait(_LOOK_SECONDS)
         for line in position.reader.rest():
-            self._put(line)
+            self._put(line, position.voice.pod)
 
     def _goes_on(self, voice: Voice) -> bool:
         """Whether a log that ended is a running container's: a kubelet or an API server was restarted."""
@@ -163,7 +163,7 @@ class Following:
         self._streams.add(stream)
         try:
             for line in position.lines(stream):
-                self._put(line)
+                self._put(line, voice.pod)
             return True
         except ApiError:
             return False
@@ -171,10 +171,10 @@ class Following:
             self._streams.discard(stream)
             stream.close()
 
-    def _put(self, line: LogLine) -> None:
+    def _put(self, line: LogLine, pod: str) -> None:
         while not self._closed.is_set():
             try:
-                self._lines.put(line, timeout=0.2)
+                self._lines.put((line, pod), timeout=0.2)
             except queue.Full:
                 continue
             return

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from mpijob.observation import cri
 
+_MUCH_BYTES = 4096
+
 
 class LogFile:
     """One source's log (launcher, worker or rank); both of its streams go into the same file."""
@@ -23,6 +25,7 @@ class LogFile:
         self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
         self._stampers = {name: cri.Stamper(name) for name in ("stdout", "stderr")}
         self.lost_bytes = 0
+        self._torn = False  # the last line that is there is not whole
 
     def feed(self, stream: str, data: bytes) -> None:
         """Store what a pipe said."""
@@ -52,7 +55,7 @@ class LogFile:
         data = b"".join(lines)
         if self.lost_bytes:
             gap = f"mpijob: {self.lost_bytes} bytes of output are missing here: the disk was full".encode()
-            data = cri.format_line(now, "stderr", gap, False) + data
+            data = (b"\n" if self._torn else b"") + cri.format_line(now, "stderr", gap, False) + data
         try:
             if self._fd is None:
                 self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -60,9 +63,10 @@ class LogFile:
         except OSError:
             written = 0
         if written == len(data):
-            self.lost_bytes = 0
+            self.lost_bytes, self._torn = 0, False
         else:
             self.lost_bytes += len(data) - written
+            self._torn = data[written - 1 : written] != b"\n" if written else self._torn
 
 
 class Pump:
@@ -73,10 +77,12 @@ class Pump:
         self._log = log
         self._stream = stream
         self.ended = False
+        self.flows = False  # whether much was there the last time
         os.set_blocking(fd, False)
 
     def pull(self, rounds: int = 4) -> None:
         """Take what is there, at most a few buffers so that other pipes get their turn."""
+        self.flows = False
         for _ in range(rounds):
             try:
                 data = os.read(self.fd, 65536)
@@ -87,8 +93,9 @@ class Pump:
                 self._log.finish(self._stream)
                 return
             self._log.feed(self._stream, data)
-            if len(data) < 4096:
+            if len(data) < _MUCH_BYTES:
                 return
+            self.flows = True
 
     def drain(self) -> None:
         """Take all that is left."""

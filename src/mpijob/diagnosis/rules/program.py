@@ -46,6 +46,7 @@ RULES = (
                 r"exec: \"(?P<program>[^\"]+)\": executable file not found in \$PATH",
             ),
             Sign("can't open file", r"can't open file '(?P<program>[^']+)': \[Errno 2\]"),
+            Sign("exec: ", r"exec: (?P<program>[^\s:]+): not found"),
         ),
         causes=(
             "{program} does not exist on worker {worker}.",
@@ -56,6 +57,7 @@ RULES = (
             Remedy("if it is a file of yours, let it go along with the job: code.path"),
         ),
         confidence=0.95,
+        uncaught=True,
         field="command",
     ),
     Rule(
@@ -78,6 +80,9 @@ RULES = (
         remedies=(
             Remedy("make it executable: chmod +x {program}"),
             Remedy("or name its interpreter first: python {program}"),
+            Remedy(
+                "or make the file executable before the job takes it along; an image must fit the processor"
+            ),
         ),
         confidence=0.9,
         field="command",
@@ -212,7 +217,10 @@ RULES = (
             ),
         ),
         causes=("{who} stopped the job itself (MPI_Abort with code {code}).",),
-        remedies=(Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),),
+        remedies=(
+            Remedy("read what the rank said just before: mpijob logs JOB --rank {rank} --tail 50"),
+            Remedy("read what was said just before: mpijob logs JOB --tail 50"),
+        ),
         confidence=0.9,
         yields_to=("PYTHON_EXCEPTION", "MPI_CALL_ERROR", *_PYTHON),
     ),

@@ -1,0 +1,93 @@
+"""Writing what ranks say: a disk that is full costs lines, never the lines around them; many lines gather."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from mpijob.backends.local.logfiles import LogFile, Pump
+from mpijob.backends.local.worker import Breath
+from mpijob.observation import cri
+
+
+def lines(path: Path) -> list[cri.Line]:
+    return [cri.parse(raw + b"\n") for raw in path.read_bytes().removesuffix(b"\n").split(b"\n")]
+
+
+@pytest.mark.security
+def test_a_disk_that_fills_in_the_middle_of_a_line_leaves_every_other_line_whole(tmp_path: Path) -> None:
+    """The kernel writes the first part of a line, then nothing: as on a full disk."""
+    path = tmp_path / "rank-0.log"
+    log = LogFile(path)
+    log.feed("stdout", b"first\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 60, before[1]))
+    try:
+        log.feed("stdout", b"second " + b"x" * 100 + b"\n")
+        log.feed("stdout", b"third\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, old)
+    assert log.lost_bytes > 0
+    log.feed("stdout", b"fourth\n")
+    log.close()
+    said = [line.text for line in lines(path)]
+    assert said[0] == b"first"
+    assert said[1].startswith(b"second x")
+    assert b"bytes of output are missing here: the disk was full" in said[2]
+    assert said[3:] == [b"fourth"]
+
+
+class Time:
+    """A clock that goes on only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now, self.waited = 0.0, 0
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.waited += 1
+
+
+def test_where_little_is_said_nobody_waits_and_where_much_is_said_one_by_one_lines_gather() -> None:
+    clock = Time()
+    breath = Breath(lambda: clock.now, clock.wait)
+
+    def said(pulls: int, *, flows: bool = False, apart: float = 0.001) -> int:
+        """Return how often it waited while so many pipes spoke, one after the other."""
+        before = clock.waited
+        for _ in range(pulls):
+            clock.now += apart
+            breath.heard(flows=flows)
+            breath.take()
+        return clock.waited - before
+
+    assert said(100, apart=0.01) == 0
+    assert said(19) == 0, "it must last"
+    assert said(100) > 80
+    assert said(100, flows=True) == 0, "a pipe that fills is not kept waiting"
+    clock.now += 10.0
+    assert said(5) <= 1, "what was long ago does not count"
+    before = clock.waited
+    breath.take()
+    assert clock.waited == before, "nothing was said: nothing gathers"
+
+
+def test_a_pump_tells_whether_much_was_there(tmp_path: Path) -> None:
+    out, end = os.pipe()
+    pump = Pump(out, LogFile(tmp_path / "log"), "stdout")
+    os.write(end, b"little\n")
+    pump.pull()
+    assert not pump.flows
+    os.write(end, b"much\n" * 4000)
+    pump.pull()
+    assert pump.flows
+    os.close(end)
+    pump.pull()
+    assert pump.ended
+    os.close(out)
