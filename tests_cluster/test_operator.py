@@ -96,6 +96,9 @@ def test_engines_that_are_there_are_adopted_and_left_alone(place: Place) -> None
                 lambda: component(place, "trainer").get("keptBy") == "DataScienceCluster default-dsc",
                 "the cluster's own component is seen",
             )
+        want(place, managementState="Removed")
+        becomes(place, "roles", "Absent")
+        assert becomes(place, "trainer", "Adopted")
     assert {name: deployment(place, name) for name in before} == before
 
 

@@ -11,6 +11,7 @@ from mpijob.model.governance import Management, Platform, Queue, Service
 
 KUEUE_API = "kueue.x-k8s.io/v1beta2"
 FLAVOR = "mpijob-default"
+FOLDERS = ("roles", "audit")  # of deploy/base: applied as they are
 
 
 def services(platform: Platform) -> dict[str, Service]:

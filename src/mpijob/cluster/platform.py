@@ -53,7 +53,11 @@ class Keeper:
             (one.name, lambda one=one: self._engine(one, platform))  # type: ignore[misc] # mypy knows no defaults of a lambda
             for one in (engines.KNOWN if _managed(platform) else reversed(engines.KNOWN))
         ]
-        steps += [("queues", lambda: self._queues(platform)), ("roles", lambda: self._roles(platform))]
+        steps += [("queues", lambda: self._queues(platform))]
+        steps += [
+            (name, lambda name=name: self._folder(name, platform))  # type: ignore[misc] # as above
+            for name in parts.FOLDERS
+        ]
         steps += [
             (name, lambda name=name: self._service(name, platform))  # type: ignore[misc] # as above
             for name in parts.services(platform)
@@ -109,10 +113,11 @@ class Keeper:
             return Component(name="queues", state=ABSENT)
         return self._part("queues", lambda: parts.queues(platform), platform)
 
-    def _roles(self, platform: Platform) -> Component:
-        if not (self._deploy / "base" / "roles").is_dir():
-            return Component(name="roles", state=ABSENT, message="this deploy folder has no roles")
-        return self._part("roles", lambda: sources.folder(self._deploy / "base" / "roles"), platform)
+    def _folder(self, name: str, platform: Platform) -> Component:
+        folder = self._deploy / "base" / name
+        if not folder.is_dir():
+            return Component(name=name, state=ABSENT, message=f"this deploy folder has no {name}")
+        return self._part(name, lambda: sources.folder(folder), platform)
 
     def _service(self, name: str, platform: Platform) -> Component:
         wanted = parts.services(platform)[name]
@@ -146,6 +151,7 @@ class Keeper:
     # -- making and taking away -------------------------------------------------------------------
     def _make(self, component: str, documents: list[Document]) -> None:
         """Apply documents and prune what the component had before and has no more."""
+        documents = [one for one in documents if self._fits(one)]
         before, now = self._inventory.read(component), [entry_of(one) for one in documents]
         if not set(now) <= set(before):
             self._inventory.write(component, [*before, *now])
@@ -156,6 +162,11 @@ class Keeper:
             self._objects.remove(entry, component)
         if stale:
             self._inventory.write(component, [one for one in [*before, *now] if one not in stale])
+
+    def _fits(self, document: Document) -> bool:
+        """Whether the cluster has what a document needs; older ones judge by the webhook alone."""
+        kind = document["kind"]
+        return kind not in _WHERE_SERVED or self._objects.kind(document["apiVersion"], kind) is not None
 
     def _take_away(self, component: str, entries: list[Entry], told: Component) -> Component:
         if not entries:
@@ -180,6 +191,7 @@ class Keeper:
         return self._objects.remove(entry, component)
 
 
+_WHERE_SERVED = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 _LASTING = ("CustomResourceDefinition", "Namespace")
 
 
