@@ -11,13 +11,14 @@ PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
 BENCH_FLAGS ?=
+FAULT_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test check static ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long requirements bench bench-cluster clean
+.PHONY: help run test check static ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -68,6 +69,9 @@ test-cluster: $(VENV)/.dev ## The cluster tests, on the test bed or on the clust
 
 test-cluster-long: $(VENV)/.dev ## The cluster tests, with those that take minutes each
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+
+faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and print how often all came out right
+	$(BIN)/python -m testbed run -- $(BIN)/python -m tests_cluster.fault_table $(FAULT_FLAGS)
 
 requirements: ## Print requirement → tests → result of the last `make test` and `make test-cluster`, and the open rows
 	@$(PYTHON) -m tools.requirements

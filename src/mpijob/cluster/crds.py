@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from enum import EnumMeta
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ Schema = dict[str, Any]
 _READY = '.status.conditions[?(@.type=="Ready")]'
 
 
+@cache
 def documents() -> tuple[Schema, ...]:
     """Return every definition, as it is applied to a cluster."""
     return platform(), limits()

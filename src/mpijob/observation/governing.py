@@ -37,7 +37,7 @@ def moved(before: Progress, state: JobState, now: float) -> Progress | None:
 
 def told(before: Progress, after: Progress, state: JobState) -> str:
     """Return the transition as a sentence: what is now, and how long it took from what was before."""
-    parts = [state.message or state.phase.value]
+    parts = [state.message.rstrip(".") or state.phase.value]
     if before.phase:
         parts.append(f"after {span(after.since - before.since)} {before.phase}")
     if state.phase.final and state.finished is not None:

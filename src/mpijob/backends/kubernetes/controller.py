@@ -16,8 +16,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from mpijob.backends.kubernetes import gathering, kinds, proclaiming, silence, steering, sweeping, usage
-from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes import (
+    gathering,
+    kinds,
+    owning,
+    proclaiming,
+    silence,
+    steering,
+    sweeping,
+    usage,
+)
+from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.election import Election
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.looking import Eye, Look
@@ -25,7 +34,7 @@ from mpijob.backends.kubernetes.reflecting import Source
 from mpijob.backends.kubernetes.rounds import PODS, Rounds, bare
 from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.backends.kubernetes.tending import Tending
-from mpijob.dialects import proclamations, seen_kinds, terms
+from mpijob.dialects import isolation, proclamations, seen_kinds, terms
 from mpijob.dialects.terms import Document
 from mpijob.errors import Finding, MpiJobError
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
@@ -74,6 +83,7 @@ class Controller:
         self._silence = silence.Silence()
         self._told_silent: dict[str, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
+        self._isolated: set[JobRef] = set()
         self._led = False
         self._swept = 0.0
         self.beat = time.monotonic()
@@ -90,6 +100,7 @@ class Controller:
 
     def _forget(self, ref: JobRef) -> None:
         self._samples.pop(ref, None)
+        self._isolated.discard(ref)
         self._told_silent.pop(ref.uid, None)
 
     def _more_sources(self) -> dict[str, Source]:
@@ -148,11 +159,27 @@ class Controller:
         limits = self._limits(ref.namespace)
         self._tending.tend(look.state)
         self._tending.mend(look)
+        self._isolate(look)
         if self._ended_by_limit(look, limits):
             return
         if look.state.phase is not Phase.DELETING:
             _proclaim(self._api, look, [*self._alarms(look, limits)])
         self._rounds.wish(ref, self._next_look(look.state, limits))
+
+    def _isolate(self, look: Look) -> None:
+        """Give a job its NetworkPolicy where whoever created it could not."""
+        ref = look.state.ref
+        if ref in self._isolated or look.state.phase.final:
+            return
+        policy = isolation.of_object(look.found.job, look.seen.runtime)
+        if policy is not None:
+            policy["metadata"]["ownerReferences"] = [owning.reference(look.found.job)]
+            try:
+                self._api.create(kinds.NETWORK_POLICY.path(ref.namespace), policy, accept=PARTIAL)
+            except ApiError as error:
+                if error.status not in (403, 409):  # there already, or the namespace goes
+                    raise
+        self._isolated.add(ref)
 
     def _ended_by_limit(self, look: Look, limits: NamespaceLimits) -> bool:
         """End a job that ran too long, remove one that was kept long enough; return whether it is gone."""

@@ -74,7 +74,7 @@ def note(api: Api, found: Found, notes: Mapping[str, str | None]) -> None:
 
 
 def _say_finding(api: Api, job: Mapping[str, Any], finding: Finding) -> None:
-    words = f"{finding.message}. {finding.hint}" if finding.hint else finding.message
+    words = f"{finding.message.rstrip('.')}; {finding.hint}" if finding.hint else finding.message
     warning = finding.severity is not Severity.NOTICE
     say(api, job, finding.code, words, finding.message, warning=warning, when=api.now())
 

@@ -80,7 +80,9 @@ def derive(
     if state.phase is not Phase.FAILED:
         return msgspec.structs.replace(state, findings=found)
     workers = cluster_workers.states(sight, standing, _culprit(first, found[0]))
-    return msgspec.structs.replace(state, findings=found, message=found[0].message, workers=workers)
+    # Who gave a job up has said why, in its own numbers.
+    message = state.message if sight.given_up is not None else found[0].message
+    return msgspec.structs.replace(state, findings=found, message=message, workers=workers)
 
 
 def _culprit(first: Cause | None, finding: Finding) -> Cause | None:

@@ -1,0 +1,48 @@
+"""What the operator has made, component by component, in a config map of its own namespace.
+
+It is written before anything is made and again after what is no longer wanted is gone, so a kill in between
+leaves nothing that the inventory does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import PARTIAL, Api
+from mpijob.cluster.objects import MANAGER, Entry
+
+NAME = "mpijob-inventory"
+
+
+class Inventory:
+    """The entries of every component, kept in the cluster."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+
+    def read(self, component: str) -> list[Entry]:
+        """Return what was made for a component."""
+        found = self._api.find(kinds.CONFIG_MAP.path(self._namespace, NAME)) or {}
+        text = (found.get("data") or {}).get(component, "[]")
+        return msgspec.json.decode(text, type=list[Entry])
+
+    def write(self, component: str, entries: Iterable[Entry]) -> None:
+        """Remember what belongs to a component; nothing forgets it."""
+        listed = sorted(set(entries))
+        value = msgspec.json.encode(listed).decode() if listed else None
+        path = kinds.CONFIG_MAP.path(self._namespace, NAME)
+        if self._api.find(path) is None:
+            self._api.create(kinds.CONFIG_MAP.path(self._namespace), self._document(), manager=MANAGER)
+        self._api.patch(path, {"data": {component: value}}, manager=MANAGER, accept=PARTIAL)
+
+    def _document(self) -> dict[str, object]:
+        metadata = {
+            "name": NAME,
+            "namespace": self._namespace,
+            "labels": {"app.kubernetes.io/part-of": "mpijob"},
+        }
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}}

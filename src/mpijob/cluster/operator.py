@@ -1,0 +1,169 @@
+"""The operator: a process that keeps the platform as the `MPIJobPlatform` says.
+
+kopf watches the resource and keeps the process; its events only wake the loop here, which looks at everything
+and takes one step (`platform`). So nothing is stored in the resource but its status, nothing holds its removal,
+and a lost event costs a minute at most. Of several operators the holder of a Lease acts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import kopf
+import msgspec
+
+from mpijob.backends.kubernetes import kubeconfig
+from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.election import Election
+from mpijob.backends.kubernetes.health import Health
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.cluster import crds
+from mpijob.cluster.objects import Objects, marked
+from mpijob.cluster.platform import WELL, Keeper
+from mpijob.cluster.status import refused, status
+from mpijob.dialects.terms import Document
+from mpijob.errors import MpiJobError
+from mpijob.model.governance import GROUP, SINGLETON, VERSION, PlatformStatus, platform_of
+
+PLATFORM = Kind(f"{GROUP}/{VERSION}", "MPIJobPlatform", "mpijobplatforms", namespaced=False)
+LEASE = "mpijob-operator"
+_RESYNC_SECONDS = 60.0
+_SOON_SECONDS = 3.0
+_STUCK_SECONDS = 300.0
+_log = logging.getLogger(__name__)
+
+
+class Operator:
+    """Looks at the platform whenever it is woken, and now and then."""
+
+    def __init__(self, api: Api, election: Election, namespace: str, deploy: Path) -> None:
+        self._api = api
+        self._election = election
+        self._keeper = Keeper(api, namespace, deploy)
+        self._woken = threading.Event()
+        self._stop = threading.Event()
+        self.beat = time.monotonic()
+        self.looks = 0
+
+    def wake(self) -> None:
+        """Have the platform looked at now."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End the loop."""
+        self._stop.set()
+        self._woken.set()
+
+    def run(self) -> None:
+        """Keep the platform until told to stop."""
+        with self._election:
+            while not self._stop.is_set():
+                self.beat = time.monotonic()
+                pause = self._carefully() if self._election.leads else 1.0
+                self._woken.wait(pause)
+                self._woken.clear()
+
+    def _carefully(self) -> float:
+        try:
+            return self.look()
+        except MpiJobError as error:
+            _log.warning("the platform is looked at again in a moment: %s", error.message)
+        except Exception:  # the outermost place: the next look may fare better
+            _log.exception("the platform could not be looked at")
+        return _SOON_SECONDS
+
+    def look(self) -> float:
+        """Take one step; return after how many seconds the next look is due."""
+        self.looks += 1
+        found = self._api.find(PLATFORM.path("", SINGLETON))
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            return _RESYNC_SECONDS  # nobody asks for anything: all stays as it is
+        before = _status_of(found)
+        generation = int(found["metadata"].get("generation", 0))
+        try:
+            wanted = platform_of(found)
+        except msgspec.ValidationError as error:
+            self._tell(found, before, refused(before, str(error), generation))
+            return _RESYNC_SECONDS
+        after = status(before, self._keeper.keep(wanted), generation)
+        self._tell(found, before, after)
+        return _RESYNC_SECONDS if all(one.state in WELL for one in after.components) else _SOON_SECONDS
+
+    def _tell(self, platform: Document, before: PlatformStatus, after: PlatformStatus) -> None:
+        if before == after:
+            return
+        body = {"metadata": {"uid": platform["metadata"]["uid"]}, "status": msgspec.to_builtins(after)}
+        self._api.patch(PLATFORM.path("", SINGLETON, "status"), body)
+
+
+def _status_of(platform: Document) -> PlatformStatus:
+    try:
+        return msgspec.convert(platform.get("status") or {}, PlatformStatus)
+    except msgspec.ValidationError:
+        return PlatformStatus()
+
+
+def serve(namespace: str, deploy: Path, *, health_port: int | None = None) -> None:
+    """Run the operator of the cluster that the kubeconfig, or this pod, means, until it is ended."""
+    access = kubeconfig.load()
+    api = Api(access)
+    where = namespace or access.namespace or "default"
+    who = f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+    _define(api)
+    operator = Operator(api, Election(Api(access, timeout=4.0), where, LEASE, who), where, deploy)
+    loop = threading.Thread(target=operator.run, daemon=True, name="platform")
+    loop.start()
+    try:
+        if health_port is None:
+            _watch(operator)
+        else:
+            with Health(
+                health_port,
+                alive=lambda: time.monotonic() - operator.beat < _STUCK_SECONDS,
+                ready=lambda: True,
+                numbers=lambda: {"mpijob_operator_looks_total": operator.looks},
+            ):
+                _watch(operator)
+    finally:
+        operator.stop()
+        loop.join(5.0)
+
+
+def _define(api: Api) -> None:
+    """Define our resources, without which there is nothing to watch."""
+    objects = Objects(api)
+    for document in crds.documents():
+        objects.apply(marked(document, "crds"))
+
+
+def _watch(operator: Operator) -> None:
+    """Let kopf watch the platform until this process is ended."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.event(GROUP, VERSION, PLATFORM.plural, registry=registry)
+    async def wake(**_: Any) -> None:
+        operator.wake()
+
+    @kopf.on.login(registry=registry)
+    def login(**words: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**words) or kopf.login_with_kubeconfig(**words)
+
+    @kopf.on.startup(registry=registry)
+    async def quietly(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.posting.enabled = False  # what is to be told is in the status
+        settings.peering.standalone = True
+        settings.networking.request_timeout = 30.0
+
+    kopf.configure(verbose=False, quiet=True)
+    asyncio.run(kopf.operator(registry=registry, clusterwide=True, standalone=True))
+
+
+__all__ = ["Operator", "serve"]

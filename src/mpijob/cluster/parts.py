@@ -1,0 +1,76 @@
+"""What the platform is made of, as documents: our own services, roles, definitions, runtimes and queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from mpijob.cluster import crds, sources
+from mpijob.dialects.terms import Document
+from mpijob.model.governance import Management, Platform, Queue, Service
+
+KUEUE_API = "kueue.x-k8s.io/v1beta2"
+FLAVOR = "mpijob-default"
+FOLDERS = ("roles", "audit")  # of deploy/base: applied as they are
+
+
+def services(platform: Platform) -> dict[str, Service]:
+    """Return what the platform says of each service of ours."""
+    told = platform.services
+    return {
+        "controller": told.controller,
+        "admission": told.admission,
+        "recorder": told.recorder,
+        "page": told.page,
+    }
+
+
+def definitions() -> list[Document]:
+    """Return the definitions of our resources."""
+    return [*crds.documents()]
+
+
+def service(name: str, wanted: Service, deploy: Path, platform: Platform) -> list[Document]:
+    """Return the documents of one service, with the image and the number that the platform says."""
+    documents = sources.with_images(sources.folder(deploy / "base" / name), "", platform.image)
+    return [_scaled(one, wanted.replicas) for one in documents]
+
+
+def _scaled(document: Document, replicas: int) -> Document:
+    if document["kind"] != "Deployment":
+        return document
+    return {**document, "spec": {**document["spec"], "replicas": replicas}}
+
+
+def queues(platform: Platform) -> list[Document]:
+    """Return Kueue's objects for the queues that the platform names."""
+    if not platform.queues:
+        return []
+    flavor = {"apiVersion": KUEUE_API, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
+    return [flavor, *(one for queue in platform.queues for one in _queue(queue))]
+
+
+def _queue(queue: Queue) -> Iterator[Document]:
+    resources = [{"name": name, "nominalQuota": amount} for name, amount in sorted(queue.quota.items())]
+    spec: Document = {"namespaceSelector": {}}
+    if resources:
+        covered = [one["name"] for one in resources]
+        spec["resourceGroups"] = [
+            {"coveredResources": covered, "flavors": [{"name": FLAVOR, "resources": resources}]}
+        ]
+    if queue.cohort:
+        spec["cohortName"] = queue.cohort
+    yield {"apiVersion": KUEUE_API, "kind": "ClusterQueue", "metadata": {"name": queue.name}, "spec": spec}
+    for namespace in queue.namespaces:
+        metadata = {"name": queue.name, "namespace": namespace}
+        yield {
+            "apiVersion": KUEUE_API,
+            "kind": "LocalQueue",
+            "metadata": metadata,
+            "spec": {"clusterQueue": queue.name},
+        }
+
+
+def is_kept(state: Management, platform: Platform) -> bool:
+    """Whether a part is to be there."""
+    return state is Management.MANAGED and platform.management_state is Management.MANAGED

@@ -1,0 +1,218 @@
+"""Keeping the platform: one look at everything that it is made of, and one step nearer to what is wanted.
+
+Every step may be repeated, and a kill between two of them costs nothing. Only what bears our mark is changed or
+taken away. What others keep is adopted: seen, told, left alone. An engine of ours that is to go waits for the
+work that it has not seen to its end; definitions stay as long as there is an object of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.cluster import engines, parts, sources
+from mpijob.cluster.engines import DEPLOYMENT, Known
+from mpijob.cluster.inventory import Inventory
+from mpijob.cluster.objects import CRD, Entry, Objects, entry_of, in_order, marked
+from mpijob.dialects.terms import Document
+from mpijob.errors import MpiJobError, NotFound
+from mpijob.model.governance import Component, Management, Platform
+
+READY, WAITING, ADOPTED, ABSENT, REMOVING, FAILED = (
+    "Ready",
+    "Progressing",
+    "Adopted",
+    "Absent",
+    "Removing",
+    "Failed",
+)
+WELL = (READY, ADOPTED, ABSENT)
+_SHOWN = 3
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Keeps the platform of one cluster; `deploy` is the folder of our own manifests."""
+
+    def __init__(self, api: Api, namespace: str, deploy: Path) -> None:
+        self._objects = Objects(api)
+        self._inventory = Inventory(api, namespace)
+        self._deploy = deploy
+
+    def keep(self, platform: Platform) -> tuple[Component, ...]:
+        """Do what is to be done now and return how every component stands."""
+        steps: list[tuple[str, Callable[[], Component]]] = [
+            ("crds", lambda: self._part("crds", parts.definitions, stays=True, platform=platform)),
+        ]
+        steps += [
+            (one.name, lambda one=one: self._engine(one, platform))  # type: ignore[misc] # mypy knows no defaults of a lambda
+            for one in (engines.KNOWN if _managed(platform) else reversed(engines.KNOWN))
+        ]
+        steps += [("queues", lambda: self._queues(platform))]
+        steps += [
+            (name, lambda name=name: self._folder(name, platform))  # type: ignore[misc] # as above
+            for name in parts.FOLDERS
+        ]
+        steps += [
+            (name, lambda name=name: self._service(name, platform))  # type: ignore[misc] # as above
+            for name in parts.services(platform)
+        ]
+        return tuple(_carefully(name, step) for name, step in steps)
+
+    # -- engines ------------------------------------------------------------------------------------
+    def _engine(self, known: Known, platform: Platform) -> Component:
+        wanted = engines.wanted(known, platform.engines)
+        found = engines.seen(self._objects, known)
+        keeper = engines.keeper(self._objects, known)
+        told = Component(name=known.name, state=ABSENT, version=found.version, wanted=wanted.version)
+        if keeper:
+            message = "" if found.ready else "it is there, and its controller is not available"
+            return msgspec.structs.replace(told, state=ADOPTED, kept_by=keeper, message=message)
+        if not parts.is_kept(wanted.management_state, platform):
+            return self._without_engine(known, told)
+        documents = sources.manifests(wanted.source or platform.source, known.name, wanted.version)
+        self._make(known.name, sources.with_images(documents, platform.registry))
+        found = engines.seen(self._objects, known)
+        state, message = (READY, "") if found.ready else (WAITING, "its controller is not available yet")
+        return msgspec.structs.replace(
+            told, state=state, version=found.version, kept_by="mpijob", message=message
+        )
+
+    def _without_engine(self, known: Known, told: Component) -> Component:
+        """Take an engine of ours away when nothing needs it any more."""
+        entries = self._inventory.read(known.name)
+        if not entries:
+            return told
+        if open_work := engines.unfinished(self._objects, known):
+            names = ", ".join(open_work[:_SHOWN]) + (" …" if len(open_work) > _SHOWN else "")
+            message = f"it stays until {len(open_work)} unfinished jobs have ended: {names}"
+            return msgspec.structs.replace(told, state=REMOVING, kept_by="mpijob", message=message)
+        return self._take_away(known.name, entries, told)
+
+    # -- our own ------------------------------------------------------------------------------------
+    def _part(
+        self, name: str, documents: Callable[[], list[Document]], platform: Platform, *, stays: bool = False
+    ) -> Component:
+        told = Component(name=name, state=ABSENT)
+        if stays or _managed(platform):
+            self._make(name, documents())
+            return msgspec.structs.replace(told, state=READY, kept_by="mpijob")
+        return self._take_away(name, self._inventory.read(name), told)
+
+    def _queues(self, platform: Platform) -> Component:
+        if platform.queues and self._objects.kind(parts.KUEUE_API, "ClusterQueue") is None:
+            return Component(
+                name="queues", state=WAITING, message="the cluster does not serve Kueue's API yet"
+            )
+        if not platform.queues and not self._inventory.read("queues"):
+            return Component(name="queues", state=ABSENT)
+        return self._part("queues", lambda: parts.queues(platform), platform)
+
+    def _folder(self, name: str, platform: Platform) -> Component:
+        folder = self._deploy / "base" / name
+        if not folder.is_dir():
+            return Component(name=name, state=ABSENT, message=f"this deploy folder has no {name}")
+        return self._part(name, lambda: sources.folder(folder), platform)
+
+    def _service(self, name: str, platform: Platform) -> Component:
+        wanted = parts.services(platform)[name]
+        told = Component(name=name, state=ABSENT)
+        entries = self._inventory.read(name)
+        if not parts.is_kept(wanted.management_state, platform):
+            return self._take_away(name, entries, told)
+        if not (self._deploy / "base" / name).is_dir():
+            return msgspec.structs.replace(told, message="this deploy folder has no such service")
+        documents = parts.service(name, wanted, self._deploy, platform)
+        if others := self._installed_otherwise(name, documents):
+            return msgspec.structs.replace(told, state=ADOPTED, kept_by="somebody else", message=others)
+        self._make(name, documents)
+        ready = all(map(self._is_available, filter(_is_deployment, documents)))
+        state, message = (READY, "") if ready else (WAITING, "its pods are not available yet")
+        return msgspec.structs.replace(told, state=state, kept_by="mpijob", message=message)
+
+    def _installed_otherwise(self, name: str, documents: Iterable[Document]) -> str:
+        """Return why a service is not ours to keep: whoever applied it by hand keeps it."""
+        for one in filter(_is_deployment, documents):
+            found = self._objects.find(entry_of(one))
+            if found is not None and entry_of(one) not in self._inventory.read(name):
+                return f"Deployment {one['metadata']['name']} was applied by somebody else"
+        return ""
+
+    def _is_available(self, document: Document) -> bool:
+        metadata = document["metadata"]
+        found = self._objects.api.find(DEPLOYMENT.path(metadata["namespace"], metadata["name"]))
+        return found is not None and engines.is_available(found)
+
+    # -- making and taking away -------------------------------------------------------------------
+    def _make(self, component: str, documents: list[Document]) -> None:
+        """Apply documents and prune what the component had before and has no more."""
+        documents = [one for one in documents if self._fits(one)]
+        before, now = self._inventory.read(component), [entry_of(one) for one in documents]
+        if not set(now) <= set(before):
+            self._inventory.write(component, [*before, *now])
+        for one in in_order(documents):
+            self._objects.apply(marked(one, component))
+        stale = [one for one in before if one not in now and one.kind not in _LASTING]
+        for entry in stale:
+            self._objects.remove(entry, component)
+        if stale:
+            self._inventory.write(component, [one for one in [*before, *now] if one not in stale])
+
+    def _fits(self, document: Document) -> bool:
+        """Whether the cluster has what a document needs; older ones judge by the webhook alone."""
+        kind = document["kind"]
+        return kind not in _WHERE_SERVED or self._objects.kind(document["apiVersion"], kind) is not None
+
+    def _take_away(self, component: str, entries: list[Entry], told: Component) -> Component:
+        if not entries:
+            return told
+        left = [one for one in reversed(_removal_order(entries)) if not self._gone(one, component)]
+        kept = [one for one in left if one.kind == "CustomResourceDefinition"]
+        if len(kept) == len(left):
+            self._inventory.write(component, kept)
+        if not left:
+            return told
+        if len(kept) == len(left):
+            names = ", ".join(one.name for one in kept)
+            message = f"definitions stay because objects of them do: {names}"
+            return msgspec.structs.replace(told, state=ABSENT, message=message)
+        return msgspec.structs.replace(told, state=REMOVING, message=f"{len(left)} objects are going")
+
+    def _gone(self, entry: Entry, component: str) -> bool:
+        if entry.kind == "CustomResourceDefinition":
+            crd = self._objects.api.find(CRD.path("", entry.name))
+            if crd is not None and self._objects.instances(crd):
+                return False
+        return self._objects.remove(entry, component)
+
+
+_WHERE_SERVED = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+_LASTING = ("CustomResourceDefinition", "Namespace")
+
+
+def _removal_order(entries: Iterable[Entry]) -> list[Entry]:
+    documents: list[dict[str, Any]] = [{"kind": one.kind, "entry": one} for one in entries]
+    return [one["entry"] for one in in_order(documents)]
+
+
+def _managed(platform: Platform) -> bool:
+    return platform.management_state is Management.MANAGED
+
+
+def _is_deployment(document: Document) -> bool:
+    return bool(document["kind"] == "Deployment")
+
+
+def _carefully(name: str, step: Callable[[], Component]) -> Component:
+    """Take one step; what fails is told on the platform, and the other components go on."""
+    try:
+        return step()
+    except (MpiJobError, ApiError) as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        state = FAILED if isinstance(error, NotFound) else WAITING
+        return Component(name=name, state=state, message=f"{error.message}{hint}")

@@ -1,0 +1,159 @@
+"""What is applied to a cluster: accepted by a real API server, followed word for word, run as real pods."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from testbed import services
+from tests_cluster.governed import noted_phase
+from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
+
+from mpijob.cluster import sources
+
+ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "deploy"
+OPENSHIFT = ("SecurityContextConstraints", "ConsoleLink", "Route", "ClusterServiceVersion")
+_SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "deploy") as place:
+        yield place
+
+
+def built(folder: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        ["kubectl", "kustomize", DEPLOY / folder], capture_output=True, text=True, check=True, timeout=60
+    )
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+@pytest.mark.req("FR-001", "D-scc")
+@pytest.mark.parametrize("folder", ["base", "kubernetes", "openshift"])
+def test_what_kustomize_builds_is_accepted_by_the_api_server(place: Place, folder: str) -> None:
+    """Objects of kinds that only OpenShift has are held against what its schema requires."""
+    documents = built(folder)
+    plain = [one for one in documents if one["kind"] not in OPENSHIFT]
+    for one in plain:  # the namespace is there only after a real apply
+        if "namespace" in one["metadata"]:
+            one["metadata"]["namespace"] = place.namespace
+    text = "---\n".join(json.dumps(one) + "\n" for one in plain)
+    words = ("--server-side", "--dry-run=server", "--force-conflicts", "--validate=strict", "--filename=-")
+    place.kubectl("apply", *words, stdin=text)
+    for one in documents:
+        if one["kind"] == "SecurityContextConstraints":
+            assert not any(one[word] for word in one if word.startswith("allowHost"))
+            assert (one["allowPrivilegedContainer"], one["users"], one["groups"]) == (False, [], [])
+
+
+def test_the_operator_reads_our_folders_as_kustomize_does() -> None:
+    def key(one: dict[str, Any]) -> str:
+        return f"{one['kind']}/{one['metadata']['name']}"
+
+    ours = sorted(sources.folder(DEPLOY / "base"), key=key)
+    assert ours == sorted(built("base"), key=key)
+
+
+@pytest.mark.security
+def test_our_pods_have_no_more_rights_than_they_need() -> None:
+    pods = [one for one in built("base") + built("kubernetes") if one["kind"] == "Deployment"]
+    assert pods
+    for one in pods:
+        spec = one["spec"]["template"]["spec"]
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
+        for container in spec["containers"]:
+            held = container["securityContext"]
+            assert held["readOnlyRootFilesystem"]
+            assert not held["allowPrivilegeEscalation"]
+            assert held["capabilities"]["drop"] == ["ALL"]
+            assert container["resources"]["requests"]
+            assert container["livenessProbe"]
+            assert container["readinessProbe"]
+    for one in built("openshift") + built("base"):
+        subjects = one.get("subjects") or ()
+        assert not any("system:" in subject["name"] for subject in subjects), one["metadata"]["name"]
+
+
+def page(name: str, image: str) -> list[str]:
+    """Return what a reader of a page types, with the bed's image."""
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    repository, _, tag = image.rpartition(":")
+    ours = "registry.example.org/mpijob/mpijob"
+    text = text.replace(f"newName: {ours}", f"newName: {repository}").replace(
+        'newTag: "0.1.0"', f'newTag: "{tag}"'
+    )
+    return [one.replace(f"{ours}:0.1.0", image) for one in _SHELL.findall(text)]
+
+
+@pytest.mark.testbed
+@pytest.mark.req("FR-001", "E-component", "D-scc")
+def test_the_page_on_installation_is_followed_and_the_services_run_as_pods(
+    place: Place, tmp_path: Path
+) -> None:
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+
+    def follow(block: str) -> str:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=tmp_path, env=place.environ(), capture_output=True, text=True, check=False, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}\n{what_happened(place)}"
+        return done.stdout
+
+    *install, shown, limits, remove, end = page("installation", services.provide())
+    try:
+        for block in install:
+            follow(block)
+        matrix = follow(shown)
+        assert re.search(r"^trainer\tAdopted\tv", matrix, re.MULTILINE)
+        assert re.search(r"^controller\tReady\t\tmpijob", matrix, re.MULTILINE)
+        assert "team-a" in follow(limits)
+        for block in page("operations", ""):
+            assert "mpijob-controller" in follow(block)
+        place.client.submit(a_job("alone", "exit 3"))
+        eventually(lambda: noted_phase(place, "alone") == "Failed", "the pod tends jobs", PATIENCE)
+        follow(remove)
+        assert place.client.state("alone").phase.value == "Failed"
+        follow(end)
+    finally:
+        for words in (
+            ("mpijobplatform", "default"),
+            ("namespace", "mpijob-system"),
+            ("mpijoblimits", "team-a"),
+        ):
+            place.kubectl("delete", *words, "--ignore-not-found", "--wait=false")
+        for words in (("clusterrolebinding", "mpijob-operator"), ("clusterrolebinding", "mpijob-controller")):
+            place.kubectl("delete", *words, "--ignore-not-found", "--wait=false")
+        place.kubectl("delete", "clusterrole", "mpijob-controller", "--ignore-not-found", "--wait=false")
+
+
+def what_happened(place: Place) -> str:
+    """Return what explains a failure, as the script for administrators collects it."""
+    words = ("-n", "mpijob-system", "logs", "deployment/mpijob-operator", "--tail=30")
+    done = subprocess.run(
+        ["kubectl", f"--kubeconfig={place.kubeconfig}", *words], capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.testbed
+def test_what_explains_a_problem_is_gathered_without_secrets(place: Place, tmp_path: Path) -> None:
+    script = DEPLOY / "openshift" / "must-gather.sh"
+    done = subprocess.run(
+        ["sh", script, tmp_path], env=place.environ(KUBECTL="kubectl"), capture_output=True, text=True, timeout=120
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    files = [path for path in (tmp_path / "mpijob").rglob("*") if path.is_file()]
+    assert {"nodes.yaml", "trainjobs.yaml", "webhooks.yaml"} <= {path.name for path in files}
+    assert any("jobset-system" in str(path) and "logs" in str(path) for path in files)
+    assert not any("kind: Secret\n" in path.read_text(errors="replace") for path in files)

@@ -1,0 +1,218 @@
+"""The operator on a real cluster: it adopts, installs, upgrades and removes, and no running job notices."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from testbed import manifests, operators
+from testbed.kubectl import kubectl
+from tests_cluster.governed import Service, install_resources
+from tests_cluster.support import PATIENCE, Place, a_job, eventually, image, own_place
+
+from mpijob import Phase
+from mpijob.backends.kubernetes.api import Document
+from mpijob.cluster.engines import DEPLOYMENT, DSC_API, DSC_CRD
+from mpijob.cluster.objects import CRD
+from mpijob.cluster.operator import PLATFORM
+
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+QUIET = {
+    "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}}
+}
+MPI = "mpi-operator"
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "operator") as place:
+        install_resources(place)
+        yield place
+
+
+@contextmanager
+def operator(place: Place) -> Iterator[Service]:
+    words = ("operator", f"--namespace={place.namespace}", f"--deploy={DEPLOY}")
+    service = Service(place, *words, ready="")
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+@contextmanager
+def platform(place: Place, spec: Mapping[str, Any]) -> Iterator[None]:
+    document = {"apiVersion": PLATFORM.api, "kind": PLATFORM.name, "metadata": {"name": "default"}}
+    place.api.create(PLATFORM.path(), {**document, "spec": dict(spec)})
+    try:
+        yield
+    finally:
+        place.api.delete(PLATFORM.path("", "default"))
+
+
+def want(place: Place, **spec: Any) -> None:
+    place.api.patch(PLATFORM.path("", "default"), {"spec": spec})
+
+
+def component(place: Place, name: str) -> dict[str, str]:
+    """Return how a component stands by the platform's newest status."""
+    found = place.api.get(PLATFORM.path("", "default"))
+    status = found.get("status") or {}
+    if status.get("observedGeneration") != found["metadata"]["generation"]:
+        return {}
+    return next((one for one in status["components"] if one["name"] == name), {})
+
+
+def becomes(place: Place, name: str, state: str, seconds: float = 90.0) -> dict[str, str]:
+    def look() -> dict[str, str] | None:
+        found = component(place, name)
+        return found if found.get("state") == state else None
+
+    try:
+        return eventually(look, f"{name} is {state}", seconds)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {component(place, name)}") from None
+
+
+@pytest.mark.req("FR-001", "E-component")
+def test_engines_that_are_there_are_adopted_and_left_alone(place: Place) -> None:
+    before = {name: deployment(place, name) for name in ("jobset-controller-manager", MPI)}
+    with platform(place, QUIET), operator(place):
+        for name in ("jobset", "trainer", "kueue"):
+            found = becomes(place, name, "Adopted")
+            assert found["version"].startswith("v")
+            assert "somebody else" in found["keptBy"]
+        words = ("wait", "mpijobplatform/default", "--for=condition=Ready", "--timeout=60s")
+        place.kubectl(*words)
+        with data_science_cluster(place, trainer="Managed"):
+            want(place, registry="mirror.example.org")  # whatever changes, it is looked at anew
+            eventually(
+                lambda: component(place, "trainer").get("keptBy") == "DataScienceCluster default-dsc",
+                "the cluster's own component is seen",
+            )
+        want(place, managementState="Removed")
+        becomes(place, "roles", "Absent")
+        assert becomes(place, "trainer", "Adopted")
+    assert {name: deployment(place, name) for name in before} == before
+
+
+def deployment(place: Place, name: str) -> str:
+    """Return what tells one Deployment from another, and from itself after a change."""
+    found = place.api.list(DEPLOYMENT.path(), fields=f"metadata.name={name}").items
+    return ",".join(f"{one['metadata']['uid']}/{one['metadata']['generation']}" for one in found)
+
+
+@contextmanager
+def data_science_cluster(place: Place, **components: str) -> Iterator[None]:
+    """Let the cluster have OpenShift AI's resource, with nobody behind it."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"kind": "DataScienceCluster", "plural": "datascienceclusters", "singular": "datasciencecluster"}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
+    definition: Document = {
+        "apiVersion": CRD.api,
+        "kind": CRD.name,
+        "metadata": {"name": DSC_CRD},
+        "spec": {"group": DSC_API, "scope": "Cluster", "names": names, "versions": [version]},
+    }
+    parts = {name: {"managementState": state} for name, state in components.items()}
+    document = {
+        "apiVersion": f"{DSC_API}/v1",
+        "kind": "DataScienceCluster",
+        "metadata": {"name": "default-dsc"},
+        "spec": {"components": parts},
+    }
+    place.api.create(CRD.path(), definition)
+    try:
+        place.kubectl("wait", "--for=condition=Established", f"crd/{DSC_CRD}", "--timeout=30s")
+        place.kubectl("apply", "--filename=-", stdin=json.dumps(document))
+        yield
+    finally:
+        place.api.delete(CRD.path("", DSC_CRD))
+
+
+@contextmanager
+def without_mpi_operator() -> Iterator[Path]:
+    """Take the bed's own MPI Operator away, and bring it back."""
+    source = manifests.rendered(MPI)
+    kubectl("delete", "--ignore-not-found", "--wait", f"--filename={source}", timeout_seconds=120)
+    try:
+        yield source
+    finally:
+        kubectl("apply", "--server-side", "--force-conflicts", f"--filename={source}", timeout_seconds=120)
+        operators.wait_until_available()
+
+
+def newer(source: Path, target: Path) -> None:
+    """Write manifests of a next version: the controller's pods differ, one role is not there any more."""
+    documents = [one for one in yaml.safe_load_all(source.read_text()) if one]
+    kept = [one for one in documents if one["metadata"]["name"] != "kubeflow-mpijobs-view"]
+    assert len(kept) == len(documents) - 1
+    for one in kept:
+        if one["kind"] == "Deployment":
+            one["spec"]["template"]["metadata"].setdefault("annotations", {})["mpijob.dev/test"] = "newer"
+    target.write_text(yaml.safe_dump_all(kept))
+
+
+@pytest.mark.testbed
+@pytest.mark.req("FR-001", "E-component", "C-ha")
+def test_an_engine_is_installed_upgraded_and_removed_around_a_running_job(
+    place: Place, tmp_path: Path
+) -> None:
+    """The operator is killed in the middle of each step; the job's pods stay the same throughout."""
+    with without_mpi_operator() as source:
+        shutil.copy(source, tmp_path / f"{MPI}.yaml")
+        newer(source, tmp_path / f"{MPI}-v2.yaml")
+        managed = {"mpiOperator": {"managementState": "Managed"}}
+        with platform(place, {**QUIET, "source": str(tmp_path), "engines": managed}):
+            killed_in_the_middle(place)
+            with operator(place):
+                assert becomes(place, MPI, "Ready")["keptBy"] == "mpijob"
+                job = place.running(a_job("steady", "sleep 600", mpi="mpich", image=image("mpich")))
+                pods = uids(place, "steady")
+                want(place, engines={"mpiOperator": {"version": "v2"}})
+            killed_in_the_middle(place)
+            with operator(place):
+                becomes(place, MPI, "Ready")
+                (found,) = place.api.list(DEPLOYMENT.path(), fields=f"metadata.name={MPI}").items
+                assert found["spec"]["template"]["metadata"]["annotations"]["mpijob.dev/test"] == "newer"
+                assert "kubeflow-mpijobs-view" not in kubectl("get", "clusterroles", "--output=name")
+                assert (uids(place, "steady"), job.state().phase) == (pods, Phase.RUNNING)
+                want(place, managementState="Removed")
+                told = becomes(place, MPI, "Removing")
+                assert f"{place.namespace}/steady" in told["message"]
+                assert (uids(place, "steady"), job.state().phase) == (pods, Phase.RUNNING)
+                job.cancel(grace_period=0)
+                eventually(lambda: not deployment(place, MPI), "the engine goes with its last job", PATIENCE)
+                assert "definitions stay" in becomes(place, MPI, "Absent")["message"]
+                job.delete()
+            killed_in_the_middle(place)
+            with operator(place):
+                gone = CRD.path("", "mpijobs.kubeflow.org")
+                eventually(lambda: place.api.find(gone) is None, "the definition goes last", PATIENCE)
+    assert deployment(place, MPI)
+
+
+def killed_in_the_middle(place: Place) -> None:
+    """Run an operator until it acts, and kill it there."""
+    with operator(place) as service:
+        before = status_version(place)
+        eventually(
+            lambda: status_version(place) != before or service.process.poll() is not None, "it acts", 30
+        )
+
+
+def status_version(place: Place) -> str:
+    inventory = place.api.find(f"/api/v1/namespaces/{place.namespace}/configmaps/mpijob-inventory") or {}
+    found = place.api.get(PLATFORM.path("", "default"))
+    versions = (one.get("metadata", {}).get("resourceVersion", "") for one in (inventory, found))
+    return "/".join(versions)
+
+
+def uids(place: Place, name: str) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in place.pods(name)}
