@@ -51,9 +51,11 @@ def ok(place: Place, *words: str) -> str:
 def test_what_is_set_is_on_the_clusters_own_objects_and_in_the_audit(place: Place) -> None:
     name = place.namespace
     with a_queue(place, "500m"):
-        words = ("--max-workers", "4", "--concurrent-jobs", "2", "--max-duration", "12h", "--allow-image",
-                 "testbed.local/*",                  "--queue", "front", "--cluster-queue", name, "--priority-class", "high", "--gang-timeout", "5m",
-                 "--gpu-hour", "2.5", "--quota", "gpu=8")  # fmt: skip
+        wishes = (
+            f"--max-workers 4 --concurrent-jobs 2 --max-duration 12h --allow-image testbed.local/* --queue front "
+            f"--cluster-queue {name} --priority-class high --gang-timeout 5m --gpu-hour 2.5 --quota gpu=8"
+        )
+        words = wishes.split()
         ok(place, "admin", "set", name, *words, "--dry-run")
         assert place.api.find(LIMITS.path("", name)) is None
         assert "max_workers: None → 4" in ok(place, "admin", "set", name, *words)
