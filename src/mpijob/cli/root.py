@@ -69,6 +69,7 @@ ENTRIES: dict[str, Entry] = {
     "webhook": Entry(
         "webhook", _MORE, "Judge jobs when they reach a cluster: limits, quota, owners, secrets."
     ),
+    "broker": Entry("broker", _MORE, "Tell users of a cluster whether their jobs would start."),
     "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
     "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
     "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),
