@@ -58,12 +58,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     history_bytes: str = "10Gi"
     keep: dict[str, KeepSetting] = {}
     audit: str = "on"
+    broker: str = ""
+    broker_ca: str = ""
     audit_days: float = 90.0
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
-          "context", "image", "history", "history_bytes", "audit")  # fmt: skip
+          "context", "image", "history", "history_bytes", "audit", "broker", "broker_ca")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.unit.cluster_objects import BEGIN, NOW, Cluster, condition, running, 
 from tests.unit.cluster_support import a_job
 
 from mpijob.backends.kubernetes import states
-from mpijob.dialects import seen_queue, terms
+from mpijob.dialects import seen_preemption, seen_queue, terms
 from mpijob.model import JobState, Phase, Resources
 from mpijob.model.sight import Hold
 from mpijob.observation.phase import Reason
@@ -183,6 +184,10 @@ def test_trap_versions_that_do_not_fit_leave_an_admitted_job_suspended_for_ever(
     assert state.findings[0].code == "NOT_RESUMED"
 
 
+def clock(second: float) -> str:
+    return time.strftime("%H:%M", time.gmtime(BEGIN + second))
+
+
 PREEMPTION = (
     "Preempted to accommodate a workload (UID: 1, JobUID: 2) due to prioritization in the ClusterQueue; "
     "preemptor path: /a; preemptee path: /a"
@@ -198,10 +203,26 @@ def test_a_preempted_job_is_queued_again_and_says_why() -> None:
     state = queued(a_workload(pending(WAITS), evicted, preempted), cluster=cluster)
     assert (state.phase, state.reason) == (Phase.QUEUED, Reason.PREEMPTED)
     assert state.waiting_for == (
-        "Queued again: preempted for another job (prioritization in the ClusterQueue). Waiting for 4 GPUs in queue "
-        "main; its pods are still ending"
+        f"Pre-empted at {clock(40)} UTC by another job (prioritization in the ClusterQueue); will resume when 4 GPUs "
+        "are free in queue main; its pods are still ending"
     )
     assert state.findings[0].code == "PREEMPTED"
+
+
+@pytest.mark.req("UC3-AF1", "FR-028")
+def test_a_preempted_job_names_who_took_its_place_where_that_may_be_seen() -> None:
+    evicted = condition("Evicted", True, "Preempted", PREEMPTION, 40)
+    other = {
+        "metadata": {"namespace": "team-b", "name": "trainjob-big-1f2a3"},
+        "spec": {"priorityClassRef": {"name": "high"}, "priority": 100},
+    }
+    assert seen_preemption.taker(a_workload(evicted)) == "2"
+    told = seen_queue.read(a_workload(pending(WAITS), evicted), "main", None, other)
+    assert told is not None
+    assert told.text == (
+        f"Pre-empted at {clock(40)} UTC by team-b/big (priority high) (prioritization in the ClusterQueue); "
+        "will resume when 4 GPUs are free in queue main"
+    )
 
 
 EVICTIONS = [
@@ -221,7 +242,11 @@ def test_an_evicted_job_is_queued_again_and_says_why(reason: str, text: str) -> 
 def test_a_job_that_is_being_preempted_is_queued_again_although_it_is_still_admitted() -> None:
     said = (condition("Admitted", True, at=5), condition("QuotaReserved", True, at=5))
     state = queued(a_workload(*said, condition("Evicted", True, "Preempted", PREEMPTION, 40)))
-    assert (state.phase, state.waiting_for) == (Phase.QUEUED, "Queued again: preempted for another job")
+    assert (state.phase, state.waiting_for) == (
+        Phase.QUEUED,
+        f"Pre-empted at {clock(40)} UTC by another job (prioritization in the ClusterQueue); "
+        "will resume when there is room",
+    )
 
 
 def test_an_eviction_that_is_over_is_forgotten() -> None:

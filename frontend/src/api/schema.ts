@@ -1058,9 +1058,15 @@ export interface components {
          *         would allow but has no room for now. `room_known` is False where nobody may see how much there is:
          *         then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` is what
          *         only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
-         *         asked again for the same job, the place reads everything anew.
+         *         asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
+         *         told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
+         *         ask for, and from when to when it may start, by so many jobs that ended (`wait_basis`).
          */
         Facts: {
+            /** @default {} */
+            ahead?: {
+                [key: string]: number;
+            };
             capacity: components["schemas"]["Amounts"];
             /** @default null */
             cluster?: components["schemas"]["ClusterFacts"] | null;
@@ -1086,6 +1092,8 @@ export interface components {
             /** @default false */
             oversubscribe?: boolean;
             place: string;
+            /** @default null */
+            position?: number | null;
             /** @default true */
             queues?: boolean;
             /** @default null */
@@ -1096,8 +1104,15 @@ export interface components {
             room_known?: boolean;
             /** @default [] */
             taken_names?: string[];
+            /** @default 0 */
+            wait_basis?: number;
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default null */
+            wait_range_seconds?: [
+                number,
+                number
+            ] | null;
             /** @default 0 */
             waiting_jobs?: number;
             /** @default true */

@@ -48,7 +48,7 @@ def unavailable(short: Shortage) -> str:
 
 def wait_notice(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
     """Return the notices that the job will wait, with the estimate where there is one."""
-    estimate = estimated(facts.wait_estimate_seconds)
+    estimate = _estimate(facts)
     found = [f"{unavailable(short)}{estimate}" for short in lacking(job, facts)]
     if facts.quota is not None and (busy := _quota_used_up(job, facts.quota)):
         found.append(f"{busy}.{estimate}")
@@ -58,6 +58,27 @@ def wait_notice(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
     return tuple(
         Finding(code="WILL_WAIT", message=text, hint=hint, severity=Severity.NOTICE) for text in found
     )
+
+
+def _estimate(facts: Facts) -> str:
+    """Return what is known of the wait: a broker's range with its place in the line, or one number."""
+    place = f" Position {facts.position}." if facts.position is not None else ""
+    if facts.wait_range_seconds is None:
+        return place + estimated(facts.wait_estimate_seconds)
+    return f"{place} It {ranged(facts.wait_range_seconds, facts.wait_basis)}."
+
+
+def ranged(span: tuple[float, float] | None, basis: int = 0) -> str:
+    """Return an estimate with its uncertainty: `may start in 5 to 12 minutes (by 8 jobs that ended)`."""
+    if span is None:
+        return "may start at a time that nobody can tell"
+    by = f" (by {basis} jobs that ended)" if basis else ""
+    low, high = span
+    if high < 90:
+        return f"may start within {max(1, round(high))} seconds{by}"
+    if high < 7200:
+        return f"may start in {round(low / 60)} to {round(high / 60)} minutes{by}"
+    return f"may start in {low / 3600:.1f} to {high / 3600:.1f} hours{by}"
 
 
 def starts_now_hint(facts: Facts) -> str:

@@ -42,6 +42,7 @@ ENTRIES: dict[str, Entry] = {
     "quota": Entry("usage", _SEE, "Show what there is, what is free and what the namespace may use."),
     "bundle": Entry("bundle", _SEE, "Write everything known of a job into one archive, without secrets."),
     "patterns": Entry("patterns", _SEE, "Show which causes made jobs fail, and how often."),
+    "admin": Entry("admin", _MORE, "Set what namespaces may do, and see the whole cluster."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
@@ -69,6 +70,7 @@ ENTRIES: dict[str, Entry] = {
         "webhook", _MORE, "Judge jobs when they reach a cluster: limits, quota, owners, secrets."
     ),
     "operator": Entry("operator", _MORE, "Keep the platform of a cluster as its MPIJobPlatform says."),
+    "broker": Entry("broker", _MORE, "Tell users of a cluster whether their jobs would start."),
     "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
     "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
     "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),

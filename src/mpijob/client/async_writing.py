@@ -12,6 +12,7 @@ from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
 
 if TYPE_CHECKING:
     from mpijob.client.again import Done
+    from mpijob.model.fit import Fit
 
 
 class AsyncWriting(AsyncDesk):
@@ -24,6 +25,12 @@ class AsyncWriting(AsyncDesk):
         return await flow.plan(
             self.localized(job), self.port, max_workers=self.settings.max_workers, server=server
         )
+
+    async def fit(self, job: MPIJob) -> Fit:
+        """Return whether the job would start now, wait, or never run here."""
+        from mpijob.client import brokering
+
+        return await brokering.fit(self.localized(job), self.port)
 
     @overload
     async def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> AsyncJob: ...

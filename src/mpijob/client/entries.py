@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,9 +68,12 @@ def described(job: MPIJob) -> dict[str, str]:
     return {name: str(value)[:200] for name, value in told.items() if value}
 
 
-def changed(old: MPIJob, new: MPIJob) -> str:
-    """Return which parameters differ: with their values where those are harmless, else by name alone."""
-    return "; ".join(_differences(_tree(old), _tree(new)))[:_LONGEST]
+def changed(old: msgspec.Struct, new: msgspec.Struct, shown: Collection[str] | None = _SHOWN) -> str:
+    """Return which parameters differ: with their values where those are harmless, else by name alone.
+
+    `shown` are the harmless ones, None for all.
+    """
+    return "; ".join(_differences(_tree(old), _tree(new), shown))[:_LONGEST]
 
 
 def _tree(value: Any) -> Any:
@@ -80,14 +83,16 @@ def _tree(value: Any) -> Any:
     return value
 
 
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def _differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], shown: Collection[str] | None, path: str = ""
+) -> Iterator[str]:
     for key in sorted({*before, *after}):
         one, other, name = before.get(key), after.get(key), f"{path}{key}"
         if one == other:
             continue
         if isinstance(one, Mapping) and isinstance(other, Mapping):
-            yield from _differences(one, other, f"{name}.")
-        elif name.partition(".")[0] in _SHOWN:
+            yield from _differences(one, other, shown, f"{name}.")
+        elif shown is None or name.partition(".")[0] in shown:
             yield f"{name}: {one} → {other}"
         else:
             yield name
@@ -124,6 +129,7 @@ def event(
     details: Mapping[str, str],
     stage: str,
     origin: Origin | None,
+    resource: str = "jobs",
 ) -> AuditEvent:
     """Return the line that tells of an act."""
     origin = origin or here()
@@ -134,13 +140,13 @@ def event(
         level="Metadata",
         audit_id=new_id(),
         stage=stage,
-        request_uri=f"/apis/{DOMAIN}/v1alpha1/namespaces/{ref.namespace}/jobs/{ref.name}",
+        request_uri=f"/apis/{DOMAIN}/v1alpha1/namespaces/{ref.namespace}/{resource}/{ref.name}",
         verb=verb.value,
         user=User(username=who.user, groups=who.groups),
         source_ips=origin.addresses,
         user_agent=origin.agent[:200],
         object_ref=ObjectRef(
-            resource="jobs",
+            resource=resource,
             namespace=ref.namespace,
             name=ref.name,
             uid=ref.uid,

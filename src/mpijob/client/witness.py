@@ -215,6 +215,15 @@ class Witness:
         entry = event(verb, ref, await self._who(), details, COMPLETE, ORIGIN.get())
         self._add(finished(entry, error, job))
 
+    async def govern(self, namespace: str, details: Mapping[str, str], work: Callable[[], None]) -> None:
+        """Do what an administrator sets for a namespace, and write it down."""
+
+        async def act() -> None:
+            work()
+
+        ref = JobRef(namespace, namespace)
+        await self._done(Verb.SET, ref, act, details, resource="mpijoblimits")
+
     async def _done(
         self,
         verb: Verb,
@@ -224,10 +233,11 @@ class Witness:
         *,
         who: Identity | None = None,
         ended: Callable[[T], dict[str, str]] = lambda _: {},
+        resource: str = "jobs",
     ) -> T:
         """Write that it is asked for, do it, write how it went."""
         who = await self._who() if who is None else who
-        entry = event(verb, ref, who, details, RECEIVED, ORIGIN.get())
+        entry = event(verb, ref, who, details, RECEIVED, ORIGIN.get(), resource)
         self._add(entry, on_disk=self._required)
         try:
             result = await work()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mpijob.client.front import Target
     from mpijob.client.job import Job
     from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
+    from mpijob.model.fit import Fit
 
 
 class Writing(Desk):
@@ -24,6 +25,12 @@ class Writing(Desk):
         return self._bridge.call(
             flow.plan(self.localized(job), self.backend, max_workers=self.settings.max_workers, server=server)
         )
+
+    def fit(self, job: MPIJob) -> Fit:
+        """Return whether the job would start now, wait (for what, how long), or never run here."""
+        from mpijob.client import brokering
+
+        return self._bridge.call(brokering.fit(self.localized(job), self.backend))
 
     @overload
     def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> Job: ...

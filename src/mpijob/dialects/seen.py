@@ -39,7 +39,8 @@ _SKEW_SECONDS = 2.0  # an engine's clock and the API server's may differ by as m
 class Objects(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that could be read of one job; what could not is None or empty.
 
-    `position` is the workload's place in its queue as Kueue counts it, from 0.
+    `position` is the workload's place in its queue as Kueue counts it, from 0; `taker` the Workload for which a
+    pre-empted job had to make way.
     """
 
     job: Document
@@ -50,6 +51,7 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     workload: Document | None = None
     events: Sequence[Document] = ()
     position: int | None = None
+    taker: Document | None = None
 
 
 class _Retry(msgspec.Struct, frozen=True):
@@ -132,7 +134,7 @@ def _queue(seen: Objects) -> Queueing | None:
         return None
     from mpijob.dialects import seen_queue  # only for jobs with a queue: start-up is a feature
 
-    return seen_queue.read(seen.workload, label, seen.position)
+    return seen_queue.read(seen.workload, label, seen.position, seen.taker)
 
 
 def _refusal(job: Document, events: Events) -> Refusal | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mpijob.dialects import seen_preemption
 from mpijob.dialects.pods import quantity as written
 from mpijob.dialects.seen_fields import (
     amount,
@@ -43,7 +44,6 @@ _QUEUE = re.compile(
 )
 _PREEMPTING = re.compile(r"Pending the preemption of (?P<count>\d+) workload")
 _EVICTIONS = {
-    "Preempted": "preempted for another job",
     "PodsReadyTimeout": "its pods were not ready in time",
     "AdmissionCheck": "an admission check was withdrawn",
     "AdmissionChecksRejected": "an admission check refused it",
@@ -54,8 +54,13 @@ _EVICTIONS = {
 }
 
 
-def read(workload: Workload | None, label: str, position: int | None) -> Queueing | None:
-    """Return the job's place in its queue; None for a job without one. `position` counts from 0, as Kueue does."""
+def read(
+    workload: Workload | None, label: str, position: int | None, taker: Workload | None = None
+) -> Queueing | None:
+    """Return the job's place in its queue; None for a job without one. `position` counts from 0, as Kueue does.
+
+    `taker` is the Workload for which a pre-empted job had to make way, where it can be seen.
+    """
     name = text(workload, "spec", "queueName") or label
     if workload is None:
         return Queueing(name=name, hold=Hold.UNHEARD) if name else None
@@ -70,6 +75,8 @@ def read(workload: Workload | None, label: str, position: int | None) -> Queuein
         at = moment(known["Admitted"], "lastTransitionTime")
         return Queueing(name=name, admitted=True, since=since, admitted_at=at)
     hold, sentence = _hold(workload, known, name)
+    if hold is Hold.PREEMPTED:
+        sentence = seen_preemption.sentence(workload, sentence, taker)
     return Queueing(name=name, hold=hold, text=sentence, position=place, since=since)
 
 
@@ -85,12 +92,12 @@ def _hold(workload: Workload, known: Mapping[str, Mapping[str, Any]], name: str)
     reserved, evicted = known.get("QuotaReserved"), known.get("Evicted")
     if holds(reserved):
         if evicted is not None and holds(evicted):
-            return _evicted(evicted, known.get("Preempted"), "")
+            return _evicted(evicted, "")
         return Hold.CHECKS, _checks(workload)
     hold, sentence = _waits(workload, text(reserved, "message"), name)
     if evicted is None or not holds(evicted) or hold in (Hold.MISSING, Hold.CLOSED):
         return hold, sentence
-    return _evicted(evicted, known.get("Preempted"), sentence)
+    return _evicted(evicted, sentence)
 
 
 def _deactivated(known: Mapping[str, Mapping[str, Any]]) -> str:
@@ -105,16 +112,12 @@ def _checks(workload: Workload) -> str:
     return f"Quota is reserved, waiting for {names or 'admission'}" + (f": {shortened(said)}" if said else "")
 
 
-def _evicted(
-    evicted: Mapping[str, Any], preempted: Mapping[str, Any] | None, sentence: str
-) -> tuple[Hold, str]:
+def _evicted(evicted: Mapping[str, Any], sentence: str) -> tuple[Hold, str]:
     reason = text(evicted, "reason")
+    if reason == "Preempted":
+        return Hold.PREEMPTED, sentence
     why = _EVICTIONS.get(reason) or shortened(text(evicted, "message")) or reason
-    if reason == "Preempted" and preempted is not None:
-        cause = text(preempted, "message").partition(" due to ")[2].partition(";")[0]
-        why += f" ({cause})" if cause else ""
-    hold = Hold.PREEMPTED if reason == "Preempted" else Hold.EVICTED
-    return hold, f"Queued again: {why}" + (f". {sentence}" if sentence else "")
+    return Hold.EVICTED, f"Queued again: {why}" + (f". {sentence}" if sentence else "")
 
 
 def _waits(workload: Workload, said: str, name: str) -> tuple[Hold, str]:

@@ -29,7 +29,9 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     would allow but has no room for now. `room_known` is False where nobody may see how much there is:
     then `capacity` and `free` say nothing. `may` holds the verbs that the user has. `cluster` is what
     only a cluster says. `recalled` is True when some of it was read a few seconds ago for another job;
-    asked again for the same job, the place reads everything anew.
+    asked again for the same job, the place reads everything anew. `position`, `ahead` and `wait_range_seconds` are
+    told by a fit broker, where there is one: the place that the job would have in its queue, what those before it
+    ask for, and from when to when it may start, by so many jobs that ended (`wait_basis`).
     """
 
     place: str
@@ -45,6 +47,10 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     taken_names: frozenset[str] = frozenset()
     waiting_jobs: int = 0
     wait_estimate_seconds: float | None = None
+    wait_range_seconds: tuple[float, float] | None = None
+    wait_basis: int = 0
+    position: int | None = None
+    ahead: dict[str, float] = {}
     families: dict[str, str] = {}
     cluster: ClusterFacts | None = None
     recalled: bool = False

@@ -140,6 +140,10 @@ class KubernetesBackend:
         if not gathered.around.names:
             self._looked[job.namespace, job.name] = time.monotonic()
         facts = gathered.facts
+        if self._settings.broker:
+            from mpijob.backends.kubernetes import broker_client
+
+            facts = broker_client.filled(facts, job, self._access, self._settings)
         if facts.taken_names and self._eye.look(JobRef(job.namespace, job.name)).state.phase.final:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
         return facts

@@ -116,6 +116,8 @@ def objects(
     from mpijob.backends.kubernetes.states import Objects  # a list needs none of it yet
 
     seen = side_by_side(wanted, refused=refused)
+    if seen.get("workload"):
+        seen["taker"] = _taker(api, seen["workload"])
     return Objects(job=found.job, **{key: value for key, value in seen.items() if value is not None})
 
 
@@ -225,6 +227,23 @@ def workload(api: Api, job: Mapping[str, Any]) -> Document | None:
     namespace, uid = job["metadata"]["namespace"], job["metadata"]["uid"]
     found = api.list(kinds.WORKLOAD.path(namespace), labels=f"kueue.x-k8s.io/job-uid={uid}").items
     return found[-1] if found else None
+
+
+def _taker(api: Api, workload: Document) -> Document | None:
+    """Return the Workload for which a job had to make way, as far as this user may look for it."""
+    from mpijob.dialects import seen_preemption  # only for jobs in a queue
+
+    if not (uid := seen_preemption.taker(workload)):
+        return None
+    for namespace in ("", workload["metadata"]["namespace"]):
+        try:
+            found = api.list(kinds.WORKLOAD.path(namespace), labels=f"kueue.x-k8s.io/job-uid={uid}").items
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            continue
+        return found[0] if found else None
+    return None
 
 
 def _position(api: Api, job: Document) -> int | None:

@@ -30,11 +30,11 @@ def of(job: MPIJob, local: Sequence[Document], cluster: Sequence[Document] | Non
     queue = known[name]
     behind = str((queue.get("spec") or {}).get("clusterQueue") or "")
     status = queue.get("status") or {}
-    active, reason = _active(queue)
+    is_active, reason = active(queue)
     return QueueFacts(
         name=name,
         named=bool(job.queue),
-        active=active,
+        active=is_active,
         reason=reason,
         behind=behind,
         waiting=int(status.get("pendingWorkloads") or 0),
@@ -43,7 +43,8 @@ def of(job: MPIJob, local: Sequence[Document], cluster: Sequence[Document] | Non
     )
 
 
-def _active(queue: Document) -> tuple[bool, str]:
+def active(queue: Document) -> tuple[bool, str]:
+    """Return whether a queue admits jobs, and if not, why."""
     if (queue.get("spec") or {}).get("stopPolicy") in ("Hold", "HoldAndDrain"):
         return False, "it is stopped"
     for one in (queue.get("status") or {}).get("conditions") or ():
@@ -56,24 +57,27 @@ def _shares(name: str, cluster: Sequence[Document] | None) -> tuple[Share, ...] 
     mine = next((one for one in cluster or () if one["metadata"]["name"] == name), None)
     if mine is None or cluster is None:
         return None
-    cohort = _cohort(mine)
-    others = [one for one in cluster if one is not mine and cohort and _cohort(one) == cohort]
-    return tuple(_share(key, limits, mine, others, bool(cohort)) for key, limits in _quotas(mine))
+    group = cohort(mine)
+    others = [one for one in cluster if one is not mine and group and cohort(one) == group]
+    return tuple(_share(key, limits, mine, others, bool(group)) for key, limits in quotas(mine))
 
 
-def _cohort(queue: Document) -> str:
+def cohort(queue: Document) -> str:
+    """Return the group of queues that lend to each other to which this one belongs, "" for none."""
     spec = queue.get("spec") or {}
     return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
-def _quotas(queue: Document) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+def quotas(queue: Document) -> Iterator[tuple[tuple[str, str], Mapping[str, Any]]]:
+    """Yield what a ClusterQueue may give: flavor and resource, and its limits."""
     for group in (queue.get("spec") or {}).get("resourceGroups") or ():
         for flavor in group.get("flavors") or ():
             for resource in flavor.get("resources") or ():
                 yield (flavor["name"], resource["name"]), resource
 
 
-def _reserved(queue: Document, key: tuple[str, str]) -> float:
+def reserved(queue: Document, key: tuple[str, str]) -> float:
+    """Return how much of a resource of a flavor is taken."""
     flavors = (queue.get("status") or {}).get("flavorsReservation") or ()
     return sum(
         demands.number(resource.get("total", 0))
@@ -85,19 +89,23 @@ def _reserved(queue: Document, key: tuple[str, str]) -> float:
 
 
 def _share(
-    key: tuple[str, str], limits: Mapping[str, Any], mine: Document, others: Iterable[Document], cohort: bool
+    key: tuple[str, str],
+    limits: Mapping[str, Any],
+    mine: Document,
+    others: Iterable[Document],
+    in_cohort: bool,
 ) -> Share:
-    nominal, reserved = demands.number(limits.get("nominalQuota", 0)), _reserved(mine, key)
-    ceiling = nominal + (_or(limits, "borrowingLimit", math.inf) if cohort else 0.0)
+    nominal, held = demands.number(limits.get("nominalQuota", 0)), reserved(mine, key)
+    ceiling = nominal + (_or(limits, "borrowingLimit", math.inf) if in_cohort else 0.0)
     lent, idle = 0.0, 0.0
     for other in others:
-        theirs = dict(_quotas(other)).get(key, {})
-        own, used = demands.number(theirs.get("nominalQuota", 0)), _reserved(other, key)
+        theirs = dict(quotas(other)).get(key, {})
+        own, used = demands.number(theirs.get("nominalQuota", 0)), reserved(other, key)
         lendable = min(own, _or(theirs, "lendingLimit", math.inf))
         lent += lendable
         idle += min(lendable, own - used)  # negative for one that borrows itself
     most = min(ceiling, nominal + lent)
-    free = min(ceiling - reserved, nominal - reserved + idle)
+    free = min(ceiling - held, nominal - held + idle)
     return Share(flavor=key[0], resource=key[1], most=most, free=max(0.0, min(free, most)))
 
 

@@ -170,7 +170,7 @@ RULES = (
         trust=Trust.DECISION,
         facts=("reason:Preempted", "reason:Requeued"),
         causes=("{message}",),
-        example="Queued again: preempted for another job (prioritization in the ClusterQueue)",
+        example="Pre-empted at 14:02 UTC by team-b/big (priority high); will resume when 8 GPUs are free in queue main",
         remedies=(
             Remedy(
                 "write a checkpoint when the signal comes, and start from it",

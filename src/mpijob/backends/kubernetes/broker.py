@@ -1,0 +1,188 @@
+"""The fit broker: facts about queues and machines for users who may not read them themselves.
+
+It acts with rights of its own (read nodes, pods, queues, workloads), and answers only for what a user may do: the
+bearer token is reviewed, then whether that user may create jobs in the namespace. It hands over numbers, never a
+name of somebody else's job. Judging is `admission`'s business, here and at the client alike.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from mpijob.admission import estimating
+from mpijob.admission.estimating import Held
+from mpijob.backends.kubernetes import discovery, kinds, preflight
+from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.failures import ApiError, telling
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.lately import Lately
+from mpijob.dialects import seen_workload
+from mpijob.dialects.seen_workload import Entry
+from mpijob.dialects.terms import Document
+from mpijob.errors import BackendError, NotAllowed
+from mpijob.model import Facts, Identity, MPIJob
+from mpijob.model.cluster import QueueFacts
+from mpijob.model.fit import Seen
+from mpijob.settings import Settings
+
+TOKEN_REVIEW = Kind("authentication.k8s.io/v1", "TokenReview", "tokenreviews", namespaced=False)
+SUBJECT_REVIEW = Kind(
+    "authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
+)
+_SAME_USER_SECONDS = 10.0
+_MOST_USERS = 1000
+
+
+class Unauthenticated(BackendError):
+    """Nobody stands behind the token."""
+
+
+class Broker:
+    """Answers for users; safe to use from several threads."""
+
+    def __init__(self, api: Api, settings: Settings, place: str) -> None:
+        self._api, self._settings, self._place = api, settings, place
+        self._users: dict[bytes, tuple[float, Identity]] = {}
+        self._lock = threading.Lock()
+        self._lately = Lately()
+
+    def seen(self, token: str, job: MPIJob) -> Seen:
+        """Return what is to be known for a job of the token's user; raise Unauthenticated or NotAllowed."""
+        who = self.user(token)
+        self._permit(who, job.namespace)
+        with telling("look at the cluster"):
+            served = discovery.served(self._api)
+        gathered = preflight.gather(
+            self._api, job, who, served, self._settings, place=self._place, lately=self._lately
+        )
+        return self._seen(job, gathered.facts)
+
+    def user(self, token: str) -> Identity:
+        """Return who stands behind a token, as the cluster knows them or knew them a moment ago."""
+        key, now = sha256(token.encode()).digest(), time.monotonic()
+        with self._lock:
+            when, known = self._users.get(key, (0.0, None))
+        if known is not None and now - when < _SAME_USER_SECONDS:
+            return known
+        found = self._review(token)
+        with self._lock:
+            if len(self._users) >= _MOST_USERS:
+                self._users.clear()
+            self._users[key] = now, found
+        return found
+
+    def _review(self, token: str) -> Identity:
+        body = {"apiVersion": TOKEN_REVIEW.api, "kind": TOKEN_REVIEW.name, "spec": {"token": token}}
+        with telling("ask who you are"):
+            status = self._api.create(TOKEN_REVIEW.path(), body).get("status") or {}
+        user = status.get("user") or {}
+        if not status.get("authenticated") or not user.get("username"):
+            raise Unauthenticated("the cluster does not know this token", hint="log in again")
+        return Identity(user=str(user["username"]), groups=tuple(user.get("groups") or ()))
+
+    def _permit(self, who: Identity, namespace: str) -> None:
+        for kind in (kinds.TRAINJOB, kinds.MPIJOB):
+            attributes = {
+                "namespace": namespace,
+                "verb": "create",
+                "group": kind.group,
+                "resource": kind.plural,
+            }
+            spec = {"user": who.user, "groups": list(who.groups), "resourceAttributes": attributes}
+            body = {"apiVersion": SUBJECT_REVIEW.api, "kind": SUBJECT_REVIEW.name, "spec": spec}
+            with telling("ask what you may do"):
+                made = self._api.create(SUBJECT_REVIEW.path(), body)
+            if (made.get("status") or {}).get("allowed"):
+                return
+        raise NotAllowed(
+            f"User '{who.user}' lacks 'create' permission for MPIJobs in namespace '{namespace}'",
+            hint=f"ask an administrator of namespace '{namespace}', or use another namespace",
+        )
+
+    def _seen(self, job: MPIJob, facts: Facts) -> Seen:
+        cluster = facts.cluster
+        queue = cluster.queue if cluster is not None else None
+        found = Seen(
+            place=facts.place,
+            capacity=facts.capacity,
+            free=facts.free,
+            room_known=facts.room_known,
+            queue=queue,
+            room=cluster.room if cluster is not None else None,
+        )
+        if queue is None or not queue.behind or not queue.shares:
+            return found
+        return self._with_line(found, queue, job, facts)
+
+    def _with_line(self, found: Seen, queue: QueueFacts, job: MPIJob, facts: Facts) -> Seen:
+        """Return it with the job's place in the line, and when it may start."""
+        entries = self._entries(queue.behind)
+        now = self._api.now()
+        mine = self._priority(job)
+        ahead = [one for one in entries if _waits(one) and one.priority >= mine]
+        before = total(ahead)
+        running = [Held(one.admitted, one.amounts) for one in entries if one.admitted and not one.finished]
+        durations = [one.finished - one.admitted for one in entries if one.admitted and one.finished]
+        assert facts.cluster is not None
+        wanted = _wanted(facts, job)
+        free = {share.resource: share.free for share in queue.shares or ()}
+        short = estimating.missing(wanted, before, free)
+        return Seen(
+            place=found.place,
+            capacity=found.capacity,
+            free=found.free,
+            room_known=found.room_known,
+            queue=queue,
+            room=found.room,
+            position=len(ahead) + 1 if ahead or short else None,
+            ahead=before,
+            wait_range=estimating.wait_range(short, running, durations, now),
+            basis=len(durations),
+        )
+
+    def _entries(self, cluster_queue: str) -> list[Entry]:
+        with telling("look at the queue"):
+            local = self._api.list(kinds.LOCAL_QUEUE.path()).items
+            workloads = self._api.list(kinds.WORKLOAD.path()).items
+        mine = {
+            _address(one) for one in local if (one.get("spec") or {}).get("clusterQueue") == cluster_queue
+        }
+        found = (seen_workload.read(one) for one in workloads)
+        return [one for one in found if (one.namespace, one.queue) in mine]
+
+    def _priority(self, job: MPIJob) -> int:
+        try:
+            classes = self._api.list(kinds.WORKLOAD_PRIORITY.path()).items
+        except ApiError:
+            classes = []
+        values = {one["metadata"]["name"]: int(one.get("value") or 0) for one in classes}
+        return values.get(str(job.priority), 0) if isinstance(job.priority, str) else job.priority
+
+
+def total(entries: Sequence[Entry]) -> dict[str, float]:
+    """Return what several ask for together."""
+    found: dict[str, float] = {}
+    for one in entries:
+        for name, amount in one.amounts.items():
+            found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def _waits(entry: Entry) -> bool:
+    return entry.admitted is None and entry.finished is None and not entry.stuck
+
+
+def _wanted(facts: Facts, job: MPIJob) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for ask in facts.cluster.asks if facts.cluster is not None else ():
+        count = job.workers if ask.role == "worker" else 1
+        for name, amount in ask.requests.items():
+            found[name] = found.get(name, 0.0) + count * amount
+    return found
+
+
+def _address(document: Document) -> tuple[str, str]:
+    return document["metadata"]["namespace"], document["metadata"]["name"]

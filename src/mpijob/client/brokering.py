@@ -1,0 +1,56 @@
+"""Running the fit broker in this process, and asking what it, or the user's own eyes, say of a job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mpijob.errors import BackendError, Unsupported
+from mpijob.settings import CLUSTER, Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
+    from mpijob.model import MPIJob
+    from mpijob.model.fit import Fit
+
+
+async def fit(job: MPIJob, backend: Backend) -> Fit:
+    """Return whether a job would start now, wait, or never run here."""
+    from mpijob.admission.fitting import fit as judged
+
+    who = await backend.whoami()
+    return judged(job, who, await backend.facts(job, who))
+
+
+def serve(
+    settings: Settings,
+    address: tuple[str, int],
+    tls: tuple[str, str] | None,
+    stop: threading.Event,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Answer users until `stop`; `ready` hears where."""
+    if settings.engine != CLUSTER:
+        raise Unsupported(
+            "on this machine everybody sees what is free: a broker is for clusters",
+            hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+        )
+    from mpijob.backends.kubernetes import kubeconfig
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.broker import Broker
+    from mpijob.backends.kubernetes.broker_server import Server
+
+    access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+    try:
+        server = Server(Broker(Api(access), settings, f"cluster {access.context}".strip()), address, tls)
+    except OSError as error:
+        raise BackendError(
+            f"the broker cannot listen on {address[0]}:{address[1]}: {error.strerror or error}"
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, name="mpijob-broker", daemon=True)
+    thread.start()
+    ready(f"{'https' if tls else 'http'}://{address[0]}:{server.server_address[1]}")
+    stop.wait()
+    server.shutdown()
+    server.server_close()

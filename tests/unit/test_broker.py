@@ -1,0 +1,273 @@
+"""The fit broker: who is answered, what they are told, and that nothing of others' jobs is among it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.preflight_support import (
+    JANE,
+    NAMESPACE,
+    SERVED,
+    FakeApi,
+    a_cluster_queue,
+    a_job,
+    a_node,
+    a_queue,
+    gathered,
+)
+
+from mpijob.admission import estimating
+from mpijob.admission.estimating import Held
+from mpijob.admission.fitting import fit
+from mpijob.backends.kubernetes import broker_client, kinds
+from mpijob.backends.kubernetes.access import Access
+from mpijob.backends.kubernetes.broker import SUBJECT_REVIEW, TOKEN_REVIEW, Broker, Unauthenticated
+from mpijob.backends.kubernetes.broker_server import MOST_BYTES, Server, answer
+from mpijob.dialects.terms import Document
+from mpijob.errors import InvalidJob, NotAllowed
+from mpijob.model import MPIJob, Resources
+from mpijob.model.fit import Fit, Verdict
+from mpijob.settings import Settings
+
+pytestmark = pytest.mark.req("FR-RES-001", "FR-RES-005", "D-quota")
+GPU = "nvidia.com/gpu"
+TOKEN = "canary-token-of-jane"
+
+
+class Cluster(FakeApi):
+    """A cluster that reviews tokens and rights, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users = {TOKEN: "jane"}
+        self.may = {("jane", NAMESPACE)}
+        groups = [{"versions": [{"groupVersion": version}]} for version in SERVED]
+        self.objects["/apis"] = {"groups": groups}
+
+    def now(self) -> float:
+        return time.time()
+
+    def create(self, path: str, body: Mapping[str, Any], **more: Any) -> Document:
+        if path == TOKEN_REVIEW.path():
+            user = self.users.get(body["spec"]["token"])
+            return {"status": {"authenticated": user is not None, "user": {"username": user}}}
+        if path == SUBJECT_REVIEW.path():
+            spec = body["spec"]
+            return {
+                "status": {"allowed": (spec["user"], spec["resourceAttributes"]["namespace"]) in self.may}
+            }
+        return super().create(path, body, **more)
+
+    def workload(
+        self, name: str, gpus: int, *, admitted: float | None = None, finished: float | None = None,
+        priority: int = 0, queue: str = "main", namespace: str = "others",
+    ) -> None:  # fmt: skip
+        marks = {"Admitted": admitted, "Finished": finished, "QuotaReserved": admitted}
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": _stamp(at)}
+            for kind, at in marks.items()
+            if at is not None
+        ]
+        container = {"name": "n", "resources": {"requests": {GPU: str(gpus)}}}
+        pods = {"count": 1, "template": {"spec": {"containers": [container]}}}
+        self.put(
+            kinds.WORKLOAD, name, namespace=namespace,
+            spec={"queueName": queue, "priority": priority, "podSets": [pods]},
+            status={"conditions": conditions},
+        )  # fmt: skip
+
+
+def _stamp(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Four machines with eight GPUs, a queue of 24 for two namespaces."""
+    made = Cluster()
+    for number in range(4):
+        a_node(made, f"gpu-{number}", gpus=8)
+    a_queue(made, "main", "shared")
+    made.put(kinds.LOCAL_QUEUE, "main", namespace="others", spec={"clusterQueue": "shared"}, status={})
+    quotas = {GPU: "24", "cpu": "100", "memory": "400Gi"}
+    a_cluster_queue(made, "shared", quotas, {GPU: "16", "cpu": "2", "memory": "2Gi"})
+    return made
+
+
+def wanting(gpus: int, workers: int = 2, **fields: Any) -> MPIJob:
+    resources = Resources(cpu="1", memory="1Gi", gpu=gpus)
+    return a_job(workers=workers, queue="main", resources=resources, **fields)
+
+
+def asked(cluster: Cluster, job: MPIJob) -> Fit:
+    return answer(Broker(cluster, Settings(), "cluster test"), TOKEN, job).fit
+
+
+def test_a_job_that_fits_now_is_told_so(cluster: Cluster) -> None:
+    found = asked(cluster, wanting(4))
+    assert (found.verdict, found.message) == (Verdict.NOW, "Fits now: 2 workers would start")
+    assert found.starts_now == 2
+
+
+def test_a_job_that_waits_is_told_for_what_and_what_would_start(cluster: Cluster) -> None:
+    found = asked(cluster, wanting(4, workers=4))
+    assert found.verdict is Verdict.WAITS
+    assert "Waiting for 8 GPUs" in found.message
+    assert (found.starts_now, found.hint) == (2, "2 workers of this size would start now")
+    assert found.wait_range is None
+    assert "nobody can tell" in found.message
+
+
+def test_a_job_that_can_never_fit_is_told_with_the_largest_that_could(cluster: Cluster) -> None:
+    found = asked(cluster, wanting(8, workers=8))
+    assert found.verdict is Verdict.NEVER
+    assert "64" in found.message
+    assert found.hint
+
+
+def test_who_is_ahead_counts_by_number_and_amount_and_never_by_name(cluster: Cluster) -> None:
+    now = time.time()
+    cluster.workload("trainjob-secret-project-aaaaa", 8, priority=10)
+    cluster.workload("trainjob-lower-bbbbb", 8, priority=-5)
+    cluster.workload("trainjob-runs-ccccc", 16, admitted=now - 60)
+    for number, minutes in enumerate((10, 12, 14, 16, 18)):
+        end = now - 3600
+        cluster.workload(f"trainjob-past-{number}", 1, admitted=end - 60 * minutes, finished=end)
+    told = answer(Broker(cluster, Settings(), "cluster test"), TOKEN, wanting(8, workers=2))
+    found = told.fit
+    assert (found.verdict, found.position, found.ahead_jobs, found.ahead[GPU]) == (Verdict.WAITS, 2, 1, 8)
+    assert found.wait_range is not None
+    low, high = found.wait_range
+    assert (60 * 10 < low < 60 * 12, 60 * 14 < high < 60 * 16) == (True, True)
+    assert "may start in 11 to 15 minutes (by 5 jobs that ended)" in found.message
+    written = msgspec.json.encode(told)
+    assert b"secret-project" not in written
+    assert b"others" not in written
+
+
+def test_only_a_known_user_who_may_create_jobs_there_is_answered(cluster: Cluster) -> None:
+    broker = Broker(cluster, Settings(), "cluster test")
+    with pytest.raises(Unauthenticated):
+        broker.seen("another token", wanting(4))
+    with pytest.raises(
+        NotAllowed, match="User 'jane' lacks 'create' permission for MPIJobs in namespace 'others'"
+    ):
+        broker.seen(TOKEN, wanting(4, namespace="others"))
+    cluster.may.clear()
+    with pytest.raises(NotAllowed):  # a right that was taken away is gone at once
+        broker.seen(TOKEN, wanting(4))
+
+
+# -- over the wire ----------------------------------------------------------------------------------
+@contextmanager
+def served(cluster: Cluster) -> Iterator[str]:
+    server = Server(Broker(cluster, Settings(), "cluster test"), ("127.0.0.1", 0))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def posted(url: str, body: bytes, token: str = TOKEN, path: str = "/v1/fit") -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} if token else {}
+    request = urllib.request.Request(url + path, data=body, headers=headers, method="POST")
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.mark.security
+def test_the_door_refuses_strangers_and_nonsense_and_repeats_no_token(cluster: Cluster) -> None:
+    body = msgspec.json.encode({"job": wanting(4)})
+    with served(cluster) as url:
+        assert posted(url, body)[0] == 200
+        refusals = [
+            posted(url, body, token=""),
+            posted(url, body, token="canary-token-of-nobody"),
+            posted(url, b"{"),
+            posted(url, b'{"job": 3}'),
+            posted(url, b"[" * 100_000),
+            posted(url, b" " * (MOST_BYTES + 1)),
+            posted(url, body, path="/v1/../admin"),
+            posted(url, msgspec.json.encode({"job": wanting(4, namespace="others")})),
+        ]
+    assert [status for status, _ in refusals] == [401, 401, 400, 400, 400, 400, 404, 403]
+    assert "canary" not in json.dumps(refusals)
+
+
+def test_beyond_this_machine_it_speaks_tls_only(cluster: Cluster) -> None:
+    with pytest.raises(InvalidJob, match="without TLS"):
+        Server(Broker(cluster, Settings(), "x"), ("0.0.0.0", 0))
+
+
+def blind(cluster: Cluster) -> Cluster:
+    """Return the cluster as a user sees it who may read neither queues' quotas nor machines."""
+    seen = Cluster()
+    seen.objects = cluster.objects
+    seen.refuse(kinds.CLUSTER_QUEUE, kinds.NODE, kinds.POD)
+    return seen
+
+
+def test_a_user_who_sees_little_is_told_more_by_the_broker_and_as_much_as_before_without(
+    cluster: Cluster,
+) -> None:
+    job = wanting(4, workers=4)
+    own = gathered(blind(cluster), job).facts
+    assert fit(job, JANE, own).verdict is Verdict.UNKNOWN
+    with served(cluster) as url:
+        access = Access(server="https://api.example", token=TOKEN)
+        more = broker_client.filled(own, job, access, Settings(broker=url))
+        strange = broker_client.filled(own, job, Access(server=url, token="unknown"), Settings(broker=url))
+    told = fit(job, JANE, more)
+    assert (told.verdict, told.starts_now) == (Verdict.WAITS, 2)
+    assert more.cluster is not None
+    assert more.cluster.unread == ()
+    gone = broker_client.filled(own, job, access, Settings(broker=url))
+    for facts in (strange, gone):
+        assert fit(job, JANE, facts).verdict is Verdict.UNKNOWN
+        assert facts.cluster is not None
+        assert facts.cluster.unread[-1].what == "the fit broker"
+
+
+@pytest.mark.security
+def test_a_token_is_never_shown_to_a_broker_without_tls(cluster: Cluster) -> None:
+    access = Access(server="https://api.example", token=TOKEN)
+    with pytest.raises(InvalidJob, match="https://"):
+        broker_client.ask(wanting(1), access, Settings(broker="http://broker.example"))
+
+
+@pytest.mark.security
+def test_only_the_jobs_shape_is_sent(cluster: Cluster) -> None:
+    job = wanting(4, env={"API_TOKEN": "canary-env"}, args=("canary-arg",))
+    assert b"canary" not in msgspec.json.encode(broker_client._shape(job))
+
+
+# -- estimates --------------------------------------------------------------------------------------
+def test_an_estimate_needs_a_few_jobs_that_ended() -> None:
+    running = [Held(0.0, {GPU: 8})]
+    assert estimating.wait_range({GPU: 4}, running, [100.0, 100.0], 50.0) is None
+    assert estimating.wait_range({GPU: 4}, running, [100.0] * 3, 50.0) == (50.0, 50.0)
+    assert estimating.wait_range({}, running, [], 50.0) == (0.0, 0.0)
+    assert (
+        estimating.wait_range({GPU: 40}, running, [100.0] * 3, 50.0) is None
+    )  # not even when all have ended
+
+
+def test_what_is_missing_counts_those_ahead_and_only_what_the_job_wants() -> None:
+    short = estimating.missing({GPU: 8, "cpu": 1}, {GPU: 4, "memory": 9}, {GPU: 10, "cpu": 5, "memory": 1})
+    assert short == {GPU: 2}
