@@ -281,6 +281,48 @@ def test_a_job_written_by_hand_gets_its_owner_no_mesh_no_token_and_restricted_po
     assert again == []  # an API server may ask twice
 
 
+def test_where_pods_may_be_root_an_image_that_needs_it_is_left_alone() -> None:
+    changed = applied(by_hand(), incoming.patches(a_review(by_hand()), restricted=False))
+    spec = changed["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert "securityContext" not in spec
+    assert spec["automountServiceAccountToken"] is False
+
+
+@pytest.mark.security
+def test_a_job_that_borrows_somebody_elses_runtime_is_judged_by_it() -> None:
+    secret = [{"name": "s", "secret": {"secretName": "theirs"}}]
+    runtime, _ = documents(a_job(), uid="theirs")
+    for _, template in incoming.templates(runtime, "TrainingRuntime"):
+        template["spec"]["volumes"] = secret
+    *_, document = documents(a_job(name="mine"), uid="mine")
+    asked = incoming.read(a_review(document), runtime)
+    assert asked.secrets == ("theirs",)
+    assert "mpijob.dev/uid=theirs" in judgement.judge(asked, Around()).refusals[0].message
+
+
+@pytest.mark.security
+def test_who_lets_another_users_job_rest_is_not_asked_for_its_secrets() -> None:
+    (before,) = documents(a_job(), "MPIJob")
+    for replica in before["spec"]["mpiReplicaSpecs"].values():
+        replica["template"]["spec"] |= {
+            "volumes": [{"name": "s", "secret": {"secretName": "x"}}],
+            "hostNetwork": True,
+        }
+    after = json.loads(json.dumps(before))
+    after["spec"]["runPolicy"]["suspend"] = True
+    asked = incoming.read(a_review(after, operation="UPDATE", oldObject=before))
+    assert (asked.secrets, asked.pods) == ((), ())
+    assert judgement.judge(asked, Around(uid_owner="bob")).refusals == ()
+
+
+def test_jobs_of_other_kinds_are_not_counted_as_mpi() -> None:
+    runtime, document = documents(a_job(workers=500))
+    del runtime["spec"]["mlPolicy"]["mpi"]
+    asked = incoming.read(a_review(document), runtime)
+    assert asked.job is None
+    assert judgement.judge(asked, limited(max_workers=1)).refusals == ()
+
+
 @pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
 def test_a_job_of_ours_gets_only_its_owner(kind: str) -> None:
     for document in documents(a_job(), kind):

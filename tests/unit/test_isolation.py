@@ -76,7 +76,7 @@ def test_a_word_that_names_no_place_is_refused_before_anything_is_sent(word: str
     assert "minio.data.svc" in found[0].hint
 
 
-@pytest.mark.req("FR-SEC-005")
+@pytest.mark.req("FR-SEC-005", "FR-INT-003")
 def test_data_connections_and_the_tracking_server_open_by_themselves() -> None:
     env = {
         "AWS_S3_ENDPOINT": "http://minio.data.svc:9000",
@@ -96,6 +96,7 @@ def test_data_connections_and_the_tracking_server_open_by_themselves() -> None:
 
 
 @pytest.mark.security
+@pytest.mark.req("R10")
 def test_the_internet_is_open_only_when_asked_for_and_holds_no_private_address() -> None:
     assert not [one for one in rules(isolation.write(a_job(), SHAPE)) if "0.0.0.0/0" in str(one)]
     wide = isolation.write(a_job(network=Network(egress=("internet:443",))), SHAPE)

@@ -53,8 +53,7 @@ def _limits(asked: Incoming, around: Around) -> Iterator[Finding]:
     if job is None:
         return
     yield from _workers(job, limits)
-    if asked.sized:
-        yield from _gpus(job, limits)
+    yield from _gpus(job, limits)
     yield from _duration(job, limits)
     yield from _queue(asked, limits)
     yield from _count(asked, around)
@@ -138,7 +137,7 @@ def _limit(message: str, hint: str, field: str, patch: dict[str, object]) -> Fin
 def _quota(asked: Incoming, around: Around) -> Iterator[Finding]:
     """Yield what the client would have refused before submitting, in the very same words."""
     job = asked.job
-    if job is None or not asked.sized:
+    if job is None:
         return
     facts = Facts(
         place="this cluster",
@@ -161,7 +160,7 @@ def _quota(asked: Incoming, around: Around) -> Iterator[Finding]:
 
 # -- what touches others -----------------------------------------------------------------------------
 def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
-    if around.uid_owner and around.uid_owner != asked.user:
+    if asked.operation == _CREATE and around.uid_owner not in ("", asked.user):
         message = f"the label mpijob.dev/uid={asked.uid} belongs to a job of '{around.uid_owner}'"
         yield _refused(
             message, "leave the label out: it lets pods into that job's network", "metadata.labels"

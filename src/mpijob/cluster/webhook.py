@@ -29,7 +29,7 @@ from mpijob.cluster.webhook_facts import Knowledge
 from mpijob.cluster.webhook_objects import NAME
 
 _LOG = logging.getLogger(__name__)
-_PATHS = ("/defaults", "/judge", "/strict")
+_PATHS = ("/defaults", "/restricted", "/judge", "/strict")
 _LARGEST = 3 << 20  # an object of etcd's largest size, twice
 _SILENT_SECONDS = 90.0
 _DECODER = msgspec.json.Decoder(

@@ -97,7 +97,7 @@ class Knowledge:
         job = asked.job
         asks: tuple[Ask, ...] = ()
         lines: tuple[Ceiling, ...] = ()
-        if job is not None and asked.sized:
+        if job is not None:
             asks = demands.asks(job)
             wanted = demands.whole(job, _ENGINE[asked.kind], asks)
             lines = namespace_limits.ceilings(self._in("quotas", asked.namespace), wanted, _class_of(asked))
