@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from mpijob import checks
 from mpijob.backends.kubernetes import kinds, owning, planner, submitting
 from mpijob.dialects import isolation, mpioperator, netpolicies, terms, trainjob
 from mpijob.dialects.terms import Document, Shape
-from mpijob.model import Family, MPIJob, Network
+from mpijob.model import Family, MPIJob, Network, Secret
 from mpijob.model.network import Destination, Where, destination, destinations
 from mpijob.settings import Settings
 
@@ -171,6 +172,21 @@ def test_who_may_create_policies_brings_one_before_the_job_and_owned_by_it() -> 
         documents[1]["metadata"]["labels"][terms.UID_LABEL]
         == documents[2]["metadata"]["labels"][terms.UID_LABEL]
     )
+
+
+@pytest.mark.req("FR-INT-003")
+@pytest.mark.parametrize("value", ["http://minio.data.svc:9000", "minio.data.svc:9000"])
+def test_the_server_of_a_data_connection_is_read_from_its_secret(value: str) -> None:
+    api = with_gpus()
+    api.put(kinds.SECRET, "connection", data={"endpoint": base64.b64encode(value.encode()).decode()})
+    secrets = (
+        Secret(env="AWS_S3_ENDPOINT", source="connection/endpoint"),
+        Secret(env="KEY", source="connection/key"),
+    )
+    policy = a_plan(api, a_wish(secrets=secrets))[1]
+    assert "'kubernetes.io/metadata.name': 'data'" in str(policy)
+    api.refuse(kinds.SECRET)  # who may not read it opens nothing, and the job is planned all the same
+    assert len(rules(dict(a_plan(api, a_wish(secrets=secrets))[1]))) == 2
 
 
 def test_who_may_not_create_policies_leaves_that_to_the_cluster() -> None:
