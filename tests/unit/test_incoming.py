@@ -147,6 +147,15 @@ def test_secrets_are_found_wherever_they_stand() -> None:
 
 
 @pytest.mark.security
+def test_more_secrets_than_can_be_looked_at_in_time_are_refused() -> None:
+    (document,) = documents(a_job(), "MPIJob")
+    volumes = [{"name": f"s{index}", "secret": {"secretName": f"s{index}"}} for index in range(33)]
+    document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"] = volumes
+    (finding,) = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+    assert finding.message == "33 Secrets are given to pods, and 32 is the most that is looked at"
+
+
+@pytest.mark.security
 @pytest.mark.req("E-webhook")
 def test_the_uid_of_somebody_elses_job_is_refused_and_ones_own_is_not() -> None:
     theirs = Around(uid_owner="bob")

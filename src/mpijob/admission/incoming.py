@@ -19,7 +19,7 @@ from mpijob.errors import Finding, Fix, MpiJobError, Severity
 from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota
 from mpijob.model.cluster import ClusterFacts
 from mpijob.model.governance import Enforcement, NamespaceLimits
-from mpijob.model.incoming import Around, Incoming, Verdict
+from mpijob.model.incoming import MOST_SECRETS, Around, Incoming, Verdict
 
 _MOST_WORKERS = 100
 _CREATE = "CREATE"
@@ -167,6 +167,9 @@ def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
         )
     for pod in asked.pods:
         yield from _foreign_labels(asked, pod.labels, pod.part)
+    if len(asked.secrets) > MOST_SECRETS:
+        message = f"{len(asked.secrets)} Secrets are given to pods, and {MOST_SECRETS} is the most that is looked at"
+        yield _refused(message, "put what is needed into fewer Secrets", "secrets")
     for name in around.unreadable_secrets:
         message = f"User '{asked.user}' may not read Secret '{name}', and the job would give it to its pods"
         yield _refused(

@@ -17,6 +17,9 @@ from mpijob.model.governance import NamespaceLimits
 from mpijob.model.job import MPIJob
 
 
+MOST_SECRETS = 32  # more would take longer to look at than an API server waits
+
+
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
     """One pod template: what in it gives more than an ordinary job needs."""
 
