@@ -147,6 +147,20 @@ def test_secrets_are_found_wherever_they_stand() -> None:
 
 
 @pytest.mark.security
+def test_what_a_job_lays_over_its_runtime_is_judged_like_the_runtime() -> None:
+    runtime, document = documents(a_job())
+    pod = {"metadata": {"labels": {terms.UID_LABEL: "victim"}}, "spec": {"hostNetwork": True}}
+    replicated = [{"name": "node", "template": {"spec": {"template": pod}}}]
+    over = {"template": {"spec": {"replicatedJobs": replicated}}}
+    document["spec"]["runtimePatches"] = [{"manager": "me", "trainingRuntimeSpec": over}]
+    said = [
+        one.message for one in judgement.judge(incoming.read(a_review(document), runtime), Around()).refusals
+    ]
+    assert "mpijob.dev/uid=victim" in said[0]
+    assert "the host's network" in said[1]
+
+
+@pytest.mark.security
 def test_more_secrets_than_can_be_looked_at_in_time_are_refused() -> None:
     (document,) = documents(a_job(), "MPIJob")
     volumes = [{"name": f"s{index}", "secret": {"secretName": f"s{index}"}} for index in range(33)]

@@ -113,6 +113,7 @@ def _unowned() -> list[Document]:
 
 def _fixed() -> list[Document]:
     fields = (
+        "runtimePatches",
         "trainer",
         "runtimeRef",
         "initializer",

@@ -28,7 +28,7 @@ _HOST = {
     "hostIPC": "the host's memory",
 }
 _FIXED = {
-    "TrainJob": ("trainer", "runtimeRef", "initializer"),
+    "TrainJob": ("trainer", "runtimeRef", "initializer", "runtimePatches"),
     "MPIJob": ("mpiReplicaSpecs", "slotsPerWorker", "mpiImplementation", "sshAuthMountPath"),
 }
 
@@ -41,8 +41,8 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     user, groups = request["userInfo"].get("username", ""), tuple(request["userInfo"].get("groups") or ())
     labels = metadata.get("labels") or {}
     given = [document, *([runtime] if runtime and runtime.get("kind") == "TrainingRuntime" else ())]
-    pods = [one for part in given for one in templates(part, str(part.get("kind") or kind))]
-    if request["operation"] == "UPDATE" and pods == [*templates(old, kind)]:
+    pods = [one for part in given for one in _all_templates(part, str(part.get("kind") or kind))]
+    if request["operation"] == "UPDATE" and pods == [*_all_templates(old, kind)]:
         pods = []  # judged when they were new
     return Incoming(
         operation=request["operation"],
@@ -111,6 +111,15 @@ def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Map
             template = ((one.get("template") or {}).get("spec") or {}).get("template")
             if template is not None:
                 yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
+
+
+def _all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the pod templates, and the parts of them that a TrainJob lays over those of its runtime."""
+    yield from templates(document, kind)
+    for index, patch in enumerate((document.get("spec") or {}).get("runtimePatches") or ()):
+        over = {"spec": patch.get("trainingRuntimeSpec") or {}}
+        for path, template in templates(over, "TrainingRuntime"):
+            yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
 
 
 def secrets(part: Any) -> Iterator[str]:

@@ -16,7 +16,6 @@ from mpijob.model.facts import Quota
 from mpijob.model.governance import NamespaceLimits
 from mpijob.model.job import MPIJob
 
-
 MOST_SECRETS = 32  # more would take longer to look at than an API server waits
 
 
