@@ -113,7 +113,6 @@ def _unowned() -> list[Document]:
 
 def _fixed() -> list[Document]:
     fields = (
-        "runtimePatches",
         "trainer",
         "runtimeRef",
         "initializer",

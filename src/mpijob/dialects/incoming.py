@@ -28,7 +28,7 @@ _HOST = {
     "hostIPC": "the host's memory",
 }
 _FIXED = {
-    "TrainJob": ("trainer", "runtimeRef", "initializer", "runtimePatches"),
+    "TrainJob": ("trainer", "runtimeRef", "initializer"),  # queues lay patches over it: those are judged
     "MPIJob": ("mpiReplicaSpecs", "slotsPerWorker", "mpiImplementation", "sshAuthMountPath"),
 }
 
