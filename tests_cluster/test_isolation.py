@@ -6,9 +6,7 @@ whatever a job offers. First everything is open, then the jobs bring their polic
 
 from __future__ import annotations
 
-import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 from tests_cluster.support import (
     PATIENCE,
+    Crowd,
     Place,
     a_job,
     begun,
@@ -90,9 +89,11 @@ def name(pod: dict[str, Any]) -> str:
 @pytest.mark.req("FR-025", "SC-009", "FR-SEC-004", "FR-SEC-005", "FR-INT-003", "R10")
 def test_nobody_reaches_a_job_that_brings_its_policy(here: Place, there: Place) -> None:
     near, far = visitor(here), visitor(there)
-    free = begun(here.client.submit(a_job("open", LISTENING, network=OPEN)))
-    mine, other = (begun(here.client.submit(a_job(word, LISTENING))) for word in ("mine", "other"))
-    foreign = begun(there.client.submit(a_job("foreign", LISTENING)))
+    free = here.client.submit(a_job("open", LISTENING, network=OPEN))
+    mine, other = (here.client.submit(a_job(word, LISTENING)) for word in ("mine", "other"))
+    foreign = there.client.submit(a_job("foreign", LISTENING))
+    for job in (free, mine, other, foreign):
+        begun(job)
     target, own = worker(here, mine), worker(here, mine, 1)
     serving = "the listeners answer"
     eventually(lambda: reaches(here, near, address(worker(here, free))), serving)  # before: open to everybody
@@ -150,21 +151,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.req("FR-025", "R5")
-@pytest.mark.parametrize("word", FAMILIES)
-def test_mpi_works_where_everything_else_is_denied(there: Place, word: str) -> None:
+def test_mpi_of_every_family_works_where_everything_else_is_denied(there: Place) -> None:
     there.apply(*isolation.namespace_defaults(there.namespace))
-    base, fields = FAMILIES[word]
-    job = there.succeeded(a_job(f"walled-{word}", "echo rank", image=image(base), **fields))
-    assert sorted(said(job)) == [0, 1]
-    assert there.find(kinds.NETWORK_POLICY, f"walled-{word}{terms.NETWORK_SUFFIX}")
-
-
-def test_the_first_packet_waits_for_the_policy(here: Place) -> None:
-    """Print what a policy costs at the start; the enforcer of the bed takes its time, the job bears it."""
-    taken = {}
-    for word, network in (("open", OPEN), ("walled", Network())):
-        before = time.monotonic()
-        here.succeeded(a_job(f"first-{word}", network=network))
-        taken[word] = time.monotonic() - before
-    print(json.dumps(taken))
-    assert taken["walled"] < taken["open"] + 30
+    jobs = {
+        word: a_job(f"walled-{word}", "echo rank", image=image(base), **fields)
+        for word, (base, fields) in FAMILIES.items()
+    }
+    crowd = Crowd(there, *jobs.values())
+    for job in jobs.values():
+        assert sorted(said(crowd.succeeded(job))) == [0, 1]
+        assert there.find(kinds.NETWORK_POLICY, job.name + terms.NETWORK_SUFFIX)

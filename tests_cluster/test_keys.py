@@ -45,7 +45,7 @@ def at_rest(place: Place, count: int) -> None:
     place.apply(*made)
 
 
-@pytest.mark.req("SC-010", "FR-005", "E-fips")
+@pytest.mark.req("SC-010", "FR-005", "E-fips", "Q-SEC-003")
 def test_a_hundred_jobs_have_a_hundred_keys_and_none_outlives_its_job(place: Place) -> None:
     at_rest(place, JOBS)
     eventually(lambda: len(keys(place)) >= JOBS, "every job has its keys", PATIENCE)

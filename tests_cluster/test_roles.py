@@ -127,7 +127,7 @@ def test_a_role_may_do_what_the_table_says_and_nothing_else(
         assert allowed == {(name, verb) for name, verbs in TABLE[role].items() for verb in verbs.split()}
 
 
-@pytest.mark.req("FR-024", "D-roles")
+@pytest.mark.req("FR-024", "C-roles", "D-roles")
 @pytest.mark.parametrize(
     ("general", "given", "kept_back"),
     [

@@ -147,6 +147,29 @@ def test_secrets_are_found_wherever_they_stand() -> None:
 
 
 @pytest.mark.security
+def test_what_a_job_lays_over_its_runtime_is_judged_like_the_runtime() -> None:
+    runtime, document = documents(a_job())
+    pod = {"metadata": {"labels": {terms.UID_LABEL: "victim"}}, "spec": {"hostNetwork": True}}
+    replicated = [{"name": "node", "template": {"spec": {"template": pod}}}]
+    over = {"template": {"spec": {"replicatedJobs": replicated}}}
+    document["spec"]["runtimePatches"] = [{"manager": "me", "trainingRuntimeSpec": over}]
+    said = [
+        one.message for one in judgement.judge(incoming.read(a_review(document), runtime), Around()).refusals
+    ]
+    assert "mpijob.dev/uid=victim" in said[0]
+    assert "the host's network" in said[1]
+
+
+@pytest.mark.security
+def test_more_secrets_than_can_be_looked_at_in_time_are_refused() -> None:
+    (document,) = documents(a_job(), "MPIJob")
+    volumes = [{"name": f"s{index}", "secret": {"secretName": f"s{index}"}} for index in range(33)]
+    document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"] = volumes
+    (finding,) = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+    assert finding.message == "33 Secrets are given to pods, and 32 is the most that is looked at"
+
+
+@pytest.mark.security
 @pytest.mark.req("E-webhook")
 def test_the_uid_of_somebody_elses_job_is_refused_and_ones_own_is_not() -> None:
     theirs = Around(uid_owner="bob")
@@ -279,6 +302,48 @@ def test_a_job_written_by_hand_gets_its_owner_no_mesh_no_token_and_restricted_po
         }
     again = incoming.patches(a_review(changed))
     assert again == []  # an API server may ask twice
+
+
+def test_where_pods_may_be_root_an_image_that_needs_it_is_left_alone() -> None:
+    changed = applied(by_hand(), incoming.patches(a_review(by_hand()), restricted=False))
+    spec = changed["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert "securityContext" not in spec
+    assert spec["automountServiceAccountToken"] is False
+
+
+@pytest.mark.security
+def test_a_job_that_borrows_somebody_elses_runtime_is_judged_by_it() -> None:
+    secret = [{"name": "s", "secret": {"secretName": "theirs"}}]
+    runtime, _ = documents(a_job(), uid="theirs")
+    for _, template in incoming.templates(runtime, "TrainingRuntime"):
+        template["spec"]["volumes"] = secret
+    *_, document = documents(a_job(name="mine"), uid="mine")
+    asked = incoming.read(a_review(document), runtime)
+    assert asked.secrets == ("theirs",)
+    assert "mpijob.dev/uid=theirs" in judgement.judge(asked, Around()).refusals[0].message
+
+
+@pytest.mark.security
+def test_who_lets_another_users_job_rest_is_not_asked_for_its_secrets() -> None:
+    (before,) = documents(a_job(), "MPIJob")
+    for replica in before["spec"]["mpiReplicaSpecs"].values():
+        replica["template"]["spec"] |= {
+            "volumes": [{"name": "s", "secret": {"secretName": "x"}}],
+            "hostNetwork": True,
+        }
+    after = json.loads(json.dumps(before))
+    after["spec"]["runPolicy"]["suspend"] = True
+    asked = incoming.read(a_review(after, operation="UPDATE", oldObject=before))
+    assert (asked.secrets, asked.pods) == ((), ())
+    assert judgement.judge(asked, Around(uid_owner="bob")).refusals == ()
+
+
+def test_jobs_of_other_kinds_are_not_counted_as_mpi() -> None:
+    runtime, document = documents(a_job(workers=500))
+    del runtime["spec"]["mlPolicy"]["mpi"]
+    asked = incoming.read(a_review(document), runtime)
+    assert asked.job is None
+    assert judgement.judge(asked, limited(max_workers=1)).refusals == ()
 
 
 @pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from tests.unit.preflight_support import FakeApi, a_policy, gathered, with_gpus
 from tests.unit.preflight_support import a_job as a_wish
 
 from mpijob import checks
-from mpijob.backends.kubernetes import kinds, owning, planner, submitting
+from mpijob.backends.kubernetes import kinds, owning, planner, submitting, walling
 from mpijob.dialects import isolation, mpioperator, netpolicies, terms, trainjob
 from mpijob.dialects.terms import Document, Shape
-from mpijob.model import Family, MPIJob, Network
+from mpijob.model import Family, MPIJob, Network, Secret
 from mpijob.model.network import Destination, Where, destination, destinations
 from mpijob.settings import Settings
 
@@ -76,7 +77,7 @@ def test_a_word_that_names_no_place_is_refused_before_anything_is_sent(word: str
     assert "minio.data.svc" in found[0].hint
 
 
-@pytest.mark.req("FR-SEC-005")
+@pytest.mark.req("FR-SEC-005", "FR-INT-003")
 def test_data_connections_and_the_tracking_server_open_by_themselves() -> None:
     env = {
         "AWS_S3_ENDPOINT": "http://minio.data.svc:9000",
@@ -96,6 +97,7 @@ def test_data_connections_and_the_tracking_server_open_by_themselves() -> None:
 
 
 @pytest.mark.security
+@pytest.mark.req("R10")
 def test_the_internet_is_open_only_when_asked_for_and_holds_no_private_address() -> None:
     assert not [one for one in rules(isolation.write(a_job(), SHAPE)) if "0.0.0.0/0" in str(one)]
     wide = isolation.write(a_job(network=Network(egress=("internet:443",))), SHAPE)
@@ -172,6 +174,21 @@ def test_who_may_create_policies_brings_one_before_the_job_and_owned_by_it() -> 
     )
 
 
+@pytest.mark.req("FR-INT-003")
+@pytest.mark.parametrize("value", ["http://minio.data.svc:9000", "minio.data.svc:9000"])
+def test_the_server_of_a_data_connection_is_read_from_its_secret(value: str) -> None:
+    api = with_gpus()
+    api.put(kinds.SECRET, "connection", data={"endpoint": base64.b64encode(value.encode()).decode()})
+    secrets = (
+        Secret(env="AWS_S3_ENDPOINT", source="connection/endpoint"),
+        Secret(env="KEY", source="connection/key"),
+    )
+    policy = a_plan(api, a_wish(secrets=secrets))[1]
+    assert "'kubernetes.io/metadata.name': 'data'" in str(policy)
+    api.refuse(kinds.SECRET)  # who may not read it opens nothing, and the job is planned all the same
+    assert len(rules(dict(a_plan(api, a_wish(secrets=secrets))[1]))) == 2
+
+
 def test_who_may_not_create_policies_leaves_that_to_the_cluster() -> None:
     api = with_gpus()
     api.rules = [
@@ -205,3 +222,16 @@ def test_the_policy_is_owned_by_the_job_and_swept_with_it() -> None:
     del store.objects[path]["metadata"]["ownerReferences"]  # its creator was killed before it said so
     owning.sweep(store, kinds.TRAINJOB, made)
     assert path not in store.objects
+
+
+def test_a_job_whose_user_may_write_no_policy_gets_it_from_whoever_tends_it() -> None:
+    store = Store()
+    runtime, document = trainjob.write(a_job(), SHAPE)
+    made = store.create(kinds.TRAINJOB.path("cv"), document)
+    assert walling.ensure(store, made, runtime)
+    assert not walling.ensure(store, made, runtime)
+    policy = store.objects[kinds.NETWORK_POLICY.path("cv", "bert" + terms.NETWORK_SUFFIX)]
+    assert policy["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    assert policy["spec"] == isolation.write(a_job(), SHAPE)["spec"]
+    *_, wide = trainjob.write(a_job(name="wide", network=Network(isolated=False)), SHAPE)
+    assert not walling.ensure(store, wide)

@@ -149,6 +149,7 @@ def test_losing_the_webhook_blocks_nothing_but_strict_namespaces_and_never_the_s
     webhooks = [one for document in webhook_objects.configurations() for one in document["webhooks"]]
     assert {one["name"]: one["failurePolicy"] for one in webhooks} == {
         "defaults.mpijob.dev": "Ignore",
+        "restricted.mpijob.dev": "Ignore",
         "judge.mpijob.dev": "Ignore",
         "strict.mpijob.dev": "Fail",
     }

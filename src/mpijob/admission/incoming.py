@@ -19,7 +19,7 @@ from mpijob.errors import Finding, Fix, MpiJobError, Severity
 from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota
 from mpijob.model.cluster import ClusterFacts
 from mpijob.model.governance import Enforcement, NamespaceLimits
-from mpijob.model.incoming import Around, Incoming, Verdict
+from mpijob.model.incoming import MOST_SECRETS, Around, Incoming, Verdict
 
 _MOST_WORKERS = 100
 _CREATE = "CREATE"
@@ -53,8 +53,7 @@ def _limits(asked: Incoming, around: Around) -> Iterator[Finding]:
     if job is None:
         return
     yield from _workers(job, limits)
-    if asked.sized:
-        yield from _gpus(job, limits)
+    yield from _gpus(job, limits)
     yield from _duration(job, limits)
     yield from _queue(asked, limits)
     yield from _count(asked, around)
@@ -138,7 +137,7 @@ def _limit(message: str, hint: str, field: str, patch: dict[str, object]) -> Fin
 def _quota(asked: Incoming, around: Around) -> Iterator[Finding]:
     """Yield what the client would have refused before submitting, in the very same words."""
     job = asked.job
-    if job is None or not asked.sized:
+    if job is None:
         return
     facts = Facts(
         place="this cluster",
@@ -161,13 +160,16 @@ def _quota(asked: Incoming, around: Around) -> Iterator[Finding]:
 
 # -- what touches others -----------------------------------------------------------------------------
 def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
-    if around.uid_owner and around.uid_owner != asked.user:
+    if asked.operation == _CREATE and around.uid_owner not in ("", asked.user):
         message = f"the label mpijob.dev/uid={asked.uid} belongs to a job of '{around.uid_owner}'"
         yield _refused(
             message, "leave the label out: it lets pods into that job's network", "metadata.labels"
         )
     for pod in asked.pods:
         yield from _foreign_labels(asked, pod.labels, pod.part)
+    if len(asked.secrets) > MOST_SECRETS:
+        message = f"{len(asked.secrets)} Secrets are given to pods, and {MOST_SECRETS} is the most that is looked at"
+        yield _refused(message, "put what is needed into fewer Secrets", "secrets")
     for name in around.unreadable_secrets:
         message = f"User '{asked.user}' may not read Secret '{name}', and the job would give it to its pods"
         yield _refused(

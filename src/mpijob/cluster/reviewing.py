@@ -50,7 +50,9 @@ def answer(path: str, review: Mapping[str, Any], known: Known) -> Document:
     """Return the AdmissionReview that answers one; `path` says what is asked for."""
     request = review["request"]
     try:
-        response = _defaults(review, known) if path == "/defaults" else _judged(path, review, known)
+        response = (
+            _judged(path, review, known) if path in ("/judge", "/strict") else _defaults(path, review, known)
+        )
     except (MpiJobError, KeyError, TypeError, ValueError, AttributeError) as error:
         _LOG.exception("a request for %s %s could not be judged", request.get("kind"), request.get("name"))
         told = f"mpijob could not judge this ({type(error).__name__}): it is passed as it is"
@@ -67,9 +69,14 @@ def answer(path: str, review: Mapping[str, Any], known: Known) -> Document:
     }
 
 
-def _defaults(review: Mapping[str, Any], known: Known) -> Document:
+def _defaults(path: str, review: Mapping[str, Any], known: Known) -> Document:
     limits = known.limits(review["request"].get("namespace", ""))
-    patch = incoming.patches(review, deadline_seconds=limits.max_duration_seconds, queue=limits.queue)
+    patch = incoming.patches(
+        review,
+        restricted=path == "/restricted",
+        deadline_seconds=limits.max_duration_seconds,
+        queue=limits.queue,
+    )
     if not patch:
         return {"allowed": True}
     packed = base64.b64encode(msgspec.json.encode(patch)).decode()

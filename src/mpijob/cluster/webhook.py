@@ -29,9 +29,9 @@ from mpijob.cluster.webhook_facts import Knowledge
 from mpijob.cluster.webhook_objects import NAME
 
 _LOG = logging.getLogger(__name__)
-_PATHS = ("/defaults", "/judge", "/strict")
+_PATHS = ("/defaults", "/restricted", "/judge", "/strict")
 _LARGEST = 3 << 20  # an object of etcd's largest size, twice
-_SILENT_SECONDS = 90.0
+_GREETING_SECONDS, _SILENT_SECONDS = 5.0, 90.0
 _DECODER = msgspec.json.Decoder(
     dict[str, Any]
 )  # not at its first use, which may be in several threads at once
@@ -79,12 +79,13 @@ class Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Greet in the connection's own thread: a client that says nothing holds up nobody."""
-        request.settimeout(_SILENT_SECONDS)
+        request.settimeout(_GREETING_SECONDS)
         request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             wrapped = self.context.wrap_socket(request, server_side=True)
         except (OSError, ValueError):
             return
+        wrapped.settimeout(_SILENT_SECONDS)
         try:
             super().finish_request(wrapped, client_address)
         finally:

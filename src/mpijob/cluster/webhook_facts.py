@@ -21,7 +21,7 @@ from mpijob.dialects import demands, incoming
 from mpijob.model import governance
 from mpijob.model.cluster import Ask, Ceiling
 from mpijob.model.governance import NamespaceLimits
-from mpijob.model.incoming import Around, Incoming
+from mpijob.model.incoming import MOST_SECRETS, Around, Incoming
 
 PLATFORM = Kind(governance.API, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 LIMITS = Kind(governance.API, "MPIJobLimits", "mpijoblimits", namespaced=False)
@@ -97,7 +97,7 @@ class Knowledge:
         job = asked.job
         asks: tuple[Ask, ...] = ()
         lines: tuple[Ceiling, ...] = ()
-        if job is not None and asked.sized:
+        if job is not None:
             asks = demands.asks(job)
             wanted = demands.whole(job, _ENGINE[asked.kind], asks)
             lines = namespace_limits.ceilings(self._in("quotas", asked.namespace), wanted, _class_of(asked))
@@ -109,7 +109,7 @@ class Knowledge:
             ceilings=tuple(line for line in lines if job and not namespace_limits.is_whole(line, job)),
             bounds=namespace_limits.bounds(self._in("ranges", asked.namespace)) if asks else (),
             unreadable_secrets=tuple(
-                name for name in asked.secrets if not self._may(asked, "get", "secrets", name)
+                name for name in asked.secrets[:MOST_SECRETS] if not self._may(asked, "get", "secrets", name)
             ),
             forbidden_accounts=tuple(self._forbidden(asked)),
             uid_owner=self._uid_owner(asked),

@@ -28,7 +28,12 @@ VALIDATING = Kind(
     "validatingwebhookconfigurations",
     False,
 )
-TIMEOUT_SECONDS = {"defaults": 1, "judge": 2, "strict": 2}  # asked one after the other: at most 3 s in all
+TIMEOUT_SECONDS = {
+    "defaults": 1,
+    "restricted": 1,
+    "judge": 2,
+    "strict": 2,
+}  # asked one after the other: at most 3 s in all
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", NAMESPACE)
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _PRODUCTS = (
@@ -40,10 +45,22 @@ _PRODUCTS = (
 def configurations(namespace: str = NAMESPACE, *, name: str = NAME) -> tuple[Document, ...]:
     """Return both configurations, of which the service of this name is asked."""
     service = {"name": name, "namespace": namespace}
-    mutating = [_webhook("defaults", service, "Ignore", ["CREATE"], _open())]
+    level = "pod-security.kubernetes.io/enforce"
+    mutating = [
+        _webhook(
+            word,
+            service,
+            "Ignore",
+            ["CREATE"],
+            _open({"key": level, "operator": operator, "values": ["restricted"]}),
+        )
+        for word, operator in (("defaults", "NotIn"), ("restricted", "In"))
+    ]
     both = ["CREATE", "UPDATE"]
     validating = [
-        _webhook("judge", service, "Ignore", both, _open(without_strict=True)),
+        _webhook(
+            "judge", service, "Ignore", both, _open({"key": LABEL, "operator": "NotIn", "values": ["strict"]})
+        ),
         _webhook("strict", service, "Fail", both, _strict()),
     ]
     return tuple(
@@ -85,20 +102,15 @@ def _webhook(
     }
 
 
-def _open(*, without_strict: bool = False) -> Document:
-    left_out = ["off", "strict"] if without_strict else ["off"]
+def _open(more: Document) -> Document:
     return {
         "matchExpressions": [
             {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)},
-            {"key": LABEL, "operator": "NotIn", "values": left_out},
+            {"key": LABEL, "operator": "NotIn", "values": ["off"]},
+            more,
         ]
     }
 
 
 def _strict() -> Document:
-    return {
-        "matchExpressions": [
-            {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": list(SYSTEM_NAMESPACES)},
-            {"key": LABEL, "operator": "In", "values": ["strict"]},
-        ]
-    }
+    return _open({"key": LABEL, "operator": "In", "values": ["strict"]})

@@ -34,11 +34,14 @@ _MAKERS = [
     ("jobset.x-k8s.io", ["v1alpha2"], ["jobsets"]),
 ]
 _LABELS = f"(has(object.metadata.labels) ? object.metadata.labels : {{}}).exists(key, key == '{_UID}')"
-_KEPT = (  # somebody else changes another label of such a pod
-    "(request.operation == 'UPDATE' && object.kind == 'Pod' && has(object.metadata.labels)"
-    " && has(oldObject.metadata.labels)"
+_KEPT = (  # an update of what the engines made, which leaves the label as it is
+    "(request.operation == 'UPDATE' && ("
+    "(object.kind == 'Pod' && has(object.metadata.labels) && has(oldObject.metadata.labels)"
     f" && '{_UID}' in object.metadata.labels && '{_UID}' in oldObject.metadata.labels"
     f" && object.metadata.labels['{_UID}'] == oldObject.metadata.labels['{_UID}'])"
+    " || (has(object.spec.template) && has(oldObject.spec.template)"
+    " && object.spec.template.metadata == oldObject.spec.template.metadata)"
+    " || (has(object.spec.replicatedJobs) && object.spec.replicatedJobs == oldObject.spec.replicatedJobs)))"
 )
 _TEMPLATE = (
     "has(object.spec.template) && has(object.spec.template.metadata) && has(object.spec.template.metadata.labels)"
@@ -65,7 +68,7 @@ def _rules() -> list[tuple[str, list[Document], list[Document], list[Document]]]
         ),
         ("mpijob-owner", _matching(_JOBS, ["UPDATE"]), _unowned(), []),
         ("mpijob-fixed", _matching(_JOBS, ["UPDATE"]), _fixed(), []),
-        ("mpijob-privileges", _matching(_JOBS[1:], ["CREATE", "UPDATE"]), _privileges(), [_pods_variable()]),
+        ("mpijob-privileges", _matching(_JOBS[1:], ["CREATE"]), _privileges(), [_pods_variable()]),
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mpijob.dialects import lint, mpioperator, terms, trainjob
+from mpijob.dialects import lint, mpioperator, runtimes, terms, trainjob
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import MPIJob
@@ -28,7 +28,7 @@ _HOST = {
     "hostIPC": "the host's memory",
 }
 _FIXED = {
-    "TrainJob": ("trainer", "runtimeRef", "initializer"),
+    "TrainJob": ("trainer", "runtimeRef", "initializer"),  # queues lay patches over it: those are judged
     "MPIJob": ("mpiReplicaSpecs", "slotsPerWorker", "mpiImplementation", "sshAuthMountPath"),
 }
 
@@ -40,7 +40,10 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     kind, metadata = request["kind"]["kind"], document.get("metadata") or {}
     user, groups = request["userInfo"].get("username", ""), tuple(request["userInfo"].get("groups") or ())
     labels = metadata.get("labels") or {}
-    job, sized = _job(document, kind, runtime)
+    given = [document, *([runtime] if runtime and runtime.get("kind") == "TrainingRuntime" else ())]
+    pods = [one for part in given for one in _all_templates(part, str(part.get("kind") or kind))]
+    if request["operation"] == "UPDATE" and pods == [*_all_templates(old, kind)]:
+        pods = []  # judged when they were new
     return Incoming(
         operation=request["operation"],
         kind=kind,
@@ -52,11 +55,12 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         uid=labels.get(terms.UID_LABEL, ""),
         owner=owner(document),
         owner_before=owner(old),
-        job=job,
-        sized=sized,
+        job=_job(document, kind, runtime),
         queue=labels.get(terms.QUEUE_LABEL, ""),
-        pods=tuple(_pods(part, template) for part, template in templates(document, kind)),
-        secrets=tuple(sorted(set(secrets(document.get("spec") or {})))),
+        pods=tuple(_pods(part, template) for part, template in pods),
+        secrets=tuple(
+            sorted({name for part in given for name in secrets(part.get("spec"))} - {*secrets(old)})
+        ),
         changed=tuple(_changed(kind, document, old)) if request["operation"] == "UPDATE" else (),
         traps=() if trainjob.is_managed(document) else lint.lint(document) or (),
     )
@@ -82,19 +86,16 @@ def runtime_name(document: Mapping[str, Any]) -> tuple[str, str]:
     return reference.get("kind") or "ClusterTrainingRuntime", reference.get("name") or ""
 
 
-def _job(
-    document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None
-) -> tuple[MPIJob | None, bool]:
-    """Return the job, and whether what its workers ask for is known."""
-    if kind not in _JOBS:
-        return None, False
+def _job(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None) -> MPIJob | None:
+    """Return the MPI job; None for a runtime, for jobs of other kinds, and for what cannot be read."""
     try:
         if kind == "MPIJob":
-            return mpioperator.read([{"kind": kind, **document}]).job, True
-        both = [{"kind": kind, **document}, *([runtime] if runtime else ())]
-        return trainjob.read(both).job, runtime is not None
+            return mpioperator.read([{"kind": kind, **document}]).job
+        if kind == "TrainJob" and runtime is not None and runtimes.is_mpi(runtime):
+            return trainjob.read([{"kind": kind, **document}, runtime]).job
     except (MpiJobError, KeyError, TypeError, ValueError, AttributeError):
-        return None, False  # the engine's own schema says what is wrong with it
+        pass  # the engine's own schema says what is wrong with it
+    return None
 
 
 def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -110,6 +111,15 @@ def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Map
             template = ((one.get("template") or {}).get("spec") or {}).get("template")
             if template is not None:
                 yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
+
+
+def _all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the pod templates, and the parts of them that a TrainJob lays over those of its runtime."""
+    yield from templates(document, kind)
+    for index, patch in enumerate((document.get("spec") or {}).get("runtimePatches") or ()):
+        over = {"spec": patch.get("trainingRuntimeSpec") or {}}
+        for path, template in templates(over, "TrainingRuntime"):
+            yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
 
 
 def secrets(part: Any) -> Iterator[str]:
@@ -173,14 +183,24 @@ def _changed(kind: str, document: Mapping[str, Any], old: Mapping[str, Any]) -> 
 
 # -- what is added -----------------------------------------------------------------------------------
 def patches(
-    review: Mapping[str, Any], *, deadline_seconds: float | None = None, queue: str = ""
+    review: Mapping[str, Any],
+    *,
+    restricted: bool = True,
+    deadline_seconds: float | None = None,
+    queue: str = "",
 ) -> list[Document]:
-    """Return the changes, as a JSON patch, that an ordinary job gets: owner, no mesh, no token, restricted pods."""
+    """Return the changes, as a JSON patch, that an ordinary job gets: owner, no mesh, no token.
+
+    Pods of a `restricted` namespace get the security context without which they would be refused there; elsewhere
+    an image may need to be root, and is left alone.
+    """
     request = review["request"]
     document, kind = request.get("object") or {}, request["kind"]["kind"]
     made = Patch(document)
     for path, template in templates(document, kind):
-        _harmless(made, path, template)
+        _harmless(made, path)
+        if restricted:
+            _restricted(made, path, template.get("spec") or {})
     if not is_trusted(request["userInfo"]):
         own = kind == "MPIJob" or bool(
             (document.get("metadata") or {}).get("labels", {}).get(terms.UID_LABEL)
@@ -238,14 +258,16 @@ def _set(here: Any, step: str, value: Any) -> None:
     here[int(step) if isinstance(here, list) else step] = value
 
 
-def _harmless(made: Patch, path: str, template: Mapping[str, Any]) -> None:
-    """Keep a mesh away (label and annotation, as its generations want), the token out, and the pod restricted."""
+def _harmless(made: Patch, path: str) -> None:
+    """Keep a mesh away (label and annotation, as its generations want), and the token out."""
     istio = _escaped("sidecar.istio.io/inject")
     made.put(f"{path}/metadata/labels/{istio}", "false", anyway=True)
     made.put(f"{path}/metadata/annotations/{istio}", "false", anyway=True)
     made.put(f"{path}/metadata/labels/{_escaped('istio.io/dataplane-mode')}", "none")
     made.put(f"{path}/spec/automountServiceAccountToken", False)
-    spec = template.get("spec") or {}
+
+
+def _restricted(made: Patch, path: str, spec: Mapping[str, Any]) -> None:
     if (spec.get("securityContext") or {}).get("runAsUser") != 0:  # who asks for root is judged, not helped
         made.put(f"{path}/spec/securityContext/runAsNonRoot", True)
     made.put(f"{path}/spec/securityContext/seccompProfile", {"type": "RuntimeDefault"})

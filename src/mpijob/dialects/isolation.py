@@ -44,7 +44,8 @@ def write(job: MPIJob, shape: Shape, *, more: Iterable[str] = (), monitoring: It
             terms.UID_LABEL: shape.uid,
         },
     }
-    egress = destinations((*job.network.egress, *more), job.env, job.namespace)
+    named = {one: one if "://" in one else f"tcp://{one}" for one in more}
+    egress = destinations(job.network.egress, {**job.env, **named}, job.namespace)
     return _policy(metadata, {terms.UID_LABEL: shape.uid}, egress, monitoring)
 
 

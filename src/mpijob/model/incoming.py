@@ -16,6 +16,8 @@ from mpijob.model.facts import Quota
 from mpijob.model.governance import NamespaceLimits
 from mpijob.model.job import MPIJob
 
+MOST_SECRETS = 32  # more would take longer to look at than an API server waits
+
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
     """One pod template: what in it gives more than an ordinary job needs."""
@@ -32,8 +34,9 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """One request: who creates or changes what.
 
-    `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime. `secrets`
-    are the Secrets that pods would be given, `changed` the fields that an update changes though jobs do not change.
+    `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime, and for a
+    job that is none of MPI. `secrets` are those that pods would be newly given, `changed` the fields that an update
+    changes though jobs do not change.
     """
 
     operation: str
@@ -47,7 +50,6 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     owner_before: str = ""
     job: MPIJob | None = None
-    sized: bool = True
     queue: str = ""
     pods: tuple[Pods, ...] = ()
     secrets: tuple[str, ...] = ()

@@ -114,7 +114,7 @@ def _documents(choice: Choice, job: MPIJob, shape: Shape, around: Surroundings) 
     """Return what is created, in this order: the job itself comes last."""
     write = trainjob.write if choice.engine is Engine.TRAINER else mpioperator.write
     *before, main = write(job, shape)
-    return (*before, *([isolation.write(job, shape)] if around.isolates else ()), main)
+    return (*before, *([isolation.write(job, shape, more=around.addresses)] if around.isolates else ()), main)
 
 
 def _network(job: MPIJob, around: Surroundings) -> str:

@@ -269,5 +269,6 @@ def _surroundings(
         ipc_lock=obstacles.wants_rdma(job) and cluster.pod_security in ("", "privileged") and not openshift,
         nfs_driver=_nfs_driver(seen),
         isolates=_isolates(job, seen),
+        addresses=seen["addresses"].value or (),
         launcher_cpu_limit=namespace_limits.launcher_needs_cpu_limit(lines, cluster.bounds, cluster.asks),
     )  # fmt: skip

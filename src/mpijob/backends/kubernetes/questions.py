@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mpijob.backends.kubernetes import kinds, obstacles, queues, rights, room
+from mpijob.backends.kubernetes import kinds, obstacles, queues, rights, room, secretvalues
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.reads import Answer
 from mpijob.dialects import terms
@@ -57,6 +57,8 @@ def first_round(api: Api, job: MPIJob, served: frozenset[str]) -> Calls:
     calls |= {f"{kind.plural} named": _lister(api, kind, job) for kind in there}
     calls |= {f"{kind.plural} plain": _finder(api, kind, job) for kind in there}
     calls |= {f"claim {name}": _claim(api, namespace, name) for name in obstacles.claim_names(job)}
+    if job.network.isolated and secretvalues.has_addresses(job):
+        calls["addresses"] = lambda: secretvalues.addresses(api, job)
     if obstacles.wants_priority(job):
         calls["classes"] = lambda: api.list(kinds.PRIORITY_CLASS.path())
     if obstacles.wants_nfs(job):

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.dialects import terms
-from mpijob.model import JobRef, Secret
+from mpijob.model import JobRef, MPIJob, Secret
+
+_ADDRESS = re.compile(r"(ENDPOINT|URL|URI|HOST)(_URL)?$")
 
 
 def read(api: Api, ref: JobRef, secrets: Iterable[Secret]) -> tuple[str, ...]:
@@ -22,6 +25,21 @@ def read(api: Api, ref: JobRef, secrets: Iterable[Secret]) -> tuple[str, ...]:
     wanted = {_place(ours, secret) for secret in secrets}
     data = {name: _data(api, ref.namespace, name) for name in {name for name, _ in wanted}}
     return tuple(filter(None, (_decoded(data[name].get(key, "")) for name, key in sorted(wanted))))
+
+
+def addresses(api: Api, job: MPIJob) -> tuple[str, ...]:
+    """Return the servers that a job's data connections name: values of secrets called ENDPOINT, URL, URI or HOST."""
+    told = [
+        one
+        for one in job.secrets
+        if _ADDRESS.search(one.env) and not one.source.startswith(("env:", "file:"))
+    ]
+    return read(api, JobRef(job.namespace, job.name), told) if told else ()
+
+
+def has_addresses(job: MPIJob) -> bool:
+    """Return whether a job's secrets may name servers."""
+    return any(_ADDRESS.search(one.env) and "/" in one.source for one in job.secrets)
 
 
 def _place(ours: str, secret: Secret) -> tuple[str, str]:

@@ -31,6 +31,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     nfs_driver: str = ""
     launcher_cpu_limit: bool = False
     isolates: bool = False
+    addresses: tuple[str, ...] = ()
 
     def workload_priority(self, job: MPIJob) -> str:
         """Return Kueue's class for the job's priority: the one of that name, else the one of that value."""
