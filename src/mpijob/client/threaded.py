@@ -65,7 +65,7 @@ class Threaded:
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the place's own server judge a plan."""
-        return await _moved(lambda: self._inner.rehearse(plan))
+        return await moved(lambda: self._inner.rehearse(plan))
 
     async def expect(self) -> None:
         """A submit is about to follow."""
@@ -163,7 +163,7 @@ class Threaded:
     async def note(self, *told: Any) -> None:
         """Tell the audit of what did not go through the port (see `witness`)."""
         if note := getattr(self._inner, "note", None):
-            await _moved(lambda: note(*told))
+            await moved(lambda: note(*told))
 
     def past(self) -> Past | None:
         """Return what is remembered of jobs that are gone."""
