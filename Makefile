@@ -28,7 +28,7 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test: $(VENV)/.dev .make/mpi/.done static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
+test: $(VENV)/.dev .make/mpi/.done $(VENV)/.servers static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
@@ -125,6 +125,11 @@ $(VENV)/.browser: $(VENV)/.dev
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 	@touch $@
 
+# Prometheus, for the tests of metrics, rules and dashboards; without it they are left out.
+$(VENV)/.servers: $(VENV)/.run
+	command -v promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus; } || echo "no Prometheus here: its tests are left out"
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics]' --group dev
 	@touch $@

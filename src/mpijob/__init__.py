@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mpijob.client.reasons import diagnose
     from mpijob.errors import JobFailed, MpiJobError
     from mpijob.model import JobState, MPIJob, Phase, Resources
+    from mpijob.model.reporting import report
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Phase",
     "Resources",
     "diagnose",
+    "report",
 ]
 
 _HOMES = {
@@ -40,6 +42,7 @@ _HOMES = {
     "Phase": "mpijob.model",
     "Resources": "mpijob.model",
     "diagnose": "mpijob.client.reasons",
+    "report": "mpijob.model.reporting",
 }
 
 

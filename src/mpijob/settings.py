@@ -29,6 +29,22 @@ class KeepSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     logs_days: float = 7.0
     record_days: float = 30.0
+    accounts_days: float = 400.0
+
+
+class RateSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an hour of a core, of a GiB of memory and of a GPU costs a namespace."""
+
+    core_hour: float = 0.0
+    gib_hour: float = 0.0
+    gpu_hour: float = 0.0
+    currency: str = ""
+
+
+class BudgetSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a namespace may cost in a month."""
+
+    monthly: float = 0.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     context: str = ""
     image: str = ""
     warn_after_seconds: float = 120.0
+    metric_patterns: tuple[str, ...] = ()
     history: str = ""
     history_bytes: str = "10Gi"
     keep: dict[str, KeepSetting] = {}
@@ -61,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     broker: str = ""
     broker_ca: str = ""
     audit_days: float = 90.0
+    rates: dict[str, RateSetting] = {}
+    budgets: dict[str, BudgetSetting] = {}
 
 
 LOCAL, CLUSTER = "local", "kubernetes"

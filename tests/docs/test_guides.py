@@ -21,6 +21,23 @@ LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
 AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
 HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
 
+ACCOUNTS = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.engine
+@pytest.mark.req("C-history", "C-cost", "FR-031")
+def test_the_commands_of_the_accounts_page_work(tmp_path: Path) -> None:
+    wrong = a_reader(tmp_path).follow(ACCOUNTS)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in steps(ACCOUNTS)) >= 7
+
+
+def test_the_settings_of_the_accounts_page_are_settings(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", ACCOUNTS, re.MULTILINE | re.DOTALL)
+    (tmp_path / "settings.toml").write_text(text)
+    found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
+    assert (found.rates["*"].gpu_hour, found.budgets["team-cv"].monthly) == (2.5, 1000)
+
 
 @pytest.mark.engine
 @pytest.mark.req("FR-SDK-005", "FR-032")

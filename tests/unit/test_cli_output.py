@@ -322,4 +322,4 @@ def test_the_live_list_shows_every_job() -> None:
 
 
 def test_structured_output_is_for_programs() -> None:
-    assert [Output(format).structured for format in Format] == [False, False, True, True, False]
+    assert [Output(format).structured for format in Format] == [False, False, True, True, False, False]

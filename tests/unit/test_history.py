@@ -34,6 +34,7 @@ from mpijob.history.keeping import Keep, Policy
 from mpijob.history.past import Past, past
 from mpijob.history.values import Fact, numbers, spans
 from mpijob.model import Event, JobRef, Phase, Role, Sample, Scope
+from mpijob.model.accounts import AccountQuery
 from mpijob.model.job import Retention
 from mpijob.settings import KeepSetting, Settings, history_directory
 
@@ -334,7 +335,9 @@ def test_logs_go_after_7_days_and_records_after_30(archive: Archive) -> None:
     assert not os.path.exists(archive.folder("u1"))
     keeping.tidy(archive, Policy(), 30.1 * DAY)
     assert found.state(REF) is None
-    assert _rows(archive) == 0
+    assert (_rows(archive), [one.ref.uid for one in found.accounts(AccountQuery())]) == (1, ["u1"])
+    keeping.tidy(archive, Policy(), 401 * DAY)
+    assert _rows(archive) == 0  # what it used is kept longest, not for ever
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,40 @@
  */
 
 export interface paths {
+    "/api/v1/accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What ran, used and cost. */
+        get: operations["accounts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/accounts/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Usage by user, month … */
+        get: operations["report"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -365,6 +399,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/curves": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its training metrics. */
+        get: operations["curves"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/events": {
         parameters: {
             query?: never;
@@ -570,6 +621,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/curves": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its training metrics. */
+        get: operations["curves_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/events": {
         parameters: {
             query?: never;
@@ -693,6 +761,101 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * Account
+         * @description One job's account: who ran what, when, how it ended, what was held for it and what it used.
+         *
+         *         Times are seconds since the epoch. `queued_seconds` is how long it waited, `held_seconds` how long it held
+         *         its cores, memory and GPUs, over all attempts. What was used is known where `measured` is true. `program`
+         *         is the same for jobs that run the same command, whatever the numbers in it.
+         */
+        Account: {
+            /** @default 1 */
+            attempt?: number;
+            /** @default  */
+            cause?: string;
+            /** @default 0 */
+            core_hours?: number;
+            /** @default 0 */
+            core_hours_used?: number;
+            /** @default 0 */
+            cores?: number;
+            /** @default {} */
+            cost_labels?: {
+                [key: string]: string;
+            };
+            /** @default 0 */
+            created?: number;
+            /** @default null */
+            deleted?: number | null;
+            /** @default null */
+            ended?: number | null;
+            /** @default  */
+            engine?: string;
+            /** @default null */
+            exit_code?: number | null;
+            /** @default 0 */
+            gib_hours?: number;
+            /** @default 0 */
+            gib_hours_used?: number;
+            /** @default 0 */
+            gpu_hours?: number;
+            /** @default 0 */
+            gpu_hours_used?: number;
+            /** @default 0 */
+            gpus?: number;
+            /** @default 0 */
+            held_seconds?: number;
+            /** @default  */
+            image?: string;
+            /** @default {} */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @default false */
+            measured?: boolean;
+            /** @default 0 */
+            memory_bytes?: number;
+            /** @default  */
+            message?: string;
+            /** @default  */
+            mpi?: string;
+            /** @default [] */
+            nodes?: string[];
+            /** @default  */
+            owner?: string;
+            /** @default 0 */
+            peak_bytes?: number;
+            phase: components["schemas"]["Phase"];
+            /** @default  */
+            program?: string;
+            /** @default  */
+            queue?: string;
+            /** @default 0 */
+            queued_seconds?: number;
+            /** @default 0 */
+            ranks?: number;
+            /** @default  */
+            reason?: string;
+            ref: components["schemas"]["JobRef"];
+            /** @default null */
+            running?: number | null;
+            /** @default null */
+            started?: number | null;
+            /** @default 0 */
+            worker_memory_bytes?: number;
+            /** @default 0 */
+            workers?: number;
+        };
+        /**
+         * AccountPage
+         * @description One page of accounts, newest first; `after` asks for the next one, "" at the end.
+         */
+        AccountPage: {
+            /** @default  */
+            after?: string;
+            items: components["schemas"]["Account"][];
+        };
         /**
          * Amounts
          * @description Cores, memory and GPUs together, as numbers.
@@ -949,6 +1112,32 @@ export interface components {
             include?: string[];
             /** @default  */
             path?: string;
+        };
+        /**
+         * Curves
+         * @description Every metric of a job, and how far it is: `progress` from 0 to 1, `eta` seconds until its end, where known.
+         *
+         *         A value that is no number (a loss of NaN) is None.
+         */
+        Curves: {
+            /** @default null */
+            epoch?: number | null;
+            /** @default null */
+            epochs?: number | null;
+            /** @default null */
+            eta?: number | null;
+            /** @default null */
+            progress?: number | null;
+            /** @default null */
+            rate?: number | null;
+            /** @default [] */
+            series?: components["schemas"]["Series"][];
+            /** @default null */
+            step?: number | null;
+            /** @default null */
+            steps?: number | null;
+            /** @default null */
+            updated?: number | null;
         };
         /**
          * CustomLaunch
@@ -1828,6 +2017,17 @@ export interface components {
             yaml: string;
         };
         /**
+         * Report
+         * @description Totals by group, the costliest first, and of all together.
+         */
+        Report: {
+            by: string[];
+            rows: components["schemas"]["Row"][];
+            since: number | null;
+            total: components["schemas"]["Row"];
+            until: number | null;
+        };
+        /**
          * Resources
          * @description What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`.
          */
@@ -1910,6 +2110,50 @@ export interface components {
             usable: number;
         };
         /**
+         * Row
+         * @description The total of one group; `key` has the group's words in the order asked for.
+         *
+         *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
+         *         for and not used: both of measured jobs only.
+         */
+        Row: {
+            /** @default 0 */
+            core_hours?: number;
+            /** @default 0 */
+            core_hours_used?: number;
+            /** @default 0 */
+            cost?: number;
+            /** @default  */
+            currency?: string;
+            /** @default 0 */
+            failed?: number;
+            /** @default 0 */
+            gib_hours?: number;
+            /** @default 0 */
+            gib_hours_used?: number;
+            /** @default 0 */
+            gpu_hours?: number;
+            /** @default 0 */
+            gpu_hours_used?: number;
+            /** @default 0 */
+            idle_gpu_hours?: number;
+            /** @default 0 */
+            jobs?: number;
+            key: string[];
+            /** @default 0 */
+            measured_core_hours?: number;
+            /** @default 0 */
+            measured_gib_hours?: number;
+            /** @default 0 */
+            queued_hours?: number;
+            /** @default 0 */
+            run_hours?: number;
+            /** @default 0 */
+            spare_gib_hours?: number;
+            /** @default 0 */
+            succeeded?: number;
+        };
+        /**
          * Secret
          * @description A secret that reaches the ranks as an environment variable; its value is never in the spec.
          *
@@ -1919,6 +2163,21 @@ export interface components {
         Secret: {
             env: string;
             source: string;
+        };
+        /**
+         * Series
+         * @description One metric over time, thinned to so many points; `count` is how often it was told.
+         */
+        Series: {
+            count: number;
+            last: number | null;
+            least: number | null;
+            most: number | null;
+            name: string;
+            rank: number;
+            steps: (number | null)[];
+            times: number[];
+            values: (number | null)[];
         };
         /**
          * Session
@@ -2120,6 +2379,81 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    accounts: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                owner?: string[];
+                status?: ("Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended")[];
+                label?: string;
+                since?: number | null;
+                until?: number | null;
+                after?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What ran, used and cost. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccountPage"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    report: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                owner?: string[];
+                status?: ("Cancelled" | "Deleting" | "Failed" | "Initializing" | "Pending" | "Queued" | "Running" | "Succeeded" | "Suspended")[];
+                label?: string;
+                since?: number | null;
+                until?: number | null;
+                by?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Usage by user, month … */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Report"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     entries: {
         parameters: {
             query?: {
@@ -2923,6 +3257,43 @@ export interface operations {
             };
         };
     };
+    curves: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                rank?: number | null;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its training metrics. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Curves"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     events: {
         parameters: {
             query?: {
@@ -3378,6 +3749,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobRow"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    curves_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                rank?: number | null;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its training metrics. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Curves"];
                 };
             };
             /** @description What went wrong. */

@@ -32,7 +32,7 @@ def application(room: Room, files: Files | None = None) -> ASGIApp:
             await room.board.stop()
 
     app = Starlette(
-        routes=[*(_served(route, room) for route in ROUTES), *_others(files or Files())],
+        routes=[*(_served(route, room) for route in ROUTES), *_scraped(room), *_others(files or Files())],
         exception_handlers={Exception: problems.on_error, HTTPException: _not_served},
         lifespan=life,
     )
@@ -47,6 +47,10 @@ def _served(route: Route, room: Room) -> BaseRoute:
             return problems.response(error)
 
     return Served(openapi.PREFIX + route.path, endpoint, methods=[route.method])
+
+
+def _scraped(room: Room) -> list[BaseRoute]:
+    return [] if room.metrics is None else [Served("/metrics", room.metrics.answer, methods=["GET"])]
 
 
 def _others(files: Files) -> list[BaseRoute]:

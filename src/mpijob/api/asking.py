@@ -13,6 +13,7 @@ from mpijob.api import limits, problems
 from mpijob.api.board import Board
 from mpijob.api.gate import SAFE, Gate, Visitor
 from mpijob.api.limits import Limits
+from mpijob.api.metrics import MetricsPage
 from mpijob.client import AsyncClient
 from mpijob.client.entries import ORIGIN, Origin
 from mpijob.errors import InvalidJob
@@ -44,8 +45,8 @@ class Pages:
 class Room:
     """What all requests share."""
 
-    def __init__(self, client: AsyncClient, gate: Gate) -> None:
-        self.client, self.gate = client, gate
+    def __init__(self, client: AsyncClient, gate: Gate, metrics: MetricsPage | None = None) -> None:
+        self.client, self.gate, self.metrics = client, gate, metrics
         self.board, self.limits, self.pages = Board(client), Limits(), Pages()
 
 

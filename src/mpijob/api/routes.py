@@ -10,10 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mpijob.api import answers, streams, verbs_acting, verbs_audit, verbs_reading, verbs_session
+from mpijob.accounting.reports import Report
+from mpijob.api import (
+    answers,
+    questions,
+    streams,
+    verbs_acting,
+    verbs_audit,
+    verbs_reading,
+    verbs_session,
+)
 from mpijob.api.asking import Handler, Route
 from mpijob.client.guide import Guide
 from mpijob.diagnosis.report import Diagnosis
+from mpijob.model.accounts import AccountPage
+from mpijob.observation.curves import Curves
 from mpijob.observation.usage import Usage
 
 _SHORT, _LONG = "/trainjobs/{name}", "/trainjobs/{namespace}/{name}"
@@ -43,6 +54,12 @@ def _of_place() -> Iterator[Route]:
     yield _get("/capabilities", verbs_session.capabilities, "What this place can do.", answers.Capabilities)
     yield _get("/openapi.json", verbs_session.document, "This document.", dict[str, Any])
     yield _get("/facts", verbs_reading.facts, "What there is, what is free, the quota.", answers.FactsAnswer)
+    yield _get(
+        "/accounts", verbs_reading.accounts, "What ran, used and cost.", AccountPage, questions.AccountsQuery
+    )
+    yield _get(
+        "/accounts/report", verbs_reading.report, "Usage by user, month …", Report, questions.ReportQuery
+    )
     yield _get("/overview", verbs_reading.overview, "The place at a glance.", answers.Overview)
     yield _get("/fields", verbs_reading.fields, "What every field of a job is for.", answers.Fields)
     yield _get("/guide", verbs_reading.guide, "Which kind of job suits, and the words used here.", Guide)
@@ -82,6 +99,7 @@ def _of_one(base: str) -> Iterator[Route]:
     )  # fmt: skip
     yield _get(f"{base}/events", verbs_reading.events, "What happened.", answers.Events, where)
     yield _get(f"{base}/metrics", verbs_reading.metrics, "What was used.", Usage, answers.MetricsQuery)
+    yield _get(f"{base}/curves", verbs_reading.curves, "Its training metrics.", Curves, questions.CurvesQuery)
     yield _get(f"{base}/why", verbs_reading.why, "Why it stands where it stands.", Diagnosis, where)
     yield _get(f"{base}/artifacts", verbs_reading.artifacts, "The files it left.", answers.Artifacts, where)
     yield _get(

@@ -17,6 +17,7 @@ import uvicorn
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.gate import Gate
+from mpijob.api.metrics import metrics_page
 from mpijob.client import AsyncClient
 from mpijob.settings import Settings
 
@@ -45,7 +46,7 @@ async def _serve(options: Options) -> int:
         gate = Gate(user, options.hosts, cookie=f"mpijob-session-{port}")  # cookies do not tell ports apart
         gate.invite(options.token)
         config = uvicorn.Config(
-            application(Room(client, gate)),
+            application(Room(client, gate, metrics_page(options.settings, options.namespace))),
             log_level="warning",
             access_log=False,
             server_header=False,

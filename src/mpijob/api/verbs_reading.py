@@ -8,12 +8,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
+from mpijob.accounting.reports import Report
 from mpijob.api import glance, listing, rows
 from mpijob.api.answers import (
     Artifacts,
@@ -33,7 +34,9 @@ from mpijob.client.guide import GUIDE, Guide
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import MpiJobError, NotFound
 from mpijob.model import Event, Facts, JobRef, JobState, quantity
+from mpijob.model.accounts import AccountPage
 from mpijob.observation import masking, usage
+from mpijob.observation.curves import Curves
 from mpijob.observation.usage import Usage
 
 T = TypeVar("T")
@@ -91,6 +94,35 @@ async def why(ask: Ask) -> Diagnosis:
 async def metrics(ask: Ask) -> Usage:
     """Return how much the workers used over time, as a band and the busiest worker."""
     return usage.bands(await ask.client.metrics(ask.ref), points=ask.query.points)
+
+
+async def curves(ask: Ask) -> Curves:
+    """Return a training's metrics over time, and how far it is."""
+    return await ask.client.curves(ask.ref, rank=ask.query.rank, points=ask.query.points)
+
+
+async def accounts(ask: Ask) -> AccountPage:
+    """Return what ran, as the question chooses."""
+    return await ask.client.accounts(**_accounts(ask), limit=ask.query.limit, after=ask.query.after)
+
+
+async def report(ask: Ask) -> Report:
+    """Return usage and cost by some words."""
+    return await ask.client.usage_report(tuple(ask.query.by.split(",")), **_accounts(ask))
+
+
+def _accounts(ask: Ask) -> dict[str, Any]:
+    query = ask.query
+    everywhere = not query.namespace and ask.room.board.everywhere
+    return {
+        "namespace": query.namespace or None,
+        "all_namespaces": everywhere,
+        "owners": query.owner,
+        "phases": query.status,
+        "selector": query.label,
+        "since": query.since,
+        "until": query.until,
+    }
 
 
 async def artifacts(ask: Ask) -> Artifacts:

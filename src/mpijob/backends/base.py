@@ -32,6 +32,7 @@ from mpijob.model import (
 
 if TYPE_CHECKING:
     from mpijob.history.past import Past
+    from mpijob.model.accounts import Account, AccountQuery
 
 
 class Backend(Protocol):
@@ -90,6 +91,9 @@ class Backend(Protocol):
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
+
+    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+        """Return the accounts of jobs that are not (yet) in the record, newest first, as far as they are wanted."""
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs, the most certain first; nothing for any other job."""

@@ -17,7 +17,7 @@ from mpijob.cli.context import App
 from mpijob.cli.output import Format
 from mpijob.errors import MpiJobError
 
-ALL = tuple(Format)
+ALL = tuple(format for format in Format if format is not Format.CSV)
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 Function = Callable[..., Any]
 

@@ -36,6 +36,7 @@ class Format(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
+    CSV = "csv"
 
 
 class Output:
@@ -73,6 +74,17 @@ class Output:
     def value(self, value: Any) -> None:
         """Print a value as JSON or YAML, whichever was asked for."""
         _write(sys.stdout, as_yaml(value) if self.format is Format.YAML else as_json(value, indent=2))
+
+    def csv(self, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+        """Print rows as a CSV file; what a spreadsheet would take for a formula is made plain text."""
+        import csv
+        import io
+
+        made = io.StringIO()
+        writer = csv.writer(made, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows([_plain_cell(cell) for cell in row] for row in rows)
+        _write(sys.stdout, text.visible(made.getvalue().rstrip("\n")))
 
     def json_line(self, value: Any) -> None:
         """Print a value as one line of JSON."""
@@ -150,6 +162,11 @@ class Output:
             os.dup2(hole, sys.stdout.fileno())
         finally:
             os.close(hole)
+
+
+def _plain_cell(cell: Any) -> Any:
+    """Return a cell that no spreadsheet runs."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def coloured(stream: Any) -> bool:

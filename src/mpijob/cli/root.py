@@ -35,6 +35,7 @@ ENTRIES: dict[str, Entry] = {
     "events": Entry("streams", _SEE, "Print what happened to a job, in order."),
     "stacks": Entry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
     "top": Entry("usage", _SEE, "Show the CPU and memory that workers use."),
+    "curves": Entry("curves", _SEE, "Show the metrics of a training, how far it is and when it will end."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
     "ui": Entry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
     "wait": Entry("steer", _SEE, "Wait until a job has ended, or has reached a phase."),
@@ -44,6 +45,7 @@ ENTRIES: dict[str, Entry] = {
     "patterns": Entry("patterns", _SEE, "Show which causes made jobs fail, and how often."),
     "admin": Entry("admin", _MORE, "Set what namespaces may do, and see the whole cluster."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
+    "acct": Entry("acct", _SEE, "Show what ran, how it ended, what it used and what that cost."),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
@@ -71,6 +73,9 @@ ENTRIES: dict[str, Entry] = {
     ),
     "operator": Entry("operator", _MORE, "Keep the platform of a cluster as its MPIJobPlatform says."),
     "broker": Entry("broker", _MORE, "Tell users of a cluster whether their jobs would start."),
+    "exporter": Entry(
+        "recorder", _MORE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
+    ),
     "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
     "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
     "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),
@@ -84,7 +89,7 @@ class Root(LazyGroup):
     """The root of all commands; it alone decides the exit status."""
 
     entries = ENTRIES
-    aliases = {"ls": "list", "runtime": "runtimes"}
+    aliases = {"ls": "list", "runtime": "runtimes", "history": "acct", "sacct": "acct"}
 
     def main(
         self,

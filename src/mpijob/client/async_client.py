@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from mpijob.client.async_accounting import AsyncAccounting
 from mpijob.client.async_documented import AsyncDocumented
 from mpijob.client.async_inspecting import AsyncInspecting
 from mpijob.client.async_reading import AsyncReading
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from mpijob.client.templates import Templates
 
 
-class AsyncClient(AsyncReading, AsyncWriting, AsyncInspecting, AsyncDocumented):
+class AsyncClient(AsyncReading, AsyncWriting, AsyncInspecting, AsyncAccounting, AsyncDocumented):
     """Jobs on one engine, by coroutines; a plain engine's calls are moved to threads.
 
     >>> import asyncio

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Front
 from mpijob.client.remembering import remembering
-from mpijob.client.threaded import Threaded
+from mpijob.client.threaded import Threaded, moved
 from mpijob.client.witness import witnessed
 from mpijob.model import JobRef
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
+
+T = TypeVar("T")
 
 
 class AsyncDesk(Front):
@@ -31,6 +34,10 @@ class AsyncDesk(Front):
         self.port: Backend = Threaded(acts) if self.backend.plain else acts
         reads = remembering(acts)  # asks the past for jobs that are gone
         self._records: Backend = Threaded(reads) if self.backend.plain else reads
+
+    async def _apart(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Do work that reads much, of a plain engine in a thread."""
+        return await moved(work) if self.backend.plain else await work()
 
     async def _job(self, ref: JobRef) -> AsyncJob:
         from mpijob.client.async_client import AsyncClient

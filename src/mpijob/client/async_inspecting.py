@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mpijob.history.audit_verify import Verdict
     from mpijob.model import StackReport
     from mpijob.model.audit import AuditEvent, AuditQuery
+    from mpijob.observation.curves import Curves
 
 
 class AsyncInspecting(AsyncDesk):
@@ -67,6 +68,30 @@ class AsyncInspecting(AsyncDesk):
         from mpijob.client import auditing
 
         return await asyncio.to_thread(auditing.verify, self.backend, self.settings, anchor)
+
+    async def curves(
+        self,
+        name: Target,
+        patterns: Iterable[str] = (),
+        *,
+        rank: int | None = None,
+        points: int = 720,
+        since: float | None = None,
+        namespace: str | None = None,
+    ) -> Curves:
+        """Return a training's metrics over time, how far it is and when it will end, from what its lines tell.
+
+        Lines of `mpijob.report` are exact; others are searched for the usual words, or for the named groups of
+        `patterns`. Of several ranks that tell a metric the lowest counts, unless a rank is named.
+        """
+        from mpijob.client import training_curves
+
+        ref = self.ref(name, namespace)
+        return await self._apart(
+            lambda: training_curves.read(
+                self.backend, ref, self.settings, tuple(patterns), rank=rank, points=points, since=since
+            )
+        )
 
     async def bundle(
         self,

@@ -217,11 +217,12 @@ class AsyncReading(AsyncDesk):
         return await asyncio.to_thread(remembering.record, self.backend, self.ref(name, namespace))
 
     async def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
-        """Return how two or more jobs differ: configuration, phase, duration, result."""
-        from mpijob.client import compare
+        """Return how two or more jobs differ: configuration, phase, duration, result, what they used."""
+        from mpijob.client import accounts, compare
 
         pairs = [(await self.spec(name, namespace), await self.state(name, namespace)) for name in names]
-        return compare.compare(pairs)
+        refs = [state.ref for _, state in pairs]
+        return compare.compare(pairs, await self._apart(lambda: accounts.of(self.backend, refs)))
 
     async def export(self, name: Target, format: Format = "yaml", *, namespace: str | None = None) -> str:
         """Return the job as a job file, ready to be submitted again."""

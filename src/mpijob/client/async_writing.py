@@ -20,11 +20,12 @@ class AsyncWriting(AsyncDesk):
 
     async def plan(self, job: MPIJob, *, server: bool = False) -> Plan:
         """Return exactly what would run; nothing is started. With `server`, a cluster judges it too."""
-        from mpijob.client import flow
+        from mpijob.client import accounts, flow
 
-        return await flow.plan(
+        found = await flow.plan(
             self.localized(job), self.port, max_workers=self.settings.max_workers, server=server
         )
+        return await self._apart(lambda: accounts.told(self.backend, self.settings, found))
 
     async def fit(self, job: MPIJob) -> Fit:
         """Return whether the job would start now, wait, or never run here."""

@@ -1,6 +1,6 @@
 """The client for scripts, notebooks and the command line: every call returns when it is done.
 
-It holds an engine and a bridge to it; the verbs are in `reading`, `writing` and `inspecting`, and the
+It holds an engine and a bridge to it; the verbs are in `reading`, `writing`, `inspecting` and `accounting`, and the
 names that the product's documents print are in `documented`. `async_client` is the same for coroutines.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from mpijob.client.accounting import Accounting
 from mpijob.client.documented import Documented
 from mpijob.client.inspecting import Inspecting
 from mpijob.client.reading import Reading
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mpijob.client.templates import Templates
 
 
-class Client(Reading, Writing, Inspecting, Documented):
+class Client(Reading, Writing, Inspecting, Accounting, Documented):
     """Jobs on one engine, by blocking calls.
 
     >>> from mpijob import Client, MPIJob

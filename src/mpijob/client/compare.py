@@ -9,6 +9,7 @@ import msgspec
 
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef, JobState, MPIJob, Phase
+from mpijob.model.accounts import Account
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -18,6 +19,7 @@ class Column(msgspec.Struct, frozen=True):
     phase: Phase
     duration_seconds: float | None
     result: str
+    account: Account | None = None
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -34,8 +36,10 @@ class Comparison(msgspec.Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
-def compare(pairs: Sequence[tuple[MPIJob, JobState]]) -> Comparison:
-    """Return how two or more jobs differ.
+def compare(
+    pairs: Sequence[tuple[MPIJob, JobState]], accounts: Mapping[str, Account] | None = None
+) -> Comparison:
+    """Return how two or more jobs differ; `accounts`, by uid, add what they used.
 
     >>> from mpijob import Client, MPIJob
     >>> from mpijob.backends.memory import MemoryBackend
@@ -51,7 +55,7 @@ def compare(pairs: Sequence[tuple[MPIJob, JobState]]) -> Comparison:
     fields = [field for field in dict.fromkeys(key for one in flat for key in one) if field != "name"]
     rows = (Difference(field, tuple(one.get(field) for one in flat)) for field in fields)
     return Comparison(
-        tuple(_column(state) for _, state in pairs),
+        tuple(_column(state, (accounts or {}).get(state.ref.uid)) for _, state in pairs),
         tuple(row for row in rows if any(value != row.values[0] for value in row.values)),
     )
 
@@ -67,7 +71,7 @@ def flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
     return [pair for key, part in parts.items() for pair in flatten(part, f"{path}.{key}".lstrip("."))]
 
 
-def _column(state: JobState) -> Column:
+def _column(state: JobState, account: Account | None) -> Column:
     duration = None if state.finished is None else state.duration_seconds(state.finished)
     cause = state.findings[0].message if state.findings else state.message
-    return Column(state.ref, state.phase, duration, cause)
+    return Column(state.ref, state.phase, duration, cause, account)

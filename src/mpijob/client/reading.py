@@ -257,10 +257,12 @@ class Reading(Desk):
         return remembering.record(self.backend, self.ref(name, namespace))
 
     def compare(self, *names: Target, namespace: str | None = None) -> Comparison:
-        """Return how two or more jobs differ: configuration, phase, duration, result."""
-        from mpijob.client import compare
+        """Return how two or more jobs differ: configuration, phase, duration, result, what they used."""
+        from mpijob.client import accounts, compare
 
-        return compare.compare([(self.spec(name, namespace), self.state(name, namespace)) for name in names])
+        pairs = [(self.spec(name, namespace), self.state(name, namespace)) for name in names]
+        used = self._bridge.call(accounts.of(self.backend, [state.ref for _, state in pairs]))
+        return compare.compare(pairs, used)
 
     def export(self, name: Target, format: Format = "yaml", *, namespace: str | None = None) -> str:
         """Return the job as a job file, ready to be submitted again."""

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from mpijob.errors import Unsupported
 from mpijob.settings import CLUSTER, Settings, history_directory
 
+if TYPE_CHECKING:
+    from mpijob.history.archive import Archive
+
 
 def record(
-    settings: Settings, namespace: str, stop: threading.Event, ready: Callable[[str], None] = lambda _: None
+    settings: Settings,
+    namespace: str,
+    stop: threading.Event,
+    ready: Callable[[str], None] = lambda _: None,
+    *,
+    metrics: tuple[str, int] | None = None,
 ) -> None:
-    """Record the jobs of a namespace, "" for all, until `stop`; `ready` hears where the record is."""
+    """Record the jobs of a namespace, "" for all, until `stop`; `ready` hears where the record is.
+
+    `metrics` is an address and a port at which Prometheus is answered.
+    """
     if settings.engine != CLUSTER:
         raise Unsupported(
             "this machine's jobs need no recorder: their record is kept when they are deleted",
@@ -28,9 +40,20 @@ def record(
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     directory = history_directory(settings, access.context or "cluster")
     archive = Archive(directory, shared=True)
+    server = None if metrics is None else _serve_metrics(archive, settings, *metrics)
     try:
         with telling("record jobs"):
             recorder = Recorder(Api(access), archive, Policy.of(settings), namespace, settings.rules)
             recorder.run(stop, lambda: ready(directory))
     finally:
+        if server is not None:
+            server.shutdown()
         archive.close()
+
+
+def _serve_metrics(archive: Archive, settings: Settings, address: str, port: int) -> Any:
+    from mpijob.backends.kubernetes.remembered import of_archive
+    from mpijob.client import exporting, sources
+
+    source = sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
+    return exporting.serve(exporting.exporter(source, settings), address, port)

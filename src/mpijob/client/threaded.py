@@ -35,6 +35,7 @@ from mpijob.model import (
 
 if TYPE_CHECKING:
     from mpijob.history.past import Past
+    from mpijob.model.accounts import Account, AccountQuery
 
 T = TypeVar("T")
 _AHEAD = 256
@@ -52,43 +53,43 @@ class Threaded:
 
     async def whoami(self) -> Identity:
         """Return the user as this place knows them."""
-        return await _moved(self._inner.whoami)
+        return await moved(self._inner.whoami)
 
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what admission needs to judge this job for this user."""
-        return await _moved(lambda: self._inner.facts(job, who))
+        return await moved(lambda: self._inner.facts(job, who))
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would run."""
-        return await _moved(lambda: self._inner.plan(job, facts))
+        return await moved(lambda: self._inner.plan(job, facts))
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the place's own server judge a plan."""
-        return await _moved(lambda: self._inner.rehearse(plan))
+        return await moved(lambda: self._inner.rehearse(plan))
 
     async def expect(self) -> None:
         """A submit is about to follow."""
-        await _moved(self._inner.expect)
+        await moved(self._inner.expect)
 
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Start, or queue, what the plan says."""
-        return await _moved(lambda: self._inner.submit(plan, who))
+        return await moved(lambda: self._inner.submit(plan, who))
 
     async def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
-        return await _moved(lambda: self._inner.spec(ref))
+        return await moved(lambda: self._inner.spec(ref))
 
     async def planned(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
-        return await _moved(lambda: self._inner.planned(ref))
+        return await moved(lambda: self._inner.planned(ref))
 
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
-        return await _moved(lambda: self._inner.get(ref))
+        return await moved(lambda: self._inner.get(ref))
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of states."""
-        return await _moved(lambda: self._inner.list(scope))
+        return await moved(lambda: self._inner.list(scope))
 
     def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change."""
@@ -97,7 +98,7 @@ class Threaded:
     async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets, as far as they can be known."""
         known = getattr(self._inner, "secret_values", None)
-        return () if known is None else await _moved(lambda: known(ref, secrets))
+        return () if known is None else await moved(lambda: known(ref, secrets))
 
     def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines in time order."""
@@ -109,56 +110,60 @@ class Threaded:
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
-        return await _moved(lambda: self._inner.samples(ref))
+        return await moved(lambda: self._inner.samples(ref))
+
+    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+        """Return the accounts of jobs that are not (yet) in the record."""
+        return await moved(lambda: self._inner.accounts(query))
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs."""
-        return await _moved(lambda: self._inner.warnings(ref))
+        return await moved(lambda: self._inner.warnings(ref))
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """Ask the job to end."""
-        return await _moved(lambda: self._inner.cancel(ref, grace_seconds=grace_seconds))
+        return await moved(lambda: self._inner.cancel(ref, grace_seconds=grace_seconds))
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
-        return await _moved(lambda: self._inner.suspend(ref))
+        return await moved(lambda: self._inner.suspend(ref))
 
     async def tend(self, state: JobState) -> None:
         """Do what the engine does not do by itself."""
-        await _moved(lambda: self._inner.tend(state))
+        await moved(lambda: self._inner.tend(state))
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""
-        return await _moved(lambda: self._inner.resume(ref))
+        return await moved(lambda: self._inner.resume(ref))
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove all that is known of the job."""
-        await _moved(lambda: self._inner.delete(ref, grace_seconds=grace_seconds))
+        await moved(lambda: self._inner.delete(ref, grace_seconds=grace_seconds))
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command inside the job."""
-        return await _moved(lambda: self._inner.execute(ref, argv, worker=worker, rank=rank))
+        return await moved(lambda: self._inner.execute(ref, argv, worker=worker, rank=rank))
 
     async def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank stands now."""
-        return await _moved(lambda: self._inner.stacks(ref, ranks, bring=bring))
+        return await moved(lambda: self._inner.stacks(ref, ranks, bring=bring))
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""
-        return await _moved(lambda: self._inner.artifacts(ref))
+        return await moved(lambda: self._inner.artifacts(ref))
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
-        await _moved(lambda: self._inner.fetch(ref, path, target))
+        await moved(lambda: self._inner.fetch(ref, path, target))
 
     async def note(self, *told: Any) -> None:
         """Tell the audit of what did not go through the port (see `witness`)."""
         if note := getattr(self._inner, "note", None):
-            await _moved(lambda: note(*told))
+            await moved(lambda: note(*told))
 
     def past(self) -> Past | None:
         """Return what is remembered of jobs that are gone."""
@@ -166,10 +171,10 @@ class Threaded:
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass."""
-        await _moved(lambda: self._inner.pause(seconds))
+        await moved(lambda: self._inner.pause(seconds))
 
 
-async def _moved(start: Callable[[], Awaitable[T]]) -> T:
+async def moved(start: Callable[[], Awaitable[T]]) -> T:
     """Run a call in a thread; it is only made there, so that one cancelled before leaves nothing behind."""
     return await asyncio.to_thread(lambda: drive(start()))
 

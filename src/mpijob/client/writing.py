@@ -20,11 +20,12 @@ class Writing(Desk):
 
     def plan(self, job: MPIJob, *, server: bool = False) -> Plan:
         """Return exactly what would run; nothing is started. With `server`, a cluster judges it too."""
-        from mpijob.client import flow
+        from mpijob.client import accounts, flow
 
-        return self._bridge.call(
-            flow.plan(self.localized(job), self.backend, max_workers=self.settings.max_workers, server=server)
+        work = flow.plan(
+            self.localized(job), self.backend, max_workers=self.settings.max_workers, server=server
         )
+        return self._bridge.call(accounts.told(self.backend, self.settings, self._bridge.call(work)))
 
     def fit(self, job: MPIJob) -> Fit:
         """Return whether the job would start now, wait (for what, how long), or never run here."""

@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from mpijob.errors import Conflict
-from mpijob.history.schema import TABLES, open_database, telling
+from mpijob.history import ledger
+from mpijob.history.schema import RECORD_TABLES, TABLES, open_database, telling
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Voice
 from mpijob.model import Event, JobState, Phase, Role, Sample
 
@@ -139,7 +140,8 @@ class Archive:
             )  # fmt: skip
             _note_moment(db, state, now)
             _add_events(db, ref.uid, events, once)
-        self.add_facts(ref.uid, facts)
+            self.add_facts(ref.uid, facts)
+            ledger.settle(db, ref.uid, now)
 
     def add_events(self, uid: str, events: Iterable[Event]) -> None:
         """Write down what happened."""
@@ -167,24 +169,28 @@ class Archive:
         self.put(gone(state, when, why), now=when, events=[farewell(when, state.attempt)])
 
     def add_samples(self, uid: str, samples: Iterable[Sample]) -> None:
-        """Write down usage."""
+        """Write down usage; what was told before is not counted again."""
         with self.transaction() as db:
             db.executemany(
-                "INSERT INTO samples VALUES (?,?,?,?,?,?)",
-                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes) for s in samples],
-            )
+                "INSERT INTO samples (uid, attempt, worker, time, cores, memory, gpus, gpu_memory)"
+                " VALUES (?,?,?,?,?,?,?,?)",
+                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes)
+                 for s in ledger.count(db, uid, samples)],
+            )  # fmt: skip
+            if seen := db.execute("SELECT last_seen FROM jobs WHERE uid=?", (uid,)).fetchone():
+                ledger.settle(db, uid, seen[0])
 
-    def forget(self, uid: str) -> None:
+    def forget(self, uid: str, *, keep_account: bool = False) -> None:
         """Erase everything of a job: its files, then its rows, so that what was begun can be finished."""
         with telling(self.directory):
             if os.path.isdir(self.folder(uid)):
                 shutil.rmtree(self.folder(uid))
-        self.forget_rows(uid)
+        self.forget_rows(uid, keep_account=keep_account)
 
-    def forget_rows(self, uid: str) -> None:
-        """Erase the rows of a job."""
+    def forget_rows(self, uid: str, *, keep_account: bool = False) -> None:
+        """Erase the rows of a job, or all but its account."""
         with self.transaction() as db:
-            for table in TABLES:
+            for table in RECORD_TABLES if keep_account else TABLES:
                 db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))
 
     # -- lines ------------------------------------------------------------------------------------

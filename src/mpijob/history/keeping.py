@@ -18,7 +18,7 @@ from mpijob.history.schema import telling
 from mpijob.history.values import Voice
 from mpijob.model import MPIJob, quantity
 from mpijob.model.job import Retention
-from mpijob.settings import Settings
+from mpijob.settings import KeepSetting, Settings
 
 _DAY = 86_400.0
 _AT_ONCE = 500
@@ -26,10 +26,11 @@ _YOUNG_SECONDS = 3600.0  # a file that nobody knows yet may be somebody's who is
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """How many days logs and records are kept after a job's end."""
+    """How many days logs, records and accounts are kept after a job's end."""
 
     logs_days: float = Retention().logs_days
     record_days: float = Retention().record_days
+    accounts_days: float = KeepSetting().accounts_days
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -41,7 +42,10 @@ class Policy(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, settings: Settings) -> Policy:
         """Return what is set."""
-        days = {name: Keep(keep.logs_days, keep.record_days) for name, keep in settings.keep.items()}
+        days = {
+            name: Keep(keep.logs_days, keep.record_days, keep.accounts_days)
+            for name, keep in settings.keep.items()
+        }
         return cls(days, int(quantity.parse(settings.history_bytes)))
 
     def keep(self, namespace: str, job: MPIJob | None) -> Keep:
@@ -49,7 +53,7 @@ class Policy(msgspec.Struct, frozen=True):
         own = Retention() if job is None else job.retention
         named = self.namespaces.get(namespace) or self.namespaces.get("*")
         if named is None:
-            return Keep(own.logs_days, own.record_days)
+            return Keep(own.logs_days, own.record_days)  # an account is the place's, not the job's
         usual = Retention()
         logs = named.logs_days if own.logs_days == usual.logs_days else min(own.logs_days, named.logs_days)
         record = (
@@ -57,13 +61,26 @@ class Policy(msgspec.Struct, frozen=True):
             if own.record_days == usual.record_days
             else min(own.record_days, named.record_days)
         )
-        return Keep(min(logs, record), record)
+        return Keep(min(logs, record), record, named.accounts_days)
 
 
 def tidy(archive: Archive, policy: Policy, now: float) -> int:
     """Remove what was kept long enough, then what there is no room for; return how many jobs lost something."""
     _sweep(archive, now)
+    _forget_accounts(archive, policy, now)
     return _forget_old(archive, policy, now) + _make_room(archive, policy.most_bytes)
+
+
+def _forget_accounts(archive: Archive, policy: Policy, now: float) -> None:
+    """Remove the accounts that were kept long enough; those of records that are still there stay with them."""
+    least = min(keep.accounts_days for keep in (Keep(), *policy.namespaces.values()))
+    rows = archive.read(
+        "SELECT uid, namespace, ended FROM accounts WHERE ended<? AND uid NOT IN (SELECT uid FROM jobs)",
+        now - least * _DAY,
+    )
+    for uid, namespace, ended in rows:
+        if (now - ended) / _DAY >= policy.keep(namespace, None).accounts_days:
+            archive.forget_rows(uid)
 
 
 def erase(archive: Archive, uids: Iterable[str]) -> None:
@@ -84,7 +101,7 @@ def _forget_old(archive: Archive, policy: Policy, now: float) -> int:
         keep = policy.keep(namespace, decoded(MPIJob, spec) if spec else None)
         days = (now - ended) / _DAY
         if days >= keep.record_days:
-            archive.forget(uid)
+            archive.forget(uid, keep_account=days < keep.accounts_days)
         elif days >= keep.logs_days and stored:
             _drop(archive, uid, f"logs are kept for {keep.logs_days:g} days")
         else:

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mpijob.history import chunks
+from mpijob.history import chunks, ledger
 from mpijob.history.archive import Archive, decoded, gone
 from mpijob.history.capture import TORN, bounds, gap_of
 from mpijob.history.keeping import erase
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Record, Voice, numbers
 from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Role, Sample, Scope
+from mpijob.model.accounts import Account, AccountQuery
 from mpijob.model.records import Mark
 from mpijob.model.selector import selects
 from mpijob.observation import cri, merge, sieve
@@ -133,20 +134,31 @@ class Past:
         )
         return tuple(msgspec.structs.replace(event, sequence=place) for place, event in enumerate(found, 1))
 
-    def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+    def going(self) -> Iterator[JobState]:
+        """Yield the last known states of jobs that have not ended."""
+        for (blob,) in self._archive.read("SELECT state FROM jobs WHERE ended IS NULL AND deleted IS NULL"):
+            yield decoded(JobState, blob)
+
+    def samples(self, ref: JobRef, since: float = 0.0) -> tuple[Sample, ...]:
         """Return the usage that was measured."""
         row = self._row(ref)
         rows = self._archive.read(
-            "SELECT time, worker, cores, memory, attempt FROM samples WHERE uid=? ORDER BY time, worker", row[0]
+            "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory FROM samples WHERE uid=? AND time>=?"
+            " ORDER BY time, worker", row[0], since
         ) if row else []  # fmt: skip
         return tuple(Sample(*one) for one in rows)
+
+    def accounts(self, query: AccountQuery) -> Iterator[Account]:
+        """Yield the accounts of recorded jobs, newest first."""
+        return ledger.find(self._archive, query)
 
     def forget(self, ref: JobRef) -> int:
         """Erase a job; by name, every job that had the name. Return how many there were."""
         where, values = (
             ("uid=?", (ref.uid,)) if ref.uid else ("namespace=? AND name=?", (ref.namespace, ref.name))
         )
-        found = self._archive.read(f"SELECT uid FROM jobs WHERE {where}", *values)
+        found = self._archive.read(f"SELECT uid FROM jobs WHERE {where} UNION SELECT uid FROM accounts WHERE {where}",
+                                   *values, *values)  # fmt: skip
         erase(self._archive, (uid for (uid,) in found))
         return len(found)
 

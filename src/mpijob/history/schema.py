@@ -12,6 +12,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
+from importlib import import_module
 
 from mpijob.errors import BackendError
 
@@ -80,9 +81,32 @@ CREATE TABLE sessions (
   id INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL, beat REAL NOT NULL, ended REAL
 ) STRICT;
 """,
+    """
+ALTER TABLE samples ADD COLUMN gpus REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN gpu_memory INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE tallies (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+  cpu_seconds REAL NOT NULL, byte_seconds REAL NOT NULL, gpu_seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL,
+  samples INTEGER NOT NULL,
+  PRIMARY KEY (uid, attempt, worker)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE accounts (
+  uid TEXT NOT NULL PRIMARY KEY,
+  namespace TEXT NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, phase TEXT NOT NULL, queue TEXT NOT NULL,
+  cause TEXT NOT NULL, program TEXT NOT NULL, created REAL NOT NULL, ended REAL,
+  labels TEXT NOT NULL, account BLOB NOT NULL
+) STRICT;
+CREATE INDEX accounts_by_time ON accounts (created, uid);
+CREATE INDEX accounts_of ON accounts (namespace, created, uid);
+CREATE INDEX accounts_by_owner ON accounts (owner, created, uid);
+CREATE INDEX accounts_by_program ON accounts (program, created, uid);
+CREATE INDEX accounts_by_end ON accounts (ended);
+""",
 )
+_FILLS = {2: "ledger"}  # the format that came with this number is filled from what is there already
 VERSION = len(_STEPS)
-TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "jobs")
+RECORD_TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "tallies", "jobs")
+TABLES = (*RECORD_TABLES, "accounts")
 
 
 def open_database(path: str, *, shared: bool = False) -> sqlite3.Connection:
@@ -114,6 +138,8 @@ def _bring_forward(db: sqlite3.Connection) -> None:
         for number in range(int(db.execute("PRAGMA user_version").fetchone()[0]), VERSION):
             for statement in _STEPS[number].split(";\n"):
                 db.execute(statement)
+            if number + 1 in _FILLS:
+                import_module(f"mpijob.history.{_FILLS[number + 1]}").fill(db)
             db.execute(f"PRAGMA user_version={number + 1}")
     except BaseException:
         db.execute("ROLLBACK")

@@ -138,10 +138,12 @@ class Artifact(msgspec.Struct, frozen=True, order=True):
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one worker used at one moment: cores busy, resident memory."""
+    """What one worker used at one moment: cores busy, resident memory, GPUs busy (2 of 4 at half load are 1.0)."""
 
     time: float
     worker: int
     cpu_cores: float
     memory_bytes: int
     attempt: int = 1
+    gpus: float = 0.0
+    gpu_memory_bytes: int = 0

@@ -121,6 +121,26 @@ def compile_marking(pattern: str, before: bytes, after: bytes) -> Callable[[byte
     return marked
 
 
+def compile_groups(pattern: str) -> Callable[[bytes], dict[str, bytes] | None]:
+    """Return a function that finds a pattern's named groups in a text, with the same care as a search."""
+    compile_search(pattern)
+    compiled, most = _linear(pattern), None
+    if compiled is None:
+        compiled, most = re.compile(pattern.encode()), GUARDED_BYTES
+
+    def groups(text: bytes) -> dict[str, bytes] | None:
+        found = compiled.search(text[:most])
+        if found is None:
+            return None
+        return {_word(name): value for name, value in found.groupdict().items()}  # re2 names groups in bytes
+
+    return groups
+
+
+def _word(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
 def _linear(pattern: str) -> Any:
     """Return the pattern compiled by re2, None where that is not installed."""
     try:

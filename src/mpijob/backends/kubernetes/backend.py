@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Scope,
         Secret,
     )
+    from mpijob.model.accounts import Account, AccountQuery
     from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.5
@@ -323,6 +324,14 @@ class KubernetesBackend:
         found = self._eye.find(ref)
         with telling(f"read the usage of {ref.name}"):
             return usage.samples(self._api, found, self._eye.served)
+
+    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+        """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
+        if self.past() is not None:
+            return ()
+        from mpijob.backends.kubernetes import accounts
+
+        return await accounts.find(self, query, time.time())
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""

@@ -5,6 +5,7 @@ Whose logs are to be heard is told from the same look; hearing them is the busin
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.kubernetes import gathering, kinds, logs, states, story
+from mpijob.backends.kubernetes import gathering, kinds, logs, states, story, usage
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.listening import Life, restarts_of
 from mpijob.backends.kubernetes.looking import Eye, Look
@@ -21,8 +22,9 @@ from mpijob.errors import MpiJobError
 from mpijob.history import audit, audit_ending
 from mpijob.history.archive import Archive, decoded
 from mpijob.history.values import Fact
-from mpijob.model import JobRef, JobState, MPIJob, WorkerState
+from mpijob.model import JobRef, JobState, MPIJob, Phase, WorkerState
 
+_log = logging.getLogger(__name__)
 _NODE_LABELS = (
     "node.kubernetes.io/instance-type",
     "topology.kubernetes.io/zone",
@@ -54,6 +56,8 @@ class Scribe:
         before = self._archive.state(look.state.ref.uid)
         state = look.state if before is None else richer(before, look.state)
         self._archive.put(state, now=now, spec=spec, events=told, facts=facts, once=story.ONCE)
+        if state.phase is Phase.RUNNING:
+            self._measure(look)
         self._specs.add(known)
         if state.phase.final and (before is None or not before.phase.final):
             self._tell_audit(state)
@@ -66,6 +70,16 @@ class Scribe:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         job = decoded(MPIJob, spec) if spec else None
         audit_ending.tell_end(directory, state, job, who="system:mpijob:recorder")
+
+    def _measure(self, look: Look) -> None:
+        """Write down what the workers use now, where the cluster measures it; a record does without."""
+        try:
+            found = usage.samples(self._api, look.found, self._eye.served)
+        except ApiError as error:
+            _log.debug("no usage of %s: %s", look.found.ref, error)
+            return
+        if found:
+            self._archive.add_samples(look.state.ref.uid, found)
 
     def _spec(self, look: Look) -> bytes:
         try:

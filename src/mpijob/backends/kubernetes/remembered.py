@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpijob.backends.kubernetes import logs
+from mpijob.history.archive import Archive
 from mpijob.history.past import LineReader, Past, past
 from mpijob.history.values import Voice
 from mpijob.model import Family, JobState
@@ -11,6 +12,11 @@ from mpijob.model import Family, JobState
 def remembered(directory: str) -> Past | None:
     """Return the past that a recorder has written into a directory, if there is any."""
     return past(directory, _reader)
+
+
+def of_archive(archive: Archive) -> Past:
+    """Return the past of an archive that is open already."""
+    return Past(archive, _reader)
 
 
 def _reader(voice: Voice, state: JobState) -> LineReader:

@@ -45,6 +45,20 @@ def put_away(store: Store, row: Row, settings: Settings) -> None:
         _log.warning("no record of %s could be kept: %s", row.state.ref, error)
 
 
+def keep_account(store: Store, uid: str, settings: Settings, now: float) -> None:
+    """Keep what a job used when all else of it is forgotten in time."""
+    from mpijob.backends.local import accounts
+    from mpijob.history import ledger
+
+    account = accounts.of_state(store, uid, now)
+    archive = Archive(history_directory(settings, LOCAL))
+    try:
+        with archive.transaction() as db:
+            ledger.put(db, account)
+    finally:
+        archive.close()
+
+
 def tidy(settings: Settings, now: float) -> None:
     """Remove from the archive what was kept long enough."""
     directory = history_directory(settings, LOCAL)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Scope,
         Secret,
     )
+    from mpijob.model.accounts import Account, AccountQuery
     from mpijob.settings import Settings
 
     LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
@@ -321,6 +322,13 @@ class LocalBackend:
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage measured so far."""
         return self._store.samples(self._row(ref).uid)
+
+    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+        """Return the accounts of the jobs that were not deleted."""
+        from mpijob.backends.local import accounts
+
+        recovery.recover(self._store)
+        return accounts.find(self._store, query, time.time())
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what the job's supervisor found worrying."""

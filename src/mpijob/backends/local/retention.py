@@ -6,6 +6,7 @@ A runner does this when it has nothing else to do; nobody waits for it.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 
 from mpijob.backends.local.store import Row, Store
 from mpijob.history.keeping import Policy
@@ -15,15 +16,20 @@ _AT_ONCE = 200
 _YOUNG_SECONDS = 3600.0  # a directory without a job may belong to one that is just being submitted
 
 
-def forget_old(store: Store, now: float, policy: Policy | None = None) -> int:
-    """Remove what has been kept long enough, the oldest first; return how many jobs lost something."""
+def forget_old(
+    store: Store, now: float, policy: Policy | None = None, farewell: Callable[[str], None] = lambda uid: None
+) -> int:
+    """Remove what has been kept long enough, the oldest first; return how many jobs lost something.
+
+    `farewell` is told each job that goes, before it does.
+    """
     policy = Policy() if policy is None else policy
     final = "phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
     rows = store.rows(
         f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_AT_ONCE})"
     )
     _sweep(store, now)
-    return sum(_forget(store, row, now, policy) for row in rows)
+    return sum(_forget(store, row, now, policy, farewell) for row in rows)
 
 
 def _sweep(store: Store, now: float) -> None:
@@ -35,10 +41,11 @@ def _sweep(store: Store, now: float) -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _forget(store: Store, row: Row, now: float, policy: Policy) -> bool:
+def _forget(store: Store, row: Row, now: float, policy: Policy, farewell: Callable[[str], None]) -> bool:
     keep = policy.keep(row.state.ref.namespace, store.plan(row.uid).job)
     age_days = (now - (row.state.finished or now)) / _DAY
     if age_days >= keep.record_days:
+        farewell(row.uid)
         store.remove(row.uid)
         shutil.rmtree(store.home.job(row.uid), ignore_errors=True)
         return True

@@ -71,7 +71,13 @@ class Runner:
         from mpijob.backends.local import archiving, retention
         from mpijob.history.keeping import Policy
 
-        retention.forget_old(store, time.time(), Policy.of(self._settings))
+        now = time.time()
+        retention.forget_old(
+            store,
+            now,
+            Policy.of(self._settings),
+            lambda uid: archiving.keep_account(store, uid, self._settings, now),
+        )
         archiving.tidy(self._settings, time.time())
 
     def _claim(self, store: Store) -> Claimed | None:

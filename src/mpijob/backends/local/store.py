@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mpijob.backends.local.paths import Home
     from mpijob.model import JobRef, Plan
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE jobs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -67,6 +67,17 @@ CREATE TABLE samples (
 ) STRICT;
 CREATE INDEX samples_of ON samples (uid, time);
 """
+_USAGE = """
+ALTER TABLE samples ADD COLUMN gpus REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN gpu_memory INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE tallies (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+  cpu_seconds REAL NOT NULL, byte_seconds REAL NOT NULL, gpu_seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL,
+  samples INTEGER NOT NULL,
+  PRIMARY KEY (uid, attempt, worker)
+) STRICT, WITHOUT ROWID;
+"""
+_STEPS = (_SCHEMA, _USAGE)
 
 _encode = msgspec.json.encode
 decode_state = msgspec.json.Decoder(JobState).decode
@@ -210,7 +221,7 @@ class Store:
         """Forget a job and everything said about it."""
         with self.transaction() as db:
             row = db.execute("SELECT namespace, name, newest FROM jobs WHERE uid=?", (uid,)).fetchone()
-            for table in ("jobs", "plans", "events", "samples"):
+            for table in ("jobs", "plans", "events", "samples", "tallies"):
                 db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))
             if row and row[2]:
                 db.execute(
@@ -225,18 +236,22 @@ class Store:
         return [msgspec.structs.replace(_decoder(Event).decode(event), sequence=seq) for seq, event in rows]
 
     def add_samples(self, uid: str, samples: tuple[Sample, ...]) -> None:
-        """Append usage samples to a job."""
+        """Append usage samples to a job, and to what it used in all."""
+        from mpijob.history import ledger  # a list needs none: start-up is a feature
+
         with self.transaction() as db:
             db.executemany(
-                "INSERT INTO samples VALUES (?,?,?,?,?,?)",
-                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes) for s in samples],
-            )
+                "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?)",
+                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes)
+                 for s in ledger.count(db, uid, samples)],
+            )  # fmt: skip
 
     def samples(self, uid: str) -> tuple[Sample, ...]:
         """Return a job's usage samples in time order."""
         rows = self.read(
-            "SELECT time, worker, cores, memory, attempt FROM samples WHERE uid=? ORDER BY time, worker", uid
-        )
+            "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory FROM samples WHERE uid=?"
+            " ORDER BY time, worker", uid,
+        )  # fmt: skip
         return tuple(Sample(*row) for row in rows)
 
 
@@ -256,8 +271,8 @@ def _open(home: Home) -> sqlite3.Connection:
         finally:
             os.umask(old_mask)
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            _create(db)
+        if version < _VERSION:
+            _bring_forward(db)
         elif version > _VERSION:
             raise BackendError(
                 f"{home.database} was written by a newer mpijob (format {version}, this one knows {_VERSION})",
@@ -266,15 +281,16 @@ def _open(home: Home) -> sqlite3.Connection:
         return db
 
 
-def _create(db: sqlite3.Connection) -> None:
+def _bring_forward(db: sqlite3.Connection) -> None:
+    """Make the tables, or bring those of an older format forward, in one transaction."""
     from mpijob.history.schema import use_wal  # once in the life of a home: start-up is a feature
 
     use_wal(db)
     db.execute("BEGIN IMMEDIATE")
-    if db.execute("PRAGMA user_version").fetchone()[0] == 0:
-        for statement in _SCHEMA.split(";\n"):
+    for step in _STEPS[db.execute("PRAGMA user_version").fetchone()[0] :]:
+        for statement in step.split(";\n"):
             db.execute(statement)
-        db.execute(f"PRAGMA user_version={_VERSION}")
+    db.execute(f"PRAGMA user_version={_VERSION}")
     db.execute("COMMIT")
 
 

@@ -39,6 +39,7 @@ from mpijob.model import (
     Sample,
     Scope,
 )
+from mpijob.model.accounts import Account, AccountQuery
 from mpijob.observation import sieve
 
 _PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
@@ -192,6 +193,11 @@ class MemoryBackend:
         """Return the usage invented so far."""
         with self._changed:
             return tuple(shelf.find(self._engine, ref).samples)
+
+    async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+        """Return the accounts of all jobs; nothing is recorded anywhere else."""
+        with self._changed:
+            return shelf.accounts(self._engine, query)
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return nothing: a played job worries nobody."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from mpijob import admission
+from mpijob.accounting import making
+from mpijob.accounting.tallying import tally
 from mpijob.backends import select
 from mpijob.backends.memory import queue
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.record import Record
 from mpijob.backends.refusals import no_such_job
+from mpijob.history import ledger
 from mpijob.model import Facts, JobRef, JobState, Phase, RankState, Scope
+from mpijob.model.accounts import Account, AccountQuery
 from mpijob.model.stacks import Means, RankStack
 
 Seen = dict[str, tuple[int, JobState]]
@@ -103,3 +107,15 @@ def asleep(record: Record, rank: RankState) -> RankStack:
 
 def _same_name(one: JobRef, other: JobRef) -> bool:
     return (one.namespace, one.name) == (other.namespace, other.name)
+
+
+def accounts(engine: Engine, query: AccountQuery) -> tuple[Account, ...]:
+    """Return the accounts that are wanted, newest first."""
+    made = [
+        making.account(
+            record.state, record.job, record.plan.needs, [*tally(record.samples).values()], now=engine.now
+        )
+        for record in engine.records.values()
+    ]
+    wanted = [one for one in made if ledger.wanted(one, query)]
+    return tuple(sorted(wanted, key=ledger.cursor_key, reverse=True)[: query.limit + 1])

@@ -34,6 +34,7 @@ def describe(app: App, name: str) -> None:
     _section(app, "Ranks", shown.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [shown.event_line(event, now) for event in events[-_LAST_EVENTS:]])
+    _section(app, "Training", _training(app, state))
     _section(app, "Warnings", finding_lines(warnings))
     more = [f"more: {app.words(state.ref, 'why')}"] if findings else []
     _section(app, "Findings", [*finding_lines(findings), *more])
@@ -42,6 +43,13 @@ def describe(app: App, name: str) -> None:
 def _warnings(app: App, state: JobState) -> tuple[Finding, ...]:
     """Return what is worrying about a job that runs."""
     return app.client.warnings(state.ref) if state.phase is Phase.RUNNING else ()
+
+
+def _training(app: App, state: JobState) -> list[str]:
+    """Return how far a training is and its curves, where its lines tell any."""
+    from mpijob.cli.commands.curves import lines
+
+    return lines(app.client.curves(state.ref, points=80)) if state.started else []
 
 
 def _section(app: App, title: str, lines: list[str]) -> None:

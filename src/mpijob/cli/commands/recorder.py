@@ -1,4 +1,4 @@
-"""recorder: the process that writes a cluster's jobs down while they run."""
+"""recorder, exporter: the processes that write a cluster's jobs down while they run, and answer Prometheus."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from mpijob.cli.options import command
 
 @command("recorder", outputs=())
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option(
+    "--metrics-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer Prometheus at this port."
+)
+@click.option(
+    "--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="In a pod: 0.0.0.0."
+)
 @pass_app
-def recorder(app: App, all_namespaces: bool) -> None:
+def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_address: str) -> None:
     """Record the jobs of a cluster, so that they are known when they are gone.
 
     It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was. States, events,
@@ -31,5 +37,37 @@ def recorder(app: App, all_namespaces: bool) -> None:
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     recording.record(
-        app.client.settings, namespace, stop, lambda path: app.out.note(f"recording {where} into {path}")
+        app.client.settings,
+        namespace,
+        stop,
+        lambda path: app.out.note(f"recording {where} into {path}"),
+        metrics=None if metrics_port is None else (metrics_address, metrics_port),
     )
+
+
+@command("exporter", outputs=())
+@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=9464, show_default=True, help="Where Prometheus asks."
+)
+@click.option(
+    "--address", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Which of this machine's."
+)
+@pass_app
+def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
+    """Answer Prometheus: jobs, stages, failures, queues, what workers use.
+
+    It goes on until it is ended (SIGTERM, Ctrl-C) and only reads. On a cluster `mpijob recorder --metrics-port`
+    answers from the record instead, without asking the cluster again.
+    """
+    from mpijob.client import exporting, sources
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    source = sources.OfClient(app.client.twin(), all_namespaces=all_namespaces)
+    made = exporting.exporter(source, app.client.settings)
+    server = exporting.serve(made, address, port)
+    app.out.note(f"metrics at http://{address}:{port}/metrics")
+    stop.wait()
+    server.shutdown()

@@ -80,9 +80,31 @@ def compare(app: App, names: tuple[str, ...]) -> None:
         ("phase", *(job.phase.value for job in found.jobs)),
         ("duration", *(text.duration(job.duration_seconds) for job in found.jobs)),
         ("result", *(job.result or "-" for job in found.jobs)),
+        *_used_rows(app, found),
         *((row.field, *(_word(value) for value in row.values)) for row in found.differences),
     ]
     app.out.lines(text.table(("FIELD", *(text.one_line(job.ref.name) for job in found.jobs)), rows))
+
+
+def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:
+    """Return what the jobs used, where they have accounts."""
+    from mpijob.accounting import fields
+
+    names = (
+        "exit",
+        "waited",
+        "core_hours",
+        "cpu_efficiency",
+        "peak_memory",
+        "gpu_hours",
+        "gpu_efficiency",
+        "cost",
+    )
+    accounts = [job.account for job in found.jobs]
+    if not all(accounts):
+        return []
+    told = [fields.shown(one, names, app.client.settings.rates) for one in accounts if one is not None]
+    return [(name.replace("_", "-"), *(values[at] for values in told)) for at, name in enumerate(names)]
 
 
 def _safe(found: Comparison) -> Comparison:

@@ -1,0 +1,41 @@
+"""What may be asked about accounts and curves; the other questions are in `answers`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from mpijob.api.answers import Limit, Where
+from mpijob.model import Phase
+
+
+class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which jobs; words given several times mean any of them. Without a namespace: all that may be seen."""
+
+    namespace: str = ""
+    owner: tuple[str, ...] = ()
+    status: tuple[Phase, ...] = ()
+    label: str = ""
+    since: float | None = None
+    until: float | None = None
+
+
+class AccountsQuery(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which accounts, newest first."""
+
+    after: str = ""
+    limit: Limit = 100
+
+
+class ReportQuery(Chosen, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Totals of which accounts, and by what: words with commas (`user,month`, `label:team`)."""
+
+    by: str = "user"
+
+
+class CurvesQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which rank's metrics, and how finely."""
+
+    rank: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720

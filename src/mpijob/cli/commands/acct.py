@@ -1,0 +1,195 @@
+"""acct: what ran, how it ended, what it used and cost; as sacct and sreport tell it, also of deleted jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mpijob.accounting import costs, fields
+from mpijob.cli import text
+from mpijob.cli.commands.show import phase_choice
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import Moment, command
+from mpijob.cli.output import Format
+
+if TYPE_CHECKING:
+    from mpijob.accounting.reports import Report, Row
+
+_OUTPUTS = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV, Format.NAME)
+_TABLES = (Format.TABLE, Format.JSON, Format.YAML, Format.CSV)
+
+
+def _chosen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose among accounts."""
+    for option in reversed(
+        (
+            click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace."),
+            click.option(
+                "-S", "--since", type=Moment(), metavar="WHEN", help="Jobs since then: 24h, 7d or a date."
+            ),
+            click.option("-E", "--until", type=Moment(), metavar="WHEN", help="Jobs before then."),
+            click.option(
+                "-u", "--user", "owners", multiple=True, metavar="NAME", help="Only jobs of this user."
+            ),
+            click.option(
+                "-s",
+                "--state",
+                "phases",
+                multiple=True,
+                type=phase_choice,
+                help="Only jobs that are, or ended, so.",
+            ),
+            click.option(
+                "-l", "--label", "selector", default="", metavar="LABELS", help="As in team=cv,tier!=test."
+            ),
+            click.option("--queue", default="", metavar="NAME", help="Only jobs of this queue."),
+            click.option("--cause", default="", metavar="CODE", help="Only jobs that failed for this cause."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+class _Accounts(click.Group):
+    """`acct` alone lists; a word behind it that is no verb of its own is a job's name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb that was meant; without one, the list."""
+        if not args or args[0] not in self.commands:
+            return "list", self.commands["list"], args
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Let options belong to the list when no verb is named."""
+        if args and args[0] in ("-h", "--help"):
+            return super().parse_args(ctx, args)
+        if not args or args[0] not in self.commands:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    "acct", cls=_Accounts, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+def acct() -> None:
+    """Show what ran, how it ended, what it used and what that cost.
+
+    Without a verb: the list of jobs, those that were deleted too. `mpijob acct list --help` has its options.
+    """
+
+
+@command("list", outputs=_OUTPUTS)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@_chosen
+@click.option(
+    "--format", "columns", default="", metavar="FIELDS", help="As in name,user,elapsed; sacct's names too."
+)
+@click.option("--fields", "only_names", is_flag=True, help="List the fields that --format takes.")
+@click.option("--limit", default=100, type=click.IntRange(1, 100_000), help="At most this many jobs.")
+@click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
+@pass_app
+def list_accounts(app: App, columns: str, only_names: bool, names: tuple[str, ...], **chosen: Any) -> None:
+    """List what ran, newest first."""
+    if only_names:
+        app.out.lines(
+            text.table(("FIELD", "MEANING"), ((name, one.text) for name, one in fields.FIELDS.items()))
+        )
+        return
+    wanted = fields.named(columns) if columns else fields.USUAL
+    page, rates = app.client.accounts(names=names, **chosen), app.client.settings.rates
+    if app.out.structured:
+        app.out.value({"items": [_whole(one, rates) for one in page.items], "after": page.after})
+    elif app.out.format is Format.CSV:
+        app.out.csv(wanted, (fields.values(one, wanted, rates).values() for one in page.items))
+    elif app.out.format is Format.NAME:
+        app.out.lines(one.ref.name for one in page.items)
+    elif not page.items:
+        app.out.note("no jobs found")
+    else:
+        rows = [fields.shown(one, wanted, rates) for one in page.items]
+        app.out.lines(text.table([name.upper() for name in wanted], rows))
+    if page.after:
+        app.out.note(f"there are more: {app.program} acct list --after {page.after}")
+
+
+def _whole(one: Any, rates: Any) -> dict[str, Any]:
+    return fields.values(one, tuple(fields.FIELDS), rates)
+
+
+@command("report", outputs=_TABLES)
+@click.option(
+    "--by", default="user", show_default=True, metavar="WORDS",
+    help="user, namespace, month, day, queue, state, cause, program, name, label:KEY; several with commas.",
+)  # fmt: skip
+@_chosen
+@pass_app
+def report(app: App, by: str, **chosen: Any) -> None:
+    """Show what jobs that ended in a time used and cost, by user, namespace, label or month."""
+    found = app.client.usage_report(tuple(word.strip() for word in by.split(",")), **chosen)
+    if app.out.structured:
+        app.out.value(found)
+    elif app.out.format is Format.CSV:
+        names = _row_fields()
+        app.out.csv(
+            (*found.by, *names), ((*row.key, *(getattr(row, name) for name in names)) for row in found.rows)
+        )
+    else:
+        _show_report(app, found)
+
+
+def _row_fields() -> tuple[str, ...]:
+    from mpijob.accounting.reports import Row
+
+    return tuple(name for name in Row.__struct_fields__ if name != "key")
+
+
+def _show_report(app: App, found: Report) -> None:
+    header = (*(word.upper() for word in found.by), "JOBS", "FAILED", "CORE-HOURS", "USED", "GPU-HOURS", "IDLE",
+              "GIB-HOURS", "WAITED", "COST")  # fmt: skip
+    rows = [_report_row(row) for row in (*found.rows, found.total)]
+    app.out.lines(text.table(header, rows))
+
+
+def _report_row(row: Row) -> Sequence[str]:
+    used = "-" if row.efficiency is None else f"{row.efficiency:.0%}"
+    idle = f"{row.idle_gpu_hours / row.gpu_hours:.0%}" if row.gpu_hours and row.measured_core_hours else "-"
+    return (
+        *(word or "-" for word in row.key), str(row.jobs), str(row.failed), f"{row.core_hours:.2f}", used,
+        f"{row.gpu_hours:.2f}", idle, f"{row.gib_hours:.2f}", text.duration(row.queued_hours * 3600),
+        costs.money(row.cost, row.currency) if row.cost else "-",
+    )  # fmt: skip
+
+
+@command("budget", outputs=_TABLES)
+@pass_app
+def budget(app: App) -> None:
+    """Show how namespaces stand against their budgets this month, and where that leads."""
+    found = app.client.budgets()
+    if app.out.structured:
+        app.out.value(found)
+        return
+    if app.out.format is Format.CSV:
+        names = ("namespace", "month", "monthly", "spent", "share", "forecast", "currency", "alert")
+        app.out.csv(names, ([getattr(one, name) for name in names] for one in found))
+        return
+    if not found:
+        app.out.note("no namespace has a budget; set one: [budgets.NAME] monthly = 1000 in the settings file")
+        return
+    rows = [
+        (one.namespace, one.month, costs.money(one.monthly, one.currency), costs.money(one.spent, one.currency),
+         f"{one.share:.0%}", costs.money(one.forecast, one.currency))
+        for one in found
+    ]  # fmt: skip
+    app.out.lines(text.table(("NAMESPACE", "MONTH", "BUDGET", "SPENT", "SHARE", "FORECAST"), rows))
+    for one in found:
+        if one.alert:
+            app.out.note(f"warning: {one.alert}")
+
+
+acct.add_command(list_accounts, "list")
+acct.add_command(report)
+acct.add_command(budget)

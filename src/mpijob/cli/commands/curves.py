@@ -1,0 +1,87 @@
+"""curves: the metrics of a training, how far it is and when it will end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mpijob.cli import text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.listed import tell_if_deleted
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.output import Format
+from mpijob.observation.curves import sparkline
+
+if TYPE_CHECKING:
+    from mpijob.observation.curves import Curves
+
+
+@command("curves", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.CSV))
+@name_argument
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="What this rank told.")
+@click.option(
+    "--pattern",
+    "patterns",
+    multiple=True,
+    metavar="REGEX",
+    help="Read metrics from named groups: 'step (?P<step>\\d+) loss (?P<loss>\\S+)'.",
+)
+@click.option(
+    "--points", default=720, type=click.IntRange(1, 100_000), help="At most so many of each metric."
+)
+@pass_app
+def curves(app: App, name: str, rank: int | None, patterns: tuple[str, ...], points: int) -> None:
+    """Show the metrics of a training, how far it is and when it will end."""
+    found = app.client.curves(name, patterns, rank=rank, points=points)
+    tell_if_deleted(app, app.client.state(name))
+    if app.out.structured:
+        app.out.value(found)
+        return
+    if app.out.format is Format.CSV:
+        rows = (
+            (one.name, *row)
+            for one in found.series
+            for row in zip(one.times, one.steps, one.values, strict=True)
+        )
+        app.out.csv(("metric", "time", "step", "value"), rows)
+        return
+    if not found.series and found.progress is None:
+        app.out.note(f"{name} told no metrics; mpijob.report(step=…, loss=…) in the program tells them")
+        return
+    app.out.lines(lines(found))
+
+
+def lines(found: Curves) -> list[str]:
+    """Return progress and curves as a terminal shows them."""
+    told = progress(found)
+    rows = [
+        (
+            one.name,
+            _number(one.last),
+            _number(one.least),
+            _number(one.most),
+            str(one.count),
+            sparkline(one.values),
+        )
+        for one in found.series
+    ]
+    return [*([told] if told else []),
+            *(text.table(("METRIC", "LAST", "LEAST", "MOST", "TOLD", "CURVE"), rows) if rows else [])]  # fmt: skip
+
+
+def progress(found: Curves) -> str:
+    """Return how far a training is, in one line."""
+    parts = []
+    for name, at, of in (("epoch", found.epoch, found.epochs), ("step", found.step, found.steps)):
+        if at is not None:
+            parts.append(f"{name} {at:g}" + (f" of {of:g}" if of else ""))
+    if found.progress is not None:
+        parts.append(f"{found.progress:.0%} done")
+    if found.eta is not None:
+        parts.append(f"ends in about {text.duration(found.eta)}")
+    return ", ".join(parts)
+
+
+def _number(value: float | None) -> str:
+    return "nan" if value is None else f"{value:.6g}"

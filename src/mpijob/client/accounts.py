@@ -1,0 +1,105 @@
+"""What ran, what it used and cost: accounts of jobs that are there and of those that are remembered, as one.
+
+The engine knows the jobs that are there, the record those that are gone; a job in both is told by the record
+only where the engine has not named it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mpijob import admission
+from mpijob.accounting import costs, estimates, making, reports
+from mpijob.errors import Finding, Severity
+from mpijob.history import ledger
+from mpijob.model import Phase
+from mpijob.model.accounts import Account, AccountPage, AccountQuery
+
+if TYPE_CHECKING:
+    from mpijob.accounting.costs import Budget
+    from mpijob.accounting.estimates import Estimate
+    from mpijob.accounting.reports import Report
+    from mpijob.backends.base import Backend
+    from mpijob.model import JobRef, MPIJob, Plan
+    from mpijob.settings import Settings
+
+_ALL = 1_000_000
+_RUNS = 200  # so many earlier runs are enough to tell the next one
+
+
+def query(
+    namespace: str,
+    *,
+    names: Iterable[str] = (),
+    owners: Iterable[str] = (),
+    phases: Iterable[Phase | str] = (),
+    **chosen: Any,
+) -> AccountQuery:
+    """Return which accounts are meant."""
+    words = tuple(Phase(phase).value for phase in phases)
+    return AccountQuery(namespace=namespace, names=tuple(names), owners=tuple(owners), phases=words, **chosen)
+
+
+async def page(backend: Backend, wanted: AccountQuery) -> AccountPage:
+    """Return one page of accounts, newest first."""
+    found: list[Account] = []
+    for one in await _all(backend, wanted):
+        found.append(one)
+        if len(found) > wanted.limit:
+            break
+    more = len(found) > wanted.limit
+    return AccountPage(tuple(found[: wanted.limit]), ledger.cursor(found[wanted.limit - 1]) if more else "")
+
+
+async def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
+    here = await backend.accounts(wanted)
+    past = backend.past()
+    known = {one.ref.uid for one in here}
+    gone = () if past is None else (one for one in past.accounts(wanted) if one.ref.uid not in known)
+    return heapq.merge(here, gone, key=ledger.cursor_key, reverse=True)
+
+
+async def of(backend: Backend, refs: Sequence[JobRef]) -> dict[str, Account]:
+    """Return the accounts of some jobs, by uid."""
+    wanted = AccountQuery(names=tuple(ref.name for ref in refs), limit=_ALL)
+    uids = {ref.uid for ref in refs}
+    return {one.ref.uid: one for one in await _all(backend, wanted) if one.ref.uid in uids}
+
+
+async def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Sequence[str]) -> Report:
+    """Return totals by some words of the jobs that ended in a time."""
+    reports.check(by)
+    wanted = msgspec.structs.replace(wanted, by_end=True, limit=_ALL)
+    found = await _all(backend, wanted)
+    return reports.report(found, by, settings.rates, since=wanted.since, until=wanted.until)
+
+
+async def budgets(backend: Backend, settings: Settings, now: float | None = None) -> tuple[Budget, ...]:
+    """Return how the namespaces that have a budget stand this month."""
+    now = time.time() if now is None else now
+    wanted = AccountQuery(since=now - 32 * 86400.0, by_end=True, limit=_ALL)
+    return costs.budgets(await _all(backend, wanted), settings.budgets, settings.rates, now)
+
+
+async def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | None:
+    """Return what a job will take and cost, from earlier runs of its program in its namespace."""
+    wanted = AccountQuery(
+        namespace=job.namespace, program=making.program(job), phases=(Phase.SUCCEEDED.value,), limit=_RUNS
+    )
+    found = (await page(backend, wanted)).items
+    rate = costs.rate(settings.rates, job.namespace)
+    return estimates.estimate(found, ranks=job.world, needs=admission.needs(job), rate=rate)
+
+
+async def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:
+    """Return a plan that also says what earlier runs of the program lead to expect."""
+    found = await estimate(backend, settings, plan.job)
+    if found is None:
+        return plan
+    notice = Finding("EXPECTED", f"{estimates.sentence(found)}; from {found.basis}", severity=Severity.NOTICE)
+    return msgspec.structs.replace(plan, notices=(*plan.notices, notice))

@@ -1,0 +1,76 @@
+"""The coroutines that ask what was used and what it cost; the blocking twin is `accounting`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mpijob.client.async_desk import AsyncDesk
+
+if TYPE_CHECKING:
+    from mpijob.accounting.costs import Budget
+    from mpijob.accounting.estimates import Estimate
+    from mpijob.accounting.reports import Report
+    from mpijob.model import MPIJob, Phase
+    from mpijob.model.accounts import AccountPage
+
+
+class AsyncAccounting(AsyncDesk):
+    """The part of the client that keeps accounts."""
+
+    async def accounts(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        names: Iterable[str] = (),
+        owners: Iterable[str] = (),
+        phases: Iterable[Phase | str] = (),
+        selector: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+        after: str = "",
+        **chosen: Any,
+    ) -> AccountPage:
+        """Return one page of accounts, newest first, of jobs that are there and of those that were deleted.
+
+        `since` and `until` (seconds since the epoch) choose jobs that were there at some time between them.
+        """
+        from mpijob.client import accounts  # a list needs none: start-up is a feature
+
+        wanted = accounts.query(
+            "" if all_namespaces else namespace or self.namespace,
+            names=names, owners=owners, phases=phases, selector=selector, since=since, until=until,
+            limit=limit, after=after, **chosen,
+        )  # fmt: skip
+        return await self._apart(lambda: accounts.page(self.backend, wanted))
+
+    async def usage_report(
+        self,
+        by: Iterable[str] = ("user",),
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        since: float | None = None,
+        until: float | None = None,
+        **chosen: Any,
+    ) -> Report:
+        """Return what jobs that ended in a time used and cost, by user, namespace, month, label:KEY …"""
+        from mpijob.client import accounts
+
+        where = "" if all_namespaces else namespace or self.namespace
+        wanted = accounts.query(where, since=since, until=until, **chosen)
+        return await self._apart(lambda: accounts.report(self.backend, self.settings, wanted, tuple(by)))
+
+    async def budgets(self) -> tuple[Budget, ...]:
+        """Return how the namespaces that have a budget stand this month, with the forecast for its end."""
+        from mpijob.client import accounts
+
+        return await self._apart(lambda: accounts.budgets(self.backend, self.settings))
+
+    async def estimate(self, job: MPIJob) -> Estimate | None:
+        """Return what a job will take and cost, from earlier runs of its program; None where there were none."""
+        from mpijob.client import accounts
+
+        return await self._apart(lambda: accounts.estimate(self.backend, self.settings, self.localized(job)))

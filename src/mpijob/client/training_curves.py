@@ -1,0 +1,50 @@
+"""Reading a job's curves: its lines, found by what they may hold, of jobs that are there or remembered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mpijob.client.bridge import close
+from mpijob.client.remembering import remembering
+from mpijob.model import LogQuery, Phase
+from mpijob.observation import curves
+
+if TYPE_CHECKING:
+    from mpijob.backends.base import Backend
+    from mpijob.model import JobRef
+    from mpijob.observation.curves import Curves
+    from mpijob.settings import Settings
+
+
+async def read(
+    backend: Backend,
+    ref: JobRef,
+    settings: Settings,
+    patterns: Sequence[str] = (),
+    *,
+    rank: int | None = None,
+    points: int = curves.POINTS,
+    since: float | None = None,
+) -> Curves:
+    """Return the curves of a job; patterns of the call come before those of the settings.
+
+    Numbers leave here and no lines: this is no look into a log that an audit would tell.
+    """
+    reads = remembering(backend)
+    own = (*patterns, *settings.metric_patterns)
+    find = curves.reader(own)
+    query = LogQuery(
+        regex="" if own else curves.LOOKED_FOR, ranks=() if rank is None else (rank,), since=since
+    )
+    state = await reads.get(ref)
+    stream = reads.logs(state.ref, query)
+    told = []
+    try:
+        async for line in stream:
+            told += curves.points((line,), find)
+    finally:
+        await close(stream)
+    running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
+    return curves.curves(told, most=points, rank=rank, now=time.time() if running else None)

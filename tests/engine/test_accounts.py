@@ -1,0 +1,69 @@
+"""What real jobs used: measured while they run, found in their accounts, also when they are gone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mpijob import Client, Phase
+from mpijob.backends.local import LocalBackend, archiving
+from mpijob.backends.local.retention import forget_old
+from mpijob.backends.local.store import Store
+from mpijob.settings import Settings
+
+from .support import a_job, ended, eventually, succeeded
+
+pytestmark = pytest.mark.engine
+BUSY = "python3 -c 'import time; t = time.time() + 2.5; a = bytearray(40 << 20)\nwhile time.time() < t: pass'"
+DAY = 86_400.0
+
+
+@pytest.mark.req("C-history", "Q17", "FR-OBS-001", "FR-022")
+def test_what_a_job_used_is_known_while_it_is_there_and_when_it_is_deleted(client: Client) -> None:
+    succeeded(client, a_job("busy", BUSY, labels={"team": "cv"}))
+    (before,) = client.accounts(selector="team=cv").items
+    assert before.measured
+    assert 0 < before.core_hours_used * 3600 <= 2 * 4.0  # two ranks kept a core busy for some of 2.5 s each
+    assert before.peak_bytes > 40 << 20
+    assert before.held_seconds > 2.0
+    assert before.exit_code == 0
+    client.delete("busy")
+    (after,) = client.accounts(selector="team=cv").items
+    assert (after.core_hours_used, after.peak_bytes) == (before.core_hours_used, before.peak_bytes)
+    assert after.deleted is not None
+    expected = client.estimate(a_job("next", BUSY))
+    assert expected is not None
+    assert expected.seconds == pytest.approx(after.held_seconds)
+
+
+def test_failed_jobs_say_why_in_their_accounts(client: Client) -> None:
+    ended(client, a_job("bad", 'test "$PMI_RANK" != 1 || exit 7'))
+    (found,) = client.accounts(phases=[Phase.FAILED]).items
+    assert (found.exit_code, found.cause) == (7, "RANK_EXIT")
+
+
+def test_what_a_job_used_outlives_what_is_forgotten_in_time(client: Client, settings: Settings) -> None:
+    job = succeeded(client, a_job("old", "true"))
+    store = Store(LocalBackend(settings)._home)
+    eventually(lambda: not store.rows("holds=1"), "the job has given its place back")
+    now = (job.state().finished or 0.0) + 31 * DAY
+    forget_old(store, now, None, lambda uid: archiving.keep_account(store, uid, settings, now))
+    assert client.list().total == 0
+    assert [one.ref for one in client.accounts().items] == [job.ref]
+    assert (Path(settings.home) / "history" / "local" / "history.db").exists()
+
+
+@pytest.mark.req("PMV-014", "C-custom")
+def test_what_ranks_report_is_charted_also_when_the_job_is_deleted(client: Client) -> None:
+    code = "import mpijob\nfor step in range(1, 4): mpijob.report(step=step, steps=3, loss=1 / step)"
+    succeeded(client, a_job("train", command=(sys.executable, "-c", code)))
+    before = client.curves("train")
+    assert (before.progress, [(one.name, one.rank, one.count) for one in before.series]) == (
+        1.0,
+        [("loss", 0, 3)],
+    )
+    client.delete("train")
+    assert client.curves("train") == before
+    assert [one.rank for one in client.curves("train", rank=1).series] == [1]

@@ -1,0 +1,147 @@
+"""A real Prometheus scrapes a real run: every query of every dashboard is answered, at most ten seconds late."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.test_metrics import rules
+from tools import dashboards
+
+from mpijob import Client
+from mpijob.settings import Settings
+
+from .support import a_job, ended, eventually, running
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed"),
+]
+TRAINS = """
+import sys, time
+for step in range(1, 2000):
+    print('mpijob-report {"step": %d, "steps": 2000, "loss": 0.5}' % step, flush=True)
+    time.sleep(0.1)
+"""
+ONLY_WITH_A_RECORDER = ("mpijob_record_lines", "mpijob_record_bytes")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def process(*argv: str, log: Path, **more: Any) -> Iterator[None]:
+    with log.open("wb") as file:
+        started = subprocess.Popen(argv, stdout=file, stderr=file, **more)
+        try:
+            yield
+        finally:
+            started.terminate()
+            started.wait(10)
+
+
+def ask(port: int, query: str) -> list[dict[str, Any]]:
+    address = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            told = json.load(answer)
+    except urllib.error.HTTPError as error:
+        if error.code == 503:  # it is just starting
+            return []
+        raise AssertionError(f"{query}: {error.read().decode()}") from error
+    except OSError:
+        return []
+    assert told["status"] == "success", (query, told)
+    found: list[dict[str, Any]] = told["data"]["result"]
+    return found
+
+
+@contextmanager
+def scraped(settings: Settings, tmp_path: Path) -> Iterator[int]:
+    """Yield the port of a Prometheus that asks an exporter of this home each second."""
+    port, own = free_port(), free_port()
+    toml = tmp_path / "settings.toml"
+    toml.write_text(
+        f'home = "{settings.home}"\nengine = "local"\n[rates."*"]\ncore_hour = 1.0\ncurrency = "EUR"\n'
+        "[budgets.default]\nmonthly = 100\n"
+    )
+    told = yaml.safe_load(json.dumps(rules()))
+    for group in told["groups"]:
+        group["interval"] = "1s"
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(told))
+    scrape = {
+        "job_name": "mpijob",
+        "honor_labels": True,
+        "static_configs": [{"targets": [f"127.0.0.1:{own}"]}],
+    }
+    (tmp_path / "prometheus.yaml").write_text(
+        yaml.safe_dump(
+            {"global": {"scrape_interval": "1s"}, "rule_files": ["rules.yaml"], "scrape_configs": [scrape]}
+        )
+    )
+    exporter = [sys.executable, "-m", "mpijob", "exporter", "-A", "--port", str(own)]
+    prometheus = [
+        "prometheus", "--config.file=prometheus.yaml", f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
+    ]  # fmt: skip
+    environ = os.environ | {"MPIJOB_SETTINGS": str(toml)}
+    with (
+        process(*exporter, log=tmp_path / "exporter.log", env=environ),
+        process(*prometheus, log=tmp_path / "prometheus.log", cwd=tmp_path),
+    ):
+        yield port
+
+
+@pytest.mark.req("SC-016", "FR-019", "FR-022", "FR-OBS-004", "C-metrics", "D-metrics", "PMV-014")
+def test_every_query_of_the_dashboards_is_answered_while_a_job_runs(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    with scraped(settings, tmp_path) as port:
+        eventually(lambda: ask(port, "mpijob_up == 1"), "Prometheus has scraped the exporter")
+        train = running(client, a_job("train", command=(sys.executable, "-c", TRAINS)))
+        eventually(
+            lambda: ask(port, 'mpijob_worker_cpu_cores{job="train"}') and ask(port, "mpijob_training_metric"),
+            "what the workers use has arrived",
+        )
+        age = float(ask(port, "time() - mpijob_newest_sample_timestamp_seconds")[0]["value"][1])
+        assert age <= 10.0
+        seen = time.time()
+        ended(client, a_job("bad", "exit 3", resources={"cpu": "100m", "memory": "64Mi"}))
+        eventually(
+            lambda: ask(port, 'mpijob_jobs_finished_total{phase="Failed"} >= 1'), "the failure has arrived"
+        )
+        assert time.time() - seen <= 30.0
+        queued = client.submit(a_job("big", "true", resources={"cpu": "2", "memory": "128Mi"}))
+        eventually(lambda: ask(port, "mpijob_queue_depth"), "the queue has arrived")
+        eventually(lambda: ask(port, "mpijob:success_ratio:1h"), "the rules have recorded")
+        unanswered = [query for query in queries() if not ask(port, query)]
+        assert [query for query in unanswered if query not in ONLY_WITH_A_RECORDER] == []
+        train.cancel(grace_period=0)
+        queued.cancel(grace_period=0)
+
+
+def queries() -> list[str]:
+    """Return every query of every dashboard, for all namespaces and jobs."""
+    return [
+        target["expr"].replace("$namespace", ".*").replace("$job", ".*")
+        for path in sorted(dashboards.PLACE.glob("*.json"))
+        for panel in json.loads(path.read_text())["panels"]
+        for target in panel["targets"]
+    ]
