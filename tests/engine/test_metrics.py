@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,10 +26,7 @@ from mpijob.settings import Settings
 
 from .support import a_job, ended, eventually, running
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed"),
-]
+pytestmark = pytest.mark.engine
 TRAINS = """
 import sys, time
 for step in range(1, 2000):

@@ -177,7 +177,6 @@ def rules() -> dict[str, Any]:
 
 
 @pytest.mark.req("FR-OBS-004", "C-metrics")
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus is not installed")
 def test_the_rules_record_and_warn_as_they_say(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules()))
     shutil.copy(ROOT / "tests" / "fixtures" / "rules_test.yaml", tmp_path / "test.yaml")

@@ -18,7 +18,11 @@ from mpijob.cli.options import command
     "--metrics-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer Prometheus at this port."
 )
 @click.option(
-    "--metrics-address", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="In a pod: 0.0.0.0."
+    "--metrics-address",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="For other machines: 0.0.0.0.",
 )
 @pass_app
 def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_address: str) -> None:
