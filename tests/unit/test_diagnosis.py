@@ -291,3 +291,11 @@ def test_a_long_traceback_is_quoted_at_the_users_own_line() -> None:
     assert 'File "/work/boom.py", line 4' in evidence
     assert "x = 1 / 0" in evidence
     assert "ZeroDivisionError: division by zero" in evidence
+
+
+def test_a_launcher_that_was_killed_is_no_ranks_failure_although_a_rank_seems_to_end_first() -> None:
+    """Its ranks end with it, and one may be seen a moment before it."""
+    launcher = Exit(None, signal=9, time=10.0)
+    rank = Exit(None, signal=9, time=9.99, index=1, worker=1)
+    (finding, *_) = told(launcher=launcher, ranks=(rank,))
+    assert (finding.code, finding.worker, finding.rank) == ("LAUNCHER_KILLED", None, None)

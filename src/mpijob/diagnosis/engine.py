@@ -103,8 +103,11 @@ def _joined(first: Hit, later: Hit) -> Hit:
 
 
 def _placed(hit: Hit, idle: list[Hit]) -> Hit:
-    """Return a hit with the rank that a weaker report of the same failure names, on the same worker."""
-    if hit.rank is not None or hit.trust is not Trust.CAUSE:
+    """Return a hit with the rank that a weaker report of the same failure names, on the same worker.
+
+    What happened to the launcher happened to no rank: those that end with it only follow.
+    """
+    if hit.rank is not None or hit.trust is not Trust.CAUSE or hit.rule.of_launcher:
         return hit
     ranks = (other for other in idle if other.rank is not None and _better(hit, other))
     named = next((other for other in ranks if hit.worker in (None, other.worker)), None)

@@ -56,7 +56,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     `uncaught` wants the sign to be among the last things that its rank said. `yields_to` names rules
     that say it better when both hold. `even_on_success` may fire although everything ended with 0,
-    `while_running` although the job goes on. `said` is how far a line is believed, where facts are believed
+    `while_running` although the job goes on. `of_launcher` happened to no rank. `said` is how far a line is believed, where facts are believed
     more. `example` is for its page, where the sentence is the engine's own.
     """
 
@@ -72,6 +72,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     uncaught: bool = False
     even_on_success: bool = False
     while_running: bool = False
+    of_launcher: bool = False
     said: Trust | None = None
     yields_to: tuple[str, ...] = ()
     field: str = ""

@@ -144,6 +144,7 @@ RULES = (
             Remedy("let the job survive this by itself: allow one more attempt", {"retry": {"limit": 1}}),
         ),
         confidence=0.8,
+        of_launcher=True,
         yields_to=("OOM_KILLED", "MEMORY_LIMIT", "WORKER_LOST", "DAEMON_LOST"),
     ),
     Rule(
