@@ -297,5 +297,5 @@ def test_a_launcher_that_was_killed_is_no_ranks_failure_although_a_rank_seems_to
     """Its ranks end with it, and one may be seen a moment before it."""
     launcher = Exit(None, signal=9, time=10.0)
     rank = Exit(None, signal=9, time=9.99, index=1, worker=1)
-    (finding, *_) = told(launcher=launcher, ranks=(rank,))
+    (finding, *_) = told(launcher=launcher, ranks=(rank,), memory=(Memory(1, enough=True),))
     assert (finding.code, finding.worker, finding.rank) == ("LAUNCHER_KILLED", None, None)

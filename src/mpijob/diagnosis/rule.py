@@ -56,8 +56,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     `uncaught` wants the sign to be among the last things that its rank said. `yields_to` names rules
     that say it better when both hold. `even_on_success` may fire although everything ended with 0,
-    `while_running` although the job goes on. `of_launcher` happened to no rank. `said` is how far a line is believed, where facts are believed
-    more. `example` is for its page, where the sentence is the engine's own.
+    `while_running` although the job goes on. `of_launcher` happened to no rank. `said` is how far a line is
+    believed, where facts are believed more. `example` is for its page, where the sentence is the engine's own.
     """
 
     id: str
