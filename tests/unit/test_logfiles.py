@@ -15,7 +15,7 @@ from mpijob.history import disk
 from mpijob.observation import cri
 
 
-def lines(path: Path) -> list[cri.Line]:
+def lines(path: Path) -> list[cri.Parsed]:
     return [cri.parse(raw + b"\n") for raw in path.read_bytes().removesuffix(b"\n").split(b"\n")]
 
 
