@@ -299,3 +299,16 @@ def test_a_launcher_that_was_killed_is_no_ranks_failure_although_a_rank_seems_to
     rank = Exit(None, signal=9, time=9.99, index=1, worker=1)
     (finding, *_) = told(launcher=launcher, ranks=(rank,), memory=(Memory(1, enough=True),))
     assert (finding.code, finding.worker, finding.rank) == ("LAUNCHER_KILLED", None, None)
+
+
+def test_a_connection_to_a_rank_that_aborted_is_not_taken_for_a_network_that_is_closed() -> None:
+    """As Open MPI 4 says it in pods."""
+    abort = "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 42."
+    lost = "WARNING: Open MPI failed to TCP connect to a peer MPI process."
+    ranks = (Exit(code=42, index=1, worker=1, time=1.1), Exit(code=143, index=0, worker=0, time=2.0))
+    seen = Evidence(spec=a_job(), logs=said(abort, time=1.0) + said(lost, rank=0, time=1.9), ranks=ranks)
+    first = explain(seen)[0]
+    assert (first.code, first.rank) == ("MPI_ABORT", 1)
+    assert "code 42" in first.message
+    alone = Evidence(spec=a_job(), logs=said(lost, rank=0, time=1.9), ranks=ranks[1:])
+    assert explain(alone)[0].code == "MPI_UNREACHABLE"
