@@ -61,7 +61,7 @@ def test_limits_of_a_namespace_end_a_job_and_clear_it_away(place: Place) -> None
     keep = Retention(finished_jobs_seconds=4)
     with limits(place, max_duration_seconds=3, retention=keep), controller(place):
         job = place.client.submit(a_job("endless", "sleep 600"))
-        eventually(lambda: noted_phase(place, "endless") == "Failed", "it is ended", PATIENCE)
+        eventually(lambda: "Failed" in transitions(place, "endless"), "it is ended", PATIENCE)
         failed = next(one for one in told(place, "endless") if one["reason"] == "Failed")
         assert f"namespace {place.namespace} allows 3 s" in failed["message"]
         eventually(partial(gone, place, "endless"), "it is cleared away", PATIENCE)
