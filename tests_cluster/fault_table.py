@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from testbed import places
 from tests_cluster.faults import left_of, silent_api_server
-from tests_cluster.governed import controller, install_resources, noted_phase, transitions
+from tests_cluster.governed import controller, free_lease, install_resources, noted_phase, transitions
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Phase
@@ -69,6 +69,7 @@ def controller_killed(place: Place, chance: Random, _: float) -> None:
     for _ in range(3):
         with controller(place):
             time.sleep(chance.uniform(0.0, 5.0))  # the fault's own moment
+        free_lease(place, "mpijob-controller")
     with controller(place):
         eventually(lambda: noted_phase(place, "alone-a2") == "Failed", "the last attempt's end", PATIENCE)
     state = place.client.state("alone")

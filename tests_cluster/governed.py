@@ -17,6 +17,7 @@ from tests_cluster.support import PATIENCE, Place, eventually
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Document
 from mpijob.backends.kubernetes.controller import LIMITS
+from mpijob.backends.kubernetes.election import LEASE
 from mpijob.cluster import crds
 from mpijob.dialects.proclamations import COMPONENT, PROGRESS_ANNOTATION
 from mpijob.model.governance import NamespaceLimits
@@ -56,6 +57,11 @@ def controller(place: Place, *words: str) -> Iterator[Service]:
         yield service
     finally:
         service.kill()
+
+
+def free_lease(place: Place, name: str) -> None:
+    """Let the next one lead at once: whoever held the Lease is dead, and a test need not wait for that to show."""
+    place.api.delete(LEASE.path(place.namespace, name))
 
 
 def install_resources(place: Place) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from testbed import manifests, operators
 from testbed.kubectl import kubectl
-from tests_cluster.governed import Service, install_resources
+from tests_cluster.governed import Service, free_lease, install_resources
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, image, own_place
 
 from mpijob import Phase
@@ -38,6 +38,7 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 @contextmanager
 def operator(place: Place) -> Iterator[Service]:
+    free_lease(place, "mpijob-operator")
     words = ("operator", f"--namespace={place.namespace}", f"--deploy={DEPLOY}")
     service = Service(place, *words, ready="")
     try:
