@@ -96,6 +96,7 @@ def page(name: str, image: str) -> list[str]:
 
 
 @pytest.mark.testbed
+@pytest.mark.alone
 @pytest.mark.req("FR-001", "E-component", "D-scc")
 def test_the_page_on_installation_is_followed_and_the_services_run_as_pods(
     place: Place, tmp_path: Path

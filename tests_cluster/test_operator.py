@@ -22,6 +22,7 @@ from mpijob.cluster.engines import DEPLOYMENT, DSC_API, DSC_CRD
 from mpijob.cluster.objects import CRD
 from mpijob.cluster.operator import PLATFORM
 
+pytestmark = pytest.mark.alone  # there is one platform, and an engine goes for a while
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 QUIET = {
     "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}}
@@ -144,7 +145,8 @@ def without_mpi_operator() -> Iterator[Path]:
     kubectl("delete", "--ignore-not-found", "--wait", f"--filename={source}", timeout_seconds=120)
     try:
         yield source
-    finally:
+    finally:  # what the operator left bears its mark: all of it goes first
+        kubectl("delete", "--ignore-not-found", "--wait", f"--filename={source}", timeout_seconds=120)
         kubectl("apply", "--server-side", "--force-conflicts", f"--filename={source}", timeout_seconds=120)
         operators.wait_until_available()
 
