@@ -250,11 +250,26 @@ def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
     path = laid_out(node, cluster)
     one = limited(a_controller(node), NamespaceLimits(max_duration_seconds=60), monkeypatch)
     ended_ones: list[str] = []
-    monkeypatch.setattr(steering, "give_up", lambda api, found, seen, reason, why: ended_ones.append(why))
+    monkeypatch.setattr(
+        steering, "give_up", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
+    )
     one._attend(ref_of(cluster))
     assert len(ended_ones) == 1
     assert f"namespace {TEAM} allows 60 s" in ended_ones[0]
     assert path in node.objects
+
+
+def test_an_end_that_somebody_noted_and_could_not_bring_about_is_brought_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for noted, wanted in ((3990, 0), (3900, 1)):
+        node, cluster = Versioned(), at_work()
+        cluster.note(terms.CANCELLED_ANNOTATION, stamp(noted))
+        laid_out(node, cluster)
+        finished: list[str] = []
+        monkeypatch.setattr(steering, "finish", lambda api, found, seen, to=finished: to.append(found.name))
+        a_controller(node)._attend(ref_of(cluster))
+        assert len(finished) == wanted
 
 
 def test_a_finished_job_is_removed_when_its_time_is_over_and_not_before(
@@ -374,7 +389,7 @@ def test_a_node_is_silent_only_while_the_api_server_answers(monkeypatch: pytest.
     clock[0] = 15.0
     renew("n2", "b")
     clock[0] = 23.0
-    assert quiet.silent(well_seconds=100) == {"n1": 23.0}
+    assert quiet.silent(well_seconds=100) == {"n1": "a"}
     assert quiet.silent(well_seconds=10) == {}
     renew("n1", "b")
     assert quiet.silent(well_seconds=100) == {}
@@ -384,8 +399,8 @@ def test_a_silent_node_is_told_by_every_state_of_its_jobs() -> None:
     node, cluster = Versioned(), at_work()
     path = laid_out(node, cluster)
     one = a_controller(node)
-    one._note_silence(ref_of(cluster), frozenset({"node-1"}))
+    one._note_silence(ref_of(cluster), frozenset({"node-1"}), "since")
     assert node.objects[path]["metadata"]["annotations"][terms.SILENT_NODES_ANNOTATION] == "node-1"
     assert [reason for reason, _ in node.told()] == ["NodeLost"]
-    one._note_silence(ref_of(cluster), frozenset())
+    one._note_silence(ref_of(cluster), frozenset(), "")
     assert terms.SILENT_NODES_ANNOTATION not in node.objects[path]["metadata"]["annotations"]
