@@ -233,10 +233,9 @@ class Controller:
                 return max(0.5, min(_RUNNING_SECONDS, ends))
             case Phase.QUEUED if state.reason != Reason.BACKING_OFF.value:
                 return _WAITING_SECONDS
-            case Phase.PENDING if now - (state.started or state.created) > _WAITING_SECONDS:
-                return _WAITING_SECONDS
-            case _:
-                return _STARTING_SECONDS
+            case _:  # the longer it takes, the less a look is worth
+                age = now - (state.started or state.created)
+                return max(_STARTING_SECONDS, min(_WAITING_SECONDS, age / 10))
 
     # -- what is known without asking ---------------------------------------------------------------
     def _limits(self, namespace: str) -> NamespaceLimits:
