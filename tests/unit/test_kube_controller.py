@@ -14,7 +14,7 @@ from tests.unit.cluster_objects import BEGIN, Cluster, at_work, ended, stamp
 from tests.unit.kube_store import Store
 from tests.unit.test_kube_recorder import TEAM, Node, _laid_out
 
-from mpijob.backends.kubernetes import controller, kinds, steering, sweeping
+from mpijob.backends.kubernetes import controller, kinds, proclaiming, steering, sweeping
 from mpijob.backends.kubernetes.api import Document
 from mpijob.backends.kubernetes.controller import LIMITS, Controller
 from mpijob.backends.kubernetes.election import LEASE, Election
@@ -24,6 +24,7 @@ from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.backends.kubernetes.watching import Change
 from mpijob.dialects import terms
 from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
+from mpijob.errors import Finding
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
 from mpijob.model.governance import Idle, NamespaceLimits, Retention
 from mpijob.observation import governing
@@ -171,6 +172,17 @@ def test_every_transition_is_told_once_with_its_duration_and_findings_are_noted(
     assert found[0]["message"]
 
 
+def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    one, ref = a_controller(node), ref_of(cluster)
+    for seconds in range(1, 5):
+        look = one._eye.look(ref)
+        proclaiming.proclaim(node, look, [Finding("WAITS", f"for {seconds} s")])
+    assert [message for reason, message in node.told() if reason == "WAITS"] == ["for 1 s"]
+    assert "for 1 s" in node.objects[path]["metadata"]["annotations"][FINDINGS_ANNOTATION]
+
+
 @pytest.mark.req("C-ha")
 @pytest.mark.parametrize("code", [0, 3])
 def test_killed_at_any_step_and_started_again_it_comes_to_the_same_end(code: int) -> None:
@@ -304,7 +316,7 @@ def test_the_deadline_alarm_rings_at_nine_tenths_of_the_shorter_time() -> None:
     assert governing.deadline_alarm(state, 100, limits, BEGIN + 89) is None
     alarm = governing.deadline_alarm(state, 100, limits, BEGIN + 92)
     assert alarm is not None
-    assert alarm.message == "8 s left of the 100 s that the job may run"
+    assert alarm.message == "less than a tenth is left of the 100 s that the job may run"
     assert governing.deadline_alarm(state, None, NamespaceLimits(), BEGIN + 1e6) is None
 
 
