@@ -20,7 +20,18 @@ from typing import NamedTuple
 
 from testbed import places
 from tests_cluster.faults import left_of, silent_api_server
-from tests_cluster.governed import controller, install_resources, noted_phase, transitions
+from tests_cluster.governed import (
+    QUIET,
+    becomes,
+    controller,
+    free_lease,
+    install_resources,
+    noted_phase,
+    operator,
+    platform,
+    transitions,
+    want,
+)
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Phase
@@ -69,6 +80,7 @@ def controller_killed(place: Place, chance: Random, _: float) -> None:
     for _ in range(3):
         with controller(place):
             time.sleep(chance.uniform(0.0, 5.0))  # the fault's own moment
+        free_lease(place, "mpijob-controller")
     with controller(place):
         eventually(lambda: noted_phase(place, "alone-a2") == "Failed", "the last attempt's end", PATIENCE)
     state = place.client.state("alone")
@@ -134,8 +146,27 @@ def api_server_silent(place: Place, chance: Random, seconds: float) -> None:
     nothing_left(place, "patient")
 
 
+def operator_killed(place: Place, chance: Random, _: float) -> None:
+    """Killed again and again while it makes queues, and while it takes them away."""
+    queue = {"name": place.namespace, "quota": {"cpu": "1"}, "namespaces": [place.namespace]}
+    queues = (
+        kinds.CLUSTER_QUEUE.path("", place.namespace),
+        kinds.LOCAL_QUEUE.path(place.namespace, place.namespace),
+    )
+    with platform(place, {**QUIET, "queues": [queue]}):
+        for state, there in (("Managed", True), ("Removed", False)):
+            want(place, managementState=state)
+            for _ in range(2):
+                with operator(place):
+                    time.sleep(chance.uniform(0.5, 3.0))  # the fault's own moment
+            with operator(place):
+                becomes(place, "queues", "Ready" if there else "Absent")
+            assert [place.api.find(path) is not None for path in queues] == [there, there]
+
+
 FAULTS = (
     Fault("controller killed", "the same end, told once", controller_killed),
+    Fault("operator killed", "the same end", operator_killed, alone=True),
     Fault("leader of two killed", "the other goes on", leader_killed),
     Fault("worker killed", "named, and tried again", partial(member_killed, Role.WORKER)),
     Fault("launcher killed", "named, and tried again", partial(member_killed, Role.LAUNCHER)),

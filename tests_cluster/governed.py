@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,9 +18,16 @@ from tests_cluster.support import PATIENCE, Place, eventually
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Document
 from mpijob.backends.kubernetes.controller import LIMITS
+from mpijob.backends.kubernetes.election import LEASE
 from mpijob.cluster import crds
+from mpijob.cluster.operator import PLATFORM
 from mpijob.dialects.proclamations import COMPONENT, PROGRESS_ANNOTATION
 from mpijob.model.governance import NamespaceLimits
+
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+QUIET = {
+    "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}}
+}
 
 
 class Service:
@@ -56,6 +64,11 @@ def controller(place: Place, *words: str) -> Iterator[Service]:
         yield service
     finally:
         service.kill()
+
+
+def free_lease(place: Place, name: str) -> None:
+    """Let the next one lead at once: whoever held the Lease is dead, and a test need not wait for that to show."""
+    place.api.delete(LEASE.path(place.namespace, name))
 
 
 def install_resources(place: Place) -> None:
@@ -99,3 +112,49 @@ def noted_phase(place: Place, name: str) -> str:
     job = place.find(kinds.TRAINJOB, name)
     note = ((job or {}).get("metadata", {}).get("annotations") or {}).get(PROGRESS_ANNOTATION, "{}")
     return str(json.loads(note).get("phase", ""))
+
+
+# -- the platform ------------------------------------------------------------------------------------
+@contextmanager
+def operator(place: Place) -> Iterator[Service]:
+    free_lease(place, "mpijob-operator")
+    words = ("operator", f"--namespace={place.namespace}", f"--deploy={DEPLOY}")
+    service = Service(place, *words, ready="")
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+@contextmanager
+def platform(place: Place, spec: Mapping[str, Any]) -> Iterator[None]:
+    document = {"apiVersion": PLATFORM.api, "kind": PLATFORM.name, "metadata": {"name": "default"}}
+    place.api.create(PLATFORM.path(), {**document, "spec": dict(spec)})
+    try:
+        yield
+    finally:
+        place.api.delete(PLATFORM.path("", "default"))
+
+
+def want(place: Place, **spec: Any) -> None:
+    place.api.patch(PLATFORM.path("", "default"), {"spec": spec})
+
+
+def component(place: Place, name: str) -> dict[str, str]:
+    """Return how a component stands by the platform's newest status."""
+    found = place.api.get(PLATFORM.path("", "default"))
+    status = found.get("status") or {}
+    if status.get("observedGeneration") != found["metadata"]["generation"]:
+        return {}
+    return next((one for one in status["components"] if one["name"] == name), {})
+
+
+def becomes(place: Place, name: str, state: str, seconds: float = 90.0) -> dict[str, str]:
+    def look() -> dict[str, str] | None:
+        found = component(place, name)
+        return found if found.get("state") == state else None
+
+    try:
+        return eventually(look, f"{name} is {state}", seconds)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {component(place, name)}") from None

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +20,9 @@ from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Phase
 from mpijob.backends.kubernetes import kinds, sweeping
-from mpijob.dialects.proclamations import FINDINGS_ANNOTATION
+from mpijob.backends.kubernetes.api import ApiError, Document
+from mpijob.backends.kubernetes.watching import watch
+from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, is_own
 from mpijob.errors import NotFound
 from mpijob.model import Retry
 from mpijob.model.governance import Retention
@@ -61,7 +66,7 @@ def test_limits_of_a_namespace_end_a_job_and_clear_it_away(place: Place) -> None
     keep = Retention(finished_jobs_seconds=4)
     with limits(place, max_duration_seconds=3, retention=keep), controller(place):
         job = place.client.submit(a_job("endless", "sleep 600"))
-        eventually(lambda: noted_phase(place, "endless") == "Failed", "it is ended", PATIENCE)
+        eventually(lambda: "Failed" in transitions(place, "endless"), "it is ended", PATIENCE)
         failed = next(one for one in told(place, "endless") if one["reason"] == "Failed")
         assert f"namespace {place.namespace} allows 3 s" in failed["message"]
         eventually(partial(gone, place, "endless"), "it is cleared away", PATIENCE)
@@ -88,6 +93,7 @@ def test_what_a_killed_submit_left_is_swept(place: Place) -> None:
 
 
 @pytest.mark.testbed
+@pytest.mark.alone
 def test_a_lost_node_is_told_on_its_jobs_before_the_cluster_knows(place: Place) -> None:
     """The kubelet is stopped; within 25 s every state and an Event name the node."""
     with controller(place):
@@ -109,3 +115,39 @@ def test_a_lost_node_is_told_on_its_jobs_before_the_cluster_knows(place: Place) 
         assert "node-1 does not answer" in state.message
         eventually(lambda: "does not answer" not in place.client.state("stranded").message, "it is back", 40)
     place.client.delete("stranded", grace_period=0)
+
+
+def first_heard(place: Place, path: str, sign: Callable[[Document], object], times: dict[str, float]) -> None:
+    """Note when a watch first tells of an object with a sign; in a thread, until the place goes."""
+
+    def listen() -> None:
+        with suppress(ApiError):
+            for change in watch(place.api, path):
+                if change.kind not in ("RESET", "BOOKMARK") and sign(change.object):
+                    times[path] = time.monotonic()
+                    return
+
+    threading.Thread(target=listen, daemon=True).start()
+
+
+def is_dead(pod: Document) -> bool:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return any("terminated" in one["state"] for one in statuses)
+
+
+def test_a_dead_worker_is_told_within_a_second_of_the_kubelets_own_word(place: Place) -> None:
+    """Both are heard by the same kind of watch; the figure is printed (`pytest -s`)."""
+    with controller(place):
+        job = place.running(a_job("bereft", "sleep 600"))
+        eventually(lambda: noted_phase(place, "bereft") == "Running", "it is told that it runs", PATIENCE)
+        times: dict[str, float] = {}
+        pods, events = kinds.POD.path(place.namespace), kinds.EVENT.path(place.namespace)
+        first_heard(place, pods, is_dead, times)
+        first_heard(place, events, lambda one: one["reason"] == "Failed" and is_own(one), times)
+        pod = place.worker(job, 1)["metadata"]["name"]
+        place.kubectl("exec", pod, "--", "sh", "-c", "kill -TERM 1")
+        eventually(lambda: len(times) == 2, "both have told it", PATIENCE)
+    late = times[events] - times[pods]
+    sys.stderr.write(f"\n  told {late:.2f} s after the kubelet's status")
+    assert late <= 1.0
+    place.client.delete("bereft", grace_period=0)

@@ -46,7 +46,7 @@ def test_what_kustomize_builds_is_accepted_by_the_api_server(place: Place, folde
     for one in plain:  # the namespace is there only after a real apply
         if "namespace" in one["metadata"]:
             one["metadata"]["namespace"] = place.namespace
-    text = "---\n".join(json.dumps(one) + "\n" for one in plain)
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": plain})
     words = ("--server-side", "--dry-run=server", "--force-conflicts", "--validate=strict", "--filename=-")
     place.kubectl("apply", *words, stdin=text)
     for one in documents:
@@ -96,6 +96,7 @@ def page(name: str, image: str) -> list[str]:
 
 
 @pytest.mark.testbed
+@pytest.mark.alone
 @pytest.mark.req("FR-001", "E-component", "D-scc")
 def test_the_page_on_installation_is_followed_and_the_services_run_as_pods(
     place: Place, tmp_path: Path

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from testbed import manifests, operators
 from testbed.kubectl import kubectl
-from tests_cluster.governed import Service, install_resources
+from tests_cluster.governed import QUIET, becomes, component, install_resources, operator, platform, want
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, image, own_place
 
 from mpijob import Phase
@@ -22,10 +21,7 @@ from mpijob.cluster.engines import DEPLOYMENT, DSC_API, DSC_CRD
 from mpijob.cluster.objects import CRD
 from mpijob.cluster.operator import PLATFORM
 
-DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
-QUIET = {
-    "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}}
-}
+pytestmark = pytest.mark.alone  # there is one platform, and an engine goes for a while
 MPI = "mpi-operator"
 
 
@@ -34,50 +30,6 @@ def place(kubeconfig: Path) -> Iterator[Place]:
     with own_place(kubeconfig, "operator") as place:
         install_resources(place)
         yield place
-
-
-@contextmanager
-def operator(place: Place) -> Iterator[Service]:
-    words = ("operator", f"--namespace={place.namespace}", f"--deploy={DEPLOY}")
-    service = Service(place, *words, ready="")
-    try:
-        yield service
-    finally:
-        service.kill()
-
-
-@contextmanager
-def platform(place: Place, spec: Mapping[str, Any]) -> Iterator[None]:
-    document = {"apiVersion": PLATFORM.api, "kind": PLATFORM.name, "metadata": {"name": "default"}}
-    place.api.create(PLATFORM.path(), {**document, "spec": dict(spec)})
-    try:
-        yield
-    finally:
-        place.api.delete(PLATFORM.path("", "default"))
-
-
-def want(place: Place, **spec: Any) -> None:
-    place.api.patch(PLATFORM.path("", "default"), {"spec": spec})
-
-
-def component(place: Place, name: str) -> dict[str, str]:
-    """Return how a component stands by the platform's newest status."""
-    found = place.api.get(PLATFORM.path("", "default"))
-    status = found.get("status") or {}
-    if status.get("observedGeneration") != found["metadata"]["generation"]:
-        return {}
-    return next((one for one in status["components"] if one["name"] == name), {})
-
-
-def becomes(place: Place, name: str, state: str, seconds: float = 90.0) -> dict[str, str]:
-    def look() -> dict[str, str] | None:
-        found = component(place, name)
-        return found if found.get("state") == state else None
-
-    try:
-        return eventually(look, f"{name} is {state}", seconds)
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {component(place, name)}") from None
 
 
 @pytest.mark.req("FR-001", "E-component")
@@ -143,7 +95,8 @@ def without_mpi_operator() -> Iterator[Path]:
     kubectl("delete", "--ignore-not-found", "--wait", f"--filename={source}", timeout_seconds=120)
     try:
         yield source
-    finally:
+    finally:  # what the operator left bears its mark: all of it goes first
+        kubectl("delete", "--ignore-not-found", "--wait", f"--filename={source}", timeout_seconds=120)
         kubectl("apply", "--server-side", "--force-conflicts", f"--filename={source}", timeout_seconds=120)
         operators.wait_until_available()
 

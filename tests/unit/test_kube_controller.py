@@ -14,7 +14,7 @@ from tests.unit.cluster_objects import BEGIN, Cluster, at_work, ended, stamp
 from tests.unit.kube_store import Store
 from tests.unit.test_kube_recorder import TEAM, Node, _laid_out
 
-from mpijob.backends.kubernetes import controller, kinds, steering, sweeping
+from mpijob.backends.kubernetes import controller, kinds, proclaiming, steering, sweeping
 from mpijob.backends.kubernetes.api import Document
 from mpijob.backends.kubernetes.controller import LIMITS, Controller
 from mpijob.backends.kubernetes.election import LEASE, Election
@@ -24,6 +24,7 @@ from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.backends.kubernetes.watching import Change
 from mpijob.dialects import terms
 from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
+from mpijob.errors import Finding
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
 from mpijob.model.governance import Idle, NamespaceLimits, Retention
 from mpijob.observation import governing
@@ -171,6 +172,17 @@ def test_every_transition_is_told_once_with_its_duration_and_findings_are_noted(
     assert found[0]["message"]
 
 
+def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    one, ref = a_controller(node), ref_of(cluster)
+    for seconds in range(1, 5):
+        look = one._eye.look(ref)
+        proclaiming.proclaim(node, look, [Finding("WAITS", f"for {seconds} s")])
+    assert [message for reason, message in node.told() if reason == "WAITS"] == ["for 1 s"]
+    assert "for 1 s" in node.objects[path]["metadata"]["annotations"][FINDINGS_ANNOTATION]
+
+
 @pytest.mark.req("C-ha")
 @pytest.mark.parametrize("code", [0, 3])
 def test_killed_at_any_step_and_started_again_it_comes_to_the_same_end(code: int) -> None:
@@ -250,11 +262,26 @@ def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
     path = laid_out(node, cluster)
     one = limited(a_controller(node), NamespaceLimits(max_duration_seconds=60), monkeypatch)
     ended_ones: list[str] = []
-    monkeypatch.setattr(steering, "give_up", lambda api, found, seen, reason, why: ended_ones.append(why))
+    monkeypatch.setattr(
+        steering, "give_up", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
+    )
     one._attend(ref_of(cluster))
     assert len(ended_ones) == 1
     assert f"namespace {TEAM} allows 60 s" in ended_ones[0]
     assert path in node.objects
+
+
+def test_an_end_that_somebody_noted_and_could_not_bring_about_is_brought_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for noted, wanted in ((3990, 0), (3900, 1)):
+        node, cluster = Versioned(), at_work()
+        cluster.note(terms.CANCELLED_ANNOTATION, stamp(noted))
+        laid_out(node, cluster)
+        finished: list[str] = []
+        monkeypatch.setattr(steering, "finish", lambda api, found, seen, to=finished: to.append(found.name))
+        a_controller(node)._attend(ref_of(cluster))
+        assert len(finished) == wanted
 
 
 def test_a_finished_job_is_removed_when_its_time_is_over_and_not_before(
@@ -289,7 +316,7 @@ def test_the_deadline_alarm_rings_at_nine_tenths_of_the_shorter_time() -> None:
     assert governing.deadline_alarm(state, 100, limits, BEGIN + 89) is None
     alarm = governing.deadline_alarm(state, 100, limits, BEGIN + 92)
     assert alarm is not None
-    assert alarm.message == "8 s left of the 100 s that the job may run"
+    assert alarm.message == "less than a tenth is left of the 100 s that the job may run"
     assert governing.deadline_alarm(state, None, NamespaceLimits(), BEGIN + 1e6) is None
 
 
@@ -374,7 +401,7 @@ def test_a_node_is_silent_only_while_the_api_server_answers(monkeypatch: pytest.
     clock[0] = 15.0
     renew("n2", "b")
     clock[0] = 23.0
-    assert quiet.silent(well_seconds=100) == {"n1": 23.0}
+    assert quiet.silent(well_seconds=100) == {"n1": "a"}
     assert quiet.silent(well_seconds=10) == {}
     renew("n1", "b")
     assert quiet.silent(well_seconds=100) == {}
@@ -384,8 +411,8 @@ def test_a_silent_node_is_told_by_every_state_of_its_jobs() -> None:
     node, cluster = Versioned(), at_work()
     path = laid_out(node, cluster)
     one = a_controller(node)
-    one._note_silence(ref_of(cluster), frozenset({"node-1"}))
+    one._note_silence(ref_of(cluster), frozenset({"node-1"}), "since")
     assert node.objects[path]["metadata"]["annotations"][terms.SILENT_NODES_ANNOTATION] == "node-1"
     assert [reason for reason, _ in node.told()] == ["NodeLost"]
-    one._note_silence(ref_of(cluster), frozenset())
+    one._note_silence(ref_of(cluster), frozenset(), "")
     assert terms.SILENT_NODES_ANNOTATION not in node.objects[path]["metadata"]["annotations"]

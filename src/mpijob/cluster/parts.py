@@ -22,6 +22,7 @@ def services(platform: Platform) -> dict[str, Service]:
         "admission": told.admission,
         "recorder": told.recorder,
         "page": told.page,
+        "broker": told.broker,
     }
 
 

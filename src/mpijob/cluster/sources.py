@@ -49,9 +49,18 @@ def _address(source: str, name: str, version: str) -> str:
     return f"{source.rstrip('/')}/{name}-{version}.yaml" if version else f"{source.rstrip('/')}/{name}.yaml"
 
 
+class _Encrypted(urllib.request.HTTPRedirectHandler):
+    """Follows no way that leads out of TLS."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if not newurl.startswith("https://"):
+            raise urllib.error.URLError(f"it leads to {newurl}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _fetched(address: str) -> str:
     try:
-        with urllib.request.urlopen(address, timeout=_SECONDS) as answer:  # noqa: S310 - https, checked above
+        with urllib.request.build_opener(_Encrypted).open(address, timeout=_SECONDS) as answer:
             body: bytes = answer.read(_LARGEST)
     except (urllib.error.URLError, TimeoutError) as error:
         raise NotFound(

@@ -23,7 +23,7 @@ PROGRESS_ANNOTATION = f"{terms.DOMAIN}/progress"
 FINDINGS_ANNOTATION = f"{terms.DOMAIN}/findings"
 _LONGEST_MESSAGE = 1000  # the API server takes 1024 letters
 _LONGEST_NAME = 200
-_MOST_FINDINGS = 5
+MOST = 5  # findings on one job
 
 
 def event(
@@ -72,11 +72,17 @@ def findings(found: Sequence[Finding]) -> str | None:
     """Return findings as the annotation holds them; None takes it away."""
     if not found:
         return None
-    told = [
-        {"code": one.code, "message": _cut(one.message), "hint": _cut(one.hint)}
-        for one in found[:_MOST_FINDINGS]
-    ]
+    told = [{"code": one.code, "message": _cut(one.message), "hint": _cut(one.hint)} for one in found[:MOST]]
     return msgspec.json.encode(told).decode()
+
+
+def told_codes(job: Mapping[str, Any]) -> list[str]:
+    """Return which findings a job's object bears; a note that somebody spoilt bears none."""
+    try:
+        told = msgspec.json.decode(noted(job, FINDINGS_ANNOTATION) or "[]", type=list[dict[str, str]])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return []
+    return [one.get("code", "") for one in told]
 
 
 def noted(job: Mapping[str, Any], annotation: str) -> str:

@@ -156,6 +156,7 @@ class Services(Part, frozen=True, kw_only=True):
     admission: Service = Service()
     recorder: OptionalService = OptionalService()
     page: OptionalService = OptionalService()
+    broker: OptionalService = OptionalService()
 
 
 class Queue(Part, frozen=True, kw_only=True):

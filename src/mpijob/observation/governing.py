@@ -87,7 +87,7 @@ def deadline_alarm(
         return None
     return Finding(
         code="DEADLINE_NEAR",
-        message=f"{span(max(0.0, most - used))} left of the {span(most)} that the job may run",
+        message=f"less than a tenth is left of the {span(most)} that the job may run",
         hint="see that it writes a checkpoint; a longer time is deadline_seconds, within the namespace's limit",
         severity=Severity.WARNING,
     )

@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -35,6 +36,7 @@ from mpijob.backends.kubernetes.rounds import PODS, Rounds, bare
 from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.backends.kubernetes.tending import Tending
 from mpijob.dialects import isolation, proclamations, seen_kinds, terms
+from mpijob.dialects.seen_fields import time_of
 from mpijob.dialects.terms import Document
 from mpijob.errors import Finding, MpiJobError
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
@@ -61,6 +63,8 @@ _STARTING_SECONDS = 2.0  # what only the launcher's log tells: that its world is
 _WAITING_SECONDS = 15.0
 _RUNNING_SECONDS = 120.0  # nothing is due before, and whatever moves is told by a watch
 _MOST_SAMPLES = 2000
+_ENDING = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLING.value)
+_ENDING_SECONDS = 40.0  # after that whoever noted the end of a job was killed before bringing it about
 _POD_LABELS = (*PODS.values(), terms.UID_LABEL, terms.JOB_LABEL)
 _log = logging.getLogger(__name__)
 
@@ -157,6 +161,8 @@ class Controller:
         if not seen_kinds.is_ours(look.found.job):
             return
         limits = self._limits(ref.namespace)
+        if noted := proclamations.noted(look.found.job, terms.SILENT_NODES_ANNOTATION):
+            self._told_silent.setdefault(ref.uid, frozenset(noted.split(",")))  # by the one that led before
         self._tending.tend(look.state)
         self._tending.mend(look)
         self._isolate(look)
@@ -184,8 +190,11 @@ class Controller:
     def _ended_by_limit(self, look: Look, limits: NamespaceLimits) -> bool:
         """End a job that ran too long, remove one that was kept long enough; return whether it is gone."""
         state, now = look.state, self._api.now()
-        if (why := governing.overrun(state, limits, now)) and state.reason != Reason.DEADLINE_EXCEEDED.value:
-            steering.give_up(self._api, look.found, look.seen, Reason.DEADLINE_EXCEEDED.value, why)
+        if (why := governing.overrun(state, limits, now)) and state.reason not in _ENDING:
+            grace = self._eye.spec(look.found, look.seen.runtime).grace_seconds
+            steering.give_up(self._api, look.found, look.seen, Reason.DEADLINE_EXCEEDED.value, why, grace)
+        elif not state.phase.final and (since := _ending_since(look)) and now - since > _ENDING_SECONDS:
+            steering.finish(self._api, look.found, look.seen)
         if not governing.expired(state, limits, now):
             return False
         _proclaim(self._api, look, ())
@@ -218,14 +227,15 @@ class Controller:
                 keep = limits.retention.finished_jobs_seconds if limits.retention else None
                 since = now - (state.finished or now)
                 return _RUNNING_SECONDS if keep is None else max(0.5, keep - since)
+            case _ if state.reason in _ENDING:
+                return _WAITING_SECONDS
             case Phase.RUNNING | Phase.SUSPENDED:
                 return max(0.5, min(_RUNNING_SECONDS, ends))
             case Phase.QUEUED if state.reason != Reason.BACKING_OFF.value:
                 return _WAITING_SECONDS
-            case Phase.PENDING if now - (state.started or state.created) > _WAITING_SECONDS:
-                return _WAITING_SECONDS
-            case _:
-                return _STARTING_SECONDS
+            case _:  # the longer it takes, the less a look is worth
+                age = now - (state.started or state.created)
+                return max(_STARTING_SECONDS, min(_WAITING_SECONDS, age / 10))
 
     # -- what is known without asking ---------------------------------------------------------------
     def _limits(self, namespace: str) -> NamespaceLimits:
@@ -250,16 +260,17 @@ class Controller:
     # -- lost nodes ---------------------------------------------------------------------------------
     def _tell_silence(self) -> None:
         """Have jobs on nodes that fell silent, or came back, say so."""
-        silent = frozenset(self._silence.silent(self._election.well_seconds))
-        for ref, nodes in self._nodes_of_jobs().items():
-            lost = nodes & silent
+        silent = self._silence.silent(self._election.well_seconds)
+        for ref, nodes in self._nodes_of_jobs(bool(silent)).items():
+            lost = nodes & silent.keys()
             if lost != self._told_silent.get(ref.uid, frozenset()):
                 self._told_silent[ref.uid] = lost
-                if not _carefully(lambda ref=ref, lost=lost: self._note_silence(ref, lost)):  # type: ignore[misc] # mypy knows no defaults of a lambda
+                since = ",".join(sorted(f"{one} {silent[one]}" for one in lost))
+                if not _carefully(partial(self._note_silence, ref, lost, since)):
                     self._told_silent.pop(ref.uid, None)
 
-    def _nodes_of_jobs(self) -> dict[JobRef, frozenset[str]]:
-        if not self._silence.silent(self._election.well_seconds) and not any(self._told_silent.values()):
+    def _nodes_of_jobs(self, silent: bool) -> dict[JobRef, frozenset[str]]:
+        if not silent and not any(self._told_silent.values()):
             return {}
         found: dict[JobRef, frozenset[str]] = {}
         for source in PODS:
@@ -269,20 +280,12 @@ class Controller:
                     found[ref] = found.get(ref, frozenset()) | {pod["node"]}
         return found
 
-    def _note_silence(self, ref: JobRef, lost: frozenset[str]) -> None:
-        found = self._eye.find(ref)
+    def _note_silence(self, ref: JobRef, lost: frozenset[str], since: str) -> None:
+        found, now = self._eye.find(ref), self._api.now()
         names = ",".join(sorted(lost))
         if names:
             message = f"node {names} has not been heard for {silence.SILENT_SECONDS:g} s; workers run there"
-            proclaiming.say(
-                self._api,
-                found.job,
-                "NodeLost",
-                message,
-                f"{names} {self._api.now():.0f}",
-                warning=True,
-                when=self._api.now(),
-            )
+            proclaiming.say(self._api, found.job, "NodeLost", message, since, warning=True, when=now)
         proclaiming.note(self._api, found, {terms.SILENT_NODES_ANNOTATION: names or None})
         self._rounds.wish(ref)
 
@@ -304,6 +307,15 @@ def _carefully(act: Callable[[], object]) -> bool:
         _log.warning("%s", error)
         return False
     return True
+
+
+def _ending_since(look: Look) -> float | None:
+    """Return when somebody noted that the job is to end."""
+    notes = look.found.job["metadata"].get("annotations") or {}
+    stamp = (
+        notes.get(terms.CANCELLED_ANNOTATION) or notes.get(terms.GIVEN_UP_ANNOTATION, "").partition(" ")[0]
+    )
+    return time_of(stamp) if stamp else None
 
 
 def _job_of(pod: Document) -> JobRef | None:

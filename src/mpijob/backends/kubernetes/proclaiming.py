@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.looking import Look
 from mpijob.dialects import proclamations
-from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
+from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, MOST, PROGRESS_ANNOTATION
 from mpijob.errors import Finding, Severity
 from mpijob.model import Phase
 from mpijob.observation import governing
@@ -36,11 +36,10 @@ def proclaim(api: Api, look: Look, alarms: Sequence[Finding] = ()) -> bool:
         say(api, look.found.job, after.phase, message, key, warning=warning, when=after.since)
         notes[PROGRESS_ANNOTATION] = msgspec.json.encode(after).decode()
     found = (*look.state.findings, *alarms)
-    written = proclamations.findings(found)
-    if (written or "") != proclamations.noted(look.found.job, FINDINGS_ANNOTATION):
-        for one in found:
+    if after is not None or proclamations.told_codes(look.found.job) != [one.code for one in found][:MOST]:
+        for one in found[:MOST]:
             _say_finding(api, look.found.job, one)
-        notes[FINDINGS_ANNOTATION] = written
+        notes[FINDINGS_ANNOTATION] = proclamations.findings(found)
     if notes:
         note(api, look.found, notes)
     return bool(notes)
@@ -74,9 +73,10 @@ def note(api: Api, found: Found, notes: Mapping[str, str | None]) -> None:
 
 
 def _say_finding(api: Api, job: Mapping[str, Any], finding: Finding) -> None:
+    """Tell a finding once for each code: its numbers may change at every look."""
     words = f"{finding.message.rstrip('.')}; {finding.hint}" if finding.hint else finding.message
     warning = finding.severity is not Severity.NOTICE
-    say(api, job, finding.code, words, finding.message, warning=warning, when=api.now())
+    say(api, job, finding.code, words, "", warning=warning, when=api.now())
 
 
 def _is_going(error: ApiError) -> bool:

@@ -44,14 +44,14 @@ class Silence:
             elif self._heard.get(name, ("", 0.0))[0] != (renewed := change.object.get("renewed", "")):
                 self._heard[name] = (renewed, time.monotonic())
 
-    def silent(self, well_seconds: float) -> dict[str, float]:
-        """Return the silent nodes and for how many seconds; none unless the API server answered for as long."""
+    def silent(self, well_seconds: float) -> dict[str, str]:
+        """Return the silent nodes and their last words; none unless the API server has answered for as long."""
         if well_seconds < self._silent_seconds:
             return {}
         now = time.monotonic()
         with self._lock:
-            ages = {name: now - when for name, (_, when) in self._heard.items()}
-        return {name: age for name, age in ages.items() if age >= self._silent_seconds}
+            known = dict(self._heard)
+        return {name: said for name, (said, when) in known.items() if now - when >= self._silent_seconds}
 
 
 def _outline(lease: Document) -> Document:

@@ -8,7 +8,6 @@ suspends it, so a queued job is put to rest through its Workload.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -57,10 +56,17 @@ def cancel(api: Api, found: Found, seen: Objects, grace_seconds: float, by: str 
     _stop(api, found, seen, grace_seconds)
 
 
-def give_up(api: Api, found: Found, seen: Objects, reason: str, message: str) -> None:
-    """End a job that could not start and keep the record of why; nothing of it runs yet."""
+def give_up(
+    api: Api, found: Found, seen: Objects, reason: str, message: str, grace_seconds: float = 0.0
+) -> None:
+    """End a job that could not start, or may not go on, and keep the record of why."""
     note = {terms.GIVEN_UP_ANNOTATION.rpartition("/")[2]: given_up(stamp(api), reason, message)}
     mark(api, found, acts.GIVEN_UP, message, **note)
+    _stop(api, found, seen, grace_seconds)
+
+
+def finish(api: Api, found: Found, seen: Objects) -> None:
+    """End what is left of a job whose end somebody noted and could not bring about."""
     _stop(api, found, seen, 0.0)
 
 
@@ -142,10 +148,12 @@ def _end_launcher(api: Api, launcher: Document, grace_seconds: float) -> None:
     path = kinds.POD.path(metadata["namespace"], metadata["name"])
     main = pod_words.container_of(launcher["spec"])["name"]
     argv = ("/bin/sh", "-c", _END, "mpijob-end", str(max(0, round(grace_seconds))))
-    with contextlib.suppress(
-        ApiError, OSError
-    ):  # its end may cut the line; whether it ended is looked up below
+    try:
         websocket.capture(api, f"{path}/exec", argv, container=main)
+    except (ApiError, OSError) as error:  # its end may cut the line; whether it ended is looked up below
+        if isinstance(error, ApiError) and error.status == 403:  # who may not look inside asks the kubelet
+            delete_pods(api, [launcher], grace_seconds=max(0, round(grace_seconds)))
+            return
     ended = until(lambda: _has_ended(api.find(path)), 5.0)
     if not ended:
         delete_pods(api, [launcher], grace_seconds=0)

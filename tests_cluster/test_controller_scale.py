@@ -1,0 +1,54 @@
+"""Many jobs under one controller: on fake nodes, whose pods run nothing. Figures are printed (`pytest -s`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed import kwok, processes
+from tests_cluster.governed import controller, install_resources, noted_phase
+from tests_cluster.support import Place, eventually, own_place
+from tests_cluster.test_scale import fake, submitted
+
+pytestmark = [pytest.mark.testbed, pytest.mark.alone, pytest.mark.long]
+JOBS = int(os.environ.get("MPIJOB_TEST_JOBS", "500"))
+WORKERS = 8
+MOST_MEGABYTES = 150.0
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path) -> Iterator[Place]:
+    there = processes.is_running("kwok")
+    kwok.up(max(8, JOBS * (WORKERS + 1) // 100 + 1))
+    with own_place(kubeconfig, "many") as place:
+        install_resources(place)
+        yield place
+    if not there:
+        kwok.down()
+
+
+def megabytes(process: int) -> float:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+@pytest.mark.req("C-ha")
+def test_a_controller_stays_small_and_leaves_nobody_out(place: Place) -> None:
+    jobs = [fake(f"many-{number}", workers=WORKERS) for number in range(JOBS)]
+    with controller(place) as service:
+        submitted(place, jobs)
+        last = time.monotonic()
+        eventually(
+            lambda: all(noted_phase(place, job.name) for job in jobs[:: max(1, JOBS // 20)]),
+            "every job is told",
+            600,
+        )
+        took, size = time.monotonic() - last, megabytes(service.process.pid)
+    sys.stderr.write(
+        f"\n  {JOBS} jobs x {WORKERS} workers: {size:.0f} MB, all told {took:.1f} s after the last submit"
+    )
+    assert size <= MOST_MEGABYTES
