@@ -286,8 +286,8 @@ def test_a_job_stays_what_it_is_and_whose_it_is(place: Place, alice: Place) -> N
     assert status == 0, text
 
     def patched(body: Document) -> tuple[int, str]:
-        done = run(alice.kubeconfig, "patch", "mpijobs.kubeflow.org", "fixed", "--type=merge", "--patch", json.dumps(body),
-                   namespace=place.namespace)  # fmt: skip
+        words = ("patch", "mpijobs.kubeflow.org", "fixed", "--type=merge", "--patch", json.dumps(body))
+        done = run(alice.kubeconfig, *words, namespace=place.namespace)
         return done.returncode, plainly(done.stdout + done.stderr)
 
     status, text = patched({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 9}}}})
