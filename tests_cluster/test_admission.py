@@ -122,7 +122,7 @@ def test_a_job_written_by_hand_is_made_safe_and_owned_by_who_asked(place: Place,
         assert template["spec"]["automountServiceAccountToken"] is False
         assert template["spec"]["securityContext"]["runAsNonRoot"] is True
         assert template["spec"]["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    alice.kubectl("delete", "mpijob", "hand")
+    alice.kubectl("delete", "mpijobs.kubeflow.org", "hand")
 
 
 @pytest.mark.req("E-webhook", "R5")
@@ -139,6 +139,7 @@ def test_jobs_run_as_before_and_belong_to_who_sent_them(place: Place, alice: Pla
     job.delete()
 
 
+@pytest.mark.long
 def test_a_job_of_a_queue_is_completed_by_its_queue_and_runs(place: Place, alice: Place) -> None:
     with a_queue(place, "900m") as queue:
         job = alice.succeeded(a_job("queued", "echo rank", queue=queue))
@@ -166,7 +167,7 @@ def test_limits_of_the_namespace_hold_for_kubectl_and_for_us_in_the_same_words(
         assert status == 0, text
         kept = place.api.get(kinds.MPIJOB.path(place.namespace, "short"))
         assert kept["spec"]["runPolicy"]["activeDeadlineSeconds"] == 600
-        alice.kubectl("delete", "mpijob", "short")
+        alice.kubectl("delete", "mpijobs.kubeflow.org", "short")
     assert not [
         one
         for one in place.api.list(kinds.POD.path(place.namespace)).items
@@ -182,9 +183,9 @@ def test_a_job_too_many_is_refused_with_the_count(webhook: Governed, place: Plac
         assert "Quota exceeded: 2/2 jobs running" in refusal(alice, by_hand("third"))
         with pytest.raises(QuotaExceeded, match="Quota exceeded: 2/2 jobs running"):
             alice.client.submit(a_job("third"))
-        alice.kubectl("delete", "mpijob", "first", "second")
+        alice.kubectl("delete", "mpijobs.kubeflow.org", "first", "second")
         eventually(lambda: create(alice, by_hand("third"))[0] == 0, "there is room again")
-        alice.kubectl("delete", "mpijob", "third")
+        alice.kubectl("delete", "mpijobs.kubeflow.org", "third")
 
 
 @pytest.mark.req("SC-006", "D-quota", "FR-027")
@@ -285,8 +286,8 @@ def test_a_job_stays_what_it_is_and_whose_it_is(place: Place, alice: Place) -> N
     assert status == 0, text
 
     def patched(body: Document) -> tuple[int, str]:
-        done = run(alice.kubeconfig, "patch", "mpijob", "fixed", "--type=merge", "--patch", json.dumps(body),
-                   namespace=place.namespace)  # fmt: skip
+        words = ("patch", "mpijobs.kubeflow.org", "fixed", "--type=merge", "--patch", json.dumps(body))
+        done = run(alice.kubeconfig, *words, namespace=place.namespace)
         return done.returncode, plainly(done.stdout + done.stderr)
 
     status, text = patched({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 9}}}})
@@ -296,7 +297,7 @@ def test_a_job_stays_what_it_is_and_whose_it_is(place: Place, alice: Place) -> N
     assert status != 0
     assert "cannot be changed" in text
     assert patched({"metadata": {"labels": {"note": "mine"}}})[0] == 0
-    alice.kubectl("delete", "mpijob", "fixed")
+    alice.kubectl("delete", "mpijobs.kubeflow.org", "fixed")
 
 
 def test_known_traps_are_warned_of(place: Place, alice: Place) -> None:
@@ -306,7 +307,7 @@ def test_known_traps_are_warned_of(place: Place, alice: Place) -> None:
     assert status == 0
     assert "Warning: spec.runPolicy.cleanPodPolicy" in text
     assert "workers, and what they hold, run on when the job is over" in text
-    alice.kubectl("delete", "mpijob", "trap")
+    alice.kubectl("delete", "mpijobs.kubeflow.org", "trap")
 
 
 def test_pods_get_nothing_of_the_host(alice: Place) -> None:
@@ -326,7 +327,7 @@ def timed(place: Place, name: str) -> tuple[int, str, float]:
     status, text = create(place, by_hand(name))
     taken = time.monotonic() - begun
     if status == 0:
-        place.kubectl("delete", "mpijob", name)
+        place.kubectl("delete", "mpijobs.kubeflow.org", name)
     return status, text, taken
 
 
@@ -342,7 +343,7 @@ def test_its_loss_blocks_nothing_but_strict_namespaces(
         assert status != 0
         assert "strict.mpijob.dev" in text
         print(f"without the webhook a strict namespace refuses in {taken:.2f} s")
-        assert "alone" not in place.kubectl("get", "mpijobs")
+        assert "alone" not in place.kubectl("get", "mpijobs.kubeflow.org")
     finally:
         webhook.scale(1)
     eventually(lambda: timed(strict, "back")[0] == 0, "strict namespaces work again", 30)
@@ -350,10 +351,13 @@ def test_its_loss_blocks_nothing_but_strict_namespaces(
 
 @pytest.mark.req("E-webhook", "C-ha")
 def test_a_webhook_that_is_killed_comes_back_by_itself(webhook: Governed, place: Place) -> None:
-    for process in webhook.processes():
+    found = webhook.processes()
+    assert found
+    for process in found:
         os.kill(process, signal.SIGKILL)
     assert timed(place, "meanwhile")[0] == 0
     eventually(lambda: webhook.ready() == 1 and webhook.processes(), "it is back", 60)
+    eventually(webhook.acts, "it is asked again", 60)
 
 
 @pytest.mark.req("E-webhook")
@@ -373,7 +377,7 @@ def test_a_slow_webhook_costs_three_seconds_and_no_job(
     finally:
         for process in found:
             os.kill(process, signal.SIGCONT)
-    eventually(lambda: webhook.ready() == 1, "it is ready", 60)
+    eventually(lambda: webhook.ready() == 1 and webhook.acts(), "it is ready", 60)
 
 
 @pytest.mark.req("E-webhook", "C-ha")

@@ -42,7 +42,8 @@ def at_rest(place: Place, count: int) -> None:
     runtime, job = trainjob.write(a_job("rest", namespace=place.namespace, image=image("openmpi4")), shape)
     place.apply_job(job | {"metadata": job["metadata"] | {"name": "rest-0"}}, runtime)
     made = [job | {"metadata": job["metadata"] | {"name": f"rest-{index}"}} for index in range(1, count)]
-    place.apply(*made)
+    for one in made:
+        place.api.create(kinds.TRAINJOB.path(place.namespace), one)
 
 
 @pytest.mark.req("SC-010", "FR-005", "E-fips", "Q-SEC-003")
@@ -57,7 +58,7 @@ def test_a_hundred_jobs_have_a_hundred_keys_and_none_outlives_its_job(place: Pla
         assert private.curve.name == "secp521r1"
         assert one["immutable"]
         assert one["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
-    place.kubectl("delete", "trainjobs", "--all", "--wait=false")
+    place.api.delete(kinds.TRAINJOB.path(place.namespace))
     eventually(lambda: not keys(place), "every key is gone", PATIENCE)
 
 
@@ -68,6 +69,6 @@ def test_the_other_engines_keys_go_with_the_job_too(place: Place) -> None:
         place.apply(*mpioperator.write(a_job(name, **fields), place.shape(family=Family.MPICH)))
     eventually(lambda: len(keys(place)) == 2, "both have keys", PATIENCE)
     assert len({public(one) for one in keys(place)}) == 2
-    place.kubectl("delete", "mpijobs", "--all", "--wait=false")
+    place.kubectl("delete", "mpijobs.kubeflow.org", "--all", "--wait=false")
     eventually(lambda: not keys(place), "both are gone", PATIENCE)
-    assert json.loads(place.kubectl("get", "mpijobs", "--output=json"))["items"] == []
+    assert json.loads(place.kubectl("get", "mpijobs.kubeflow.org", "--output=json"))["items"] == []

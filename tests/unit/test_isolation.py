@@ -13,7 +13,7 @@ from tests.unit.preflight_support import FakeApi, a_policy, gathered, with_gpus
 from tests.unit.preflight_support import a_job as a_wish
 
 from mpijob import checks
-from mpijob.backends.kubernetes import kinds, owning, planner, submitting, walling
+from mpijob.backends.kubernetes import kinds, owning, planner, submitting
 from mpijob.dialects import isolation, mpioperator, netpolicies, terms, trainjob
 from mpijob.dialects.terms import Document, Shape
 from mpijob.model import Family, MPIJob, Network, Secret
@@ -222,16 +222,3 @@ def test_the_policy_is_owned_by_the_job_and_swept_with_it() -> None:
     del store.objects[path]["metadata"]["ownerReferences"]  # its creator was killed before it said so
     owning.sweep(store, kinds.TRAINJOB, made)
     assert path not in store.objects
-
-
-def test_a_job_whose_user_may_write_no_policy_gets_it_from_whoever_tends_it() -> None:
-    store = Store()
-    runtime, document = trainjob.write(a_job(), SHAPE)
-    made = store.create(kinds.TRAINJOB.path("cv"), document)
-    assert walling.ensure(store, made, runtime)
-    assert not walling.ensure(store, made, runtime)
-    policy = store.objects[kinds.NETWORK_POLICY.path("cv", "bert" + terms.NETWORK_SUFFIX)]
-    assert policy["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
-    assert policy["spec"] == isolation.write(a_job(), SHAPE)["spec"]
-    *_, wide = trainjob.write(a_job(name="wide", network=Network(isolated=False)), SHAPE)
-    assert not walling.ensure(store, wide)

@@ -77,7 +77,7 @@ def _definition(
         "spec": {
             "group": GROUP,
             "scope": "Cluster",
-            "names": names | {"shortNames": short, "categories": ["mpijob"]},
+            "names": names | {"shortNames": short, "categories": ["mpijob-platform"]},
             "versions": [version],
         },
     }
