@@ -40,6 +40,7 @@ GENESIS = "0" * 64
 SEQUENCE, PREVIOUS, HASH = f"{DOMAIN}/sequence", f"{DOMAIN}/previous", f"{DOMAIN}/hash"
 TORN, MISSED = f"{DOMAIN}/torn-bytes", f"{DOMAIN}/missed-since"
 LONGEST = 64 * 1024
+_PATIENCE_SECONDS = 5.0
 _SEAL, _END = f',"{HASH}":"'.encode(), b'"}}'
 _NUMBER = f'"{SEQUENCE}":"'.encode()
 _SEALED = len(_SEAL) + 64 + len(_END)
@@ -141,7 +142,7 @@ class Trail:
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         handle = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _lock(handle)
             yield
         finally:
             os.close(handle)
@@ -237,6 +238,18 @@ class Trail:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
+
+
+def _lock(handle: int) -> None:
+    """Take the lock; a writer that somebody has stopped does not stop everybody."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "another process holds its lock") from None
+            time.sleep(0.002)
 
 
 def tip(directory: str) -> tuple[Head, int]:
