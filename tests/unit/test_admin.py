@@ -71,6 +71,7 @@ def test_what_was_set_is_in_the_audit(admin: Administration) -> None:
     admin.set("team-cv", Wishes(limits={"max_gpus": 16}, quota={"gpu": "8"}))
     with pytest.raises(NotFound):
         admin.set("team-x", Wishes(quota={"gpu": "8"}))
+    assert isinstance(admin._client, Client)
     done, refused = admin._client.audit()
     assert (done.verb, done.note("changed")) == ("set", "max_gpus: None → 16; quota gpu: 8")
     assert done.object_ref is not None
