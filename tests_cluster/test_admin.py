@@ -49,7 +49,7 @@ def ok(place: Place, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.req("US3", "Q-SEC-004", "FR-026")
+@pytest.mark.req("US3", "FR-026")
 def test_what_is_set_is_on_the_clusters_own_objects_and_in_the_audit(place: Place) -> None:
     name = place.namespace
     with a_queue(place, "500m"):

@@ -44,7 +44,7 @@ def spec(api: Store) -> Any:
     return api.objects[governing.LIMITS.path("", "team-cv")]["spec"]
 
 
-@pytest.mark.req("US3", "B-100jobs", "Q-SEC-004")
+@pytest.mark.req("US3")
 def test_limits_are_set_one_by_one_and_taken_away(admin: Administration, api: Store) -> None:
     first = {
         "max_workers": 8,

@@ -40,7 +40,7 @@ from mpijob.model import MPIJob, Resources
 from mpijob.model.fit import Fit, Verdict
 from mpijob.settings import Settings
 
-pytestmark = pytest.mark.req("FR-RES-001", "FR-RES-005", "D-quota")
+pytestmark = pytest.mark.req("FR-RES-001", "FR-RES-005")
 GPU = "nvidia.com/gpu"
 TOKEN = "canary-token-of-jane"
 
