@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import Command, Reader, steps
+from tests.docs.readers import an_environment
 from tests_cluster.furniture import a_queue
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place, shows
 
@@ -47,7 +49,7 @@ def ok(place: Place, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.req("US3", "Q-SEC-004", "FR-026")
+@pytest.mark.req("US3", "FR-026")
 def test_what_is_set_is_on_the_clusters_own_objects_and_in_the_audit(place: Place) -> None:
     name = place.namespace
     with a_queue(place, "500m"):
@@ -89,6 +91,17 @@ def test_a_quota_that_is_nearly_consumed_is_an_alert(place: Place) -> None:
     assert re.search(rf"^{place.namespace}\s+1\s+0", said, re.MULTILINE)
     job.delete()
     ok(place, "admin", "set", place.namespace, "--quota", "cpu=")
+
+
+@pytest.mark.req("US3", "FR-031")
+def test_the_commands_of_the_administrators_page_work(place: Place, tmp_path: Path) -> None:
+    text = (
+        (ROOT / "docs" / "administrators.md").read_text(encoding="utf-8").replace("team-cv", place.namespace)
+    )
+    environ = an_environment(tmp_path) | {"KUBECONFIG": str(place.kubeconfig), "MPIJOB_ENGINE": "kubernetes"}
+    wrong = Reader(tmp_path, environ).follow(text)
+    assert wrong == [], "\n".join(wrong)
+    assert sum(isinstance(step, Command) for step in steps(text)) >= 7
 
 
 @pytest.mark.req("UC3-AF1", "FR-028", "US3")

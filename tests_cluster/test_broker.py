@@ -28,7 +28,7 @@ ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 ROLE = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False)
 BINDING = Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
 TEAM_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
-pytestmark = [pytest.mark.testbed, pytest.mark.req("FR-RES-001", "FR-RES-005", "D-quota")]
+pytestmark = [pytest.mark.testbed, pytest.mark.req("FR-RES-001", "FR-RES-005")]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes import governing, kinds, overlooking
 from mpijob.backends.kubernetes.governing import Governor
 from mpijob.client import Client
 from mpijob.client.governing import Administration, Wishes, changed_limits
-from mpijob.errors import InvalidJob, NotFound, Unsupported
+from mpijob.errors import Conflict, InvalidJob, NotFound, Unsupported
 from mpijob.model.governance import GangKind, NamespaceLimits
 from mpijob.model.overview import Line, NamespaceView, QueueView
 from mpijob.settings import CLUSTER, Settings
@@ -44,7 +44,7 @@ def spec(api: Store) -> Any:
     return api.objects[governing.LIMITS.path("", "team-cv")]["spec"]
 
 
-@pytest.mark.req("US3", "B-100jobs", "Q-SEC-004")
+@pytest.mark.req("US3")
 def test_limits_are_set_one_by_one_and_taken_away(admin: Administration, api: Store) -> None:
     first = {
         "max_workers": 8,
@@ -71,6 +71,7 @@ def test_what_was_set_is_in_the_audit(admin: Administration) -> None:
     admin.set("team-cv", Wishes(limits={"max_gpus": 16}, quota={"gpu": "8"}))
     with pytest.raises(NotFound):
         admin.set("team-x", Wishes(quota={"gpu": "8"}))
+    assert isinstance(admin._client, Client)
     done, refused = admin._client.audit()
     assert (done.verb, done.note("changed")) == ("set", "max_gpus: None → 16; quota gpu: 8")
     assert done.object_ref is not None
@@ -90,6 +91,18 @@ def test_a_quota_and_a_queue_are_the_clusters_own_objects(admin: Administration,
     assert admin.limits("team-cv").queues == {"gpus": "gpus"}
     with pytest.raises(NotFound, match="there is no ClusterQueue 'none'"):
         admin.set("team-cv", Wishes(cluster_queue="none"))
+
+
+def test_a_queue_with_jobs_is_not_sent_elsewhere(admin: Administration, api: Store) -> None:
+    api.objects[kinds.CLUSTER_QUEUE.path("", "others")] = {"metadata": {"name": "others"}, "spec": {}}
+    admin.set("team-cv", Wishes(limits={"queue": "front"}, cluster_queue="gpus"))
+    path = kinds.LOCAL_QUEUE.path("team-cv", "front")
+    api.objects[path]["status"] = {"pendingWorkloads": 1, "reservingWorkloads": 2}
+    with pytest.raises(Conflict, match="has 3 jobs"):
+        admin.set("team-cv", Wishes(cluster_queue="others"))
+    api.objects[path]["status"] = {}
+    admin.set("team-cv", Wishes(cluster_queue="others"))
+    assert api.objects[path]["spec"] == {"clusterQueue": "others"}
 
 
 def test_limits_that_cannot_be_are_refused_with_what_is_possible() -> None:

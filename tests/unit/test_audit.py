@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -296,6 +297,20 @@ def test_a_full_disk_is_told_at_once_and_again_when_there_is_room(tmp_path: Path
     assert "something could not be written since" in verdict.remarks[0].message
     trail.add(an_entry("later"))
     assert len(audit_verify.verify(str(tmp_path)).remarks) == 1
+
+
+def test_a_writer_that_was_stopped_stops_nobody_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = a_trail(tmp_path, 1)
+    monkeypatch.setattr(audit, "_PATIENCE_SECONDS", 0.05)
+    holder = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    with pytest.raises(BackendError, match="another process holds its lock"):
+        trail.add(an_entry("held"))
+    os.close(holder)
+    trail.add(an_entry("free"))
+    assert flaws(tmp_path) == ()
 
 
 def test_a_directory_of_somebody_else_is_an_error_with_its_place(tmp_path: Path) -> None:

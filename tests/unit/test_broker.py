@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.api_support import served as api_served
 from tests.unit.preflight_support import (
     JANE,
     NAMESPACE,
@@ -39,7 +40,7 @@ from mpijob.model import MPIJob, Resources
 from mpijob.model.fit import Fit, Verdict
 from mpijob.settings import Settings
 
-pytestmark = pytest.mark.req("FR-RES-001", "FR-RES-005", "D-quota")
+pytestmark = pytest.mark.req("FR-RES-001", "FR-RES-005")
 GPU = "nvidia.com/gpu"
 TOKEN = "canary-token-of-jane"
 
@@ -271,3 +272,14 @@ def test_an_estimate_needs_a_few_jobs_that_ended() -> None:
 def test_what_is_missing_counts_those_ahead_and_only_what_the_job_wants() -> None:
     short = estimating.missing({GPU: 8, "cpu": 1}, {GPU: 4, "memory": 9}, {GPU: 10, "cpu": 5, "memory": 1})
     assert short == {GPU: 2}
+
+
+# -- the page's server ------------------------------------------------------------------------------
+def test_the_pages_server_answers_the_same() -> None:
+    with api_served() as browser:
+        job = {"name": "small", "workers": 2, "command": ["true"]}
+        answer = browser.sign_in().post("/fit", {"job": job})
+        assert (answer.status_code, answer.json()["verdict"]) == (200, "fits now")
+        large = browser.post("/fit", {"job": job | {"workers": 90, "resources": {"gpu": 8}}}).json()
+        assert large["verdict"] == "can never fit"
+        assert browser.get("/overview/cluster").status_code == 501  # nothing to govern on this machine

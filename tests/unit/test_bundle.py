@@ -18,7 +18,7 @@ from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import archive
 from mpijob.client.logparts import LogParts
 from mpijob.errors import Conflict
-from mpijob.model import LogLine, Role, Secret
+from mpijob.model import JobRef, LogLine, Role, Secret
 from mpijob.observation.sealing import Seal
 
 CANARY = "canary-3f9a1c"
@@ -50,6 +50,26 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     handle = client.submit(spec)
     handle.wait(60)
     return handle
+
+
+class WithSecrets(MemoryBackend):
+    """An engine that has the secrets itself, as a cluster's Secret objects."""
+
+    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        return (f"{CANARY}-object",)
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+def test_what_only_the_engine_knows_of_secrets_is_masked_too(tmp_path: Path) -> None:
+    said = Script(default=Outcome(lines=(f"using {CANARY}-object",)))
+    client = Client(WithSecrets(script=said))
+    secrets = (Secret(env="WANDB", source="planted/key"),)
+    job = client.run(MPIJob(name="leaky", workers=1, command=("train",), secrets=secrets))
+    made = job.bundle(tmp_path / "b.tar.gz")
+    found = contents(Path(made.path))
+    assert {name for name, text in found.items() if CANARY.encode() in text} == set()
+    assert any(b"using ***" in text for text in found.values())
 
 
 def contents(path: Path) -> dict[str, bytes]:

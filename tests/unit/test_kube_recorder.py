@@ -23,10 +23,13 @@ from mpijob.backends.kubernetes.remembered import remembered
 from mpijob.dialects.output import ranks_in
 from mpijob.dialects.terms import Document
 from mpijob.errors import Conflict
+from mpijob.history import audit_reading
 from mpijob.history.archive import Archive
+from mpijob.history.audit import directory_of
 from mpijob.history.keeping import Policy
 from mpijob.history.past import Past
 from mpijob.model import Family, JobRef, JobState, LogQuery, Phase, RankState, Role, WorkerState
+from mpijob.model.audit import AuditQuery
 
 TEAM = "team-cv"
 POD = "/api/v1/namespaces/cv/pods/p"
@@ -359,6 +362,9 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     assert past.spec(ref) == cluster.spec
     assert [event.reason for event in past.events(ref)].count("WorkersReady") == 1
     assert past.events(ref)[-1].reason == "Deleted"
+    (end,) = audit_reading.entries(directory_of(archive.directory), AuditQuery(verbs=("end",)))
+    assert (end.note("phase"), end.user.username) == ("Succeeded", "system:mpijob:recorder")
+    assert float(end.note("seconds")) > 0
 
 
 @pytest.mark.usefixtures("quick")

@@ -140,6 +140,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Would it start now, wait, or never? */
+        post: operations["fit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/guide": {
         parameters: {
             query?: never;
@@ -199,6 +216,23 @@ export interface paths {
             cookie?: never;
         };
         /** The place at a glance. */
+        get: operations["overview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/overview/cluster": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All namespaces, for administrators. */
         get: operations["overview"];
         put?: never;
         post?: never;
@@ -857,6 +891,15 @@ export interface components {
             items: components["schemas"]["Account"][];
         };
         /**
+         * Alert
+         * @description A limit that is nearly, or wholly, consumed.
+         */
+        Alert: {
+            message: string;
+            namespace: string;
+            percent: number;
+        };
+        /**
          * Amounts
          * @description Cores, memory and GPUs together, as numbers.
          */
@@ -1096,6 +1139,26 @@ export interface components {
             room?: components["schemas"]["Room"] | null;
             /** @default [] */
             unread?: components["schemas"]["Unread"][];
+        };
+        /**
+         * ClusterView
+         * @description The whole cluster; `gpus` are those of its machines that could be given away. `unread` is what nobody knows.
+         */
+        ClusterView: {
+            /** @default [] */
+            alerts?: components["schemas"]["Alert"][];
+            /** @default 0 */
+            gpus?: number;
+            /** @default 0 */
+            gpus_held?: number;
+            /** @default [] */
+            namespaces?: components["schemas"]["NamespaceView"][];
+            /** @default [] */
+            preemptions?: components["schemas"]["Preemption"][];
+            /** @default [] */
+            queues?: components["schemas"]["QueueView"][];
+            /** @default [] */
+            unread?: string[];
         };
         /**
          * Code
@@ -1376,6 +1439,33 @@ export interface components {
             worker?: number | null;
         };
         /**
+         * Fit
+         * @description The answer, with its numbers; `starts_now` is the largest number of such workers that would start now.
+         */
+        Fit: {
+            /** @default {} */
+            ahead?: {
+                [key: string]: number;
+            };
+            /** @default 0 */
+            ahead_jobs?: number;
+            /** @default 0 */
+            basis?: number;
+            /** @default  */
+            hint?: string;
+            message: string;
+            /** @default null */
+            position?: number | null;
+            /** @default null */
+            starts_now?: number | null;
+            verdict: components["schemas"]["Verdict"];
+            /** @default null */
+            wait_range?: [
+                number,
+                number
+            ] | null;
+        };
+        /**
          * Fix
          * @description One change that would mend a finding: the sentence, and the patch to the spec or the command for it.
          */
@@ -1592,6 +1682,16 @@ export interface components {
          */
         Level: "debug" | "error" | "fatal" | "info" | "trace" | "warning";
         /**
+         * Line
+         * @description One limit of one resource: who set it, how much there is and how much of it is in use.
+         */
+        Line: {
+            most: number;
+            resource: string;
+            source: string;
+            used: number;
+        };
+        /**
          * LogBatch
          * @description Some lines of a log, as they came; `problem` ends a stream that could not go on.
          */
@@ -1712,6 +1812,23 @@ export interface components {
             volumes?: components["schemas"]["Volume"][];
             /** @default 4 */
             workers?: number;
+        };
+        /**
+         * NamespaceView
+         * @description One namespace: how many jobs stand where, what their GPUs are, and its limits.
+         */
+        NamespaceView: {
+            /** @default 0 */
+            gpus?: number;
+            /** @default {} */
+            jobs?: {
+                [key: string]: number;
+            };
+            /** @default [] */
+            lines?: components["schemas"]["Line"][];
+            name: string;
+            /** @default [] */
+            queues?: string[];
         };
         /**
          * Network
@@ -1906,6 +2023,18 @@ export interface components {
             slots: number;
         };
         /**
+         * Preemption
+         * @description A job that had to make way: when, for whom, why, and when it runs again.
+         */
+        Preemption: {
+            job: string;
+            /** @default  */
+            message?: string;
+            namespace: string;
+            /** @default 0 */
+            time?: number;
+        };
+        /**
          * Problem
          * @description What went wrong, why, and what would mend it; `docs` is the page of the code.
          */
@@ -1961,6 +2090,25 @@ export interface components {
             running?: number;
             /** @default null */
             shares?: components["schemas"]["mpijob.model.cluster.Share"][] | null;
+            /** @default 0 */
+            waiting?: number;
+        };
+        /**
+         * QueueView
+         * @description One ClusterQueue: what it may give, what is taken, and how many jobs wait in it and run from it.
+         */
+        QueueView: {
+            /** @default true */
+            active?: boolean;
+            /** @default  */
+            cohort?: string;
+            /** @default null */
+            fair_share?: number | null;
+            /** @default [] */
+            lines?: components["schemas"]["Line"][];
+            name: string;
+            /** @default 0 */
+            running?: number;
             /** @default 0 */
             waiting?: number;
         };
@@ -2280,6 +2428,12 @@ export interface components {
             groups?: string[];
             username: string;
         };
+        /**
+         * Verdict
+         * @description The four answers.
+         * @enum {unknown}
+         */
+        Verdict: "can never fit" | "fits now" | "not known" | "waits";
         /**
          * Volume
          * @description A directory that every worker (and the launcher) sees at `mount`.
@@ -2645,6 +2799,39 @@ export interface operations {
             };
         };
     };
+    fit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Draft"];
+            };
+        };
+        responses: {
+            /** @description Would it start now, wait, or never? */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Fit"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     guide: {
         parameters: {
             query?: never;
@@ -2748,6 +2935,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Overview"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    overview: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All namespaces, for administrators. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterView"];
                 };
             };
             /** @description What went wrong. */

@@ -16,6 +16,7 @@ from mpijob.api import (
     questions,
     streams,
     verbs_acting,
+    verbs_admin,
     verbs_audit,
     verbs_reading,
     verbs_session,
@@ -24,6 +25,8 @@ from mpijob.api.asking import Handler, Route
 from mpijob.client.guide import Guide
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.model.accounts import AccountPage
+from mpijob.model.fit import Fit
+from mpijob.model.overview import ClusterView
 from mpijob.observation.curves import Curves
 from mpijob.observation.usage import Usage
 
@@ -76,6 +79,8 @@ def _of_place() -> Iterator[Route]:
         "/drafts", verbs_acting.read_draft, "Read a draft: the job, or all that is wrong.", answers.Reading,
         body=answers.Draft,
     )  # fmt: skip
+    yield _post("/fit", verbs_acting.fit, "Would it start now, wait, or never?", Fit, body=answers.Draft)
+    yield _get("/overview/cluster", verbs_admin.overview, "All namespaces, for administrators.", ClusterView)
     yield _post("/plan", verbs_acting.plan, "Exactly what would run.", answers.PlanAnswer, body=answers.Draft)
 
 

@@ -13,6 +13,7 @@ from mpijob.client import drafts
 from mpijob.client.async_job import AsyncJob
 from mpijob.errors import Finding, InvalidJob, MpiJobError
 from mpijob.model import JobRef, MPIJob, Plan, quantity
+from mpijob.model.fit import Fit
 from mpijob.observation import masking
 
 
@@ -26,6 +27,11 @@ async def plan(ask: Ask) -> PlanAnswer:
     """Return exactly what would run; nothing is started."""
     found = masking.masked_plan(await ask.client.plan(_job(ask.body)))
     return PlanAnswer(found, _summary(found))
+
+
+async def fit(ask: Ask) -> Fit:
+    """Return whether a job would start now, wait, or never run here."""
+    return await ask.client.fit(_job(ask.body))
 
 
 async def create(ask: Ask) -> JobRow:

@@ -79,7 +79,7 @@ async def write(
     spec = await backend.spec(state.ref)
     path = target or Path(f"{archive.plain(state.ref.name)}-bundle.tar.gz")
     archive.refuse_existing(path)
-    seal = Seal(values_of(spec, _known(spec)))
+    seal = Seal(values_of(spec, (*_known(spec), *await _told(state.ref, spec, backend))))
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
     async for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
@@ -231,6 +231,18 @@ def _known(spec: MPIJob) -> Iterable[str]:
             yield secrets.value(secret)
         except InvalidJob:
             continue
+
+
+async def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
+    """Return the values of the job's secrets that its engine can tell: a cluster has Secret objects."""
+    known = getattr(backend, "secret_values", None)
+    if known is None or not spec.secrets:
+        return ()
+    try:
+        found: tuple[str, ...] = await known(ref, spec.secrets)
+    except MpiJobError:
+        return ()  # what this user may not read is not theirs to mask
+    return found
 
 
 def _readme(state: JobState, entries: tuple[Entry, ...]) -> str:

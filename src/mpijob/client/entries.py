@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -40,7 +40,7 @@ _SHOWN = frozenset(
 )
 
 
-class Origin(NamedTuple):
+class Origin(msgspec.Struct, frozen=True):
     """From where somebody asks, and with what; a face that serves others sets it for each request."""
 
     addresses: tuple[str, ...]

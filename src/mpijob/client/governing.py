@@ -13,13 +13,13 @@ from mpijob.client.entries import changed
 from mpijob.client.witness import witnessed
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model.governance import NamespaceLimits, effective
-from mpijob.model.overview import Line, Overview
+from mpijob.model.overview import ClusterView, Line
 from mpijob.model.words import choice_hint
 from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.governing import Governor
-    from mpijob.client.blocking import Client
+    from mpijob.client.front import Front
 
 
 class Governed(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 class Administration:
     """The verbs of `mpijob admin`, for the cluster that the client means."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Front) -> None:
         if client.settings.engine != CLUSTER:
             raise Unsupported(
                 "namespaces are governed on a cluster; on this machine quotas are in the settings",
@@ -88,7 +88,7 @@ class Administration:
             self._written_down(namespace, told, work)
         return told
 
-    def overview(self) -> Overview:
+    def overview(self) -> ClusterView:
         """Return the whole cluster at a glance, with what is nearly consumed."""
         from mpijob.backends.kubernetes import overlooking
 

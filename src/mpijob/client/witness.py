@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -55,7 +55,7 @@ OFF, ON, REQUIRED = "off", "on", "required"
 _SAME_LOOK_SECONDS = 60.0
 
 
-class Meaning(NamedTuple):
+class Meaning(msgspec.Struct, frozen=True):
     """What a submit is: a retry, a clone, a change; of which job, and what is different."""
 
     verb: Verb
@@ -114,10 +114,10 @@ class Witness:
     # -- acts --------------------------------------------------------------------------------------
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Start or queue a job."""
-        verb, extra = _meant()
+        meant = _meant()
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
-        details = {**described(plan.job), **extra}
-        return await self._done(verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
+        details = {**described(plan.job), **meant.details}
+        return await self._done(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End a job."""
@@ -210,7 +210,7 @@ class Witness:
         """Write down what did not go through this port; a submit is named by what it means."""
         extra: Mapping[str, str] = {}
         if verb is Verb.CREATE:
-            verb, extra = _meant()
+            verb, extra = _meant().verb, _meant().details
         details = {**(described(job) if job is not None else {}), **extra}
         entry = event(verb, ref, await self._who(), details, COMPLETE, ORIGIN.get())
         self._add(finished(entry, error, job))

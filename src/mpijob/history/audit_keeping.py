@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import date, timedelta
 
 from mpijob.errors import InvalidJob
 from mpijob.history import audit
@@ -29,6 +28,8 @@ def days(wanted: float) -> float:
 
 def due(directory: str, today: str, keep_days: float) -> list[str]:
     """Return the files whose last entry is older than so many days, as seen from a day's file."""
+    from datetime import date, timedelta  # once a day
+
     newest = date.fromisoformat(today.removeprefix("audit-").removesuffix(".jsonl"))
     oldest = newest - timedelta(days=max(keep_days, LEAST_DAYS) + 1)
     return [name for name in audit.files(directory) if name < f"audit-{oldest.isoformat()}.jsonl"]

@@ -18,10 +18,10 @@ def entries(directory: str, query: AuditQuery) -> list[AuditEvent]:
     """Return what was done, each act once: by its result, or as begun where no result was ever written."""
     acts: dict[str, AuditEvent] = {}
     for event in _lines(directory, query):
-        if event.stage == COMPLETE or event.audit_id not in acts:
+        known = event.audit_id in acts
+        if query.wants(event) if not known else event.stage == COMPLETE:
             acts[event.audit_id] = event
-    found = (event for event in acts.values() if query.wants(event))
-    return list(deque(found, maxlen=query.limit or None))
+    return list(deque(acts.values(), maxlen=query.limit or None))
 
 
 def _lines(directory: str, query: AuditQuery) -> Iterator[AuditEvent]:

@@ -74,7 +74,7 @@ class Alert(View, frozen=True):
     percent: float
 
 
-class Overview(View, frozen=True):
+class ClusterView(View, frozen=True):
     """The whole cluster; `gpus` are those of its machines that could be given away. `unread` is what nobody knows."""
 
     namespaces: tuple[NamespaceView, ...] = ()

@@ -17,7 +17,7 @@ from mpijob.backends.kubernetes.failures import ApiError, telling
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import demands
 from mpijob.dialects.terms import Document
-from mpijob.errors import NotFound, Unsupported
+from mpijob.errors import Conflict, NotFound, Unsupported
 from mpijob.model.governance import API, SINGLETON, NamespaceLimits, Platform, limits_of, platform_of
 from mpijob.model.overview import Line
 
@@ -101,13 +101,15 @@ class Governor:
                 raise NotFound(
                     f"there is no ClusterQueue '{behind}'", hint="mpijob admin overview lists them"
                 )
-            found = self._api.find(kinds.LOCAL_QUEUE.path(namespace, name))
-            if found is not None and found["spec"].get("clusterQueue") != behind and not dry_run:
-                self._api.delete(
-                    kinds.LOCAL_QUEUE.path(namespace, name)
-                )  # what is behind one cannot be changed
+            path, spec = kinds.LOCAL_QUEUE.path(namespace, name), {"clusterQueue": behind}
+            found = self._api.find(path)
+            if found is not None and found["spec"].get("clusterQueue") != behind:
+                _refuse_busy(found, behind)
+                if dry_run:
+                    return  # it would be made anew: what is behind one cannot be changed
+                self._api.delete(path)
                 found = None
-            self._put(kinds.LOCAL_QUEUE, namespace, name, found, {"clusterQueue": behind}, dry_run=dry_run)
+            self._put(kinds.LOCAL_QUEUE, namespace, name, found, spec, dry_run=dry_run)
 
     def _put(
         self, kind: Kind, namespace: str, name: str, found: Document | None, spec: Document, *, dry_run: bool
@@ -143,6 +145,18 @@ def lines_of(quota: Document) -> tuple[Line, ...]:
         Line(source=source, resource=name, used=demands.number(used.get(name, 0)), most=demands.number(most))
         for name, most in hard.items()
     )
+
+
+def _refuse_busy(queue: Document, behind: str) -> None:
+    """Refuse to send a queue elsewhere while jobs wait in it or run from it."""
+    status = queue.get("status") or {}
+    jobs = sum(int(status.get(field) or 0) for field in ("pendingWorkloads", "reservingWorkloads"))
+    if jobs:
+        name = queue["metadata"]["name"]
+        raise Conflict(
+            f"queue '{name}' leads to '{queue['spec'].get('clusterQueue')}' and has {jobs} jobs",
+            hint=f"wait for them, or make another queue for '{behind}' with --queue NAME",
+        )
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

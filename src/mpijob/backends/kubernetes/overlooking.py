@@ -17,7 +17,7 @@ from mpijob.dialects.terms import Document
 from mpijob.errors import BackendError
 from mpijob.model import JobState, Scope
 from mpijob.model.governance import NamespaceLimits, limits_of
-from mpijob.model.overview import Line, NamespaceView, Overview, Preemption, QueueView
+from mpijob.model.overview import ClusterView, Line, NamespaceView, Preemption, QueueView
 
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 _JOB_UID = "kueue.x-k8s.io/job-uid"
@@ -35,7 +35,7 @@ _NAMES = {
 }
 
 
-def look(api: Api) -> Overview:
+def look(api: Api) -> ClusterView:
     """Return everything that an administrator sees at once; what may not be read is named."""
     calls: dict[str, Any] = {
         "namespaces": lambda: api.list(kinds.NAMESPACE.path()),
@@ -52,7 +52,7 @@ def look(api: Api) -> Overview:
         seen = reads.together(calls, api.lanes())
     held = _gpus_by_namespace(seen["pods"].items)
     nodes = seen["nodes"].items
-    return Overview(
+    return ClusterView(
         namespaces=tuple(_namespaces(seen, held)),
         queues=tuple(_queue(one) for one in seen["cluster"].items),
         gpus=sum(_gpus((node.get("status") or {}).get("allocatable") or {}) for node in nodes),
@@ -168,7 +168,7 @@ def _gpus(amounts: dict[str, Any]) -> float:
     return sum(demands.number(amount) for name, amount in amounts.items() if name.endswith("/gpu"))
 
 
-def refuse_blind(overview: Overview) -> None:
+def refuse_blind(overview: ClusterView) -> None:
     """Refuse to show a cluster of which nothing may be seen."""
     if not overview.namespaces and "jobs" in overview.unread:
         raise BackendError("nothing of this cluster may be seen by you", hint="ask for the role mpijob-admin")

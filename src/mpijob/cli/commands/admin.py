@@ -12,7 +12,7 @@ from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, Duration, command
 from mpijob.cli.output import Format
-from mpijob.model.overview import Line, NamespaceView, Overview, QueueView
+from mpijob.model.overview import ClusterView, Line, NamespaceView, QueueView
 
 if TYPE_CHECKING:
     from mpijob.client.governing import Administration, Governed
@@ -48,7 +48,7 @@ def overview(app: App) -> None:
         app.out.note(f"not to be seen by you: {', '.join(found.unread)}")
 
 
-def _overview_lines(found: Overview) -> Iterator[str]:
+def _overview_lines(found: ClusterView) -> Iterator[str]:
     yield f"GPUs: {found.gpus_held:g} of {found.gpus:g} held"
     header = ("NAMESPACE", "RUNNING", "WAITING", "GPUS", "QUEUES", "LIMITS")
     yield from text.table(header, [_namespace_row(one) for one in found.namespaces])
