@@ -73,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     metric_patterns: tuple[str, ...] = ()
     history: str = ""
     history_bytes: str = "10Gi"
+    history_database: str = ""
     keep: dict[str, KeepSetting] = {}
     audit: str = "on"
     broker: str = ""

@@ -67,3 +67,25 @@ def test_what_ranks_report_is_charted_also_when_the_job_is_deleted(client: Clien
     client.delete("train")
     assert client.curves("train") == before
     assert [one.rank for one in client.curves("train", rank=1).series] == [1]
+
+
+@pytest.mark.security
+@pytest.mark.req("C-history")
+def test_what_is_known_of_a_user_is_erased_on_request_and_the_audit_says_so(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    job = succeeded(client, a_job("mine", "echo a-secret-word"))
+    owner = job.state().owner
+    job.delete()
+    assert client.backup_record(tmp_path / "all.tar") == 1
+    assert client.erase_user("somebody else") == ()
+    assert [ref.name for ref in client.erase_user(owner)] == ["mine"]
+    assert client.accounts().items == ()
+    left = [
+        path for path in (Path(settings.home) / "history" / "local").rglob("*") if path.suffix != ".jsonl"
+    ]
+    assert not any(b"a-secret-word" in path.read_bytes() for path in left if path.is_file())
+    assert "forget" in {entry.verb for entry in client.audit()}
+    other = Client(settings=Settings(home=str(tmp_path / "other"), engine="local"))
+    assert other.restore_record(tmp_path / "all.tar") == 1
+    assert [line.text for line in other.logs("mine", ranks=(0,))] == [b"a-secret-word"]

@@ -73,6 +73,7 @@ ENTRIES: dict[str, Entry] = {
     ),
     "operator": Entry("operator", _MORE, "Keep the platform of a cluster as its MPIJobPlatform says."),
     "broker": Entry("broker", _MORE, "Tell users of a cluster whether their jobs would start."),
+    "record": Entry("record", _MORE, "Back the record of jobs up, put it back, erase a person's part of it."),
     "exporter": Entry(
         "recorder", _MORE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
     ),

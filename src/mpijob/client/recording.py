@@ -39,7 +39,7 @@ def record(
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     directory = history_directory(settings, access.context or "cluster")
-    archive = Archive(directory, shared=True)
+    archive = Archive(directory, shared=True, database=settings.history_database)
     server = None if metrics is None else _serve_metrics(archive, settings, *metrics)
     try:
         with telling("record jobs"):

@@ -69,11 +69,11 @@ class CriReader:
         return iter(())
 
 
-def past(directory: str, readers: Readers = CriReader) -> Past | None:
-    """Return the past that a directory holds, if it holds any."""
-    return (
-        Past(Archive(directory), readers) if os.path.exists(os.path.join(directory, "history.db")) else None
-    )
+def past(directory: str, readers: Readers = CriReader, database: str = "") -> Past | None:
+    """Return the past that a directory, or a database beside it, holds; None where there is none."""
+    if not database and not os.path.exists(os.path.join(directory, "history.db")):
+        return None
+    return Past(Archive(directory, database=database), readers)
 
 
 class Past:
