@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     image: str = ""
     warn_after_seconds: float = 120.0
     metric_patterns: tuple[str, ...] = ()
+    traces: str = ""
     history: str = ""
     history_bytes: str = "10Gi"
     history_database: str = ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import pytest
 from tests.unit.history_support import a_spec, a_state, a_voice, line, texts
 

@@ -46,6 +46,9 @@ ENTRIES: dict[str, Entry] = {
     "admin": Entry("admin", _MORE, "Set what namespaces may do, and see the whole cluster."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
     "acct": Entry("acct", _SEE, "Show what ran, how it ended, what it used and what that cost."),
+    "trace": Entry(
+        "trace", _SEE, "Show how long a job was in each stage of its life, as an OpenTelemetry trace."
+    ),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),

@@ -10,6 +10,7 @@ from mpijob.client.desk import Desk
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.accounting.advice import Counsel
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
@@ -76,6 +77,12 @@ class Accounting(Desk):
         from mpijob.client import accounts
 
         return self._bridge.call(accounts.estimate(self.backend, self.settings, self.localized(job)))
+
+    def advise(self, job: MPIJob) -> Counsel:
+        """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
+        from mpijob.client import accounts
+
+        return self._bridge.call(accounts.advise(self.backend, self.localized(job)))
 
     def backup_record(self, file: str | Path) -> int:
         """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""

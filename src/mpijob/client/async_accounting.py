@@ -11,6 +11,7 @@ from mpijob.client.async_desk import AsyncDesk
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.accounting.advice import Counsel
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
@@ -77,6 +78,12 @@ class AsyncAccounting(AsyncDesk):
         from mpijob.client import accounts
 
         return await self._apart(lambda: accounts.estimate(self.backend, self.settings, self.localized(job)))
+
+    async def advise(self, job: MPIJob) -> Counsel:
+        """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
+        from mpijob.client import accounts
+
+        return await self._apart(lambda: accounts.advise(self.backend, self.localized(job)))
 
     async def backup_record(self, file: str | Path) -> int:
         """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""

@@ -90,7 +90,8 @@ class Archive:
     def read(self, sql: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
         with self._lock, telling(self.directory):
-            return self._db.execute(sql, values).fetchall()
+            rows: list[Any] = self._db.execute(sql, values).fetchall()
+            return rows
 
     # -- files ------------------------------------------------------------------------------------
     @property
