@@ -200,8 +200,8 @@ def advice(app: App, name: str) -> None:
         app.out.value(found)
         return
     if found.advice:
-        rows = [(one.field, one.now, one.value, one.reason) for one in found.advice]
-        app.out.lines(text.table(("FIELD", "NOW", "BETTER", "BECAUSE"), rows))
+        changes = [(one.field, one.now, one.value, one.reason) for one in found.advice]
+        app.out.lines(text.table(("FIELD", "NOW", "BETTER", "BECAUSE"), changes))
     else:
         app.out.note(f"nothing speaks for a change: {found.runs} runs of this program were looked at")
     if found.scaling is not None:
