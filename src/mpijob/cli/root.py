@@ -34,7 +34,7 @@ ENTRIES: dict[str, Entry] = {
     "logs": Entry("streams", _SEE, "Print the merged output of launcher, workers and ranks."),
     "events": Entry("streams", _SEE, "Print what happened to a job, in order."),
     "stacks": Entry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
-    "top": Entry("usage", _SEE, "Show the CPU and memory that workers use."),
+    "top": Entry("usage", _SEE, "Show the CPU, memory and GPUs that workers use."),
     "curves": Entry("curves", _SEE, "Show the metrics of a training, how far it is and when it will end."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
     "ui": Entry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
