@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.test_callbacks import receiver
 
 from mpijob import Client, Phase
 from mpijob.backends.local import LocalBackend, archiving
@@ -89,3 +93,24 @@ def test_what_is_known_of_a_user_is_erased_on_request_and_the_audit_says_so(
     other = Client(settings=Settings(home=str(tmp_path / "other"), engine="local"))
     assert other.restore_record(tmp_path / "all.tar") == 1
     assert [line.text for line in other.logs("mine", ranks=(0,))] == [b"a-secret-word"]
+
+
+@pytest.mark.req("PMV-006")
+def test_a_notifier_tells_a_receiver_of_a_real_job(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    with receiver() as (url, taken):
+        toml = tmp_path / "settings.toml"
+        toml.write_text(
+            f'home = "{settings.home}"\nengine = "local"\n[[callbacks]]\nurl = "{url}"\nallow_private = true\n'
+            'phases = ["Running", "Failed"]\n'
+        )
+        argv = [sys.executable, "-m", "mpijob", "notifier"]
+        notifier = subprocess.Popen(argv, env=os.environ | {"MPIJOB_SETTINGS": str(toml)})
+        try:
+            ended(client, a_job("bad", "sleep 2; exit 3"))
+            eventually(lambda: [1 for _, body in taken if b'"Failed"' in body], "the failure was told")
+        finally:
+            notifier.terminate()
+            notifier.wait(10)
+    assert [json.loads(body)["phase"] for _, body in taken] == ["Running", "Failed"]

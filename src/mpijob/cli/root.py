@@ -77,6 +77,11 @@ ENTRIES: dict[str, Entry] = {
     "operator": Entry("operator", _MORE, "Keep the platform of a cluster as its MPIJobPlatform says."),
     "broker": Entry("broker", _MORE, "Tell users of a cluster whether their jobs would start."),
     "record": Entry("record", _MORE, "Back the record of jobs up, put it back, erase a person's part of it."),
+    "notifier": Entry(
+        "recorder",
+        _MORE,
+        "Call the webhooks of the settings when jobs change: signed, again until they answer.",
+    ),
     "exporter": Entry(
         "recorder", _MORE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
     ),
