@@ -34,7 +34,7 @@ test: $(VENV)/.dev .make/mpi/.done $(VENV)/.servers static ## Everything that ne
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-check: $(VENV)/.dev $(VENV)/.servers static ## The quick round: format, lint, types, import contracts, unit tests
+check: $(VENV)/.dev static ## The quick round: format, lint, types, import contracts, unit tests
 	$(BIN)/python -m pytest $(SPREAD) tests/unit $(PYTEST_FLAGS)
 
 static: $(VENV)/.dev
@@ -125,11 +125,11 @@ $(VENV)/.browser: $(VENV)/.dev
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 	@touch $@
 
-# Prometheus, for the tests of metrics, rules and dashboards.
+# Prometheus and PostgreSQL, for the tests of metrics and of the record.
 $(VENV)/.servers: $(VENV)/.run
-	command -v promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus; }
+	{ command -v promtool && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus postgresql; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres]' --group dev
 	@touch $@

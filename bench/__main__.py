@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from bench import (
+    accounts,
     allreduce,
     command,
     detection,
@@ -31,6 +32,7 @@ MEASUREMENTS: command.Measurements = {
     "detection": detection.measure,
     "why": explaining.measure,
     "recording": recording.measure,
+    "record": accounts.measure,
     "logs": logs.measure,
 }
 

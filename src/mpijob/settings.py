@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -47,6 +47,21 @@ class BudgetSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     monthly: float = 0.0
 
 
+class CallbackSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whom to tell when jobs change: an address, the key of the signature in a file, which phases and namespaces.
+
+    `shape` is what the receiver takes: `json`, `slack` or `mail`. `page` is the page's address, for links.
+    """
+
+    url: str
+    secret_file: str = ""
+    phases: tuple[str, ...] = ("Succeeded", "Failed", "Cancelled")
+    namespaces: tuple[str, ...] = ()
+    shape: Literal["json", "slack", "mail"] = "json"
+    page: str = ""
+    allow_private: bool = False
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every setting with its default."""
 
@@ -71,8 +86,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     image: str = ""
     warn_after_seconds: float = 120.0
     metric_patterns: tuple[str, ...] = ()
+    traces: str = ""
     history: str = ""
     history_bytes: str = "10Gi"
+    history_database: str = ""
     keep: dict[str, KeepSetting] = {}
     audit: str = "on"
     broker: str = ""
@@ -80,6 +97,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     audit_days: float = 90.0
     rates: dict[str, RateSetting] = {}
     budgets: dict[str, BudgetSetting] = {}
+    callbacks: tuple[CallbackSetting, ...] = ()
 
 
 LOCAL, CLUSTER = "local", "kubernetes"

@@ -21,6 +21,7 @@ LOCAL = (ROOT / "docs" / "local-engine.md").read_text(encoding="utf-8")
 AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
 HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
 
+CALLBACKS = (ROOT / "docs" / "callbacks.md").read_text(encoding="utf-8")
 ACCOUNTS = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
 
 
@@ -30,6 +31,13 @@ def test_the_commands_of_the_accounts_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(ACCOUNTS)
     assert wrong == [], "\n".join(wrong)
     assert sum(isinstance(step, Command) for step in steps(ACCOUNTS)) >= 7
+
+
+def test_the_settings_of_the_callbacks_page_are_settings(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", CALLBACKS, re.MULTILINE | re.DOTALL)
+    (tmp_path / "settings.toml").write_text(text)
+    found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
+    assert [one.shape for one in found.callbacks] == ["json", "slack"]
 
 
 def test_the_settings_of_the_accounts_page_are_settings(tmp_path: Path) -> None:

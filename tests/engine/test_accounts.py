@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.test_callbacks import receiver
 
 from mpijob import Client, Phase
 from mpijob.backends.local import LocalBackend, archiving
@@ -67,3 +71,46 @@ def test_what_ranks_report_is_charted_also_when_the_job_is_deleted(client: Clien
     client.delete("train")
     assert client.curves("train") == before
     assert [one.rank for one in client.curves("train", rank=1).series] == [1]
+
+
+@pytest.mark.security
+@pytest.mark.req("C-history")
+def test_what_is_known_of_a_user_is_erased_on_request_and_the_audit_says_so(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    job = succeeded(client, a_job("mine", "echo a-secret-word"))
+    owner = job.state().owner
+    job.delete()
+    assert client.backup_record(tmp_path / "all.tar") == 1
+    assert client.erase_user("somebody else") == ()
+    assert [ref.name for ref in client.erase_user(owner)] == ["mine"]
+    assert client.accounts().items == ()
+    left = [
+        path for path in (Path(settings.home) / "history" / "local").rglob("*") if path.suffix != ".jsonl"
+    ]
+    assert not any(b"a-secret-word" in path.read_bytes() for path in left if path.is_file())
+    assert "forget" in {entry.verb for entry in client.audit()}
+    other = Client(settings=Settings(home=str(tmp_path / "other"), engine="local"))
+    assert other.restore_record(tmp_path / "all.tar") == 1
+    assert [line.text for line in other.logs("mine", ranks=(0,))] == [b"a-secret-word"]
+
+
+@pytest.mark.req("PMV-006")
+def test_a_notifier_tells_a_receiver_of_a_real_job(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    with receiver() as (url, taken):
+        toml = tmp_path / "settings.toml"
+        toml.write_text(
+            f'home = "{settings.home}"\nengine = "local"\n[[callbacks]]\nurl = "{url}"\nallow_private = true\n'
+            'phases = ["Running", "Failed"]\n'
+        )
+        argv = [sys.executable, "-m", "mpijob", "notifier"]
+        notifier = subprocess.Popen(argv, env=os.environ | {"MPIJOB_SETTINGS": str(toml)})
+        try:
+            ended(client, a_job("bad", "sleep 2; exit 3"))
+            eventually(lambda: [1 for _, body in taken if b'"Failed"' in body], "the failure was told")
+        finally:
+            notifier.terminate()
+            notifier.wait(10)
+    assert [json.loads(body)["phase"] for _, body in taken] == ["Running", "Failed"]

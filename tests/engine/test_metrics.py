@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.test_metrics import rules
+from tests.unit.test_metrics import ROOT, rules
 from tools import dashboards
 
 from mpijob import Client
@@ -92,6 +93,7 @@ def scraped(settings: Settings, tmp_path: Path) -> Iterator[int]:
             {"global": {"scrape_interval": "1s"}, "rule_files": ["rules.yaml"], "scrape_configs": [scrape]}
         )
     )
+    assert shutil.which("prometheus"), "Prometheus is not installed; `make test` does it"
     exporter = [sys.executable, "-m", "mpijob", "exporter", "-A", "--port", str(own)]
     prometheus = [
         "prometheus", "--config.file=prometheus.yaml", f"--storage.tsdb.path={tmp_path / 'data'}",
@@ -141,3 +143,18 @@ def queries() -> list[str]:
         for panel in json.loads(path.read_text())["panels"]
         for target in panel["targets"]
     ]
+
+
+@pytest.mark.req("FR-OBS-004", "C-metrics")
+def test_the_rules_record_and_warn_as_they_say(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules()))
+    shutil.copy(ROOT / "tests" / "fixtures" / "rules_test.yaml", tmp_path / "test.yaml")
+    done = subprocess.run(
+        ["promtool", "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    tested, alerts = (
+        (tmp_path / "test.yaml").read_text(),
+        [one for group in rules()["groups"] for one in group["rules"]],
+    )
+    assert [one["alert"] for one in alerts if "alert" in one and one["alert"] not in tested] == []

@@ -34,7 +34,7 @@ ENTRIES: dict[str, Entry] = {
     "logs": Entry("streams", _SEE, "Print the merged output of launcher, workers and ranks."),
     "events": Entry("streams", _SEE, "Print what happened to a job, in order."),
     "stacks": Entry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
-    "top": Entry("usage", _SEE, "Show the CPU and memory that workers use."),
+    "top": Entry("usage", _SEE, "Show the CPU, memory and GPUs that workers use."),
     "curves": Entry("curves", _SEE, "Show the metrics of a training, how far it is and when it will end."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
     "ui": Entry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
@@ -46,6 +46,9 @@ ENTRIES: dict[str, Entry] = {
     "admin": Entry("admin", _MORE, "Set what namespaces may do, and see the whole cluster."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
     "acct": Entry("acct", _SEE, "Show what ran, how it ended, what it used and what that cost."),
+    "trace": Entry(
+        "trace", _SEE, "Show how long a job was in each stage of its life, as an OpenTelemetry trace."
+    ),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
@@ -73,6 +76,12 @@ ENTRIES: dict[str, Entry] = {
     ),
     "operator": Entry("operator", _MORE, "Keep the platform of a cluster as its MPIJobPlatform says."),
     "broker": Entry("broker", _MORE, "Tell users of a cluster whether their jobs would start."),
+    "record": Entry("record", _MORE, "Back the record of jobs up, put it back, erase a person's part of it."),
+    "notifier": Entry(
+        "recorder",
+        _MORE,
+        "Call the webhooks of the settings when jobs change: signed, again until they answer.",
+    ),
     "exporter": Entry(
         "recorder", _MORE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
     ),

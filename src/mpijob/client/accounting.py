@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from mpijob.client.desk import Desk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mpijob.accounting.advice import Counsel
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
-    from mpijob.model import MPIJob, Phase
+    from mpijob.model import JobRef, MPIJob, Phase
     from mpijob.model.accounts import AccountPage
 
 
@@ -74,3 +77,31 @@ class Accounting(Desk):
         from mpijob.client import accounts
 
         return self._bridge.call(accounts.estimate(self.backend, self.settings, self.localized(job)))
+
+    def advise(self, job: MPIJob) -> Counsel:
+        """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
+        from mpijob.client import accounts
+
+        return self._bridge.call(accounts.advise(self.backend, self.localized(job)))
+
+    def backup_record(self, file: str | Path) -> int:
+        """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""
+        from mpijob.client import records
+
+        return records.backup(self.backend, self.settings, str(file))
+
+    def restore_record(self, file: str | Path) -> int:
+        """Put a backup back where no record is; return how many jobs are remembered again."""
+        from mpijob.client import records
+
+        return records.restore(self.backend, self.settings, str(file))
+
+    def erase_user(self, user: str) -> tuple[JobRef, ...]:
+        """Erase what is remembered of a user's deleted jobs; the audit tells that it was done. Return which."""
+        from mpijob.client import records, witness
+        from mpijob.model.audit import Verb
+
+        gone = records.erase_user(self.backend, self.settings, user)
+        for ref in gone:
+            self._bridge.call(witness.tell(self._witnessed, Verb.FORGET, ref))
+        return gone

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob import admission
-from mpijob.accounting import costs, estimates, making, reports
+from mpijob.accounting import advice, costs, estimates, making, reports
 from mpijob.errors import Finding, Severity
 from mpijob.history import ledger
 from mpijob.model import Phase
 from mpijob.model.accounts import Account, AccountPage, AccountQuery
 
 if TYPE_CHECKING:
+    from mpijob.accounting.advice import Counsel
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
@@ -94,6 +95,14 @@ async def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimat
     found = (await page(backend, wanted)).items
     rate = costs.rate(settings.rates, job.namespace)
     return estimates.estimate(found, ranks=job.world, needs=admission.needs(job), rate=rate)
+
+
+async def advise(backend: Backend, job: MPIJob) -> Counsel:
+    """Return what earlier runs of a job's program say about the next one."""
+    program = making.program(job)
+    finals = tuple(phase.value for phase in Phase if phase.final)
+    wanted = AccountQuery(namespace=job.namespace, program=program, phases=finals, limit=_RUNS)
+    return advice.counsel(job, program, (await page(backend, wanted)).items)
 
 
 async def told(backend: Backend, settings: Settings, plan: Plan) -> Plan:

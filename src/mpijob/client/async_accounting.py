@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mpijob.client.async_desk import AsyncDesk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mpijob.accounting.advice import Counsel
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
-    from mpijob.model import MPIJob, Phase
+    from mpijob.model import JobRef, MPIJob, Phase
     from mpijob.model.accounts import AccountPage
 
 
@@ -74,3 +78,31 @@ class AsyncAccounting(AsyncDesk):
         from mpijob.client import accounts
 
         return await self._apart(lambda: accounts.estimate(self.backend, self.settings, self.localized(job)))
+
+    async def advise(self, job: MPIJob) -> Counsel:
+        """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
+        from mpijob.client import accounts
+
+        return await self._apart(lambda: accounts.advise(self.backend, self.localized(job)))
+
+    async def backup_record(self, file: str | Path) -> int:
+        """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""
+        from mpijob.client import records
+
+        return await asyncio.to_thread(records.backup, self.backend, self.settings, str(file))
+
+    async def restore_record(self, file: str | Path) -> int:
+        """Put a backup back where no record is; return how many jobs are remembered again."""
+        from mpijob.client import records
+
+        return await asyncio.to_thread(records.restore, self.backend, self.settings, str(file))
+
+    async def erase_user(self, user: str) -> tuple[JobRef, ...]:
+        """Erase what is remembered of a user's deleted jobs; the audit tells that it was done. Return which."""
+        from mpijob.client import records, witness
+        from mpijob.model.audit import Verb
+
+        gone = await asyncio.to_thread(records.erase_user, self.backend, self.settings, user)
+        for ref in gone:
+            await witness.tell(self.port, Verb.FORGET, ref)
+        return gone

@@ -39,8 +39,10 @@ def record(
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     directory = history_directory(settings, access.context or "cluster")
-    archive = Archive(directory, shared=True)
+    archive = Archive(directory, shared=True, database=settings.history_database)
     server = None if metrics is None else _serve_metrics(archive, settings, *metrics)
+    if settings.traces:
+        _send_traces(archive, settings, stop)
     try:
         with telling("record jobs"):
             recorder = Recorder(Api(access), archive, Policy.of(settings), namespace, settings.rules)
@@ -57,3 +59,10 @@ def _serve_metrics(archive: Archive, settings: Settings, address: str, port: int
 
     source = sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
     return exporting.serve(exporting.exporter(source, settings), address, port)
+
+
+def _send_traces(archive: Archive, settings: Settings, stop: threading.Event) -> None:
+    from mpijob.backends.kubernetes.remembered import of_archive
+    from mpijob.client import sources, tracing
+
+    tracing.Sender(sources.OfRecord(archive, of_archive(archive)), settings.traces, stop).start()

@@ -16,7 +16,6 @@ import functools
 import os
 import re
 import shutil
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -25,6 +24,7 @@ import msgspec
 
 from mpijob.errors import Conflict
 from mpijob.history import ledger
+from mpijob.history.ledger import Connection
 from mpijob.history.schema import RECORD_TABLES, TABLES, open_database, telling
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Voice
 from mpijob.model import Event, JobState, Phase, Role, Sample
@@ -51,14 +51,17 @@ def decoded(kind: type[V], data: bytes) -> V:
 class Archive:
     """An open archive; several threads may use it when it is `shared`."""
 
-    def __init__(self, directory: str, *, shared: bool = False) -> None:
+    def __init__(self, directory: str, *, shared: bool = False, database: str = "") -> None:
         self.directory = directory
+        self.database = database
         self._lock = threading.RLock()
         self._depth = 0
         with telling(directory):
             os.makedirs(directory, mode=0o700, exist_ok=True)
             os.makedirs(self.logs, mode=0o700, exist_ok=True)
-            self._db = open_database(os.path.join(directory, "history.db"), shared=shared)
+            self._db: Any = open_database(
+                os.path.join(directory, "history.db"), shared=shared, address=database
+            )
 
     def close(self) -> None:
         """Close the database."""
@@ -66,7 +69,7 @@ class Archive:
             self._db.close()
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[Connection]:
         """Hold the write lock; commit at the end, roll back on an error. One within another is part of it."""
         with self._lock, telling(self.directory):
             if self._depth:
@@ -87,7 +90,8 @@ class Archive:
     def read(self, sql: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
         with self._lock, telling(self.directory):
-            return self._db.execute(sql, values).fetchall()
+            rows: list[Any] = self._db.execute(sql, values).fetchall()
+            return rows
 
     # -- files ------------------------------------------------------------------------------------
     @property
@@ -134,7 +138,7 @@ class Archive:
                 " state, spec, plan) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (uid) DO UPDATE SET"
                 " phase=excluded.phase, ended=excluded.ended, deleted=excluded.deleted,"
                 " last_seen=excluded.last_seen, state=excluded.state,"
-                " spec=coalesce(excluded.spec, spec), plan=coalesce(excluded.plan, plan)",
+                " spec=coalesce(excluded.spec, jobs.spec), plan=coalesce(excluded.plan, jobs.plan)",
                 (ref.uid, ref.namespace, ref.name, state.phase.value, state.created,
                  _ended(state), state.deleted, now, now, _encode(state), spec or None, plan or None),
             )  # fmt: skip
@@ -152,7 +156,7 @@ class Archive:
         """Write down what was seen; what was seen of the same thing before gives way."""
         with self.transaction() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO facts VALUES (?,?,?,?)",
+                "INSERT INTO facts VALUES (?,?,?,?) ON CONFLICT (uid, kind, name) DO UPDATE SET fact=excluded.fact",
                 [(uid, fact.kind, fact.name, _encode(fact)) for fact in facts],
             )
 
@@ -198,8 +202,8 @@ class Archive:
         """Return a voice as the archive knows it, made known now if it was not."""
         with self.transaction() as db:
             db.execute(
-                "INSERT OR IGNORE INTO voices (uid, attempt, role, worker, rank, source, origin, form, family,"
-                " tagged) VALUES (?,?,?,?,?,?,?,?,?,?)",
+                "INSERT INTO voices (uid, attempt, role, worker, rank, source, origin, form, family,"
+                " tagged) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
                 (voice.uid, voice.attempt, voice.role.value, voice.worker, voice.rank, voice.source,
                  voice.origin, voice.form.value, voice.family, voice.tagged),
             )  # fmt: skip
@@ -304,7 +308,7 @@ def farewell(when: float, attempt: int) -> Event:
     return Event(when, "Deleted", "deleted; what is kept is its record", attempt=attempt)
 
 
-def _add_events(db: sqlite3.Connection, uid: str, events: Iterable[Event], once: frozenset[str]) -> None:
+def _add_events(db: Connection, uid: str, events: Iterable[Event], once: frozenset[str]) -> None:
     told = {
         (event.reason, event.attempt)
         for reason in once
@@ -313,7 +317,7 @@ def _add_events(db: sqlite3.Connection, uid: str, events: Iterable[Event], once:
     }
     new = [event for event in events if (event.reason, event.attempt) not in told]
     db.executemany(
-        "INSERT OR IGNORE INTO events VALUES (?,?,?,?,?)",
+        "INSERT INTO events VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING",
         [(uid, event.time, event.reason, event.message, _encode(event)) for event in new],
     )
 
@@ -322,7 +326,7 @@ def _ended(state: JobState) -> float | None:
     return (state.finished if state.phase.final else None) or state.deleted
 
 
-def _note_moment(db: sqlite3.Connection, state: JobState, now: float) -> None:
+def _note_moment(db: Connection, state: JobState, now: float) -> None:
     """Write down where the job stands, if that is another place than before."""
     moment = Moment(now, state.phase.value, state.reason, state.message, state.attempt, state.aggregate)
     row = db.execute(
@@ -332,7 +336,7 @@ def _note_moment(db: sqlite3.Connection, state: JobState, now: float) -> None:
         db.execute("INSERT INTO moments VALUES (?,?,?)", (state.ref.uid, now, _encode(moment)))
 
 
-def _between(db: sqlite3.Connection, gap: Gap, after_ns: int) -> bool:
+def _between(db: Connection, gap: Gap, after_ns: int) -> bool:
     """Whether lines are there between an earlier gap of a voice and this one."""
     sql = "SELECT 1 FROM chunks WHERE voice=? AND lines>0 AND first_ns>=? AND last_ns<=? LIMIT 1"
     return db.execute(sql, (gap.voice, after_ns, gap.first_ns)).fetchone() is not None

@@ -23,7 +23,7 @@ from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Pag
 from mpijob.model.accounts import Account, AccountQuery
 from mpijob.model.records import Mark
 from mpijob.model.selector import selects
-from mpijob.observation import cri, merge, sieve
+from mpijob.observation import cri, literals, merge, sieve
 
 _JOB = "uid, state, deleted, first_seen, last_seen"
 
@@ -69,11 +69,11 @@ class CriReader:
         return iter(())
 
 
-def past(directory: str, readers: Readers = CriReader) -> Past | None:
-    """Return the past that a directory holds, if it holds any."""
-    return (
-        Past(Archive(directory), readers) if os.path.exists(os.path.join(directory, "history.db")) else None
-    )
+def past(directory: str, readers: Readers = CriReader, database: str = "") -> Past | None:
+    """Return the past that a directory, or a database beside it, holds; None where there is none."""
+    if not database and not os.path.exists(os.path.join(directory, "history.db")):
+        return None
+    return Past(Archive(directory, database=database), readers)
 
 
 class Past:
@@ -188,11 +188,12 @@ class Past:
 
     def _lines(self, voice: Voice, state: JobState, query: LogQuery) -> Iterator[LogLine]:
         reader = self._readers(voice, state)
+        letters = _worth(voice, query)
         for part in self._parts(voice, query):
             if isinstance(part, Gap):
                 yield _told(part)
                 continue
-            for raw in io.BytesIO(part):
+            for raw in literals.lines_with(part, letters) if letters else io.BytesIO(part):
                 yield from reader.read(raw)
         yield from reader.rest()
 
@@ -255,6 +256,12 @@ def _wanted(voice: Voice, query: LogQuery) -> bool:
     if query.roles and not roles & set(query.roles):
         return False
     return not query.ranks or (Role.RANK in roles and (voice.rank is None or voice.rank in query.ranks))
+
+
+def _worth(voice: Voice, query: LogQuery) -> bytes:
+    """Return what a line must hold to be worth a look; b"" where lines around it, or pieces of long ones, count too."""
+    alone = not (query.before or query.after or query.tidy or query.fold or query.level)
+    return literals.needed(query.regex) if query.regex and alone and voice.form is Form.CRI else b""
 
 
 def _may_hold(voice: Voice, chunk: Chunk, query: LogQuery) -> bool:

@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 from mpijob.errors import BackendError
 
@@ -109,8 +110,15 @@ RECORD_TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voi
 TABLES = (*RECORD_TABLES, "accounts")
 
 
-def open_database(path: str, *, shared: bool = False) -> sqlite3.Connection:
-    """Return the database, made or brought forward where needed; `shared` lets several threads take turns."""
+def open_database(path: str, *, shared: bool = False, address: str = "") -> Any:
+    """Return the database, made or brought forward where needed; `shared` lets several threads take turns.
+
+    With an `address` (postgresql://…) it is PostgreSQL's.
+    """
+    if address:
+        from mpijob.history.postgres import Database  # an extra
+
+        return Database(address)
     old_mask = os.umask(0o077)
     try:
         db = sqlite3.connect(
@@ -136,15 +144,20 @@ def _bring_forward(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         for number in range(int(db.execute("PRAGMA user_version").fetchone()[0]), VERSION):
-            for statement in _STEPS[number].split(";\n"):
-                db.execute(statement)
-            if number + 1 in _FILLS:
-                import_module(f"mpijob.history.{_FILLS[number + 1]}").fill(db)
+            take_step(db, number)
             db.execute(f"PRAGMA user_version={number + 1}")
     except BaseException:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
+
+
+def take_step(db: Any, number: int) -> None:
+    """Bring the format from a number to the next, within the caller's transaction."""
+    for statement in filter(str.strip, _STEPS[number].split(";\n")):
+        db.execute(statement)
+    if number + 1 in _FILLS:
+        import_module(f"mpijob.history.{_FILLS[number + 1]}").fill(db)
 
 
 def use_wal(db: sqlite3.Connection) -> None:

@@ -9,9 +9,9 @@ from mpijob.history.values import Voice
 from mpijob.model import Family, JobState
 
 
-def remembered(directory: str) -> Past | None:
+def remembered(directory: str, database: str = "") -> Past | None:
     """Return the past that a recorder has written into a directory, if there is any."""
-    return past(directory, _reader)
+    return past(directory, _reader, database)
 
 
 def of_archive(archive: Archive) -> Past:

@@ -1,4 +1,4 @@
-"""CPU and memory of each worker, from the process table.
+"""CPU and memory of each worker, from the process table; its GPUs, from the driver.
 
 Resident sizes count shared pages once per process; only when their sum passes the limit is the
 exact share (PSS) asked for, because that is slow.
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from mpijob.backends.local import processes
+from mpijob.backends.local.gpus import Busy, Gpus
 from mpijob.backends.local.store import Store
 from mpijob.errors import BackendError
 from mpijob.model import Sample
@@ -23,9 +24,16 @@ class Meter:
     """Measures the workers of one attempt and keeps a sample a second."""
 
     def __init__(
-        self, store: Store, uid: str, attempt: int, limit_bytes: int, now: Callable[[], float]
+        self,
+        store: Store,
+        uid: str,
+        attempt: int,
+        limit_bytes: int,
+        now: Callable[[], float],
+        gpus_of: Callable[[int], tuple[str, ...]] = lambda _: (),
     ) -> None:
         self._store = store
+        self._gpus, self._gpus_of = Gpus(), gpus_of
         self._now = now
         self._uid = uid
         self._attempt = attempt
@@ -66,7 +74,11 @@ class Meter:
             cpu = sum(process.cpu_seconds for process in found)
             busy = max(0.0, cpu - self._cpu.get(index, 0.0)) / seconds
             self._cpu[index] = cpu
-            self._samples.append(Sample(self._now(), index, round(busy, 3), memory[index], self._attempt))
+            mine = self._gpus_of(index)
+            gpus = self._gpus.busy(mine) if mine else Busy()
+            self._samples.append(
+                Sample(self._now(), index, round(busy, 3), memory[index], self._attempt, *gpus)
+            )
         self.flush()
 
     def flush(self) -> None:

@@ -59,7 +59,7 @@ class Supervisor:
         self._log: LogFile
         self._pumps: dict[int, Pump] = {}
         limit = self._job.resources.memory_bytes
-        self._meter = Meter(store, state.ref.uid, orders.attempt, limit, self._clock.now)
+        self._meter = Meter(store, state.ref.uid, orders.attempt, limit, self._clock.now, orders.gpus_of)
         self._time = Timekeeper(orders.plan, self._ledger)
         self._watchman = Watchman(orders, self._ledger, _retries(store, state))
         self._faults = Faults(self._job.labels, self._time.began)

@@ -11,7 +11,7 @@ from mpijob.accounting import costs, fields
 from mpijob.cli import text
 from mpijob.cli.commands.show import phase_choice
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import Moment, command
+from mpijob.cli.options import Moment, command, name_argument
 from mpijob.cli.output import Format
 
 if TYPE_CHECKING:
@@ -190,6 +190,31 @@ def budget(app: App) -> None:
             app.out.note(f"warning: {one.alert}")
 
 
+@command("advice", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@name_argument
+@pass_app
+def advice(app: App, name: str) -> None:
+    """Show what to ask for next time, from what runs of the same program used, and how it scales."""
+    found = app.client.advise(app.client.spec(name))
+    if app.out.structured:
+        app.out.value(found)
+        return
+    if found.advice:
+        changes = [(one.field, one.now, one.value, one.reason) for one in found.advice]
+        app.out.lines(text.table(("FIELD", "NOW", "BETTER", "BECAUSE"), changes))
+    else:
+        app.out.note(f"nothing speaks for a change: {found.runs} runs of this program were looked at")
+    if found.scaling is not None:
+        header = ("RANKS", "RUNS", "TIME", "SPEED-UP", "EFFICIENCY", "CORE-HOURS")
+        rows = [
+            (str(one.ranks), str(one.runs), text.duration(one.seconds), f"{one.speedup:.2f}", f"{one.efficiency:.0%}",
+             f"{one.core_hours:.3g}")
+            for one in found.scaling.sizes
+        ]  # fmt: skip
+        app.out.lines(("", *text.table(header, rows), *found.scaling.sentences))
+
+
 acct.add_command(list_accounts, "list")
+acct.add_command(advice)
 acct.add_command(report)
 acct.add_command(budget)

@@ -75,3 +75,20 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
     app.out.note(f"metrics at http://{address}:{port}/metrics")
     stop.wait()
     server.shutdown()
+
+
+@command("notifier", outputs=())
+@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@pass_app
+def notifier(app: App, all_namespaces: bool) -> None:
+    """Call the webhooks of the settings when jobs change: signed, again until they answer.
+
+    It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was.
+    """
+    from mpijob.client import callbacks
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    callbacks.run(app.client.twin(), stop, all_namespaces=all_namespaces)

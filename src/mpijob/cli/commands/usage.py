@@ -20,7 +20,7 @@ _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
 @pass_app
 def top(app: App, name: str | None) -> None:
-    """Show the CPU and memory that workers use.
+    """Show the CPU, memory and GPUs that workers use.
 
     Without NAME: every running job.
     """
@@ -32,7 +32,9 @@ def top(app: App, name: str | None) -> None:
     if not any(latest.values()):
         app.out.note(f"nothing has been measured of {name} yet" if name else "no job is running")
         return
-    app.out.lines(text.table(("JOB", "WORKER", "CPU", "MEMORY", "MEASURED"), _usage_rows(latest, app.now())))
+    app.out.lines(
+        text.table(("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "MEASURED"), _usage_rows(latest, app.now()))
+    )
 
 
 def _latest(samples: tuple[Sample, ...]) -> list[Sample]:
@@ -47,6 +49,7 @@ def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, 
             str(sample.worker),
             f"{sample.cpu_cores:.2f}",
             shown.memory_of(sample.memory_bytes, None),
+            f"{sample.gpus:.2f}" if sample.gpu_memory_bytes else "-",
             text.ago(sample.time, now),
         )
         for name, samples in latest.items()

@@ -1,0 +1,48 @@
+"""record: the whole record of jobs backed up, put back, and one person's part of it erased."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import SETTINGS, command, confirm
+
+
+@click.group("record", context_settings=SETTINGS)
+def record() -> None:
+    """Back the record of jobs up, put it back, erase a person's part of it."""
+
+
+@command("backup", outputs=(), namespace=False)
+@click.argument("file", metavar="FILE", type=click.Path())
+@pass_app
+def backup(app: App, file: str) -> None:
+    """Write the record into one file, while it is in use."""
+    with app.out.progress("packing the record …"):
+        jobs = app.client.backup_record(file)
+    app.out.line(f"{file} holds {jobs} jobs")
+
+
+@command("restore", outputs=(), namespace=False)
+@click.argument("file", metavar="FILE", type=click.Path(exists=True))
+@pass_app
+def restore(app: App, file: str) -> None:
+    """Put a backup back where no record is."""
+    with app.out.progress("unpacking the record …"):
+        jobs = app.client.restore_record(file)
+    app.out.line(f"{jobs} jobs are remembered again")
+
+
+@command("erase", outputs=(), namespace=False)
+@click.option("--user", required=True, metavar="NAME", help="Whose jobs.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def erase(app: App, user: str, yes: bool) -> None:
+    """Erase what is remembered of a user's deleted jobs: records, logs, accounts. The audit tells that it was done."""
+    confirm(app, f"Erase everything that is remembered of the deleted jobs of {user}?", yes)
+    gone = app.client.erase_user(user)
+    app.out.line(f"{len(gone)} jobs of {user} forgotten")
+
+
+for one in (backup, restore, erase):
+    record.add_command(one)

@@ -1,0 +1,39 @@
+"""trace: a job's life as an OpenTelemetry trace."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli import text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.output import Format
+from mpijob.errors import NotFound
+
+
+@command("trace", outputs=(Format.TABLE, Format.JSON))
+@name_argument
+@click.option("--send", "endpoint", metavar="URL", help="Send it to this collector, by OTLP over HTTP.")
+@pass_app
+def trace(app: App, name: str, endpoint: str | None) -> None:
+    """Show how long a job was in each stage of its life, as an OpenTelemetry trace."""
+    from mpijob.client import stages, tracing
+
+    state, events = app.client.state(name), tuple(app.client.events(name))
+    found = [
+        one for one in app.client.accounts(names=(name,), limit=1000).items if one.ref.uid == state.ref.uid
+    ]
+    if not found:
+        raise NotFound(f"there is no account of '{name}'", hint=f"{app.program} acct lists those there are")
+    document = tracing.trace(found[0], events, app.now())
+    if endpoint:
+        tracing.send(endpoint, document)
+        app.out.note(f"sent to {endpoint}")
+    if app.out.structured:
+        app.out.value(document)
+        return
+    rows = [
+        (stage, text.duration(end - begin), text.duration(begin - found[0].created))
+        for stage, begin, end in stages.moments(found[0], events)
+    ]
+    app.out.lines(text.table(("STAGE", "TIME", "BEGAN AFTER"), rows))

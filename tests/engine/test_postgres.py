@@ -1,0 +1,202 @@
+"""The record in a real PostgreSQL: what SQLite answers it answers too, and a server that is killed loses nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import pytest
+from tests.unit.history_support import a_spec, a_state, a_voice, line, texts
+
+from mpijob.errors import BackendError, Finding, Unsupported
+from mpijob.history import keeping, moving, schema
+from mpijob.history.archive import Archive
+from mpijob.history.capture import Capture
+from mpijob.history.past import Past
+from mpijob.history.sessions import Session
+from mpijob.history.values import Fact, Gap
+from mpijob.model import Event, JobRef, Phase, Sample, Scope
+from mpijob.model.accounts import AccountQuery
+
+pytestmark = pytest.mark.engine
+DAY = 86_400.0
+REF = JobRef("team", "bert")
+
+
+class Server:
+    """A PostgreSQL of one's own, that can be killed and started again."""
+
+    def __init__(self, place: Path) -> None:
+        found = sorted(glob("/usr/lib/postgresql/*/bin")) or [os.path.dirname(shutil.which("initdb") or "")]
+        assert found[-1], "PostgreSQL is not installed; `make test` does it"
+        self._bin, self._data = found[-1], place / "data"
+        self._as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        place.mkdir(mode=0o755)
+        if self._as:
+            shutil.chown(place, "postgres")
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = one.getsockname()[1]
+        self._run("initdb", "-D", str(self._data), "-A", "trust", "-U", "test", "--no-sync")
+        self._sockets = place
+        self.start()
+
+    def _run(self, program: str, *argv: str) -> None:
+        done = subprocess.run(
+            [*self._as, f"{self._bin}/{program}", *argv], capture_output=True, text=True, cwd="/", timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self._sockets} -c listen_addresses=127.0.0.1"
+        self._run(
+            "pg_ctl", "-D", str(self._data), "-w", "-l", str(self._sockets / "log"), "-o", options, "start"
+        )
+
+    def kill(self) -> None:
+        """End the server as a power cut would."""
+        main = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
+        everybody = [main, *main.children(recursive=True)]
+        for one in everybody:
+            one.kill()
+        psutil.wait_procs(everybody, timeout=20)
+        (self._data / "postmaster.pid").unlink()
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
+
+    def database(self, name: str) -> str:
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "test", name)
+        return f"postgresql://test@127.0.0.1:{self.port}/{name}"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    place = Path("/tmp") / f"mpijob-pg-{os.getpid()}"  # a path that its own user may reach
+    one = Server(place)
+    try:
+        yield one
+    finally:
+        one.stop()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+_NUMBERS = iter(range(1000))
+
+
+@pytest.fixture
+def pair(server: Server, tmp_path: Path) -> tuple[Archive, Archive]:
+    """Return the record in SQLite and in PostgreSQL."""
+    address = server.database(f"db{next(_NUMBERS)}")
+    return Archive(str(tmp_path / "a")), Archive(str(tmp_path / "b"), shared=True, database=address)
+
+
+def _lived(archive: Archive) -> None:
+    """Let jobs live in an archive."""
+    session = Session(archive, 1.0)
+    spec = msgspec.json.encode(a_spec(labels={"team": "cv"}))
+    fact = Fact("pod", "bert-0", 1.0, {"node": "n1", "exit": 3})
+    archive.put(a_state(phase=Phase.PENDING, labels={"team": "cv"}), now=10.0, spec=spec, facts=[fact, fact])
+    event = Event(11.0, "Running", "MPI \0 initialization completed")
+    state = a_state(created=10.0, started=11.0, running=12.0, owner="jane", labels={"team": "cv"})
+    archive.put(state, now=11.0, events=[event, event], once=frozenset({"Running"}))
+    archive.add_samples("u1", [Sample(20.0, 0, 0.5, 1 << 40), Sample(30.0, 0, 0.5, 1024, 1, 0.5, 7)])
+    archive.add_samples("u1", [Sample(30.0, 0, 0.5, 1024)])
+    capture = Capture(archive, archive.voice(a_voice(tagged=True)))
+    for number in range(3000):
+        capture.take(line(number))
+        if number % 700 == 0:
+            capture.flush()
+    capture.end()
+    archive.add_gap("u1", Gap(first_ns=5, last_ns=9, reason="lost", voice=1))
+    archive.add_gap("u1", Gap(first_ns=9, last_ns=12, reason="lost", voice=1))
+    failed = (Finding("OOM_KILLED", "x"),)
+    archive.put(
+        a_state("bad", "u2", Phase.FAILED, finished=50.0, owner="joe", findings=failed, created=40.0),
+        now=50.0,
+    )
+    archive.mark_deleted("u1", 100.0)
+    session.beat(2.0)
+    session.end(3.0)
+
+
+def _told(archive: Archive) -> list[Any]:
+    past = Past(archive)
+    queries = (
+        AccountQuery(), AccountQuery(owners=("joe",)), AccountQuery(selector="team=cv"),
+        AccountQuery(phases=("Failed",)), AccountQuery(since=60.0), AccountQuery(until=45.0, by_end=True),
+        AccountQuery(cause="OOM_KILLED"),
+    )  # fmt: skip
+    return [
+        past.record(REF), past.spec(REF), past.samples(REF), past.state(REF), past.list(Scope(namespace="team")),
+        texts(past), [[*past.accounts(query)] for query in queries], archive.gaps("u1"),
+        [one.message.replace("\0", "�") for one in past.events(REF)], [*past.going()],
+    ]  # fmt: skip
+
+
+@pytest.mark.req("C-history")
+def test_both_databases_answer_the_same(pair: tuple[Archive, Archive]) -> None:
+    for archive in pair:
+        _lived(archive)
+    assert _told(pair[1]) == _told(pair[0])
+    for archive in pair:
+        keeping.tidy(archive, keeping.Policy(), 100.0 + 8 * DAY)
+    assert _told(pair[1]) == _told(pair[0])
+    assert Past(pair[1]).forget(REF) == 1
+    assert Past(pair[1]).state(REF) is None
+    assert [one.ref.name for one in Past(pair[1]).accounts(AccountQuery())] == ["bad"]
+    with pytest.raises(Unsupported, match="PostgreSQL"):
+        moving.backup(pair[1], "/nowhere")
+
+
+@pytest.mark.req("C-history")
+def test_a_database_of_an_older_format_is_brought_forward_with_what_is_in_it(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.database("older")
+    monkeypatch.setattr(schema, "_FILLS", {})
+    Archive(str(tmp_path), database=address).put(a_state(owner="jane"), now=1.0)
+    monkeypatch.setattr(schema, "_STEPS", (*schema._STEPS, "ALTER TABLE jobs ADD COLUMN price REAL"))
+    monkeypatch.setattr(schema, "VERSION", len(schema._STEPS))
+    newer = Archive(str(tmp_path), database=address)
+    assert newer.read("SELECT uid, price FROM jobs") == [("u1", None)]
+    monkeypatch.setattr(schema, "VERSION", 1)
+    with pytest.raises(BackendError, match="newer mpijob"):
+        Archive(str(tmp_path), database=address)
+
+
+@pytest.mark.req("C-history")
+def test_a_server_killed_while_lines_come_loses_nothing_that_was_promised(
+    server: Server, tmp_path: Path
+) -> None:
+    archive = Archive(str(tmp_path), shared=True, database=server.database("killed"))
+    archive.put(a_state(), now=1.0)
+    capture = Capture(archive, archive.voice(a_voice()))
+    refused = 0
+    for number in range(4000):
+        capture.take(line(number))
+        if number == 2000:
+            server.kill()
+        if number % 100 == 0:
+            try:
+                capture.flush()
+            except BackendError:
+                refused += 1
+        if number == 3000:
+            server.start()
+    capture.end()
+    assert refused > 0
+    assert texts(Past(archive)) == [f"line {number}" for number in range(4000)]
+
+
+def test_an_address_where_nothing_listens_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="cannot be reached"):
+        Archive(str(tmp_path), database="postgresql://test@127.0.0.1:1/none")

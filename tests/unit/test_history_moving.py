@@ -1,0 +1,100 @@
+"""A record in one file: whole while it is written, refused when it is none, and one person's part of it erased."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+from tests.unit.history_support import a_state, a_voice, line, recorded, texts
+
+from mpijob.errors import BackendError, Conflict, InvalidJob
+from mpijob.history import moving
+from mpijob.history.archive import Archive
+from mpijob.history.capture import Capture
+from mpijob.history.past import Past
+from mpijob.model import JobRef, Phase, Sample
+from mpijob.model.accounts import AccountQuery
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(str(tmp_path / "history"), shared=True)
+
+
+@pytest.mark.req("C-history")
+def test_a_backup_put_back_elsewhere_answers_the_same(archive: Archive, tmp_path: Path) -> None:
+    archive.put(a_state(phase=Phase.SUCCEEDED, finished=2.0, owner="jane"), now=3.0)
+    archive.add_samples("u1", [Sample(1.0, 0, 1.0, 1024)])
+    capture = Capture(archive, archive.voice(a_voice()))
+    for number in range(1000):
+        capture.take(line(number))
+    capture.end()
+    assert moving.backup(archive, str(tmp_path / "all.tar")) == 1
+    assert (tmp_path / "all.tar").stat().st_mode & 0o777 == 0o600
+    assert not list((tmp_path / "history").glob("backup-*"))
+    assert moving.restore(str(tmp_path / "all.tar"), str(tmp_path / "new")) == 1
+    before, after = Past(archive), Past(Archive(str(tmp_path / "new")))
+    ref = JobRef("team", "bert")
+    assert after.record(ref) == before.record(ref)
+    assert after.samples(ref) == before.samples(ref)
+    assert [*after.accounts(AccountQuery())] == [*before.accounts(AccountQuery())]
+    assert texts(after) == texts(before)
+    assert len(texts(after)) == 1000
+
+
+@pytest.mark.req("C-history")
+def test_a_backup_taken_while_lines_come_holds_a_beginning_of_them(archive: Archive, tmp_path: Path) -> None:
+    archive.put(a_state(), now=1.0)
+    capture = Capture(archive, archive.voice(a_voice()))
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            capture.take(line(number))
+            number += 1
+            if number % 200 == 0:
+                capture.flush()
+        capture.end()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(5):
+            moving.backup(archive, str(tmp_path / f"{number}.tar"))
+    finally:
+        stop.set()
+        writer.join()
+    everything = recorded(archive, "u1")
+    for number in range(5):
+        moving.restore(str(tmp_path / f"{number}.tar"), str(tmp_path / f"r{number}"))
+        kept = recorded(Archive(str(tmp_path / f"r{number}")), "u1")
+        assert everything.startswith(kept)
+
+
+@pytest.mark.security
+def test_what_is_no_backup_is_refused_and_leaves_nothing(archive: Archive, tmp_path: Path) -> None:
+    for name, content in (
+        ("../evil", b"x"),
+        ("logs/a/../../evil", b"x"),
+        ("history.db", b"no database" * 100),
+    ):
+        with tarfile.open(tmp_path / "bad.tar", "w") as packed:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            packed.addfile(entry, io.BytesIO(content))
+        with pytest.raises((InvalidJob, BackendError)):
+            moving.restore(str(tmp_path / "bad.tar"), str(tmp_path / "new"))
+    (tmp_path / "text.tar").write_text("this is no archive")
+    with pytest.raises(InvalidJob, match="no backup"):
+        moving.restore(str(tmp_path / "text.tar"), str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "evil").exists()
+    moving.backup(archive, str(tmp_path / "good.tar"))
+    with pytest.raises(Conflict, match="exists already"):
+        moving.backup(archive, str(tmp_path / "good.tar"))
+    with pytest.raises(Conflict, match="a record in"):
+        moving.restore(str(tmp_path / "good.tar"), archive.directory)
