@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -40,7 +40,7 @@ class Driver(SimpleNamespace):
 
 @pytest.mark.req("FR-022")
 def test_the_load_of_a_workers_gpus_is_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Driver())  # type: ignore[arg-type]  # it stands in for a module
+    monkeypatch.setitem(sys.modules, "pynvml", cast("Any", Driver()))
     gpus = Gpus()
     assert gpus.busy(("0", "1")) == Busy(1.5, 2 << 30)
     assert gpus.busy(("GPU-abc",)) == Busy(0.5, 1 << 30)
