@@ -35,7 +35,7 @@ from mpijob.model import Placement, Resources, Role
 from mpijob.settings import CLUSTER, Settings
 
 PATIENCE = 120.0  # seconds until a job has ended, on a small and busy machine
-PROMPT = 15.0  # seconds from what happened in the cluster until the client tells it with its cause
+PROMPT = 10.0  # seconds from what happened in the cluster until the client tells it with its cause
 SMALL = Resources(cpu="200m", memory="160Mi")
 LAUNCHER = Resources(cpu="50m", memory="128Mi")
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def place(kubeconfig: Path) -> Iterator[Place]:
         yield made
 
 
-@pytest.mark.req("AC2", "FR-009", "FR-021")
+@pytest.mark.req("AC2", "FR-009", "FR-021", "D-loglabels")
 @pytest.mark.security
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_rank_in_a_pod_cannot_speak_in_anothers_name(place: Place, name: str) -> None:
@@ -40,3 +41,6 @@ def test_a_rank_in_a_pod_cannot_speak_in_anothers_name(place: Place, name: str) 
     }
     assert said(job, level="error") == {0: ["ERROR: bad"]}
     assert [line.text for line in job.logs(follow=True, tail=1, ranks=[1])] == [b"other"]
+    told = [json.loads(line) for line in place.mpijob("logs", job.name, "-o", "json").stdout.splitlines()]
+    assert [(one["rank"], one["worker"]) for one in told if one["text"] == "other"] == [(1, 1)]
+    assert {one["rank"] for one in told if "forged" in one["text"]} == {0}

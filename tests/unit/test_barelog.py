@@ -194,3 +194,11 @@ def test_a_rank_that_went_on_after_an_exception_did_not_die_of_it() -> None:
     seen = barelog.read({"rank-1.log": iter((text,))}, exit_code=1)
     assert [finding.code for finding in explain(seen)] == ["UNKNOWN"]
     assert seen.launcher == Exit(code=1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_without_a_job_no_command_is_offered_that_needs_one(case: str) -> None:
+    text, code = fixture(case)
+    for fix in mpijob.diagnose(text, exit_code=code).fixes:
+        assert "JOB" not in fix.text
+        assert "JOB" not in fix.command

@@ -11,6 +11,7 @@ import pytest
 
 from mpijob.backends.local.logfiles import LogFile, Pump
 from mpijob.backends.local.worker import Breath
+from mpijob.history import disk
 from mpijob.observation import cri
 
 
@@ -91,3 +92,33 @@ def test_a_pump_tells_whether_much_was_there(tmp_path: Path) -> None:
     pump.pull()
     assert pump.ended
     os.close(out)
+
+
+def test_the_last_of_a_disk_is_left_to_the_state_and_what_is_missing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, room = tmp_path / "rank-0.log", True
+    monkeypatch.setattr(disk, "has_room", lambda directory, size=0: room)
+    log = LogFile(path)
+    log.feed("stdout", b"before\n" * 20_000)
+    room = False
+    log.feed("stdout", b"lost\n" * 20_000)
+    log.feed("stdout", b"lost\n" * 20_000)
+    assert log.lost_bytes == 200_000
+    room = True
+    log.feed("stdout", b"behind\n")
+    room = False
+    log.feed("stdout", b"x" * 70_000 + b"\n")
+    log.close()
+    told = [line.text for line in lines(path) if line.text != b"before"]
+    assert told == [
+        b"mpijob: 200000 bytes of output are missing here: the disk was full",
+        b"behind",
+        b"mpijob: 70001 bytes of output are missing here: the disk was full",
+    ]
+
+
+def test_a_disk_has_room_until_its_last_part(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path)
+    assert disk.has_room(tmp_path)
+    assert not disk.has_room(tmp_path, free.f_blocks * free.f_frsize)

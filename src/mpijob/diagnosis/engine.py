@@ -25,6 +25,7 @@ from mpijob.model import MPIJob
 
 MOST_FINDINGS = 4
 _JOB = re.compile(r"\bJOB\b")
+_OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
 _COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod) [^;]+)$")
 _ERRORS = re.compile(rb"(?i)\b(?:error|fatal|failed|failure|abort|traceback|cannot|killed|panic|denied)\b")
 
@@ -51,9 +52,11 @@ def _may(rule: Rule, seen: Evidence) -> bool:
 
 
 def _named(finding: Finding, seen: Evidence) -> Finding:
-    """Return the finding with commands that can be copied: they name the job, where there is one."""
+    """Return the finding with commands that can be copied: they name the job; without one they are left out."""
     if seen.bare:
-        return finding
+        bare = tuple(msgspec.structs.replace(fix, text=_OF_A_JOB.sub("", fix.text), command="")
+                     if _OF_A_JOB.search(fix.text) else fix for fix in finding.fixes)  # fmt: skip
+        return msgspec.structs.replace(finding, hint=_OF_A_JOB.sub("", finding.hint), fixes=bare)
     name = seen.spec.name
     fixes = tuple(
         msgspec.structs.replace(fix, text=_JOB.sub(name, fix.text), command=_JOB.sub(name, fix.command))

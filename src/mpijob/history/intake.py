@@ -7,11 +7,12 @@ leaves the archive as it was, and files that `keeping` finds. Taking the same jo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from mpijob.errors import BackendError
-from mpijob.history import chunks
+from mpijob.history import chunks, disk
 from mpijob.history.archive import Archive
 from mpijob.history.capture import CHUNK_BYTES, bounds, gap_of
 from mpijob.history.schema import telling
@@ -29,6 +30,9 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
     samples: tuple[Sample, ...] = ()
 
 
+_PACKED = 4  # at least by so much are logs smaller when they are stored
+
+
 def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], now: float) -> None:
     """Write a job down with its log files, given by who speaks in them; a file that fails becomes a gap."""
     uid = whole.state.ref.uid
@@ -41,23 +45,34 @@ def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], n
             _count(archive, archive.voice(voice), found)
 
 
-def _count(archive: Archive, voice: Voice, found: list[Chunk] | str) -> None:
-    if isinstance(found, str):
-        now_ns = 0
-        archive.add_gap(voice.uid, gap_of(voice, now_ns, now_ns, found))
-    else:
-        ranks = "" if voice.rank is None else str(voice.rank)
-        for chunk in found:
-            archive.put_chunk(voice.uid, msgspec.structs.replace(chunk, voice=voice.id, ranks=ranks))
+class _Stored(NamedTuple):
+    """The chunks that a log file became, and why they are not all of it."""
+
+    chunks: list[Chunk]
+    trouble: str = ""
+
+
+def _count(archive: Archive, voice: Voice, found: _Stored) -> None:
+    ranks = "" if voice.rank is None else str(voice.rank)
+    for chunk in found.chunks:
+        archive.put_chunk(voice.uid, msgspec.structs.replace(chunk, voice=voice.id, ranks=ranks))
+    if found.trouble:
+        at = found.chunks[-1].last_ns + 1 if found.chunks else 0
+        archive.add_gap(voice.uid, gap_of(voice, at, at, found.trouble))
     archive.end_voice(voice)
 
 
-def _stored(archive: Archive, uid: str, path: str) -> list[Chunk] | str:
-    """Return the chunks that a log file became, or why it could not be stored."""
+def _stored(archive: Archive, uid: str, path: str) -> _Stored:
+    written: list[Chunk] = []
     try:
-        return [_chunk(archive, uid, lines) for lines in _pieces(path)]
+        for lines in _pieces(path):
+            if not disk.has_room(archive.directory, len(lines) // _PACKED):
+                raise BackendError("the disk is full")
+            written.append(_chunk(archive, uid, lines))
+        return _Stored(written)
     except (BackendError, OSError) as error:
-        return f"the log could not be stored when the job was deleted: {error}".splitlines()[0]
+        why = f"the log could not be stored when the job was deleted: {error}"
+        return _Stored(written, why.splitlines()[0])
 
 
 def _chunk(archive: Archive, uid: str, lines: bytes) -> Chunk:

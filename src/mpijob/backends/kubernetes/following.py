@@ -37,6 +37,7 @@ class Following:
         self._api = api
         self._query = query
         self._lines: queue.Queue[tuple[LogLine, str]] = queue.Queue(_MOST_WAITING)
+        self._looks: queue.SimpleQueue[tuple[Sequence[Voice], bool] | Exception] = queue.SimpleQueue()
         self._readers: dict[tuple[str, int], threading.Thread] = {}
         self._places: dict[int, dict[int, int]] = {}
         self._streams: set[Any] = set()
@@ -73,12 +74,10 @@ class Following:
                 raise
 
     def _live(self, look: Look, wanted: sieve.Sieve) -> Iterator[LogLine]:
-        merger, looked, over = merge.Merger(), time.monotonic(), False
+        merger, over = merge.Merger(), False
+        threading.Thread(target=self._keep_looking, args=(look,), daemon=True, name="look at the job").start()
         while True:
-            if not over and time.monotonic() - looked >= _LOOK_SECONDS:
-                found, over = self._look(look)
-                looked = time.monotonic()
-                self._meet(found or ())
+            over = self._news() or over
             quiet = not any(thread.is_alive() for thread in self._readers.values())
             self._take(merger)
             said_all = over and quiet
@@ -88,6 +87,28 @@ class Following:
             if said_all and self._lines.empty():
                 self._tell_refusal()
                 return
+
+    def _keep_looking(self, look: Look) -> None:
+        """Look at the job now and then, beside the lines: a look asks several questions, and no line waits for it."""
+        over = False
+        while not over and not self._closed.wait(_LOOK_SECONDS):
+            try:
+                found, over = self._look(look)
+            except Exception as error:  # whoever reads the lines is told
+                self._looks.put(error)
+                return
+            self._looks.put((found or (), over))
+
+    def _news(self) -> bool:
+        """Take what was seen of the job meanwhile; return whether it is over."""
+        over = False
+        while not self._looks.empty():
+            seen = self._looks.get()
+            if isinstance(seen, Exception):
+                raise seen
+            found, over = seen
+            self._meet(found)
+        return over
 
     def _look(self, look: Look) -> tuple[Sequence[Voice] | None, bool]:
         """Return the pods that have started and whether the job is over; no pods while nobody answers."""

@@ -1,7 +1,8 @@
 """Writing the CRI log files of one attempt.
 
 A full disk must not stop a rank: what cannot be written is counted and marked in the log as a gap
-once there is room again. Reading is in `logs`.
+once there is room again. The last of a disk is left to the job's state: without it, nobody could even say that
+the job has ended, or delete it. Reading is in `logs`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from mpijob.history import disk
 from mpijob.observation import cri
 
 _MUCH_BYTES = 4096
+_LOOK_BYTES = 64 << 10  # that are written between two looks at the disk
 
 
 class LogFile:
@@ -26,11 +29,12 @@ class LogFile:
         self._stampers = {name: cri.Stamper(name) for name in ("stdout", "stderr")}
         self.lost_bytes = 0
         self._torn = False  # the last line that is there is not whole
+        self._until_look = _LOOK_BYTES
 
     def feed(self, stream: str, data: bytes) -> None:
         """Store what a pipe said."""
         now = self._now_ns()
-        self._write(self._stampers[stream].feed(data, now), now)
+        self._write(self._stampers[stream].feed(data, now), now, len(data))
 
     def finish(self, stream: str) -> None:
         """Store the rest of a stream that has ended."""
@@ -46,27 +50,46 @@ class LogFile:
         """Store what is left and close the file."""
         for stream in self._stampers:
             self.finish(stream)
+        if self.lost_bytes:
+            self._store(self._gap(self._now_ns()))
         if self._fd is not None:
             os.close(self._fd)
 
-    def _write(self, lines: list[bytes], now: int) -> None:
+    def _write(self, lines: list[bytes], now: int, said: int = 0) -> None:
         if not lines:
             return
         data = b"".join(lines)
         if self.lost_bytes:
-            gap = f"mpijob: {self.lost_bytes} bytes of output are missing here: the disk was full".encode()
-            data = (b"\n" if self._torn else b"") + cri.format_line(now, "stderr", gap, False) + data
-        try:
-            if self._fd is None:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            written = os.write(self._fd, data)
-        except OSError:
-            written = 0
+            data = self._gap(now) + data
+        written = self._store(data) if self._has_room(len(data)) else 0
         if written == len(data):
             self.lost_bytes, self._torn = 0, False
         else:
-            self.lost_bytes += len(data) - written
+            missing = len(data) - written  # time stamps included, which nobody said
+            self.lost_bytes += min(said, missing) if said else missing
             self._torn = data[written - 1 : written] != b"\n" if written else self._torn
+
+    def _gap(self, now: int) -> bytes:
+        """Return the line that says what is missing; one that was cut off is ended before."""
+        text = f"mpijob: {self.lost_bytes} bytes of output are missing here: the disk was full"
+        return (b"\n" if self._torn else b"") + cri.format_line(now, "stderr", text.encode(), False)
+
+    def _store(self, data: bytes) -> int:
+        try:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            return os.write(self._fd, data)
+        except OSError:
+            return 0
+
+    def _has_room(self, size: int) -> bool:
+        """Whether the disk has more than what is left to the job's state; looked at now and then."""
+        self._until_look -= size
+        if self._until_look > 0:
+            return True
+        room = disk.has_room(self._path.parent, size)
+        self._until_look = _LOOK_BYTES if room else 0
+        return room
 
 
 class Pump:
