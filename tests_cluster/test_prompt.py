@@ -1,4 +1,4 @@
-"""Twelve failures and more, provoked in real pods: explained rightly, end to end, within ten seconds.
+"""Twelve failures, provoked in real pods: explained rightly, end to end, within ten seconds.
 
 The clock starts when it goes wrong: what fails by itself says the time as its last word, what is done to a job
 is timed by whoever does it, and where nothing of ours runs any more the cluster's own time of the end counts. It
@@ -19,10 +19,10 @@ from tests_cluster.support import PATIENCE, Place, a_job, a_program, begun, imag
 
 from mpijob import Job, MPIJob, Phase
 from mpijob.diagnosis.report import Diagnosis
-from mpijob.model import Family, Resources
+from mpijob.model import Resources
 
 SECONDS = 10.0
-AT_ONCE = 3  # jobs on the small machine of the test bed: what is measured is the telling, not the crowd
+AT_ONCE = 4  # jobs on the small machine of the test bed: what is measured is the telling, not the crowd
 TINY = Resources(cpu="50m", memory="64Mi")
 MODEST = Resources(cpu="100m", memory="160Mi")
 LONG = "echo begun; sleep 300"
@@ -79,10 +79,8 @@ FAILURES = (
     Failure(in_python("asks-nobody", "comm.send(1, dest=99)"), "INVALID_RANK"),
     Failure(a_job("misspelt", command=("no-such-program",), resources=TINY), "MISSING_EXECUTABLE", None),
     Failure(a_job("no-sshd", image=image("nosshd"), resources=TINY), "NO_SSHD", None),
-    Failure(a_job("other-mpi", image=image("mpich"), mpi=Family.OPENMPI, resources=TINY), "MPI_FAMILY", None),
     Failure(a_job("lose-worker", LONG, resources=TINY), "WORKER_LOST", 1, lose_worker),
     Failure(a_job("lose-launcher", LONG, resources=TINY), "LAUNCHER_KILLED", None, lose_launcher),
-    Failure(a_job("slow", LONG, deadline_seconds=12, resources=TINY), "DEADLINE_EXCEEDED", None),
 )
 
 
@@ -119,11 +117,9 @@ def tell(place: Place, failure: Failure) -> Told:
 
 @pytest.mark.req("AC3", "US1-3", "SC-005", "C-top10", "B-story4")
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.job.name)
-def test_a_failure_is_explained_within_ten_seconds(
-    told: dict[str, Future[Told]], failure: Failure, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_failure_is_explained_within_ten_seconds(told: dict[str, Future[Told]], failure: Failure) -> None:
     found = told[failure.job.name].result(5 * PATIENCE)
-    print(f"{failure.job.name}: {found.late:.1f} s, {found.why.summary}")
+    print(f"{failure.job.name}: {found.late:.1f} s, {found.why.summary}")  # shown with -rP
     first = found.why.first
     assert first is not None
     assert first.code == failure.code, found.why
