@@ -291,3 +291,16 @@ def test_a_long_traceback_is_quoted_at_the_users_own_line() -> None:
     assert 'File "/work/boom.py", line 4' in evidence
     assert "x = 1 / 0" in evidence
     assert "ZeroDivisionError: division by zero" in evidence
+
+
+def test_a_connection_to_a_rank_that_aborted_is_not_taken_for_a_network_that_is_closed() -> None:
+    """As Open MPI 4 says it in pods."""
+    abort = "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 42."
+    lost = "WARNING: Open MPI failed to TCP connect to a peer MPI process."
+    ranks = (Exit(code=42, index=1, worker=1, time=1.1), Exit(code=143, index=0, worker=0, time=2.0))
+    seen = Evidence(spec=a_job(), logs=said(abort, time=1.0) + said(lost, rank=0, time=1.9), ranks=ranks)
+    first = explain(seen)[0]
+    assert (first.code, first.rank) == ("MPI_ABORT", 1)
+    assert "code 42" in first.message
+    alone = Evidence(spec=a_job(), logs=said(lost, rank=0, time=1.9), ranks=ranks[1:])
+    assert explain(alone)[0].code == "MPI_UNREACHABLE"

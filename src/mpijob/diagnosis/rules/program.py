@@ -211,6 +211,10 @@ RULES = (
                 r"(?P<code>-?\d+)",
             ),
             Sign(
+                "MPI_ABORT",
+                r"MPI_ABORT was invoked on rank (?P<rank>\d+) in communicator \S+ with errorcode (?P<code>-?\d+)",
+            ),
+            Sign(
                 "Abort(",
                 r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm \d+\): application "
                 r"called MPI_Abort",

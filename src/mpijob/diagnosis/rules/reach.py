@@ -104,6 +104,13 @@ RULES = (
             ),
         ),
         confidence=0.85,
+        yields_to=(
+            "MPI_ABORT",
+            "MEMORY_LIMIT",
+            "OOM_KILLED",
+            "SEGFAULT",
+            "WORKER_LOST",
+        ),  # then the peer is gone
     ),
     Rule(
         id="HOST_KEY",
