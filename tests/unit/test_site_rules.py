@@ -119,3 +119,20 @@ def test_the_list_names_the_sites_rules_first(tmp_path: Path, monkeypatch: pytes
     assert names[0] == "SITE_LICENCE"
     assert "MEMORY_LIMIT" in names
     assert Cli().json("rules", "list")[0]["from"] == "site"
+
+
+def test_on_a_cluster_the_rules_of_the_site_are_part_of_a_jobs_state(tmp_path: Path) -> None:
+    from tests.unit.test_cluster_fixtures import objects
+
+    from mpijob.backends.kubernetes import states
+
+    told, seen = objects("trainjob-rank-exit")
+    log = told["launcher_log"].replace(
+        "mpijob-exit", "solver: cannot reach licence server lic9\nmpijob-exit", 1
+    )
+    plain = states.derive(seen, now=told["now"], launcher_log=log)
+    known = states.derive(seen, now=told["now"], launcher_log=log, rules=a_file(tmp_path))
+    broken = states.derive(seen, now=told["now"], launcher_log=log, rules=str(tmp_path / "none.yaml"))
+    assert plain.findings[0].code == broken.findings[0].code == "RANK_EXIT"
+    assert known.findings[0].code == "SITE_LICENCE"
+    assert known.message == known.findings[0].message
