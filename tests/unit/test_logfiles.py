@@ -122,3 +122,4 @@ def test_a_disk_has_room_until_its_last_part(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
     assert disk.has_room(tmp_path)
     assert not disk.has_room(tmp_path, free.f_blocks * free.f_frsize)
+    assert disk.has_room(tmp_path / "gone")
