@@ -98,23 +98,23 @@ def test_the_last_of_a_disk_is_left_to_the_state_and_what_is_missing_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, room = tmp_path / "rank-0.log", True
-    monkeypatch.setattr(disk, "has_room", lambda directory, size=0: room)
+    monkeypatch.setattr(disk, "spare", lambda directory: 1 << 20 if room else 0)
     log = LogFile(path)
-    log.feed("stdout", b"before\n" * 20_000)
+    log.feed("stdout", b"before\n" * 1000)
     room = False
-    log.feed("stdout", b"lost\n" * 20_000)
-    log.feed("stdout", b"lost\n" * 20_000)
-    assert log.lost_bytes == 200_000
+    log.feed("stdout", b"lost\n" * 1000)
+    log.feed("stdout", b"lost\n" * 1000)
+    assert log.lost_bytes == 10_000
     room = True
     log.feed("stdout", b"behind\n")
     room = False
-    log.feed("stdout", b"x" * 70_000 + b"\n")
+    log.feed("stdout", b"x" * 7000 + b"\n")
     log.close()
     told = [line.text for line in lines(path) if line.text != b"before"]
     assert told == [
-        b"mpijob: 200000 bytes of output are missing here: the disk was full",
+        b"mpijob: 10000 bytes of output are missing here: the disk was full",
         b"behind",
-        b"mpijob: 70001 bytes of output are missing here: the disk was full",
+        b"mpijob: 7001 bytes of output are missing here: the disk was full",
     ]
 
 
@@ -122,3 +122,4 @@ def test_a_disk_has_room_until_its_last_part(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
     assert disk.has_room(tmp_path)
     assert not disk.has_room(tmp_path, free.f_blocks * free.f_frsize)
+    assert disk.has_room(tmp_path / "gone"), "nobody can say"

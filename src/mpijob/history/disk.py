@@ -13,6 +13,14 @@ LEAST_LEFT, MOST_LEFT = 1 << 20, 16 << 20  # of a fiftieth of the disk
 
 def has_room(directory: str | os.PathLike[str], size: int = 0) -> bool:
     """Whether so many bytes more leave enough of a directory's disk."""
-    disk = os.statvfs(directory)
+    return spare(directory) > size
+
+
+def spare(directory: str | os.PathLike[str]) -> int:
+    """Return how many bytes logs may still take; of a place that is gone nobody can say, and none are counted."""
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        return MOST_LEFT
     left = min(max(disk.f_blocks * disk.f_frsize // 50, LEAST_LEFT), MOST_LEFT)
-    return disk.f_bavail * disk.f_frsize > left + size
+    return max(0, disk.f_bavail * disk.f_frsize - left)

@@ -17,6 +17,7 @@ from mpijob.observation import cri
 
 _MUCH_BYTES = 4096
 _LOOK_BYTES = 64 << 10  # that are written between two looks at the disk
+_SHARERS = 256  # files that may grow meanwhile
 
 
 class LogFile:
@@ -29,7 +30,7 @@ class LogFile:
         self._stampers = {name: cri.Stamper(name) for name in ("stdout", "stderr")}
         self.lost_bytes = 0
         self._torn = False  # the last line that is there is not whole
-        self._until_look = _LOOK_BYTES
+        self._until_look = 0
 
     def feed(self, stream: str, data: bytes) -> None:
         """Store what a pipe said."""
@@ -87,9 +88,9 @@ class LogFile:
         self._until_look -= size
         if self._until_look > 0:
             return True
-        room = disk.has_room(self._path.parent, size)
-        self._until_look = _LOOK_BYTES if room else 0
-        return room
+        spare = disk.spare(self._path.parent)
+        self._until_look = min(_LOOK_BYTES, spare // _SHARERS) if spare > size else 0
+        return spare > size
 
 
 class Pump:
