@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from testbed import processes
+from testbed import places, processes
 from tests_cluster.faults import left_of
 from tests_cluster.governed import controller, install_resources, limits, noted_phase, told, transitions
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
@@ -111,6 +111,8 @@ def test_a_lost_node_is_told_on_its_jobs_before_the_cluster_knows(place: Place) 
             state = place.client.state("stranded")
         finally:
             os.kill(kubelet, signal.SIGCONT)
+            place.kubectl("wait", "--for=condition=Ready", f"node/{places.NODE}", "--timeout=90s")
+        sys.stderr.write(f"\n  told {took:.1f} s after the kubelet fell silent")
         assert took <= 25, took
         assert "node-1 does not answer" in state.message
         eventually(lambda: "does not answer" not in place.client.state("stranded").message, "it is back", 40)

@@ -123,7 +123,7 @@ def serve(namespace: str, deploy: Path, *, health_port: int | None = None) -> No
     loop.start()
     try:
         if health_port is None:
-            _watch(operator)
+            _watch(operator, who)
         else:
             with Health(
                 health_port,
@@ -131,7 +131,7 @@ def serve(namespace: str, deploy: Path, *, health_port: int | None = None) -> No
                 ready=lambda: True,
                 numbers=lambda: {"mpijob_operator_looks_total": operator.looks},
             ):
-                _watch(operator)
+                _watch(operator, who)
     finally:
         operator.stop()
         loop.join(5.0)
@@ -144,8 +144,11 @@ def _define(api: Api) -> None:
         objects.apply(marked(document, "crds"))
 
 
-def _watch(operator: Operator) -> None:
-    """Let kopf watch the platform until this process is ended."""
+def _watch(operator: Operator, identity: Any) -> None:
+    """Let kopf watch the platform until this process is ended.
+
+    It is told who it is: it would look for a user's name, and a pod's user may have none.
+    """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.event(GROUP, VERSION, PLATFORM.plural, registry=registry)
@@ -163,7 +166,7 @@ def _watch(operator: Operator) -> None:
         settings.networking.request_timeout = 30.0
 
     kopf.configure(verbose=False, quiet=True)
-    asyncio.run(kopf.operator(registry=registry, clusterwide=True, standalone=True))
+    asyncio.run(kopf.operator(registry=registry, identity=identity, clusterwide=True, standalone=True))
 
 
 __all__ = ["Operator", "serve"]
