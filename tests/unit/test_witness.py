@@ -146,6 +146,15 @@ def test_lines_that_are_not_there_are_a_refused_look(tmp_path: Path) -> None:
     assert told(client) == [("logs", "nobody", 404)]
 
 
+def test_a_file_that_is_fetched_is_told_and_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    client = a_client(tmp_path)
+    client.run(a_job())
+    with pytest.raises(MpiJobError):
+        client.fetch("bert", tmp_path, ("nothing.txt",))
+    (event,) = client.audit(AuditQuery(verbs=("fetch",)))
+    assert (event.note("path"), event.refused) == ("nothing.txt", True)
+
+
 def test_the_async_client_tells_the_same(tmp_path: Path) -> None:
     client = AsyncClient(Audited(), settings=Settings(home=str(tmp_path)))
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OFF, ON, REQUIRED = "off", "on", "required"
 _SAME_LOOK_SECONDS = 60.0
+_MOST_LOOKS = 1000
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -187,8 +188,13 @@ class Witness:
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy a file that a job left."""
-        await self._looked(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
-        await self._backend.fetch(ref, path, target)
+        entry = await self._looked(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
+        try:
+            await self._backend.fetch(ref, path, target)
+        except MpiJobError as error:
+            if entry is not None:
+                self._add(finished(entry, error), on_disk=False)
+            raise
 
     async def _looked(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
@@ -197,6 +203,8 @@ class Witness:
         now, key = time.monotonic(), (verb, ref, *details.items())
         if now - self._looks.get(key, -_SAME_LOOK_SECONDS) < _SAME_LOOK_SECONDS:
             return None
+        if len(self._looks) >= _MOST_LOOKS:  # a server lives long
+            self._looks = {one: at for one, at in self._looks.items() if now - at < _SAME_LOOK_SECONDS}
         self._looks[key] = now
         entry = event(verb, ref, await self._who(), details, STARTED, origin)
         entry = msgspec.structs.replace(entry, response_status=ResponseStatus(status="Success", code=200))
