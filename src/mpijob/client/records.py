@@ -42,7 +42,8 @@ def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef,
     try:
         from mpijob.history import ledger
 
-        found = tuple(one.ref for one in ledger.find(archive, AccountQuery(owners=(user,), limit=1_000_000)))
+        query = AccountQuery(owners=(user,), limit=1_000_000)
+        found = tuple(one.ref for one in ledger.find(archive, query) if one.ended or one.deleted)
         keeping.erase(archive, (ref.uid for ref in found))
         return found
     finally:
