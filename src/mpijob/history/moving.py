@@ -124,7 +124,7 @@ def _unpack(source: str, place: str) -> None:
                     raise InvalidJob(f"{source} is no backup of a record: it holds {entry.name!r}")
                 packed.extract(entry, place, filter="data")
     except tarfile.TarError as error:
-        raise InvalidJob(f"{source} is no backup of a record: {error}") from error
+        raise InvalidJob(f"{source} is no backup of a record: {str(error).splitlines()[0]}") from error
 
 
 def _checked(place: str, source: str) -> int:
