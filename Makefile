@@ -125,8 +125,9 @@ $(VENV)/.browser: $(VENV)/.dev
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 	@touch $@
 
-# Prometheus and PostgreSQL, for the tests of metrics and of the record.
-$(VENV)/.servers: $(VENV)/.run
+# Prometheus, PostgreSQL and a server that speaks S3, for the tests of metrics and of the record.
+$(VENV)/.servers: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group servers
 	{ command -v promtool && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus postgresql; }
 	@touch $@
 

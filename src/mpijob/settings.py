@@ -47,6 +47,17 @@ class BudgetSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     monthly: float = 0.0
 
 
+class ObjectsSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An object store that speaks S3, for the lines of a cluster's record."""
+
+    endpoint: str = ""
+    bucket: str = ""
+    prefix: str = ""
+    region: str = "us-east-1"
+    access_key: str = ""
+    secret_key_file: str = ""
+
+
 class CallbackSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whom to tell when jobs change: an address, the key of the signature in a file, which phases and namespaces.
 
@@ -98,6 +109,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     rates: dict[str, RateSetting] = {}
     budgets: dict[str, BudgetSetting] = {}
     callbacks: tuple[CallbackSetting, ...] = ()
+    objects: ObjectsSetting = ObjectsSetting()
 
 
 LOCAL, CLUSTER = "local", "kubernetes"

@@ -318,6 +318,8 @@ def test_acct_lists_what_ran_with_the_fields_that_are_asked_for(cli: Cli) -> Non
     assert refused.exit_code == 2
     assert "did you mean 'elapsed'" in refused.stderr
     assert "elapsed" in cli.ok("acct", "--fields")
+    for wrong in (("--after", "garbage"), ("-l", "a=b;drop"), ("--since", "nonsense")):
+        assert cli("acct", *wrong).exit_code == 2
 
 
 @pytest.mark.req("C-cost")

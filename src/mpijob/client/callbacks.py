@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS, MOST_SECONDS, MOST_TRIES = 5.0, 3600.0, 10
 _OLD_SECONDS = 3600.0  # a job that ended before that was told by another, or by nobody
+_SWEEP_SECONDS = 30.0
 _KEPT_SECONDS = 7 * 86_400.0
 _WAITING, _TOLD, _GIVEN_UP = 0, 1, 2
 _TABLE = """CREATE TABLE IF NOT EXISTS deliveries (
@@ -160,9 +161,25 @@ def run(client: Client, stop: threading.Event, *, all_namespaces: bool = False) 
     outbox = Outbox(os.path.join(settings.home, "callbacks.db"), settings.callbacks)
     watcher = threading.Thread(target=_watch, args=(client, outbox, stop, all_namespaces), daemon=True)
     watcher.start()
+    swept = -_SWEEP_SECONDS
     while not stop.wait(1.0):
+        if time.monotonic() - swept >= _SWEEP_SECONDS:
+            swept = time.monotonic()
+            _sweep(client.twin(), outbox, all_namespaces)
         outbox.work()
-    outbox.close()
+
+
+def _sweep(client: Client, outbox: Outbox, all_namespaces: bool) -> None:
+    """Offer what ended lately: a watch tells of the newest jobs only, and not of what happened while nobody watched."""
+    try:
+        since = time.time() - _OLD_SECONDS
+        for account in client.accounts(
+            all_namespaces=all_namespaces, since=since, by_end=True, limit=1000
+        ).items:
+            if account.ended:
+                outbox.offer(client.state(account.ref))
+    except MpiJobError as error:
+        _log.warning("%s", error)
 
 
 def _watch(client: Client, outbox: Outbox, stop: threading.Event, all_namespaces: bool) -> None:

@@ -35,6 +35,7 @@ MOST_WORDS = 100  # different values of one label
 MOST_CURVES = 20
 _BACK_SECONDS = 86_400.0  # jobs that ended before the exporter began, and are counted
 _OVERLAP_SECONDS = 120.0
+_BUDGET_SECONDS = 60.0
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 900, 3600, 14400, 86400)
 _GOING = tuple(phase for phase in Phase if not phase.final)
 
@@ -81,6 +82,7 @@ class Exporter:
         self._counted: OrderedDict[str, None] = OrderedDict()
         self._words: dict[str, set[str]] = {}
         self._families: list[Any] = []
+        self._budgets: tuple[float, tuple[costs.Budget, ...]] = (-_BUDGET_SECONDS, ())
         self._looked = -FRESH_SECONDS
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they double what is stored and nobody asks for them
         self.registry.register(self)  # first: one scrape tells what it counts
@@ -241,8 +243,13 @@ class Exporter:
     def _money(self, now: float) -> Iterator[Any]:
         if not self._settings.budgets:
             return
-        query = AccountQuery(since=now - 32 * 86400.0, by_end=True, limit=1_000_000)
-        found = costs.budgets(self._source.ended(query), self._settings.budgets, self._settings.rates, now)
+        asked, found = self._budgets
+        if time.monotonic() - asked >= _BUDGET_SECONDS:  # it reads a month of jobs
+            query = AccountQuery(since=now - 32 * 86400.0, by_end=True, limit=10_000)
+            found = costs.budgets(
+                self._source.ended(query), self._settings.budgets, self._settings.rates, now
+            )
+            self._budgets = (time.monotonic(), found)
         shares = [((one.namespace,), one.share) for one in found]
         forecasts = [((one.namespace,), one.forecast / one.monthly) for one in found if one.monthly]
         yield _gauge(

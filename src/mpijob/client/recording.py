@@ -34,12 +34,13 @@ def record(
     from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.failures import telling
     from mpijob.backends.kubernetes.recorder import Recorder
+    from mpijob.backends.kubernetes.remembered import store_of
     from mpijob.history.archive import Archive
     from mpijob.history.keeping import Policy
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     directory = history_directory(settings, access.context or "cluster")
-    archive = Archive(directory, shared=True, database=settings.history_database)
+    archive = Archive(directory, shared=True, database=settings.history_database, objects=store_of(settings))
     server = None if metrics is None else _serve_metrics(archive, settings, *metrics)
     if settings.traces:
         _send_traces(archive, settings, stop)

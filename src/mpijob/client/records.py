@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mpijob.errors import NotFound
 from mpijob.history import keeping, moving
 from mpijob.history.archive import Archive
+from mpijob.history.objects import Objects
 from mpijob.model.accounts import AccountQuery
 from mpijob.settings import LOCAL, history_directory
 
@@ -42,7 +43,8 @@ def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef,
     try:
         from mpijob.history import ledger
 
-        found = tuple(one.ref for one in ledger.find(archive, AccountQuery(owners=(user,), limit=1_000_000)))
+        query = AccountQuery(owners=(user,), limit=1_000_000)
+        found = tuple(one.ref for one in ledger.find(archive, query) if one.ended or one.deleted)
         keeping.erase(archive, (ref.uid for ref in found))
         return found
     finally:
@@ -55,7 +57,12 @@ def _opened(backend: Backend, settings: Settings) -> Archive:
         raise NotFound(
             f"there is no record in {path}", hint="a record begins when a job is deleted, or with a recorder"
         )
-    return Archive(path, database=database)
+    return Archive(path, database=database, objects=_objects(backend, settings))
+
+
+def _objects(backend: Backend, settings: Settings) -> Objects | None:
+    here = (backend.name or LOCAL) == LOCAL
+    return None if here or not settings.objects.endpoint else Objects(settings.objects)
 
 
 def _database(backend: Backend, settings: Settings) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mpijob.observation.curves import Curves
     from mpijob.settings import Settings
 
+_MOST_POINTS = 200_000
+
 
 async def read(
     backend: Backend,
@@ -44,6 +46,8 @@ async def read(
     try:
         async for line in stream:
             told += curves.points((line,), find)
+            if len(told) >= _MOST_POINTS:
+                del told[::2]  # a year of steps fits into memory, and no screen shows more
     finally:
         await close(stream)
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)

@@ -18,16 +18,19 @@ import re
 import shutil
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from mpijob.errors import Conflict
-from mpijob.history import ledger
+from mpijob.history import ledger, offload
 from mpijob.history.ledger import Connection
 from mpijob.history.schema import RECORD_TABLES, TABLES, open_database, telling
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Voice
 from mpijob.model import Event, JobState, Phase, Role, Sample
+
+if TYPE_CHECKING:
+    from mpijob.history.objects import Objects
 
 _encode = msgspec.json.encode
 _VOICE = "uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
@@ -51,9 +54,12 @@ def decoded(kind: type[V], data: bytes) -> V:
 class Archive:
     """An open archive; several threads may use it when it is `shared`."""
 
-    def __init__(self, directory: str, *, shared: bool = False, database: str = "") -> None:
+    def __init__(
+        self, directory: str, *, shared: bool = False, database: str = "", objects: Objects | None = None
+    ) -> None:
         self.directory = directory
         self.database = database
+        self.objects = objects
         self._lock = threading.RLock()
         self._depth = 0
         with telling(directory):
@@ -187,6 +193,9 @@ class Archive:
     def forget(self, uid: str, *, keep_account: bool = False) -> None:
         """Erase everything of a job: its files, then its rows, so that what was begun can be finished."""
         with telling(self.directory):
+            if self.objects is not None:
+                for (file,) in self.read("SELECT file FROM chunks WHERE uid=?", uid):
+                    offload.remove(self, uid, file)
             if os.path.isdir(self.folder(uid)):
                 shutil.rmtree(self.folder(uid))
         self.forget_rows(uid, keep_account=keep_account)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from mpijob.history import chunks
+from mpijob.history import chunks, offload
 from mpijob.history.archive import Archive
 from mpijob.history.schema import telling
 from mpijob.history.values import Chunk, Gap, Position, Voice, numbers, spans
@@ -43,7 +43,7 @@ class Capture:
     def position(self) -> Position:
         """Return how far the voice is stored; lines that are still held are not."""
         for chunk in reversed(self._archive.chunks(self.voice.id)):
-            if position := _last(self._archive.path(self.voice.uid, chunk.file), chunk):
+            if position := _last(offload.local(self._archive, self.voice.uid, chunk.file), chunk):
                 return position
         return Position()
 

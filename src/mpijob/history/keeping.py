@@ -5,13 +5,13 @@ Deleting is real: the files are gone and so are the rows. What goes for want of 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from mpijob.history import offload
 from mpijob.history.archive import Archive, decoded
 from mpijob.history.capture import gap_of
 from mpijob.history.schema import telling
@@ -68,7 +68,9 @@ def tidy(archive: Archive, policy: Policy, now: float) -> int:
     """Remove what was kept long enough, then what there is no room for; return how many jobs lost something."""
     _sweep(archive, now)
     _forget_accounts(archive, policy, now)
-    return _forget_old(archive, policy, now) + _make_room(archive, policy.most_bytes)
+    changed = _forget_old(archive, policy, now) + _make_room(archive, policy.most_bytes)
+    offload.move(archive)
+    return changed
 
 
 def _forget_accounts(archive: Archive, policy: Policy, now: float) -> None:
@@ -145,8 +147,8 @@ def _make_room(archive: Archive, most_bytes: int) -> int:
 
 
 def _remove(archive: Archive, voice: Voice, chunk: int, file: str) -> None:
-    with telling(archive.directory), contextlib.suppress(FileNotFoundError):
-        os.unlink(archive.path(voice.uid, file))
+    with telling(archive.directory):
+        offload.remove(archive, voice.uid, file)
     with archive.transaction() as db:
         db.execute("DELETE FROM chunks WHERE id=?", (chunk,))
 

@@ -15,6 +15,7 @@ import msgspec
 from mpijob import admission
 from mpijob.accounting import making
 from mpijob.accounting.tallying import Key, tally
+from mpijob.errors import InvalidJob
 from mpijob.model import Amounts, JobState, MPIJob, Sample
 from mpijob.model.accounts import Account, AccountPage, AccountQuery, Tally
 from mpijob.model.selector import selects
@@ -190,7 +191,10 @@ def cursor_key(account: Account) -> tuple[float, str]:
 
 def _key_of(text: str) -> tuple[float, str]:
     created, _, uid = text.partition(":")
-    return float(created), uid
+    try:
+        return float(created), uid
+    except ValueError:
+        raise InvalidJob(f"{text!r} is no cursor", hint="take it from the page before") from None
 
 
 def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:

@@ -22,10 +22,10 @@ _DATABASE, _LOGS = "history.db", "logs"
 
 def backup(archive: Archive, target: str) -> int:
     """Write everything into one file; return how many jobs are in it. Raise Conflict for a file that exists."""
-    if archive.database:
+    if archive.database or archive.objects is not None:
         raise Unsupported(
-            "a record in PostgreSQL is backed up by its own means",
-            hint=f"pg_dump the database and copy {archive.logs} after it: lines without their rows do no harm",
+            "a record in PostgreSQL or an object store is backed up by their own means",
+            hint=f"pg_dump the database; then copy the bucket and {archive.logs}: lines without their rows do no harm",
         )
     if os.path.lexists(target):
         raise Conflict(f"{target} exists already", hint="name another file, or remove it")
@@ -124,7 +124,7 @@ def _unpack(source: str, place: str) -> None:
                     raise InvalidJob(f"{source} is no backup of a record: it holds {entry.name!r}")
                 packed.extract(entry, place, filter="data")
     except tarfile.TarError as error:
-        raise InvalidJob(f"{source} is no backup of a record: {error}") from error
+        raise InvalidJob(f"{source} is no backup of a record: {str(error).splitlines()[0]}") from error
 
 
 def _checked(place: str, source: str) -> int:

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mpijob.history import chunks, ledger
+from mpijob.history import chunks, ledger, offload
 from mpijob.history.archive import Archive, decoded, gone
 from mpijob.history.capture import TORN, bounds, gap_of
 from mpijob.history.keeping import erase
+from mpijob.history.objects import Objects
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Record, Voice, numbers
 from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Role, Sample, Scope
 from mpijob.model.accounts import Account, AccountQuery
@@ -69,11 +70,13 @@ class CriReader:
         return iter(())
 
 
-def past(directory: str, readers: Readers = CriReader, database: str = "") -> Past | None:
+def past(
+    directory: str, readers: Readers = CriReader, database: str = "", objects: Objects | None = None
+) -> Past | None:
     """Return the past that a directory, or a database beside it, holds; None where there is none."""
     if not database and not os.path.exists(os.path.join(directory, "history.db")):
         return None
-    return Past(Archive(directory, database=database), readers)
+    return Past(Archive(directory, database=database, objects=objects), readers)
 
 
 class Past:
@@ -221,7 +224,7 @@ class Past:
     def _chunk(self, voice: Voice, chunk: Chunk) -> Iterator[bytes | Gap]:
         told = 0
         try:
-            for block in chunks.read(self._archive.path(voice.uid, chunk.file), chunk.size):
+            for block in chunks.read(offload.local(self._archive, voice.uid, chunk.file), chunk.size):
                 yield block
                 told += len(block)
         except chunks.Torn:

@@ -470,7 +470,7 @@ class KubernetesBackend:
         """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""
         from mpijob.backends.kubernetes.remembered import remembered
 
-        return remembered(history_directory(self._settings, self.name), self._settings.history_database)
+        return remembered(history_directory(self._settings, self.name), self._settings)
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass; a cluster is not asked more often than it changes."""

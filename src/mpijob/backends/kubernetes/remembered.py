@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from mpijob.backends.kubernetes import logs
 from mpijob.history.archive import Archive
+from mpijob.history.objects import Objects
 from mpijob.history.past import LineReader, Past, past
 from mpijob.history.values import Voice
 from mpijob.model import Family, JobState
+from mpijob.settings import Settings
 
 
-def remembered(directory: str, database: str = "") -> Past | None:
-    """Return the past that a recorder has written into a directory, if there is any."""
-    return past(directory, _reader, database)
+def remembered(directory: str, settings: Settings | None = None) -> Past | None:
+    """Return the past that a recorder has written into a directory, or where the settings say, if there is any."""
+    settings = settings or Settings()
+    return past(directory, _reader, settings.history_database, store_of(settings))
+
+
+def store_of(settings: Settings) -> Objects | None:
+    """Return the object store of the settings, if there is one."""
+    return Objects(settings.objects) if settings.objects.endpoint else None
 
 
 def of_archive(archive: Archive) -> Past:

@@ -13,6 +13,7 @@ from mpijob.model import JobState, Phase
 from mpijob.observation.masking import masked_job
 
 _LAST_EVENTS = 20
+_LAST_SECONDS = 120.0  # of a training's lines: all of them may be a gigabyte
 
 
 @command("describe", outputs=(Format.TABLE, Format.JSON, Format.YAML))
@@ -46,10 +47,13 @@ def _warnings(app: App, state: JobState) -> tuple[Finding, ...]:
 
 
 def _training(app: App, state: JobState) -> list[str]:
-    """Return how far a training is and its curves, where its lines tell any."""
+    """Return how far a training is and its last curves, where its lines tell any; `curves` reads all of them."""
     from mpijob.cli.commands.curves import lines
 
-    return lines(app.client.curves(state.ref, points=80)) if state.started else []
+    if not state.started:
+        return []
+    since = (state.finished or app.now()) - _LAST_SECONDS
+    return lines(app.client.curves(state.ref, points=80, since=since))
 
 
 def _section(app: App, title: str, lines: list[str]) -> None:

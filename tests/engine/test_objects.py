@@ -1,0 +1,142 @@
+"""Lines in an object store: a real server that speaks S3, signatures as AWS's own library makes them, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.history_support import a_state, a_voice, line, texts
+
+from mpijob.errors import BackendError, InvalidJob, Unsupported
+from mpijob.history import keeping, moving, offload
+from mpijob.history.archive import Archive
+from mpijob.history.capture import Capture
+from mpijob.history.objects import Objects
+from mpijob.history.past import Past
+from mpijob.model import JobRef, Phase
+from mpijob.settings import ObjectsSetting
+
+from .support import eventually
+
+pytestmark = pytest.mark.engine
+DAY = 86_400.0
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    argv = [os.path.join(os.path.dirname(sys.executable), "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
+    assert os.path.exists(argv[0]), "the S3 server is not installed; `make test` does it"
+    server = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        eventually(lambda: _answers(address), "the server answers")
+        urllib.request.urlopen(urllib.request.Request(f"{address}/lines", method="PUT")).close()
+        yield address
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def _answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{address}/moto-api/").close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def setting(endpoint: str, tmp_path: Path) -> ObjectsSetting:
+    (tmp_path / "key").write_text("secret\n")
+    return ObjectsSetting(endpoint, "lines", "record/a", "eu-central-1", "access", str(tmp_path / "key"))
+
+
+@pytest.mark.req("C-history")
+def test_sealed_lines_move_and_are_read_as_before(setting: ObjectsSetting, tmp_path: Path) -> None:
+    archive = Archive(str(tmp_path / "h"), objects=Objects(setting))
+    archive.put(a_state(phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
+    capture = Capture(archive, archive.voice(a_voice()))
+    for number in range(3000):
+        capture.take(line(number))
+    capture.end()
+    before = texts(Past(archive))
+    assert offload.move(archive) == 1
+    assert offload.move(archive) == 0
+    assert not list((tmp_path / "h" / "logs").rglob("*.log"))
+    elsewhere = Archive(str(tmp_path / "h"), objects=Objects(setting))
+    assert texts(Past(elsewhere)) == before
+    assert texts(Past(elsewhere)) == before  # from what was kept
+    assert Capture(elsewhere, archive.voice(a_voice())).position().stamp  # a recorder knows how far it got
+    with pytest.raises(Unsupported, match="object store"):
+        moving.backup(archive, str(tmp_path / "x.tar"))
+
+
+@pytest.mark.security
+@pytest.mark.req("C-history")
+def test_forgetting_removes_the_objects_too(setting: ObjectsSetting, tmp_path: Path) -> None:
+    store = Objects(setting)
+    archive = Archive(str(tmp_path / "h"), objects=store)
+    for uid in ("old", "gone"):
+        archive.put(a_state(uid, uid=uid, phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
+        capture = Capture(archive, archive.voice(a_voice(uid)))
+        capture.take(line(1))
+        capture.end()
+    offload.move(archive)
+    names = [offload.name(archive, uid, file) for uid, file in archive.read("SELECT uid, file FROM chunks")]
+    assert all(store.get(name) for name in names)
+    assert Past(archive).forget(JobRef("team", "gone")) == 1
+    keeping.tidy(archive, keeping.Policy(), 1.0 + 8 * DAY)
+    assert [store.get(name) for name in names] == [None, None]
+    assert not list((tmp_path / "h").glob("cache/*"))
+
+
+@pytest.mark.req("C-history")
+def test_a_store_that_is_away_loses_nothing(setting: ObjectsSetting, tmp_path: Path) -> None:
+    away = Objects(ObjectsSetting("http://127.0.0.1:1", "lines", "", "r", "a", setting.secret_key_file))
+    archive = Archive(str(tmp_path / "h"), objects=away)
+    archive.put(a_state(), now=1.0)
+    capture = Capture(archive, archive.voice(a_voice()))
+    capture.take(line(1))
+    capture.end()
+    with pytest.raises(BackendError, match="did not answer"):
+        offload.move(archive)
+    assert texts(Past(archive)) == ["line 1"]
+    archive.objects = Objects(setting)
+    assert offload.move(archive) == 1
+
+
+@pytest.mark.security
+def test_signatures_are_those_of_the_vendors_own_library(
+    setting: ObjectsSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import botocore.auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    now = time.gmtime(1_700_000_000)
+    monkeypatch.setattr(time, "gmtime", lambda *_: now)
+    ours = Objects(setting)._signed("PUT", "/lines/record/a/u/x.log", b"content")
+    request = AWSRequest("PUT", f"{setting.endpoint}/lines/record/a/u/x.log", data=b"content")
+    request.headers["x-amz-content-sha256"] = ours["x-amz-content-sha256"]
+    signer = botocore.auth.S3SigV4Auth(Credentials("access", "secret"), "s3", setting.region)
+    request.context["timestamp"] = ours["x-amz-date"]
+    request.headers["X-Amz-Date"] = ours["x-amz-date"]
+    text = signer.string_to_sign(request, signer.canonical_request(request))
+    assert ours["authorization"].endswith(signer.signature(text, request))
+
+
+def test_what_is_no_object_store_is_told() -> None:
+    with pytest.raises(InvalidJob, match="no object store"):
+        Objects(ObjectsSetting("s3.example.com", "lines"))
