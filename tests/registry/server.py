@@ -16,6 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import urllib.response
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,10 +68,10 @@ class Server:
 
     def _send(
         self, method: str, path: str, data: bytes, headers: dict[str, str]
-    ) -> urllib.request.addinfourl:
+    ) -> urllib.response.addinfourl:
         url = path if "://" in path else f"{self.scheme}://{self.address}{path}"
         request = urllib.request.Request(url, data, {**self.headers, **headers}, method=method)
-        answer: urllib.request.addinfourl = urllib.request.urlopen(request, timeout=20, context=self.context)
+        answer: urllib.response.addinfourl = urllib.request.urlopen(request, timeout=20, context=self.context)
         return answer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,11 +13,9 @@ from mpijob.model.cluster import Asked, ImageAnswer
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
-    from mpijob.backends.registry.asking import Asker
+    from mpijob.backends.registry.asking import Asker, Waiting
     from mpijob.dialects.terms import Document
     from mpijob.model import MPIJob
-
-Waiting = Callable[[], ImageAnswer | None]
 
 
 def begin(asker: Asker | None, api: Api, job: MPIJob) -> Waiting:

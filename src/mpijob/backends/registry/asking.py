@@ -10,8 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,11 +19,11 @@ import msgspec
 from mpijob.errors import InvalidImage, InvalidJob, MpiJobError, NotAllowed
 from mpijob.model import MPIJob
 from mpijob.model.cluster import Asked, ImageAnswer
-from mpijob.model.image import Reference
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.registry.credentials import Login
+    from mpijob.model.image import Reference
 
 ANSWER_SECONDS = 2.0
 KEPT_SECONDS = {Asked.THERE: 600.0, Asked.UNKNOWN: 60.0}  # that one is missing may be mended any moment
@@ -32,6 +32,7 @@ _MOST_KEPT = 200
 _ONLY_INSIDE = (".svc", ".cluster.local", ".local", ".localhost", ".invalid", ".test", ".example")
 
 Secrets = Callable[[str], Mapping[str, Any] | None]
+Waiting = Callable[[], ImageAnswer | None]
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -45,11 +46,11 @@ class Asker:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._clock = clock
-        self._file = Path(settings.home) / "registries.json" if settings.home else None
+        self._file = os.path.join(settings.home, "registries.json") if settings.home else ""
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] | None = None
 
-    def begin(self, job: MPIJob, secrets: Secrets) -> Callable[[], ImageAnswer | None]:
+    def begin(self, job: MPIJob, secrets: Secrets) -> Waiting:
         """Ask in a thread of its own and return what waits for the answer; None where there is nothing to ask."""
         began = time.monotonic()
         reference = askable(job.image, self._settings)
@@ -133,40 +134,47 @@ class Asker:
             self._save(self._kept)
 
     def _load(self) -> dict[str, _Kept]:
-        if self._file is None:
-            return {}
         try:
-            found = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _Kept])
+            with open(self._file, "rb") as file:
+                found = msgspec.json.decode(file.read(), type=dict[str, _Kept])
         except (OSError, msgspec.DecodeError):
             return {}
         return {key: one for key, one in found.items() if one.answer.asked in KEPT_SECONDS}
 
     def _save(self, kept: Mapping[str, _Kept]) -> None:
         """Write the file anew beside the old one; where that is not possible, nothing is lost but a question."""
-        if self._file is None or not self._file.parent.is_dir():
+        if not self._file:
             return
-        fresh = self._file.with_name(f".registries-{os.getpid()}-{threading.get_ident()}")
-        try:
-            fresh.write_bytes(msgspec.json.encode(kept))
-            fresh.replace(self._file)
-        except OSError:
-            fresh.unlink(missing_ok=True)
+        fresh = f"{self._file}.{os.getpid()}-{threading.get_ident()}"
+        with suppress(OSError):
+            with open(fresh, "wb") as file:
+                file.write(msgspec.json.encode(kept))
+            os.replace(fresh, self._file)
 
 
 def askable(image: str, settings: Settings) -> Reference | None:
     """Return the image whose registry may be asked from here: not one that is known inside a cluster only."""
-    if settings.image_check == OFF or not image:
+    if settings.image_check == OFF or not image or _only_inside(image, settings):
         return None
+    from mpijob.model.image import (
+        Reference,
+    )  # not for those whose registry is never asked: it takes a while to load
+
     try:
         reference = Reference.parse(image)
     except InvalidJob:
         return None  # whoever pulls it will say so
-    instead = settings.registries.get(reference.host)
-    if instead is not None:
-        return None if instead == OFF else reference
-    name = reference.host.partition(":")[0].lower()
-    inside = "." not in name or name.endswith(_ONLY_INSIDE) or name.startswith("127.") or name.startswith("[")
-    return None if inside else reference
+    return None if settings.registries.get(reference.host) == OFF else reference
+
+
+def _only_inside(image: str, settings: Settings) -> bool:
+    host, slash, _ = image.partition("/")
+    if not slash or host in settings.registries:
+        return False
+    name = host.partition(":")[0].lower()
+    if "." not in name:  # the hub's own teams have neither dot nor port
+        return ":" in host or name == "localhost"
+    return name.endswith(_ONLY_INSIDE) or name.startswith(("127.", "["))
 
 
 def _itself(login: Login) -> Login:
