@@ -246,3 +246,23 @@ def test_a_layer_that_was_exchanged_on_its_way_is_refused() -> None:
 
     with hostile(answer) as (address, _), pytest.raises(InvalidImage):
         inspect_image(f"{address}/team/mpi:1")
+
+
+def test_a_token_that_expires_while_layers_are_read_is_renewed() -> None:
+    made, issued = images.good(), list[int]()
+
+    def answer(line: BaseHTTPRequestHandler) -> None:
+        realm = f"http://{line.headers['Host']}/token"
+        if line.path.startswith("/token"):
+            issued.append(len(issued) + 1)
+            replied(200, json.dumps({"token": f"t{issued[-1]}"}).encode())(line)
+        elif line.headers.get("Authorization") != f"Bearer t{2 if '/blobs/' in line.path else 1}":
+            replied(401, WWW_Authenticate=f'Bearer realm="{realm}",service="s"')(line)
+        elif "/manifests/" in line.path:
+            replied(200, made.manifest, Content_Type=f"{OCI}.manifest.v1+json")(line)
+        else:
+            replied(200, made.blobs[line.path.rpartition("/")[2]])(line)
+
+    with hostile(answer) as (address, _):
+        assert inspect_image(f"{address}/team/mpi:1").ok
+    assert issued == [1, 2]

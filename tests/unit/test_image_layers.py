@@ -167,6 +167,47 @@ def test_a_header_without_end_is_refused_and_not_read_into_memory() -> None:
     assert "header of 8589934592 bytes" in refusal(rebuilt(data))
 
 
+def a_header(kind: bytes, size: int, data: bytes = b"") -> bytes:
+    """Return a header by itself, with what follows it."""
+    head = tarfile.TarInfo("x")
+    head.type, head.size = kind, size
+    return head.tobuf(tarfile.GNU_FORMAT) + data.ljust(-(-len(data) // 512) * 512, b"\0")
+
+
+@pytest.mark.security
+def test_headers_about_headers_without_end_are_refused() -> None:
+    record = b"12 abc=defg\n"
+    assert refusal(rebuilt(a_header(tarfile.XHDTYPE, len(record), record) * 5000))
+    many = b"".join(b"13 k%03d=defg\n" % number for number in range(100))
+    data = (
+        a_header(tarfile.XGLTYPE, len(many), many) + a_header(tarfile.XGLTYPE, len(many), many) + bytes(1024)
+    )
+    assert "headers that hold for all of it" in refusal(rebuilt(data))
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("size", [-512, -(1 << 40)])
+def test_a_file_of_less_than_no_bytes_does_not_lead_round_and_round(size: int, tmp_path: Path) -> None:
+    data = a_header(tarfile.REGTYPE, size) + bytes(2048)
+    assert refusal(rebuilt(data))
+    (tmp_path / "image.tar").write_bytes(data)
+    assert refusal(lambda: inspect_image(str(tmp_path / "image.tar")))
+    text = f" size={size}\n"
+    record = f"{len(text) + 2}{text}".encode()
+    told = a_header(tarfile.XHDTYPE, len(record), record)
+    (tmp_path / "other.tar").write_bytes(told + a_header(tarfile.REGTYPE, 0) + bytes(2048))
+    assert refusal(lambda: inspect_image(str(tmp_path / "other.tar")))
+
+
+@pytest.mark.security
+def test_texts_without_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_MOST_KEPT_BYTES", 1 << 20)
+    texts = {f"etc/ssh/sshd_config.d/{number}.conf": Thing(b"# " + b"x" * 60_000) for number in range(30)}
+    assert "more names and texts" in refusal(lambda: entries(texts))
+    whiteouts = {f"{'d' * 200}/{number}/.wh.x": Thing() for number in range(6000)}
+    assert "more names and texts" in refusal(lambda: entries(whiteouts))
+
+
 @pytest.mark.security
 def test_an_image_of_too_many_names_or_bytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "MOST_ENTRIES", 10)

@@ -72,7 +72,7 @@ class Registry:
             self._root = f"{self._lines.scheme(server)}://{server}/v2/{self.reference.path}"
         url = f"{self._root}/{path}"
         reply = self._lines.ask(method, url, self._with_login(headers))
-        if reply.status == 401 and not self._authorization:
+        if reply.status == 401:  # the first time, and when a token has expired meanwhile
             reply.close()
             self._authorization = self._authorize(reply.header("www-authenticate"))
             if self._authorization:

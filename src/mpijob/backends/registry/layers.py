@@ -27,6 +27,8 @@ _MOST_GROWTH = 100  # real layers grow five- to tenfold
 _FREE_GROWTH = 256 << 20
 _LONGEST_HEADER = 1 << 20
 _LONGEST_NAME = 4096
+_MOST_GLOBAL = 64
+_MOST_KEPT_BYTES = 128 << 20  # of names, links and texts
 _PIECE = 1 << 18
 _SLICE = 1 << 15
 _GZIP = zlib.MAX_WBITS | 16
@@ -42,9 +44,16 @@ class Header(tarfile.TarInfo):
     def _proc_member(self, tar: tarfile.TarFile) -> Any:
         if self.type in _HEADERS and self.size > _LONGEST_HEADER:
             raise InvalidImage(f"a layer has a header of {self.size} bytes")
+        if len(tar.pax_headers) > _MOST_GLOBAL:
+            raise InvalidImage(f"a layer has more than {_MOST_GLOBAL} headers that hold for all of it")
         if self.type == tarfile.GNUTYPE_SPARSE:
             raise Unsupported("a layer holds a sparse file, which no image builder writes")
         return super()._proc_member(tar)  # type: ignore[misc]  # the library's own hook for subclasses
+
+    def _block(self, count: int) -> int:
+        if count < 0:  # it would lead back, and round and round
+            raise InvalidImage("a layer holds a file of less than no bytes")
+        return -(-count // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
     def _refuse(self, *_: Any) -> None:
         raise Unsupported("a layer holds a sparse file, which no image builder writes")
@@ -172,7 +181,7 @@ class Stack:
         self.entries: dict[str, Entry] = {}
         self.bytes = 0
         self._most = most_bytes
-        self._names = 0
+        self._names = self._kept = 0
 
     def add(self, blob: Blob, pieces: Iterator[bytes], content: str) -> None:
         """Put a layer on top of those below; one that is refused leaves the rest as it was."""
@@ -185,7 +194,7 @@ class Stack:
                 for header in tar:
                     tar.members.clear()  # type: ignore[attr-defined]  # the library would keep them all
                     self._walk(tar, header, upper, gone, opaque)
-        except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
             if self._names > before or "empty" not in str(error):  # a layer may hold nothing at all
                 raise InvalidImage(f"layer {blob.digest[:19]} is no archive: {error}") from error
         flow.finish(content)
@@ -209,14 +218,18 @@ class Stack:
             raise InvalidImage(f"the image holds more than {_MOST_NAMES} names")
         path = clean(header.name)
         folder, _, name = path.rpartition("/")
+        self._kept += len(path) if name.startswith(_WHITEOUT) else 0
         if name == _OPAQUE:
             opaque.add(folder)
         elif name.startswith(_WHITEOUT):
             gone.add(f"{folder}/{name.removeprefix(_WHITEOUT)}".lstrip("/"))
         elif path and (entry := self._entry(tar, header, path, upper)):
             upper[path] = entry
+            self._kept += len(path) + _weight(entry)
             if len(upper) + len(self.entries) > MOST_ENTRIES:
                 raise InvalidImage(f"the image holds more than {MOST_ENTRIES} folders, links and programs")
+        if self._kept > _MOST_KEPT_BYTES or len(gone) + len(opaque) > MOST_ENTRIES:
+            raise InvalidImage("the image holds more names and texts than any real one")
 
     def _entry(
         self, tar: tarfile.TarFile, header: tarfile.TarInfo, path: str, upper: Mapping[str, Entry]
@@ -276,6 +289,12 @@ def _above(path: str) -> Iterator[str]:
     while at >= 0:
         yield path[:at]
         at = path.find("/", at + 1)
+
+
+def _weight(entry: Entry) -> int:
+    """Return about how much is kept of an entry beside its name."""
+    clue = entry.clue
+    return len(entry.link) + (len(clue.text) + sum(map(len, clue.needed)) if clue else 0)
 
 
 def _beginning(tar: tarfile.TarFile, header: tarfile.TarInfo, most: int) -> bytes:

@@ -108,6 +108,8 @@ class Lines:
                 raise InvalidImage(
                     f"the registry {first.netloc} leads to an address that is not safe: {parts.scheme}://…"
                 )
+            if parts.netloc != first.netloc and body is not None:
+                raise InvalidImage(f"the registry {first.netloc} leads what is sent to it to another host")
             if parts.netloc != first.netloc:
                 headers = {key: value for key, value in headers.items() if key.lower() != "authorization"}
             url = there

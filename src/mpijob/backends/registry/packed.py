@@ -117,7 +117,7 @@ class Archive:
                     raise InvalidImage(
                         f"{path} holds more than {_MOST_MEMBERS} files: it is no archive of an image"
                     )
-        except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
             raise InvalidImage(
                 f"{path} is no archive of an image: {error}",
                 hint="make one with `podman save --format oci-archive`, `docker save` or `skopeo copy`; "
