@@ -82,7 +82,7 @@ def test_an_image_without_sshd_is_not_fit_and_a_job_in_it_fails_for_that_reason(
 ) -> None:
     found = inspected(place, tmp_path, "nosshd", ends=1)
     assert (found["verdict"], found["findings"][0]["code"]) == ("broken", "IMAGE_NO_SSH")
-    assert blamed(jobs["nosshd"].wait_for_completion(180.0))[:2] == (Phase.FAILED, "NO_SSHD")
+    assert blamed(jobs["nosshd"].wait(180.0))[:2] == (Phase.FAILED, "NO_SSHD")
 
 
 @pytest.fixture
