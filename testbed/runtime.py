@@ -165,6 +165,11 @@ def import_image(image: oci.Image) -> None:
         run(*_ctr("images", "import", archive), timeout_seconds=600)
 
 
+def export_image(name: str, archive: Path) -> None:
+    """Write an image that the container runtime has as an OCI archive."""
+    run(*_ctr("images", "export", archive, name), timeout_seconds=300)
+
+
 def _prove(workload: images.Workload) -> None:
     """Run MPI and mpi4py in an image, as an ordinary user with no entry in its passwd."""
     script = _PROOF_OF_REMOVAL if workload.removed else _PROOF_OF_MPI

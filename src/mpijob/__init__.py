@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpijob.client import AsyncClient, Client, Job
+    from mpijob.client.images import inspect_image
     from mpijob.client.reasons import diagnose
     from mpijob.errors import JobFailed, MpiJobError
     from mpijob.model import JobState, MPIJob, Phase, Resources
@@ -28,6 +29,7 @@ __all__ = [
     "Phase",
     "Resources",
     "diagnose",
+    "inspect_image",
     "report",
 ]
 
@@ -42,6 +44,7 @@ _HOMES = {
     "Phase": "mpijob.model",
     "Resources": "mpijob.model",
     "diagnose": "mpijob.client.reasons",
+    "inspect_image": "mpijob.client.images",
     "report": "mpijob.model.reporting",
 }
 

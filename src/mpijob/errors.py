@@ -6,6 +6,7 @@ three parts: what happened (with the real numbers and names), where, and what wo
 
 * MpiJobError
   - InvalidJob        the job contradicts itself            (before anything is sent)
+  - InvalidImage      an image is broken, or made to harm whoever reads it
   - NotAllowed        the user may not do this here
   - QuotaExceeded     it would not fit
   - Conflict          it clashes with what is there already
@@ -139,6 +140,13 @@ class InvalidJob(MpiJobError):
         count = f"{len(findings)} errors" if len(findings) > 1 else "1 error"
         hint = next((finding.hint for finding in findings if finding.hint), "")
         return cls(f"{what} is not valid, {count}:\n{lines}", hint=hint, findings=findings)
+
+
+class InvalidImage(MpiJobError):
+    """An image cannot be read: it is damaged, not what its digest says, or made to harm whoever reads it."""
+
+    code = "INVALID_IMAGE"
+    kind = Kind.INVALID
 
 
 class NotAllowed(MpiJobError):

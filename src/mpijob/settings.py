@@ -95,6 +95,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kubeconfig: str = ""
     context: str = ""
     image: str = ""
+    image_check: str = "warn"
+    registries: dict[str, str] = {}
     warn_after_seconds: float = 120.0
     metric_patterns: tuple[str, ...] = ()
     traces: str = ""
@@ -114,7 +116,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
-          "context", "image", "history", "history_bytes", "audit", "broker", "broker_ca")  # fmt: skip
+          "context", "image", "image_check", "history", "history_bytes", "audit", "broker", "broker_ca")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:

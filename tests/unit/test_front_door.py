@@ -24,6 +24,7 @@ def test_the_front_door_is_what_we_promise() -> None:
         "Phase",
         "Resources",
         "diagnose",
+        "inspect_image",
         "report",
     ]
 

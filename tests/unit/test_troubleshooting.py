@@ -44,14 +44,16 @@ def index() -> str:
     rest = all_codes() - rule_codes() - error_codes()
     machine = frozenset(code for code in rest if code.startswith("DOCTOR_"))
     runtimes = frozenset(code for code in rest if code.startswith("RUNTIME_"))
+    images = frozenset(code for code in rest if code.startswith("IMAGE_"))
     files = frozenset(code for code, where in written().items() if where.startswith("dialects/")) - runtimes
-    files, told = files - checks.codes(), rest - files - machine - runtimes - checks.codes()
+    files, told = files - checks.codes(), rest - files - machine - runtimes - images - checks.codes()
     parts = {
         "A job file cannot be read": files,
         "A job contradicts itself": checks.codes(),
         "What else is told about a job or a command": told,
         "`mpijob doctor` says": machine,
         "`mpijob runtimes` says": runtimes,
+        "`mpijob image inspect` and the check of a job's image say": images,
     }
     return pages.index(titles(error_codes())) + "".join(
         f"\n## {heading}\n| code | meaning |\n| --- | --- |\n{_rows(codes)}"

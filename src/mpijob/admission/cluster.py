@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from mpijob.admission.remarks import missing_image
 from mpijob.admission.resources import field_of, named, number
 from mpijob.errors import Finding, Fix, InvalidJob, NotAllowed, NotFound, QuotaExceeded
 from mpijob.model import Facts, MPIJob
-from mpijob.model.cluster import Ask, Bound, Ceiling, Claim, ClusterFacts, QueueFacts, Room
+from mpijob.model.cluster import Ask, Asked, Bound, Ceiling, Claim, ClusterFacts, QueueFacts, Room
 from mpijob.model.words import PRIORITIES, choice_hint
 
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
@@ -23,6 +24,7 @@ def refuse(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> None:
     """Raise the first reason for which this cluster would not run the job."""
     _place(job, cluster)
     _names(job, cluster)
+    _image(cluster)
     _limits(job, cluster)
     _counts(job, facts, cluster)
     if cluster.queue is not None:
@@ -57,6 +59,14 @@ def _names(job: MPIJob, cluster: ClusterFacts) -> None:
         raise _missing(f"the cluster has no priority class '{job.priority}'", words, "priority")
     for claim in cluster.claims:
         _claim(claim, cluster)
+
+
+def _image(cluster: ClusterFacts) -> None:
+    """Refuse an image that its registry does not have, where the user wants that; one that a machine has may run."""
+    answer = cluster.image
+    if answer is not None and answer.asked is Asked.MISSING and answer.refuse and not answer.held:
+        hint = 'check its name and tag, or push it first; image_check = "warn" in the settings only tells'
+        raise _missing(missing_image(cluster), hint, "image")
 
 
 def _claim(claim: Claim, cluster: ClusterFacts) -> None:

@@ -8,7 +8,7 @@ from mpijob.admission.resources import named
 from mpijob.admission.waiting import lacking, starts_now_hint
 from mpijob.errors import Finding, Severity
 from mpijob.model import Facts, MPIJob
-from mpijob.model.cluster import Blocked, ClusterFacts, Flow
+from mpijob.model.cluster import Asked, Blocked, ClusterFacts, Flow
 
 _CLOSED = {
     Flow.SSH: "port 2222 (ssh)",
@@ -28,6 +28,7 @@ def remarks(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
         _pieces(job, facts, cluster),
         _growing(job, facts, cluster),
         _claims(cluster),
+        _image(cluster),
         _surroundings(cluster),
         _unread(cluster),
     )
@@ -111,6 +112,27 @@ def _claims(cluster: ClusterFacts) -> Iterator[Finding]:
             message = f"volume claim '{claim.name}' is ReadWriteOnce: pods on other machines cannot mount it"
             hint = "use a claim with ReadWriteMany, or bind the job to one machine"
             yield finding("CLAIM_NOT_SHARED", message, hint, field="volumes", severity=Severity.WARNING)
+
+
+def _image(cluster: ClusterFacts) -> Iterator[Finding]:
+    answer = cluster.image
+    if answer is None or answer.asked is Asked.THERE:
+        return
+    if answer.asked is Asked.UNKNOWN:
+        message = f"nobody could say whether the image {answer.image} exists: {answer.why}"
+        hint = 'nothing: the job is sent all the same; image_check = "off" in the settings asks no registry'
+        yield finding("IMAGE_NOT_CHECKED", message, hint, field="image")
+        return
+    message = missing_image(cluster)
+    hint = "check its name and tag, or push it first; a machine or a mirror that has it still can run the job"
+    yield finding("IMAGE_NOT_FOUND", message, hint, field="image", severity=Severity.WARNING)
+
+
+def missing_image(cluster: ClusterFacts) -> str:
+    """Return the sentence about an image that its registry does not have."""
+    assert cluster.image is not None
+    held = "; a machine of the cluster has it from before" if cluster.image.held else ""
+    return f"the registry {cluster.image.why} has no image {cluster.image.image}{held}"
 
 
 def _surroundings(cluster: ClusterFacts) -> Iterator[Finding]:

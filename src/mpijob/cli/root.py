@@ -65,6 +65,7 @@ ENTRIES: dict[str, Entry] = {
     "convert": Entry(
         "convert", _MORE, "Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them."
     ),
+    "image": Entry("image", _MORE, "Look into container images before jobs run in them."),
     "runtimes": Entry("runtimes", _MORE, "List, check, install and try runtimes for TrainJobs of a cluster."),
     "rules": Entry("rules", _HELP, "List the causes that are known, and check rules of your own."),
     "recorder": Entry(

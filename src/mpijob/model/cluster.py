@@ -112,6 +112,28 @@ class Claim(Known, frozen=True):
     modes: tuple[str, ...] = ()
 
 
+class Asked(StrEnum):
+    """What a registry said about a job's image."""
+
+    THERE = "there"
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+
+
+class ImageAnswer(Known, frozen=True):
+    """The answer of a registry to whether it has an image.
+
+    `why` is the registry's name, or why there is no answer. `held` is True when a machine of the cluster has the
+    image already, `refuse` when the user wants a job whose image is missing to be refused.
+    """
+
+    image: str
+    asked: Asked
+    why: str = ""
+    held: bool = False
+    refuse: bool = False
+
+
 class Unread(Known, frozen=True):
     """Something that could not be read, why, and what therefore nobody knows."""
 
@@ -143,4 +165,5 @@ class ClusterFacts(Known, frozen=True):
     pod_security: str = ""
     inline_nfs: bool = True
     mesh: bool = False
+    image: ImageAnswer | None = None
     unread: tuple[Unread, ...] = ()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.kubernetes.tending import Tending
+    from mpijob.backends.registry.asking import Asker
     from mpijob.errors import Finding
     from mpijob.history.past import Past
     from mpijob.model import (
@@ -98,6 +99,12 @@ class KubernetesBackend:
 
         return Lately()
 
+    @cached_property
+    def _asker(self) -> Asker:
+        from mpijob.backends.registry.asking import Asker
+
+        return Asker(self._settings)
+
     @property
     def name(self) -> str:
         """The context's name."""
@@ -136,7 +143,7 @@ class KubernetesBackend:
         """Return what the cluster says about itself to this user."""
         if (job.namespace, job.name) in self._around:  # whoever asks again is told everything anew
             self._lately.forget(job.namespace)
-        gathered = self._gather(job, who, self._lately)
+        gathered = self._gather(job, who, self._lately, self._asker)
         self._around[job.namespace, job.name] = gathered.around
         if not gathered.around.names:
             self._looked[job.namespace, job.name] = time.monotonic()
@@ -149,12 +156,16 @@ class KubernetesBackend:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
         return facts
 
-    def _gather(self, job: MPIJob, who: Identity, lately: Lately | None = None) -> Gathered:
+    def _gather(
+        self, job: MPIJob, who: Identity, lately: Lately | None = None, asker: Asker | None = None
+    ) -> Gathered:
         from mpijob.backends.kubernetes import preflight
 
         place, served = f"cluster {self.name}", self._eye.served
         with telling("look at the cluster"):
-            return preflight.gather(self._api, job, who, served, self._settings, place=place, lately=lately)
+            return preflight.gather(
+                self._api, job, who, served, self._settings, place=place, lately=lately, asker=asker
+            )
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would be created."""

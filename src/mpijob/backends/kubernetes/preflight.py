@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mpijob.backends.kubernetes import (
     namespace_limits,
     obstacles,
+    pulling,
     questions,
     queues,
     reads,
@@ -34,6 +35,7 @@ from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.registry.asking import Asker
 
 PLAIN_USER = terms.PLAIN_USER
 _OVER = ("Complete", "Failed", "Succeeded")
@@ -55,12 +57,14 @@ def gather(
     *,
     place: str = "this cluster",
     lately: Lately | None = None,
+    asker: Asker | None = None,
 ) -> Gathered:
     """Return what one user is to know of a cluster for one job; `served` are its API versions.
 
     With `lately`, what changes seldom may be a few seconds old; `Facts.recalled` tells whether any of it is.
     """
     lately = Lately() if lately is None else lately
+    image = pulling.begin(asker, api, job)
     seen, recalled = _asked(api, job, questions.first_round(api, job, served), lately)
     more, recalled_too = _asked(api, job, questions.second_round(api, job, seen, served), lately)
     seen.update(more)
@@ -100,6 +104,7 @@ def gather(
             pod_security=obstacles.security_level(seen["namespace"].value),
             inline_nfs=obstacles.wants_nfs(job) and not _nfs_driver(seen),
             mesh=obstacles.in_mesh(seen["namespace"].value),
+            image=pulling.end(image, seen["nodes"].items),
             unread=(*reads.unread(seen, questions.meanings(job)), *_too_many(seen)),
         ),
     )

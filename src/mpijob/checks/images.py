@@ -1,0 +1,216 @@
+"""Will MPI jobs run in this image: judgement over what its files say, and over two images that should agree.
+
+Our own jobs bring passwd, home and sshd's configuration with them, and change nothing in the image; what matters
+only to jobs that do not (TrainJobs and MPIJobs written by hand) is a notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mpijob.errors import Finding, Severity
+from mpijob.model.image import NAMES, Image, Mpi
+from mpijob.model.job import Family
+
+_ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
+_SONAMES = {
+    Family.OPENMPI: ("libmpi.so.40",),
+    Family.MPICH: ("libmpi.so.12",),
+    Family.INTEL: ("libmpi.so.12",),
+}
+_LEAST_PORT = 1024
+_DEFAULTS = {"port": "22", "pidfile": "/run/sshd.pid", "usepam": "no", "strictmodes": "yes"}
+
+
+def inspect(image: Image) -> tuple[Finding, ...]:
+    """Return what is wrong with an image, what stops a job first."""
+    found = (
+        *_mpi(image),
+        *_several(image),
+        *_ssh(image),
+        *_shell(image),
+        *_trapped(image),
+        *_closed(image),
+        *_mpi4py(image),
+        *_cuda(image),
+        *_unknown_user(image),
+        *_sshd_config(image),
+    )
+    return tuple(sorted(found, key=lambda one: _ORDER.index(one.severity)))
+
+
+def compare(launcher: Image, workers: Image) -> tuple[Finding, ...]:
+    """Return where the MPI of a launcher's image and that of the workers' do not fit together."""
+    ours, theirs = launcher.mpi, workers.mpi
+    if ours is None or theirs is None:
+        return ()
+    if ours.family is theirs.family and _series(ours) == _series(theirs):
+        return tuple(_other_patch(launcher, workers, ours, theirs))
+    message = (
+        f"the launcher's image has {ours}, the workers' has {theirs}: a launcher starts daemons of its own kind "
+        "on the workers, and ranks of another MPI do not find each other"
+    )
+    hint = f"use one image for both, or put {ours} into {workers.origin.name}"
+    evidence = (f"{launcher.origin.name}: {ours.path}", f"{workers.origin.name}: {theirs.path}")
+    return (Finding(code="IMAGE_MPI_DIFFERS", message=message, hint=hint, field="image", evidence=evidence),)
+
+
+def _other_patch(launcher: Image, workers: Image, ours: Mpi, theirs: Mpi) -> Iterator[Finding]:
+    if ours.version == theirs.version or not (ours.exact and theirs.exact):
+        return
+    yield Finding(
+        code="IMAGE_MPI_DIFFERS",
+        message=f"the launcher's image has {ours}, the workers' has {theirs}: one series, but not one version",
+        hint="use one image for both: mixed versions are not tested by those who make MPI",
+        field="image",
+        severity=Severity.WARNING,
+        evidence=(f"{launcher.origin.name}: {ours.path}", f"{workers.origin.name}: {theirs.path}"),
+    )
+
+
+def _series(mpi: Mpi) -> tuple[str, ...]:
+    """Return what must agree: Open MPI's daemons of 4.1 and 5.0 do not talk; hydra's do within one major version."""
+    parts = tuple(mpi.version.split("."))
+    return parts[:2] if mpi.family is Family.OPENMPI else parts[:1]
+
+
+def _mpi(image: Image) -> Iterator[Finding]:
+    if not image.launcher:
+        beside = f"; {image.mpis[0]} lies in {image.mpis[0].path}" if image.mpis else ""
+        yield Finding(
+            code="IMAGE_NO_MPI",
+            message=f"neither mpirun nor mpiexec is in the image's PATH{beside}",
+            hint="add the folder with mpirun to PATH in the image (ENV PATH=…), or install an MPI in it",
+            field="image",
+        )
+    elif not image.mpis:
+        yield Finding(
+            code="IMAGE_NO_MPI",
+            message=f"{image.launcher} is there, but no MPI library (libmpi.so) was found",
+            hint="install the MPI library that belongs to it; `mpirun -n 2 hostname` alone does not need one",
+            field="image",
+            severity=Severity.WARNING,
+        )
+
+
+def _several(image: Image) -> Iterator[Finding]:
+    families = {one.family for one in image.mpis}
+    if len(families) < 2:
+        return
+    listed = ", ".join(f"{one} in {one.path.rpartition('/')[0]}" for one in image.mpis)
+    own = NAMES[image.launcher_family] if image.launcher_family else "one that cannot be told"
+    yield Finding(
+        code="IMAGE_SEVERAL_MPI",
+        message=f"the image holds more than one MPI ({listed}); mpirun is that of {own}",
+        hint="keep one, or see to it that PATH and LD_LIBRARY_PATH lead to the same one",
+        field="image",
+        severity=Severity.WARNING,
+    )
+
+
+def _ssh(image: Image) -> Iterator[Finding]:
+    lacks = [name for name, path in (("sshd", image.sshd), ("ssh", image.ssh)) if not path]
+    if lacks:
+        yield Finding(
+            code="IMAGE_NO_SSH",
+            message=f"the image has no {' and no '.join(lacks)}: the launcher reaches the workers over ssh",
+            hint="install openssh-server and openssh-client (openssh-clients on RPM systems) in the image",
+            field="image",
+        )
+
+
+def _shell(image: Image) -> Iterator[Finding]:
+    if not image.shell:
+        yield Finding(
+            code="IMAGE_NO_SHELL",
+            message="the image has no /bin/sh: MPI starts its daemons, and we prepare the pods, with one",
+            hint="build it on an image with a shell, such as Debian or UBI; distroless images do not do",
+            field="image",
+        )
+
+
+def _trapped(image: Image) -> Iterator[Finding]:
+    for path, capabilities in image.trapped.items():
+        yield Finding(
+            code="IMAGE_SETCAP",
+            message=f"{path} demands {', '.join(capabilities)}: in a pod that drops all capabilities, as the "
+            "restricted level and OpenShift want it, the kernel refuses to start it (Operation not permitted)",
+            hint=f"take the mark away when the image is built: RUN setcap -r {path}",
+            field="image",
+            evidence=(f"security.capability of {path}",),
+        )
+
+
+def _closed(image: Image) -> Iterator[Finding]:
+    for one in image.closed:
+        yield Finding(
+            code="IMAGE_CLOSED",
+            message=f"an ordinary user cannot start {one.path}: {one.at} has mode {one.mode}",
+            hint=f"open it when the image is built: RUN chmod a+rx {one.at}; or install {one.program} elsewhere",
+            field="image",
+        )
+
+
+def _mpi4py(image: Image) -> Iterator[Finding]:
+    bound, mpi = image.mpi4py, image.mpi
+    if bound is None or mpi is None or not bound.needs:
+        return
+    sonames = {mpi.soname, *_SONAMES.get(mpi.family, ())}
+    if sonames.isdisjoint(bound.needs):
+        yield Finding(
+            code="IMAGE_MPI4PY",
+            message=f"mpi4py in {bound.path} was built for {', '.join(bound.needs)}, and mpirun is that of {mpi} "
+            f"({mpi.soname}): every rank would believe that it is alone, or fail to start",
+            hint="build it for this MPI: MPICC=$(command -v mpicc) pip install --no-binary mpi4py mpi4py; "
+            "or take a wheel that is built for several (mpi4py 4.1 or newer)",
+            field="image",
+        )
+
+
+def _cuda(image: Image) -> Iterator[Finding]:
+    mpi = image.mpi
+    if image.cuda and mpi is not None and mpi.cuda_aware is False:
+        yield Finding(
+            code="IMAGE_NOT_CUDA_AWARE",
+            message=f"the image has CUDA {image.cuda}, but its {mpi} was not built for it: MPI calls cannot be given "
+            "memory of a GPU",
+            hint="copy to the host before MPI calls, use NCCL, or build Open MPI with --with-cuda or UCX with CUDA",
+            field="image",
+            severity=Severity.WARNING,
+        )
+
+
+def _unknown_user(image: Image) -> Iterator[Finding]:
+    """A user ID that the image does not know: OpenShift gives every namespace its own."""
+    lacks = [] if image.passwd_open else ["/etc/passwd cannot be written by group 0"]
+    if not image.home_open:
+        lacks.append(f"the home {image.home} cannot be written by group 0")
+    if lacks:
+        yield Finding(
+            code="IMAGE_FIXED_USER",
+            message=f"by itself the image does not suit a user ID that it does not know: {' and '.join(lacks)}",
+            hint="nothing for mpijob's own jobs, which bring both; for others: RUN chmod g=u /etc/passwd && "
+            f"chgrp -R 0 {image.home} && chmod -R g=u {image.home}",
+            field="image",
+            severity=Severity.NOTICE,
+        )
+
+
+def _sshd_config(image: Image) -> Iterator[Finding]:
+    if image.sshd is None:
+        return
+    told = {**_DEFAULTS, **image.sshd.settings}
+    port = int(told["port"]) if told["port"].isdecimal() else 22
+    lacks = [f"Port is {told['port']}"] if port < _LEAST_PORT else []
+    lacks += [f"PidFile is {told['pidfile']}"] if told["pidfile"].startswith(("/run", "/var/run")) else []
+    lacks += ["UsePAM is yes"] if told["usepam"].lower() == "yes" else []
+    lacks += ["StrictModes is yes"] if told["strictmodes"].lower() == "yes" else []
+    if lacks:
+        yield Finding(
+            code="IMAGE_SSHD_CONFIG",
+            message=f"with the image's own configuration sshd does not serve an ordinary user: {', '.join(lacks)}",
+            hint="nothing for mpijob's own jobs, whose sshd has a configuration of its own on port 2222; for others "
+            "set Port 2222, PidFile none, UsePAM no, StrictModes no",
+            field="image",
+            severity=Severity.NOTICE,
+        )

@@ -1,0 +1,129 @@
+"""image: what is in a container image, before a job runs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from mpijob.cli import exits, text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import SETTINGS, command
+from mpijob.cli.output import Format, finding_lines
+from mpijob.client.images import image_exists, inspect_image
+from mpijob.model import quantity
+from mpijob.model.image import NAMES, Image, ImageReport, Verdict
+
+_VERDICTS = {
+    Verdict.READY: "ready: nothing was found that would stop an MPI job",
+    Verdict.DOUBTFUL: "doubtful: jobs may run, but see the warnings",
+    Verdict.BROKEN: "not fit: an MPI job would fail in it",
+}
+
+
+def _registry_options(function: Any) -> Any:
+    for option in (
+        click.option("--plain-http", is_flag=True, help="Speak to the registry without TLS."),
+        click.option("--ca-file", default="", metavar="FILE", help="The registry's certificate authority."),
+        click.option(
+            "--auth-file", default="", metavar="FILE", help="Logins, as docker and podman keep them."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group("image", context_settings=SETTINGS)
+def image() -> None:
+    """Look into container images before jobs run in them."""
+
+
+@command("inspect", outputs=(Format.TABLE, Format.JSON, Format.YAML), namespace=False)
+@click.argument("target", metavar="IMAGE|ARCHIVE|FOLDER")
+@click.option(
+    "--launcher", default="", metavar="IMAGE", help="Compare with the image that the launcher runs in."
+)
+@click.option(
+    "--platform", default="", metavar="OS/ARCH", help="Which one is meant; that of this machine by default."
+)
+@_registry_options
+@pass_app
+def inspect(app: App, target: str, **chosen: Any) -> None:
+    """Tell which MPI, sshd and Python an image holds, and whether MPI jobs will run in it.
+
+    The layers are read from the registry, from an archive (OCI, or of `docker save`) or from the folder of an OCI
+    layout; no container engine is needed, and nothing is started.
+    """
+    with app.out.progress(f"the layers of {target} are read …"):
+        report = inspect_image(target, **chosen)
+    if app.out.structured:
+        app.out.value(report)
+    else:
+        app.out.lines(_told(report))
+    if not report.ok:
+        exits.end(exits.FAILED)
+
+
+@command("exists", outputs=(), namespace=False)
+@click.argument("target", metavar="IMAGE")
+@_registry_options
+@pass_app
+def exists(app: App, target: str, **chosen: Any) -> None:
+    """Ask the registry whether it has an image; nothing is downloaded."""
+    app.out.line(f"{image_exists(target, **chosen)} is there")
+
+
+def _told(report: ImageReport) -> Iterator[str]:
+    found = report.image
+    rows = [(name, value) for name, value in _rows(found) if value]
+    width = max(len(name) for name, _ in rows) + 2
+    yield from (f"{name + ':':<{width}}{text.one_line(value)}" for name, value in rows)
+    yield f"{'verdict:':<{width}}{_VERDICTS[report.verdict]}"
+    if report.findings:
+        yield from ("", *finding_lines(report.findings))
+
+
+def _rows(found: Image) -> Iterator[tuple[str, str]]:
+    origin = found.origin
+    yield "image", origin.name
+    yield "digest", origin.digest
+    size = f"{origin.layers} layer{'s' if origin.layers != 1 else ''}, {quantity.as_bytes(origin.bytes)} unpacked"
+    yield "platform", f"{origin.platform}, {size}"
+    yield "system", found.system
+    yield "MPI", ", ".join(f"{one} ({one.path})" for one in found.mpis) or "none"
+    yield "launcher", _launcher(found)
+    yield "ssh", f"server {found.sshd.path if found.sshd else 'missing'}, client {found.ssh or 'missing'}"
+    yield "Python", f"{found.python_version} ({found.python})" if found.python else "none"
+    yield "mpi4py", _mpi4py(found)
+    yield "CUDA", _cuda(found)
+    yield "fabrics", ", ".join(found.fabrics)
+    yield "any user", "yes" if found.passwd_open and found.home_open else "with what mpijob's jobs bring"
+
+
+def _launcher(found: Image) -> str:
+    if not found.launcher:
+        return "none"
+    return found.launcher + (f" of {NAMES[found.launcher_family]}" if found.launcher_family else "")
+
+
+def _mpi4py(found: Image) -> str:
+    if found.mpi4py is None:
+        return ""
+    return f"{found.mpi4py.version or 'of unknown version'}, for {' or '.join(found.mpi4py.needs) or 'an unknown MPI'}"
+
+
+def _cuda(found: Image) -> str:
+    if not found.cuda and not found.nccl:
+        return ""
+    aware = {
+        True: "MPI is CUDA-aware",
+        False: "MPI is not CUDA-aware",
+        None: "whether MPI is CUDA-aware cannot be told",
+    }
+    nccl = f"NCCL {found.nccl}" if found.nccl else ""
+    return ", ".join(filter(None, (found.cuda, nccl, aware[found.mpi.cuda_aware if found.mpi else None])))
+
+
+for _command in (inspect, exists):
+    image.add_command(_command)
