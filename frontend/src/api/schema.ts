@@ -943,6 +943,12 @@ export interface components {
             role: string;
         };
         /**
+         * Asked
+         * @description What a registry said about a job's image.
+         * @enum {unknown}
+         */
+        Asked: "missing" | "there" | "unknown";
+        /**
          * AuditEvent
          * @description One line of the audit.
          *
@@ -1122,6 +1128,8 @@ export interface components {
             };
             /** @default true */
             found?: boolean;
+            /** @default null */
+            image?: components["schemas"]["ImageAnswer"] | null;
             /** @default true */
             inline_nfs?: boolean;
             /** @default [] */
@@ -1505,6 +1513,23 @@ export interface components {
         Health: {
             /** @default true */
             ok?: boolean;
+        };
+        /**
+         * ImageAnswer
+         * @description The answer of a registry to whether it has an image.
+         *
+         *         `why` is the registry's name, or why there is no answer. `held` is True when a machine of the cluster has the
+         *         image already, `refuse` when the user wants a job whose image is missing to be refused.
+         */
+        ImageAnswer: {
+            asked: components["schemas"]["Asked"];
+            /** @default false */
+            held?: boolean;
+            image: string;
+            /** @default false */
+            refuse?: boolean;
+            /** @default  */
+            why?: string;
         };
         /**
          * JobDetail
