@@ -75,7 +75,7 @@ def test_the_checklist_says_no_where_a_finding_says_so_and_unknown_where_nothing
     marks = {check.question: check.mark.value for check in of(a_state()).checklist}
     assert marks["memory stayed below the limit"] == "no"
     assert marks["resources were given"] == "yes"
-    assert marks["disk and /dev/shm had room"] == "unknown"
+    assert marks["the program found room on disk and /dev/shm"] == "unknown"
     assert marks["the launcher ended with 0"] == "unknown"
 
 

@@ -78,7 +78,7 @@ def _checks(state: JobState | None, seen: Evidence, found: dict[str, Finding]) -
     yield _check(f"MPI came up with {ranks}", found, _WORLD, yes=up and seen.spec.census)
     yield _check("every worker stayed until the end", found, _LOST, yes=well)
     yield _memory(seen, found)
-    yield _check("disk and /dev/shm had room", found, _DISK, yes=well)
+    yield _check("the program found room on disk and /dev/shm", found, _DISK, yes=well)
     if seen.spec.resources.gpu or any(code in found for code in _GPU):
         yield _check("the GPUs worked", found, _GPU, yes=well)
     yield _check("the ranks could talk to each other", found, _NETWORK, yes=well)
