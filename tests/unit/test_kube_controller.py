@@ -334,6 +334,8 @@ def test_gpus_are_idle_when_no_worker_computes_for_the_whole_time() -> None:
     assert governing.idle_alarm(state, 0, quiet, idle, now) is None
     assert governing.idle_alarm(state, 8, [*quiet, *measured(1.0, 190)], idle, now) is None
     assert governing.idle_alarm(state, 8, measured(0.01, 150, 200), idle, now) is None
+    at_work_on_it = Sample(BEGIN + 190, 0, 0.01, 0, 1, gpus=0.5)
+    assert governing.idle_alarm(state, 8, [*quiet, at_work_on_it], idle, now) is None
 
 
 # -- leading -----------------------------------------------------------------------------------------

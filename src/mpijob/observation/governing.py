@@ -108,7 +108,7 @@ def idle_alarm(
     recent = [one for one in samples if now - one.time <= idle.after_seconds]
     if not gpus or state.phase is not Phase.RUNNING or len(recent) == len(samples):
         return None  # not measured for long enough
-    if not recent or any(one.cpu_cores > _BUSY_CORES for one in recent):
+    if not recent or any(_is_busy(one, idle) for one in recent):
         return None
     return Finding(
         code="GPUS_IDLE",
@@ -116,3 +116,8 @@ def idle_alarm(
         hint=f"mpijob stacks {state.ref.name} shows where the ranks stand; mpijob cancel gives the GPUs back",
         severity=Severity.WARNING,
     )
+
+
+def _is_busy(sample: Sample, idle: Idle) -> bool:
+    """Whether a worker computed; where nothing measures its GPUs, what feeds them tells."""
+    return sample.cpu_cores > _BUSY_CORES or sample.gpus > idle.gpu_percent / 100

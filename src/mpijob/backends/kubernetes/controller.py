@@ -57,7 +57,8 @@ PLATFORM = Kind(GOVERNANCE, "MPIJobPlatform", "mpijobplatforms", namespaced=Fals
 _EVENTS = "events"
 # What every pod of every job says when all is well is not kept.
 _DULL = ("Scheduled", "Pulled", "Created", "Started")
-_TICK_SECONDS = 0.25
+_TICK_SECONDS = 0.1
+_SETTLE_SECONDS = 0.1
 _SWEEP_SECONDS = 60.0
 _STARTING_SECONDS = 2.0  # what only the launcher's log tells: that its world is proved
 _WAITING_SECONDS = 15.0
@@ -100,6 +101,7 @@ class Controller:
             gone=self._forget,
             trim=_outline,
             more=self._more_sources(),
+            settle_seconds=_SETTLE_SECONDS,
         )
 
     def _forget(self, ref: JobRef) -> None:
@@ -128,6 +130,8 @@ class Controller:
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Tend jobs until told to stop; raise BackendError where the cluster does not answer at first."""
+        from mpijob.backends.kubernetes import explaining  # noqa: F401 - the first failure is told as soon as others
+
         self._rounds.cache.subscribe(self._silence.heard)
         with self._rounds:
             self._rounds.settle()

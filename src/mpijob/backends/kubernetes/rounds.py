@@ -51,10 +51,12 @@ class Rounds:
         heard: Callable[[Change], None] = lambda change: None,
         trim: Trim | None = None,
         more: Mapping[str, Source] | None = None,
+        settle_seconds: float = _SETTLE_SECONDS,
     ) -> None:
         self._look = look
         self._gone = gone
         self._heard = heard
+        self._settle_seconds = settle_seconds
         self._jobs = [kind.plural for kind in gathering.JOB_KINDS if kind.api in served]
         self.cache = Cache(api, _sources(served, namespace, trim or bare) | dict(more or {}))
         self.missed = threading.Event()  # some deletion was told without saying whose
@@ -85,10 +87,10 @@ class Rounds:
         """Return every job that is there."""
         return {gathering.ref_of(job) for one in self._jobs for job in self.cache.objects(one)}
 
-    def wish(self, ref: JobRef, delay_seconds: float = _SETTLE_SECONDS) -> None:
+    def wish(self, ref: JobRef, delay_seconds: float | None = None) -> None:
         """Have a job looked at after a while, or sooner if somebody else wishes it."""
         with self._lock:
-            due = time.monotonic() + delay_seconds
+            due = time.monotonic() + (self._settle_seconds if delay_seconds is None else delay_seconds)
             self._due[ref] = min(self._due.get(ref, due), due)
 
     def forget(self, ref: JobRef) -> None:
