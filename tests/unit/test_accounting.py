@@ -230,6 +230,17 @@ def test_a_job_taken_in_whole_has_its_account(archive: Archive) -> None:
     assert found.core_hours_used * HOUR == pytest.approx(0.5)
 
 
+def test_a_long_job_keeps_few_samples_and_all_that_it_used(archive: Archive) -> None:
+    state = a_state(phase=Phase.SUCCEEDED, created=0.0, started=0.0, finished=10_000.0)
+    samples = tuple(
+        Sample(float(second), worker, 1.0, 1024) for second in range(1, 10_001) for worker in (0, 1)
+    )
+    take_in(archive, Whole(state=state, samples=samples), (), 10_000.0)
+    assert len(Past(archive).samples(JobRef("team", "bert"))) == 2 * 2000
+    (found,) = Past(archive).accounts(AccountQuery())
+    assert found.core_hours_used * HOUR == pytest.approx(20_000.0)
+
+
 # -- reports, budgets, estimates ---------------------------------------------------------------------
 @pytest.mark.req("C-cost", "Q17")
 def test_a_report_adds_up_by_any_words_and_in_all() -> None:

@@ -81,6 +81,24 @@ def count(db: Connection, uid: str, samples: Iterable[Sample]) -> list[Sample]:
     return new
 
 
+def thinned(samples: list[Sample], most: int) -> list[Sample]:
+    """Return at most so many samples of each worker, evenly over time; 0 means all."""
+    if not most:
+        return samples
+    seen: dict[Key, int] = {}
+    counts: dict[Key, int] = {}
+    for one in samples:
+        counts[one.attempt, one.worker] = counts.get((one.attempt, one.worker), 0) + 1
+    kept = []
+    for one in samples:
+        key = (one.attempt, one.worker)
+        place = seen.get(key, 0)
+        seen[key] = place + 1
+        if place % -(-counts[key] // most) == 0:
+            kept.append(one)
+    return kept
+
+
 def _is_new(sample: Sample, known: dict[Key, Tally]) -> bool:
     before = known.get((sample.attempt, sample.worker))
     return before is None or sample.time > before.last
