@@ -221,6 +221,13 @@ def test_what_is_to_be_forgotten_has_no_account_either(archive: Archive) -> None
     assert _names(archive) == []
 
 
+def test_a_spec_of_another_version_keeps_no_record_from_being_written(archive: Archive) -> None:
+    state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
+    archive.put(state, now=70.0, spec=b'{"name": "bert", "a_field_of_tomorrow": 1}')
+    (found,) = Past(archive).accounts(AccountQuery())
+    assert (found.held_seconds, found.core_hours, found.program) == (60.0, 0.0, "")
+
+
 def test_a_job_taken_in_whole_has_its_account(archive: Archive) -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
     whole = Whole(state=state, spec=msgspec.json.encode(a_spec()), samples=(Sample(12.0, 0, 0.5, 1024),))

@@ -117,9 +117,17 @@ def made(
     state: JobState, spec: bytes | None, plan: bytes | None, used: dict[Key, Tally], now: float
 ) -> Account:
     """Return the account of a job; what it held is told by its plan, else by its spec."""
-    job = _specs.decode(spec) if spec else None
+    job = _spec_of(spec) if spec else None
     needs = _plans.decode(plan).needs if plan else admission.needs(job) if job else Amounts()
     return making.account(state, job, needs, [*used.values()], now=now)
+
+
+def _spec_of(spec: bytes) -> MPIJob | None:
+    """Return what was asked for; None where another version wrote it in words that this one does not know."""
+    try:
+        return _specs.decode(spec)
+    except msgspec.MsgspecError:
+        return None
 
 
 def put(db: Connection, account: Account) -> None:
