@@ -221,6 +221,13 @@ def test_what_is_to_be_forgotten_has_no_account_either(archive: Archive) -> None
     assert _names(archive) == []
 
 
+def test_a_spec_of_another_version_keeps_no_record_from_being_written(archive: Archive) -> None:
+    state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
+    archive.put(state, now=70.0, spec=b'{"name": "bert", "a_field_of_tomorrow": 1}')
+    (found,) = Past(archive).accounts(AccountQuery())
+    assert (found.held_seconds, found.core_hours, found.program) == (60.0, 0.0, "")
+
+
 def test_a_job_taken_in_whole_has_its_account(archive: Archive) -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
     whole = Whole(state=state, spec=msgspec.json.encode(a_spec()), samples=(Sample(12.0, 0, 0.5, 1024),))
@@ -228,6 +235,17 @@ def test_a_job_taken_in_whole_has_its_account(archive: Archive) -> None:
     take_in(archive, whole, (), 70.0)
     (found,) = Past(archive).accounts(AccountQuery())
     assert found.core_hours_used * HOUR == pytest.approx(0.5)
+
+
+def test_a_long_job_keeps_few_samples_and_all_that_it_used(archive: Archive) -> None:
+    state = a_state(phase=Phase.SUCCEEDED, created=0.0, started=0.0, finished=10_000.0)
+    samples = tuple(
+        Sample(float(second), worker, 1.0, 1024) for second in range(1, 10_001) for worker in (0, 1)
+    )
+    take_in(archive, Whole(state=state, samples=samples), (), 10_000.0)
+    assert len(Past(archive).samples(JobRef("team", "bert"))) == 2 * 2000
+    (found,) = Past(archive).accounts(AccountQuery())
+    assert found.core_hours_used * HOUR == pytest.approx(20_000.0)
 
 
 # -- reports, budgets, estimates ---------------------------------------------------------------------

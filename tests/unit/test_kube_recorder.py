@@ -20,6 +20,7 @@ from mpijob.backends.kubernetes.listening import Life, Listener
 from mpijob.backends.kubernetes.recorder import Recorder
 from mpijob.backends.kubernetes.recording import richer
 from mpijob.backends.kubernetes.remembered import remembered
+from mpijob.backends.kubernetes.usage import METRICS_API, POD_METRICS
 from mpijob.dialects.output import ranks_in
 from mpijob.dialects.terms import Document
 from mpijob.errors import Conflict
@@ -29,6 +30,7 @@ from mpijob.history.audit import directory_of
 from mpijob.history.keeping import Policy
 from mpijob.history.past import Past
 from mpijob.model import Family, JobRef, JobState, LogQuery, Phase, RankState, Role, WorkerState
+from mpijob.model.accounts import AccountQuery
 from mpijob.model.audit import AuditQuery
 
 TEAM = "team-cv"
@@ -365,6 +367,35 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     (end,) = audit_reading.entries(directory_of(archive.directory), AuditQuery(verbs=("end",)))
     assert (end.note("phase"), end.user.username) == ("Succeeded", "system:mpijob:recorder")
     assert float(end.note("seconds")) > 0
+    (account,) = past.accounts(AccountQuery())
+    assert (account.phase, account.workers, account.deleted is not None) == (Phase.SUCCEEDED, 2, True)
+    assert account.core_hours > 0
+
+
+@pytest.mark.req("FR-OBS-001", "Q17")
+@pytest.mark.usefixtures("quick")
+def test_what_the_metrics_api_measures_is_written_down_while_a_job_runs(archive: Archive) -> None:
+    node, cluster = Node(), at_work()
+    _laid_out(node, cluster)
+    versions = [{"groupVersion": kinds.TRAINER_API}, {"groupVersion": METRICS_API}]
+    node.objects["/apis"] = {"metadata": {}, "groups": [{"versions": versions}]}
+    used = [{"usage": {"cpu": "250m", "memory": "64Mi"}}]
+    for name in cluster.pods:
+        told = {
+            "metadata": {"name": name, "namespace": TEAM},
+            "timestamp": "2026-11-15T00:00:30Z",
+            "containers": used,
+        }
+        node.objects[POD_METRICS.path(TEAM, name)] = told
+    with Running(node, archive):
+        _eventually(lambda: [*Past(archive).accounts(AccountQuery())])
+        found = _eventually(lambda: Past(archive).samples(JobRef(TEAM, cluster.spec.name)))
+    assert {(one.worker, one.cpu_cores, one.memory_bytes) for one in found} == {
+        (0, 0.25, 64 << 20),
+        (1, 0.25, 64 << 20),
+    }
+    (account,) = Past(archive).accounts(AccountQuery())
+    assert (account.measured, account.peak_bytes) == (True, 64 << 20)
 
 
 @pytest.mark.usefixtures("quick")

@@ -217,7 +217,7 @@ class Exporter:
             "mpijob_newest_sample_timestamp_seconds",
             "When the newest usage was measured.",
             (),
-            [((), newest)],
+            [((), newest)] if newest else [],
         )
         yield from self._trainings(running[:MOST_CURVES])
 

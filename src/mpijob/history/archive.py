@@ -178,14 +178,17 @@ class Archive:
             return
         self.put(gone(state, when, why), now=when, events=[farewell(when, state.attempt)])
 
-    def add_samples(self, uid: str, samples: Iterable[Sample]) -> None:
-        """Write down usage; what was told before is not counted again."""
+    def add_samples(self, uid: str, samples: Iterable[Sample], *, most: int = 0) -> None:
+        """Write down usage; what was told before is not counted again.
+
+        Of each worker at most so many samples are kept, evenly; what was used counts all of them.
+        """
         with self.transaction() as db:
             db.executemany(
                 "INSERT INTO samples (uid, attempt, worker, time, cores, memory, gpus, gpu_memory)"
                 " VALUES (?,?,?,?,?,?,?,?)",
                 [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes)
-                 for s in ledger.count(db, uid, samples)],
+                 for s in ledger.thinned(ledger.count(db, uid, samples), most)],
             )  # fmt: skip
             if seen := db.execute("SELECT last_seen FROM jobs WHERE uid=?", (uid,)).fetchone():
                 ledger.settle(db, uid, seen[0])

@@ -19,6 +19,8 @@ from mpijob.history.schema import telling
 from mpijob.history.values import Chunk, Voice
 from mpijob.model import Event, JobState, Sample
 
+_MOST_SAMPLES = 2000  # of each worker: more than any screen shows
+
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):
     """All that an engine knows of one job; `spec` and `plan` are encoded already."""
@@ -40,7 +42,7 @@ def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], n
     stored = [(voice, _stored(archive, uid, path)) for voice, path in logs]
     with archive.transaction():
         archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events)
-        archive.add_samples(uid, whole.samples)
+        archive.add_samples(uid, whole.samples, most=_MOST_SAMPLES)
         for voice, found in stored:
             _count(archive, archive.voice(voice), found)
 

@@ -6,14 +6,13 @@ which accounts are chosen are columns; the account itself is one value.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import msgspec
 
-from mpijob import admission
-from mpijob.accounting import making
 from mpijob.accounting.tallying import Key, tally
 from mpijob.errors import InvalidJob
 from mpijob.model import Amounts, JobState, MPIJob, Sample
@@ -25,9 +24,12 @@ TALLIES = f"SELECT {_TALLY} FROM tallies WHERE uid=?"
 _COLUMNS = "uid, namespace, name, owner, phase, queue, cause, program, created, ended, labels, account"
 _EQUAL = re.compile(r"\s*([\w./-]+)\s*={1,2}\s*([\w.-]+)\s*")
 _AT_ONCE = 1000
-_accounts = msgspec.json.Decoder(Account)
-_states = msgspec.json.Decoder(JobState)
-_specs = msgspec.json.Decoder(MPIJob)
+
+
+@functools.cache
+def _decoder(kind: Any) -> Any:
+    """Return a decoder; made when first needed: whoever only counts samples needs none."""
+    return msgspec.json.Decoder(kind)
 
 
 class Connection(Protocol):
@@ -51,9 +53,6 @@ class _Held(msgspec.Struct):
     """Of a plan only what the job holds."""
 
     needs: Amounts = Amounts()
-
-
-_plans = msgspec.json.Decoder(_Held)
 
 
 # -- usage ------------------------------------------------------------------------------------------
@@ -81,6 +80,24 @@ def count(db: Connection, uid: str, samples: Iterable[Sample]) -> list[Sample]:
     return new
 
 
+def thinned(samples: list[Sample], most: int) -> list[Sample]:
+    """Return at most so many samples of each worker, evenly over time; 0 means all."""
+    if not most:
+        return samples
+    seen: dict[Key, int] = {}
+    counts: dict[Key, int] = {}
+    for one in samples:
+        counts[one.attempt, one.worker] = counts.get((one.attempt, one.worker), 0) + 1
+    kept = []
+    for one in samples:
+        key = (one.attempt, one.worker)
+        place = seen.get(key, 0)
+        seen[key] = place + 1
+        if place % -(-counts[key] // most) == 0:
+            kept.append(one)
+    return kept
+
+
 def _is_new(sample: Sample, known: dict[Key, Tally]) -> bool:
     before = known.get((sample.attempt, sample.worker))
     return before is None or sample.time > before.last
@@ -92,16 +109,28 @@ def settle(db: Connection, uid: str, now: float) -> None:
     row = db.execute("SELECT state, spec, plan FROM jobs WHERE uid=?", (uid,)).fetchone()
     if row is not None:
         state, spec, plan = row
-        put(db, made(_states.decode(state), spec, plan, tallies(db, uid), now))
+        put(db, made(_decoder(JobState).decode(state), spec, plan, tallies(db, uid), now))
 
 
 def made(
     state: JobState, spec: bytes | None, plan: bytes | None, used: dict[Key, Tally], now: float
 ) -> Account:
     """Return the account of a job; what it held is told by its plan, else by its spec."""
-    job = _specs.decode(spec) if spec else None
-    needs = _plans.decode(plan).needs if plan else admission.needs(job) if job else Amounts()
+    from mpijob import admission  # as above
+    from mpijob.accounting import making
+
+    job = _spec_of(spec) if spec else None
+    needs = _decoder(_Held).decode(plan).needs if plan else admission.needs(job) if job else Amounts()
     return making.account(state, job, needs, [*used.values()], now=now)
+
+
+def _spec_of(spec: bytes) -> MPIJob | None:
+    """Return what was asked for; None where another version wrote it in words that this one does not know."""
+    try:
+        job: MPIJob = _decoder(MPIJob).decode(spec)
+    except msgspec.MsgspecError:
+        return None
+    return job
 
 
 def put(db: Connection, account: Account) -> None:
@@ -151,7 +180,7 @@ def find(archive: Reader, query: AccountQuery) -> Iterator[Account]:
             f"SELECT account FROM accounts WHERE {where} ORDER BY created DESC, uid DESC LIMIT {size}",
             *values,
         )
-        batch = [_accounts.decode(row[0]) for row in rows]
+        batch: list[Account] = [_decoder(Account).decode(row[0]) for row in rows]
         yield from (one for one in batch if selects(query.selector, one.labels))
         if len(batch) < size:
             return
