@@ -297,6 +297,14 @@ def test_what_is_no_archive_is_refused(data: bytes) -> None:
     assert refusal(rebuilt(data))
 
 
+@pytest.mark.security
+def test_a_layer_that_breaks_off_in_the_middle_is_not_judged_by_its_beginning() -> None:
+    data = bytearray(layer({"first": program(), "second": program()}))
+    data[1024 + 148] ^= 0x40  # the sum of the second header
+    assert "breaks off at byte 1024" in refusal(rebuilt(bytes(data)))
+    assert refusal(rebuilt(layer({"first": program()})[:1300] + b"x" * 10))
+
+
 def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
     zstd = b"\x28\xb5\x2f\xfd" + bytes(100)
     assert "zstd" in refusal(rebuilt(zstd), Unsupported)
