@@ -95,7 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kubeconfig: str = ""
     context: str = ""
     image: str = ""
-    image_check: str = "warn"
+    image_check: Literal["warn", "refuse", "off"] = "warn"
     registries: dict[str, str] = {}
     warn_after_seconds: float = 120.0
     metric_patterns: tuple[str, ...] = ()

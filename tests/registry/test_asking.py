@@ -21,7 +21,7 @@ from mpijob import admission
 from mpijob.backends.kubernetes import kinds, preflight
 from mpijob.backends.registry import asking
 from mpijob.backends.registry.asking import Asker, askable
-from mpijob.errors import Finding, NotFound, Severity
+from mpijob.errors import Finding, InvalidJob, NotFound, Severity
 from mpijob.model import MPIJob
 from mpijob.model.cluster import Asked, ImageAnswer
 from mpijob.settings import Settings, load
@@ -195,6 +195,8 @@ def test_a_registry_may_be_left_alone_by_setting(tmp_path: Path) -> None:
     assert askable("quay.example.org/a:1", Settings()) is not None
     assert askable("quay.example.org/a:1", load({"MPIJOB_IMAGE_CHECK": "off", "HOME": str(tmp_path)})) is None
     assert askable("quay.example.org/a:1", Settings(registries={"quay.example.org": "off"})) is None
+    with pytest.raises(InvalidJob, match="image_check"):
+        load({"MPIJOB_IMAGE_CHECK": "of", "HOME": str(tmp_path)})
 
 
 def test_the_registry_is_asked_beside_the_cluster_and_not_after_it() -> None:

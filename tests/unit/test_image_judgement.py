@@ -21,6 +21,7 @@ from mpijob.model import Family
 from mpijob.model.image import ImageReport, Reference, Verdict
 
 OPENMPI4 = {**SYSTEM, **openmpi()}
+DOCS = Path(__file__).parents[2] / "docs" / "troubleshooting"
 SITE = "usr/lib/python3.11/site-packages"
 
 
@@ -221,6 +222,36 @@ def test_the_mpi_of_launcher_and_workers_is_compared(
 def test_images_whose_mpi_cannot_be_told_are_not_compared(tmp_path: Path) -> None:
     found = report(tmp_path, OPENMPI4).image
     assert judged.compare(msgspec.structs.replace(found, mpis=()), found) == ()
+
+
+BAD: dict[str, tuple[dict[str, Thing], list[str]]] = {
+    "IMAGE_NO_MPI": ({**SYSTEM, **openmpi(at="opt/mpi")}, []),
+    "IMAGE_SEVERAL_MPI": ({**SYSTEM, **mpich(at="opt/mpich"), **openmpi()}, []),
+    "IMAGE_NO_SSH": ({"usr/bin/sh": program()}, []),
+    "IMAGE_NO_SHELL": ({"etc/passwd": Thing()}, []),
+    "IMAGE_SETCAP": ({**OPENMPI4, "usr/sbin/sshd": program(pax=images.capability())}, []),
+    "IMAGE_CLOSED": (
+        {**OPENMPI4, "root/conda/bin/python3": program(), "root": folder(0o700)},
+        ["PATH=/root/conda/bin:/usr/bin"],
+    ),
+    "IMAGE_MPI4PY": ({**SYSTEM, **mpich(), **mpi4py("libmpi.so.40")}, []),
+    "IMAGE_NOT_CUDA_AWARE": ({**OPENMPI4, "usr/lib/libcudart.so.12.4.127": Thing()}, []),
+    "IMAGE_FIXED_USER": (OPENMPI4, []),
+    "IMAGE_SSHD_CONFIG": (OPENMPI4, []),
+}
+
+
+@pytest.mark.parametrize("code", BAD)
+def test_the_page_of_a_code_quotes_what_is_said(code: str, tmp_path: Path) -> None:
+    things, env = BAD[code]
+    page = (DOCS / f"{code.lower()}.md").read_text(encoding="utf-8")
+    assert f"\n> {told(report(tmp_path, things, env=env), code).message}\n" in page
+
+
+def test_the_page_about_two_images_quotes_what_is_said(tmp_path: Path) -> None:
+    one, other = report(tmp_path, OPENMPI4).image, report(tmp_path, {**SYSTEM, **mpich()}).image
+    (said,) = judged.compare(one, other)
+    assert f"\n> {said.message}\n" in (DOCS / "image_mpi_differs.md").read_text(encoding="utf-8")
 
 
 # -- faces ------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ _PIECE = 1 << 18
 _SLICE = 1 << 15
 _GZIP = zlib.MAX_WBITS | 16
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_BROKEN = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]  # not in its stubs
 _HEADERS = (
     tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
 )  # fmt: skip
@@ -40,6 +41,16 @@ _HEADERS = (
 
 class Header(tarfile.TarInfo):
     """An archive's header that cannot make us read without end."""
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Header:
+        """Return the next header; where the library would take a broken one for the end, the archive is refused."""
+        try:
+            return super().fromtarfile(tarfile_)
+        except _BROKEN as error:
+            if tarfile_.offset == 0:
+                raise  # the library says so itself: it is no archive at all
+            raise InvalidImage(f"an archive breaks off at byte {tarfile_.offset}: {error}") from error
 
     def _proc_member(self, tar: tarfile.TarFile) -> Any:
         if self.type in _HEADERS and self.size > _LONGEST_HEADER:

@@ -144,6 +144,8 @@ def of_config(data: bytes, layers: tuple[Blob, ...], platform: str, name: str, d
         if isinstance(contents, list) and all(isinstance(one, str) for one in contents)
         else ()
     )
+    if len(layers) > _MOST_LAYERS:
+        raise InvalidImage(f"{name}: {len(layers)} layers are more than any engine takes")
     if len(checked) != len(layers):
         raise InvalidImage(f"{name}: {len(layers)} layers, and {len(checked)} digests of what is in them")
     return Picture(digest, own or platform, _config(config.get("config")), layers, checked)
