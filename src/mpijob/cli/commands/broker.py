@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
-
 import click
 
+from mpijob.cli import service
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
 
@@ -36,10 +33,7 @@ def broker(app: App, address: str, port: int, certificate: str, key: str) -> Non
 
     if bool(certificate) != bool(key):
         raise click.UsageError("--certificate and --key belong together")
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = service.until_ended()
     tls = (certificate, key) if certificate else None
     brokering.serve(
         app.client.settings, (address, port), tls, stop, lambda where: app.out.note(f"answering at {where}")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
-
 import click
 
+from mpijob.cli import service
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
 
@@ -28,10 +25,7 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
     """
     from mpijob.client import controlling
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = service.until_ended()
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     controlling.control(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
-
 import click
 
+from mpijob.cli import service
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
 
@@ -34,10 +31,7 @@ def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_a
     """
     from mpijob.client import recording
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = service.until_ended()
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     recording.record(
@@ -66,9 +60,7 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
     """
     from mpijob.client import exporting, sources
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = service.until_ended()
     source = sources.OfClient(app.client.twin(), all_namespaces=all_namespaces)
     made = exporting.exporter(source, app.client.settings)
     server = exporting.serve(made, address, port)
@@ -87,8 +79,5 @@ def notifier(app: App, all_namespaces: bool) -> None:
     """
     from mpijob.client import callbacks
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = service.until_ended()
     callbacks.run(app.client.twin(), stop, all_namespaces=all_namespaces)
