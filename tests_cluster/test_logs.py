@@ -43,4 +43,4 @@ def test_a_rank_in_a_pod_cannot_speak_in_anothers_name(place: Place, name: str) 
     assert [line.text for line in job.logs(follow=True, tail=1, ranks=[1])] == [b"other"]
     told = [json.loads(line) for line in place.mpijob("logs", job.name, "-o", "json").stdout.splitlines()]
     assert [(one["rank"], one["worker"]) for one in told if one["text"] == "other"] == [(1, 1)]
-    assert {one["rank"] for one in told if "forged" in one["text"]} == {0}
+    assert {one["rank"] for one in told if "[rank 1] forged" in one["text"]} == {0}

@@ -22,7 +22,7 @@ from mpijob.diagnosis.report import Diagnosis
 from mpijob.model import Resources
 
 SECONDS = 10.0
-AT_ONCE = 4  # jobs on the small machine of the test bed: what is measured is the telling, not the crowd
+AT_ONCE = 3  # jobs on the small machine of the test bed: what is measured is the telling, not the crowd
 TINY = Resources(cpu="50m", memory="64Mi")
 MODEST = Resources(cpu="100m", memory="160Mi")
 LONG = "echo begun; sleep 300"
