@@ -37,8 +37,8 @@ ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings
 class Governed:
     """The running webhook and how to reach, break and mend it."""
 
-    def __init__(self, api: Api, kubeconfig: Path, name: str, namespace: str) -> None:
-        self.api, self.kubeconfig, self.name, self.namespace = api, kubeconfig, name, namespace
+    def __init__(self, api: Api, name: str, namespace: str, asked: str) -> None:
+        self.api, self.name, self.namespace, self.asked = api, name, namespace, asked
 
     @property
     def labels(self) -> dict[str, str]:
@@ -62,7 +62,7 @@ class Governed:
             "metadata": {"name": "probe"},
             "spec": {"mpiReplicaSpecs": {"Launcher": replica, "Worker": replica}},
         }
-        kept = self.api.create(kinds.MPIJOB.path(self.namespace), job, dry_run=True)
+        kept = self.api.create(kinds.MPIJOB.path(self.asked), job, dry_run=True)
         return terms.OWNER_LABEL in (kept["metadata"].get("annotations") or {})
 
     def ready(self) -> int:
@@ -150,12 +150,16 @@ def governed(kubeconfig: Path) -> Iterator[Governed]:
     image = os.environ.get("MPIJOB_TEST_SERVICE_IMAGE") or _image()
     name = f"mpijob-webhook-{os.urandom(3).hex()}"
     labels = RESTRICTED | {TESTED: name}
-    with own_place(kubeconfig, "adm-service", labels) as service, Api(load(path=str(kubeconfig))) as api:
+    with (
+        own_place(kubeconfig, "adm-service") as service,
+        own_place(kubeconfig, "adm-probe", labels) as probe,
+        Api(load(path=str(kubeconfig))) as api,
+    ):
         apply(kubeconfig, *crds.documents())
         made = documents(name, service.namespace, image)
         try:
             apply(kubeconfig, *made)
-            found = Governed(api, kubeconfig, name, service.namespace)
+            found = Governed(api, name, service.namespace, probe.namespace)
             eventually(lambda: found.ready() == 1, "the webhook is ready", 90)
             eventually(found.acts, "the API server asks it", 60)
             yield found
