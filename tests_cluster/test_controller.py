@@ -94,6 +94,7 @@ def test_what_a_killed_submit_left_is_swept(place: Place) -> None:
 
 @pytest.mark.testbed
 @pytest.mark.alone
+@pytest.mark.long
 def test_a_lost_node_is_told_on_its_jobs_before_the_cluster_knows(place: Place) -> None:
     """The kubelet is stopped; within 25 s every state and an Event name the node."""
     with controller(place):

@@ -112,5 +112,5 @@ def test_a_notifier_tells_a_receiver_of_a_real_job(
             eventually(lambda: [1 for _, body in taken if b'"Failed"' in body], "the failure was told")
         finally:
             notifier.terminate()
-            notifier.wait(10)
+            notifier.wait(60)
     assert [json.loads(body)["phase"] for _, body in taken] == ["Running", "Failed"]
