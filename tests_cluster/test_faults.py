@@ -1,4 +1,4 @@
-"""Two seeds of every fault, of the slow ones in `make test-cluster-long`; `make faults` makes twenty and prints the table."""
+"""Two seeds of every fault, of the slow ones only in the long run; `make faults` makes twenty and prints the table."""
 
 from __future__ import annotations
 
