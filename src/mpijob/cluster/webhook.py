@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import ssl
 import sys
@@ -22,6 +21,7 @@ import msgspec
 
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.kubeconfig import load
+from mpijob.client.ending import until_ended
 from mpijob.cluster import reviewing, webhook_keys
 from mpijob.cluster.certificates import Keys
 from mpijob.cluster.reviewing import Known
@@ -178,12 +178,9 @@ def serve(options: Options, stop: threading.Event) -> None:
 
 def main() -> None:
     """Read the options from the file descriptor that was handed over, and serve."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
+    stop = until_ended()
     with os.fdopen(int(sys.argv[1]), "rb") as handed:
         options = msgspec.json.decode(handed.read(), type=Options)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     serve(options, stop)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import service
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
 
@@ -29,11 +28,11 @@ def broker(app: App, address: str, port: int, certificate: str, key: str) -> Non
     It reads queues and machines with rights of its own and answers for who may create jobs in a namespace. Users
     name it in the setting `broker`; where it is not, they see what they may read. It goes on until it is ended.
     """
-    from mpijob.client import brokering
+    from mpijob.client import brokering, ending
 
     if bool(certificate) != bool(key):
         raise click.UsageError("--certificate and --key belong together")
-    stop = service.until_ended()
+    stop = ending.until_ended()
     tls = (certificate, key) if certificate else None
     brokering.serve(
         app.client.settings, (address, port), tls, stop, lambda where: app.out.note(f"answering at {where}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import service
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
 
@@ -23,9 +22,9 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
     they say, the limits of namespaces are kept, what nobody owns is cleared away. It goes on until it is ended
     (SIGTERM, Ctrl-C); killed and started again, it comes to the same end. Several may run: one of them acts.
     """
-    from mpijob.client import controlling
+    from mpijob.client import controlling, ending
 
-    stop = service.until_ended()
+    stop = ending.until_ended()
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     controlling.control(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import service
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
 
@@ -29,9 +28,9 @@ def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_a
     exit codes and all logs go into the directory of the setting `history`, which `mpijob logs`, `describe`,
     `events` and `list --deleted` read when a job is gone.
     """
-    from mpijob.client import recording
+    from mpijob.client import ending, recording
 
-    stop = service.until_ended()
+    stop = ending.until_ended()
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     recording.record(
@@ -58,9 +57,9 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
     It goes on until it is ended (SIGTERM, Ctrl-C) and only reads. On a cluster `mpijob recorder --metrics-port`
     answers from the record instead, without asking the cluster again.
     """
-    from mpijob.client import exporting, sources
+    from mpijob.client import ending, exporting, sources
 
-    stop = service.until_ended()
+    stop = ending.until_ended()
     source = sources.OfClient(app.client.twin(), all_namespaces=all_namespaces)
     made = exporting.exporter(source, app.client.settings)
     server = exporting.serve(made, address, port)
@@ -77,7 +76,7 @@ def notifier(app: App, all_namespaces: bool) -> None:
 
     It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was.
     """
-    from mpijob.client import callbacks
+    from mpijob.client import callbacks, ending
 
-    stop = service.until_ended()
+    stop = ending.until_ended()
     callbacks.run(app.client.twin(), stop, all_namespaces=all_namespaces)
