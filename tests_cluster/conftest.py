@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from testbed import cluster, manifests, places
 from testbed.session import uses_another_cluster
+from tests_cluster.support import Place
 
 pytest_plugins = ["tools.requirement_marks", "tests_cluster.turns"]
 
@@ -45,6 +46,15 @@ def kubeconfig_of(kubeconfig: Path) -> Callable[[str], Path]:
 def crd_files() -> tuple[Path, ...]:
     """Return files with every CRD of the engines, at the versions that the project is built for."""
     return manifests.custom_resources()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Let a test that is run once more begin anew: what its first run left in its places is taken away."""
+    if getattr(item, "execution_count", 1) > 1:
+        for value in getattr(item, "funcargs", {}).values():
+            if isinstance(value, Place):
+                value.empty()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -32,7 +32,7 @@ from tests_cluster.governed import (
     transitions,
     want,
 )
-from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
+from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, own_place
 
 from mpijob import Phase
 from mpijob.backends.kubernetes import kinds
@@ -76,7 +76,7 @@ def nothing_left(place: Place, name: str) -> None:
 
 def controller_killed(place: Place, chance: Random, _: float) -> None:
     """Killed again and again while a job without a client fails and is tried again."""
-    place.client.submit(a_job("alone", "exit 7", retry=Retry(limit=1, backoff_seconds=1)))
+    place.client.submit(a_job("alone", "exit 7", resources=TINY, retry=Retry(limit=1, backoff_seconds=1)))
     for _ in range(3):
         with controller(place):
             time.sleep(chance.uniform(0.0, 5.0))  # the fault's own moment
@@ -95,7 +95,7 @@ def leader_killed(place: Place, chance: Random, _: float) -> None:
     """Of two controllers the one that leads is killed; the other goes on."""
     with controller(place) as first, controller(place) as second:
         eventually(lambda: "leading" in first.said, "the first leads")
-        place.client.submit(a_job("handed", "sleep 3"))
+        place.client.submit(a_job("handed", "sleep 3", resources=TINY))
         time.sleep(chance.uniform(0.0, 8.0))  # the fault's own moment
         first.kill()
         eventually(lambda: noted_phase(place, "handed") == "Succeeded", "its end is told", PATIENCE)
@@ -107,7 +107,9 @@ def leader_killed(place: Place, chance: Random, _: float) -> None:
 def namespace_deleted(place: Place, chance: Random, _: float) -> None:
     """The namespace goes in mid-run; nothing holds it."""
     with controller(place) as service:
-        place.client.submit(a_job("doomed", "sleep 600", retry=Retry(limit=3, backoff_seconds=0)))
+        place.client.submit(
+            a_job("doomed", "sleep 600", resources=TINY, retry=Retry(limit=3, backoff_seconds=0))
+        )
         time.sleep(chance.uniform(0.0, 8.0))  # the fault's own moment
         path = kinds.NAMESPACE.path("", place.namespace)
         place.api.delete(path)
@@ -118,7 +120,9 @@ def namespace_deleted(place: Place, chance: Random, _: float) -> None:
 def member_killed(role: Role, place: Place, chance: Random, _: float) -> None:
     """A pod goes in mid-run; the job fails, says who was lost, and is tried again."""
     with controller(place):
-        job = place.client.submit(a_job("bereft", "sleep 20", retry=Retry(limit=1, backoff_seconds=0)))
+        job = place.client.submit(
+            a_job("bereft", "sleep 20", resources=TINY, retry=Retry(limit=1, backoff_seconds=0))
+        )
         eventually(lambda: noted_phase(place, "bereft") == "Running", "it runs", PATIENCE)
         pod = place.launcher(job) if role is Role.LAUNCHER else place.worker(job, chance.randrange(2))
         path = kinds.POD.path(place.namespace, pod["metadata"]["name"])
@@ -134,7 +138,7 @@ def member_killed(role: Role, place: Place, chance: Random, _: float) -> None:
 def api_server_silent(place: Place, chance: Random, seconds: float) -> None:
     """The API server answers nobody for a while; the controller goes on when it is back."""
     with controller(place) as service:
-        job = place.client.submit(a_job("patient", "sleep 600"))
+        job = place.client.submit(a_job("patient", "sleep 600", resources=TINY))
         time.sleep(chance.uniform(0.0, 6.0))  # the fault's own moment
         with silent_api_server():
             time.sleep(seconds)  # that long

@@ -38,6 +38,7 @@ PATIENCE = 120.0  # seconds until a job has ended, on a small and busy machine
 PROMPT = 10.0  # seconds from what happened in the cluster until the client tells it with its cause
 SMALL = Resources(cpu="200m", memory="160Mi")
 LAUNCHER = Resources(cpu="50m", memory="128Mi")
+TINY = Resources(cpu="50m", memory="96Mi")  # for programs that do nothing: several jobs at once find room
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 T = TypeVar("T")
 
@@ -127,6 +128,11 @@ class Place:
         """Return the pods of a job that was written here."""
         name = job if isinstance(job, str) else job.name
         return self.api.list(kinds.POD.path(self.namespace), labels=f"mpijob.dev/job={name}").items
+
+    def empty(self) -> None:
+        """Delete every job that is here."""
+        for state in [*self.client.jobs(namespace=self.namespace)]:
+            self.client.delete(state.ref, grace_period=0)
 
     def launcher(self, job: Job) -> Document:
         """Return the launcher's pod."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests_cluster.support import (
     PATIENCE,
+    TINY,
     Crowd,
     Place,
     a_job,
@@ -89,9 +90,9 @@ def name(pod: dict[str, Any]) -> str:
 @pytest.mark.req("FR-025", "SC-009", "FR-SEC-004", "FR-SEC-005", "FR-INT-003", "R10")
 def test_nobody_reaches_a_job_that_brings_its_policy(here: Place, there: Place) -> None:
     near, far = visitor(here), visitor(there)
-    free = here.client.submit(a_job("open", LISTENING, network=OPEN))
-    mine, other = (here.client.submit(a_job(word, LISTENING)) for word in ("mine", "other"))
-    foreign = there.client.submit(a_job("foreign", LISTENING))
+    free = here.client.submit(a_job("open", LISTENING, network=OPEN, resources=TINY))
+    mine, other = (here.client.submit(a_job(word, LISTENING, resources=TINY)) for word in ("mine", "other"))
+    foreign = there.client.submit(a_job("foreign", LISTENING, resources=TINY))
     for job in (free, mine, other, foreign):
         begun(job)
     target, own = worker(here, mine), worker(here, mine, 1)
@@ -120,7 +121,9 @@ def test_nobody_reaches_a_job_that_brings_its_policy(here: Place, there: Place) 
 @pytest.mark.req("FR-SEC-005", "FR-025")
 def test_what_a_job_names_is_open_to_it_and_nothing_else(here: Place, there: Place) -> None:
     visitor(here), visitor(there)
-    wish = a_job("named", LISTENING, network=Network(egress=(f"namespace/{there.namespace}",)))
+    wish = a_job(
+        "named", LISTENING, resources=TINY, network=Network(egress=(f"namespace/{there.namespace}",))
+    )
     job = begun(here.client.submit(wish))
     outside = there.api.get(kinds.POD.path(there.namespace, "visitor"))
     inside = here.api.get(kinds.POD.path(here.namespace, "visitor"))
@@ -131,7 +134,7 @@ def test_what_a_job_names_is_open_to_it_and_nothing_else(here: Place, there: Pla
 
 @pytest.mark.req("FR-025", "FR-RES-004")
 def test_the_policy_goes_with_its_job(here: Place) -> None:
-    job = here.running(a_job("short", LISTENING))
+    job = here.running(a_job("short", LISTENING, resources=TINY))
     path = kinds.NETWORK_POLICY.path(here.namespace, "short" + terms.NETWORK_SUFFIX)
     policy = eventually(lambda: here.api.find(path), "the policy is there")
     owner = eventually(lambda: (here.api.find(path) or {})["metadata"].get("ownerReferences"), "it is owned")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from tests.unit.cli_support import Cli, a_file
 
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import Client
-from mpijob.model import Amounts, Facts, MPIJob, Quota
+from mpijob.errors import NotAllowed
+from mpijob.model import Amounts, Facts, JobRef, LogLine, LogQuery, MPIJob, Quota
 
 
 @pytest.fixture
@@ -72,6 +74,23 @@ def test_describe_tells_state_workers_ranks_spec_events_and_findings(cli: Cli) -
         assert title in told
     assert "worker 0 failed: rank 0 ended with exit code 7" in told
     assert set(cli.json("describe", "two")) == {"state", "spec", "findings", "warnings", "events"}
+
+
+class Closed(MemoryBackend):
+    """An engine whose lines this user may not read."""
+
+    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        raise NotAllowed(f"cannot read the logs of {ref.name}")
+        yield  # pragma: no cover - it is an iterator
+
+
+@pytest.mark.req("A-edge-403")
+def test_describe_shows_the_rest_to_who_may_not_read_the_lines() -> None:
+    cli = Cli(Closed())
+    cli.ok("create", "j", "--workers", "2", "--", "true")
+    cli.connect().wait("j")
+    assert "Succeeded" in cli.ok("describe", "j")
+    assert cli("logs", "j").exit_code == 4
 
 
 @pytest.mark.req("FR-021", "FR-009", "FR-OBS-002")
