@@ -109,7 +109,7 @@ def may(api: Api, namespace: str, verb: str, resource: str) -> bool:
     return bool(made["status"].get("allowed"))
 
 
-@pytest.mark.req("FR-024", "C-roles", "D-roles")
+@pytest.mark.req("FR-024", "C-roles", "D-roles", "Q-OBS-003")
 @pytest.mark.parametrize("role", TABLE)
 def test_a_role_may_do_what_the_table_says_and_nothing_else(
     roles: None, kubeconfig: Path, kubeconfig_of: Callable[[str], Path], role: str

@@ -33,6 +33,7 @@ def end_of(client: Client, name: str) -> AuditEvent:
     return eventually(look, f"the end of {name} in the audit")[-1]
 
 
+@pytest.mark.req("Q-OBS-003", "C-exec")
 def test_a_jobs_life_is_in_the_audit_with_what_it_took(client: Client) -> None:
     job = running(client, a_job("life", "sleep 2"))
     job.execute(("true",), worker=0)
