@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.history_support import a_state
+from tests.unit.receiving import receiving
 
 from mpijob.client import calling
 from mpijob.client.callbacks import FIRST_SECONDS, MOST_TRIES, Outbox
@@ -27,26 +26,12 @@ def receiver(*statuses: int) -> Iterator[tuple[str, list[tuple[dict[str, str], b
     taken: list[tuple[dict[str, str], bytes]] = []
     left = list(statuses) or [200]
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers["content-length"]))
-            taken.append((dict(self.headers.items()), content))
-            self.send_response(left.pop(0) if len(left) > 1 else left[0])
-            self.send_header("location", "http://169.254.169.254/")
-            self.end_headers()
+    def answer(path: str, headers: dict[str, str], content: bytes) -> int:
+        taken.append((headers, content))
+        return left.pop(0) if len(left) > 1 else left[0]
 
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/hook?x=1", taken
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with receiving(answer) as address:
+        yield f"{address}/hook?x=1", taken
 
 
 class Clock:

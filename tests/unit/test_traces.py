@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.unit.cli_support import Cli
+from tests.unit.receiving import receiving
 
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
@@ -27,25 +27,13 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the address of a receiver, and what it was sent."""
     taken: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            assert self.path == "/v1/traces"
-            taken.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-            self.send_response(status)
-            self.end_headers()
+    def answer(path: str, headers: dict[str, str], content: bytes) -> int:
+        assert path == "/v1/traces"
+        taken.append(json.loads(content))
+        return status
 
-        def log_message(self, *words: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", taken
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with receiving(answer) as address:
+        yield address, taken
 
 
 @pytest.mark.req("PMV-011")
