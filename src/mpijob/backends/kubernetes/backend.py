@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.kubernetes.gathering import Found
     from mpijob.backends.kubernetes.lately import Lately
-    from mpijob.backends.kubernetes.looking import Eye
+    from mpijob.backends.kubernetes.looking import Eye, Look
     from mpijob.backends.kubernetes.preflight import Gathered
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
@@ -57,6 +57,7 @@ _POLL_SECONDS = 0.5
 _REMOVAL_SECONDS = 60.0
 _SETTLE_SECONDS = 30.0
 _FRESH_SECONDS = 1.0
+_ROOM_SECONDS = 5.0
 _SAME_USER_SECONDS = 5.0
 _ENDED = frozenset({Phase.CANCELLED, Phase.SUCCEEDED, Phase.FAILED})
 
@@ -79,6 +80,7 @@ class KubernetesBackend:
         self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
         self._measured: dict[str, list[Sample]] = {}  # so that a watch sees trends
         self._made: dict[JobRef, tuple[float, Document]] = {}
+        self._rooms: dict[str, tuple[float, Facts]] = {}
         self._me: tuple[float, Identity] | None = None
 
     @cached_property
@@ -237,19 +239,27 @@ class KubernetesBackend:
             from mpijob.backends.kubernetes import states
 
             return states.summary(made)
-        return self._with_numbers(self._eye.look(ref).state)
+        return self._with_numbers(self._eye.look(ref))
 
-    def _with_numbers(self, state: JobState) -> JobState:
+    def _with_numbers(self, look: Look) -> JobState:
         from mpijob.backends.kubernetes import shortage
 
+        state = look.state
         if not shortage.is_short(state):
             return state
         try:
-            job = self._eye.spec(found := self._eye.find(state.ref), self._eye.runtime(found))
-            facts = self._gather(job, Identity(state.owner), self._lately).facts
+            job = self._eye.spec(look.found, look.seen.runtime)
+            return shortage.counted(state, job, self._room(job, state))
         except (MpiJobError, ApiError):
             return state  # what the scheduler says is true without numbers, too
-        return shortage.counted(state, job, facts)
+
+    def _room(self, job: MPIJob, state: JobState) -> Facts:
+        """Return what is free, counted anew every few seconds: whoever waits looks at the job more often."""
+        when, facts = self._rooms.get(state.ref.uid, (0.0, None))
+        if facts is None or time.monotonic() - when > _ROOM_SECONDS:
+            facts = self._gather(job, Identity(state.owner), self._lately).facts
+            self._rooms[state.ref.uid] = time.monotonic(), facts
+        return facts
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
