@@ -121,7 +121,6 @@ def test_the_command_prints_sentences_or_json(place: MemoryBackend) -> None:
 
 
 def test_the_page_counts_as_the_command_does() -> None:
-    pytest.importorskip("starlette")
     from mpijob.api import glance, rows
     from mpijob.model import Amounts, Facts
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from tests.unit.cli_support import Cli
-
-pytest.importorskip("starlette")
 from tests.unit.api_support import Browser, served
+from tests.unit.cli_support import Cli
 
 from mpijob import Client, MPIJob, Phase
 from mpijob.backends.memory import MemoryBackend
