@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from tests.unit.cluster_objects import (
     BEGIN,
@@ -177,6 +180,21 @@ def test_our_launchers_own_endings_have_a_reason_and_a_remedy(
     )
     assert standing(state) == (Phase.FAILED, reason)
     assert (state.findings[0].code, bool(state.findings[0].fixes)) == (finding, True)
+
+
+@pytest.mark.req("B-edge-net")
+def test_a_world_that_does_not_come_up_in_time_names_where_the_workers_are_and_the_guide() -> None:
+    silent = ended(Ending.WORKERS_SILENT, 40, message="worker bert-node-0-1 did not answer")
+    cluster = Cluster().workers(running(10)).launcher(silent)
+    for number in range(2):
+        cluster.pods[cluster.name_of("worker", number)]["status"]["podIP"] = f"10.1.0.{7 + number}"
+    finding = derive(cluster, "").findings[0]
+    sentence, _, places = finding.message.partition(" Workers: ")
+    assert sentence == "MPI initialization timeout - workers cannot communicate."
+    assert places == "0 bert-node-0-0-x7k2p 10.1.0.7, 1 bert-node-0-1-x7k2p 10.1.0.8."
+    guide = re.search(r"\((docs/\S+)\)", finding.fixes[0].text)
+    assert guide is not None
+    assert Path(guide[1]).is_file()
 
 
 def test_a_worker_without_sshd_is_named_with_the_remedy() -> None:

@@ -73,6 +73,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str = ""
     restarts: int = 0
     containers: tuple[str, ...] = ()
+    address: str = ""
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,6 +22,7 @@ CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE
 TOGETHER_SECONDS = 0.25
 NEAR_LIMIT = 0.9
 SIDECARS = ("istio-proxy", "linkerd-proxy")
+MOST_ADDRESSES = 8  # of workers in one sentence
 IDLE_CORES = 0.1  # of one worker: less is no computing
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
@@ -44,7 +45,8 @@ class Fact(msgspec.Struct, frozen=True):
 def facts(seen: Evidence) -> Iterator[Fact]:
     """Yield the facts of an attempt, with the values that sentences need."""
     if seen.reason:
-        yield Fact(f"reason:{seen.reason}", worker=seen.worker, values={"message": seen.message or None})
+        values = {"message": seen.message or None, "addresses": _addresses(seen)}
+        yield Fact(f"reason:{seen.reason}", worker=seen.worker, values=values)
     for memory in seen.memory:
         yield from _memory(memory)
     said = streams(seen)
@@ -55,6 +57,18 @@ def facts(seen: Evidence) -> Iterator[Fact]:
     yield from _astray(seen)
     yield from _sidecars(seen, said)
     yield from _lost_nodes(seen)
+
+
+def _addresses(seen: Evidence) -> str | None:
+    """Return where the workers are, as a person would look for them: by number, name and address."""
+    pods = sorted((pod.worker, pod.name, pod.address) for pod in seen.pods if pod.worker is not None)
+    planned = seen.plan.workers if seen.plan is not None else ()
+    places = pods or [(worker.index, worker.name, "") for worker in planned]
+    told = [
+        f"{index} {name} {address or '(no address)' * bool(pods)}".rstrip() for index, name, address in places
+    ]
+    more = f" and {len(told) - MOST_ADDRESSES} more" if len(told) > MOST_ADDRESSES else ""
+    return ", ".join(told[:MOST_ADDRESSES]) + more if told else None
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:

@@ -157,10 +157,17 @@ def _memory(sight: Sight) -> Iterator[Memory]:
 
 def _pods(objects: Objects, sight: Sight) -> Iterator[Pod]:
     """Yield what the cluster says of the pods: where they were, what ended them, what runs beside them."""
-    specs = {one.get("metadata", {}).get("name", ""): one.get("spec", {}) for one in objects.pods}
+    known = {one.get("metadata", {}).get("name", ""): one for one in objects.pods}
     for one in sight.workers:
-        beside = tuple(part.get("name", "") for part in specs.get(one.name, {}).get("containers", ()))
-        yield Pod(one.name, one.index, reason=one.loss.value, node=one.node, containers=beside)
+        pod = known.get(one.name, {})
+        yield Pod(
+            one.name,
+            one.index,
+            reason=one.loss.value,
+            node=one.node,
+            containers=tuple(part.get("name", "") for part in pod.get("spec", {}).get("containers", ())),
+            address=pod.get("status", {}).get("podIP", ""),
+        )
 
 
 def _nodes(sight: Sight) -> Iterator[Node]:

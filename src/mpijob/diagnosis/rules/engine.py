@@ -38,9 +38,16 @@ RULES = (
         "something between them drops packets, or a worker's program never reached MPI_Init.",
         trust=Trust.LIMIT,
         facts=("reason:StartTimeout",),
-        causes=("MPI initialization timeout - workers cannot communicate.",),
+        causes=(
+            "MPI initialization timeout - workers cannot communicate. Workers: {addresses}.",
+            "MPI initialization timeout - workers cannot communicate.",
+        ),
+        example="MPI initialization timeout - workers cannot communicate. Workers: 0 bert-node-0-0 10.1.0.7, "
+        "1 bert-node-0-1 10.1.0.8.",
         remedies=(
-            Remedy("allow traffic between the launcher and all workers, in both directions"),
+            Remedy(
+                "allow traffic between the launcher and all workers, in both directions (docs/network.md)"
+            ),
             Remedy("look at the worker that said least: mpijob logs JOB --role worker"),
         ),
         confidence=0.8,
