@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from mpijob.settings import Settings
 from .support import PATIENCE, a_job, eventually, running
 
 pytestmark = pytest.mark.engine
+BOUND = 5.0  # seconds, in which a change is visible everywhere
 
 
 @pytest.fixture
@@ -58,6 +60,34 @@ def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(
     for name in ("hello", "again"):
         page.ask("DELETE", f"/trainjobs/default/{name}")
     assert [*client.jobs()] == []
+
+
+@pytest.mark.req("FR-OBS-006", "FR-020", "B-watch", "R3")
+def test_the_end_of_a_job_reaches_every_face_and_the_page_has_all_of_it(
+    page: Page, client: Client, tmp_path: Path
+) -> None:
+    page.sign_in()
+    go = tmp_path / "go"
+    job = running(client, a_job("told", f"echo at work; until [ -e {go} ]; do sleep 0.05; done"))
+    words = [sys.executable, "-m", "mpijob", "watch", "told", "-o", "json"]
+    environ = {**os.environ, "MPIJOB_SETTINGS": str(tmp_path / "settings.toml")}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environ) as terminal:
+        assert terminal.stdout is not None
+        for line in terminal.stdout:
+            if json.loads(line)["phase"] == "Running":
+                break
+        eventually(lambda: len(client.metrics("told")) >= 2, "both workers were measured", PATIENCE)
+        go.touch()
+        eventually(lambda: page.phase("told") == "Succeeded", "the page shows the end", BOUND)
+        last = [json.loads(line)["phase"] for line in terminal.stdout][-1]
+        shown = time.time()
+    assert last == "Succeeded"
+    assert shown - (job.wait(BOUND).finished or 0.0) < BOUND
+    here = "/trainjobs/default/told"
+    assert page.json("GET", here)["state"]["phase"] == "Succeeded"
+    assert "at work" in page.ask("GET", f"{here}/logs").read().decode()
+    assert page.json("GET", f"{here}/events")["items"]
+    assert page.json("GET", f"{here}/metrics")["samples"] >= 2
 
 
 def _mpijob(place: Path, *words: str) -> str:
