@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from testbed import cluster, manifests, places
 from testbed.session import uses_another_cluster
+from tests_cluster import promises
 from tests_cluster.support import Place
 
 pytest_plugins = ["tools.requirement_marks", "tests_cluster.turns"]
@@ -57,8 +58,12 @@ def pytest_runtest_call(item: pytest.Item) -> None:
                 value.empty()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of the test bed itself out where another cluster is tested."""
+    """Mark the promises of the long round; leave the tests of the test bed out where another cluster is tested."""
+    for item in items:
+        if item.path.name.startswith("test_conformance_") and item.name in promises.LONG:
+            item.add_marker(pytest.mark.long)
     if uses_another_cluster():
         left_out = [item for item in items if item.get_closest_marker("testbed")]
         config.hook.pytest_deselected(items=left_out)

@@ -22,6 +22,29 @@ from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.kubeconfig import load
 from mpijob.settings import Settings
 
+# Promises that the quick round leaves out: what is particular to a cluster in them, a neighbour shows too.
+LONG = frozenset(
+    (
+        "test_waiting_without_raising_returns_the_failed_state",
+        "test_waiting_ends_with_the_time_given",
+        "test_cancelling_a_finished_job_changes_nothing",
+        "test_only_a_suspended_job_can_be_resumed",
+        "test_a_finished_job_cannot_be_suspended",
+        "test_a_uid_means_that_very_job",
+        "test_deleting_by_name_after_a_retry_leaves_nothing_of_that_name",
+        "test_a_clone_has_the_changes_and_a_name_of_its_own",
+        "test_a_running_job_is_not_replaced",
+        "test_a_refused_replacement_leaves_the_waiting_job_alone",
+        "test_lists_filter_by_phase_owner_queue_and_text",
+        "test_logs_know_the_time",
+        "test_following_events_ends_with_the_end_of_the_job",
+        "test_events_tell_of_suspending_resuming_and_cancelling",
+        "test_stacks_show_every_rank_of_a_running_job_and_none_of_one_that_has_ended",
+        "test_small_jobs_run_beside_each_other",
+        "test_a_selection_counts_only_what_it_selects",
+    )
+)
+
 
 @pytest.fixture(scope="session")
 def image() -> str:
