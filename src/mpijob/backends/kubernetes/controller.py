@@ -108,6 +108,7 @@ class Controller:
         self._samples.pop(ref, None)
         self._isolated.discard(ref)
         self._told_silent.pop(ref.uid, None)
+        self._tending.forget(ref)
 
     def _more_sources(self) -> dict[str, Source]:
         dull = ",".join(f"reason!={one}" for one in _DULL)
