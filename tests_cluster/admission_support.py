@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from testbed import services
 from testbed.session import uses_another_cluster
-from tests_cluster.support import RESTRICTED, Place, eventually, own_place
+from tests_cluster.support import RESTRICTED, Place, eventually, image, own_place
 
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, Document
@@ -201,6 +201,33 @@ def scientist(place: Place, user: str) -> None:
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "data-scientist"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
     place.put(ROLE_BINDING, f"scientist-{user}", roleRef=reference, subjects=[subject])
+
+
+def by_hand(name: str, workers: int = 2, **pod: Any) -> Document:
+    """Return an MPIJob as somebody writes it who knows nothing of us; it never runs, for it rests."""
+    security = {"runAsUser": terms.PLAIN_USER}
+    container = {
+        "name": "main",
+        "image": image("mpich"),
+        "command": ["true"],
+        "resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}},
+    }
+    spec = {"containers": [container], "securityContext": security} | pod
+    replica = {"restartPolicy": "Never", "template": {"spec": spec}}
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {
+            "mpiImplementation": "MPICH",
+            "launcherCreationPolicy": "WaitForWorkersReady",
+            "runPolicy": {"suspend": True, "cleanPodPolicy": "Running", "backoffLimit": 0},
+            "mpiReplicaSpecs": {
+                "Launcher": replica | {"replicas": 1},
+                "Worker": replica | {"replicas": workers},
+            },
+        },
+    }
 
 
 def plainly(text: str) -> str:

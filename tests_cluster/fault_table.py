@@ -1,8 +1,9 @@
 """`make faults`: faults made on purpose, seeded, again and again, and a table of how often all came out right.
 
 Each fault is a function that makes it at moments which its seed chooses, in a namespace of its own, and then
-holds what is left against what was promised: nothing orphaned, nothing doubled, no state gone backwards. A
-failure prints the seed, with which it can be made again: `--only NAME --seed N`.
+holds what is left against what was promised: nothing orphaned, nothing doubled, no state gone backwards, the
+audit whole (`fault_checks`). What does not meet runs side by side. A failure prints the seed, with which it can be
+made again: `--only NAME --seed N --repeats 1`.
 """
 
 from __future__ import annotations
@@ -11,216 +12,194 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from testbed import places
-from tests_cluster.faults import left_of, silent_api_server
-from tests_cluster.governed import (
-    QUIET,
-    becomes,
-    controller,
-    free_lease,
-    install_resources,
-    noted_phase,
-    operator,
-    platform,
-    transitions,
-    want,
-)
-from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, own_place
+from tests_cluster import fault_jobs, fault_outages, fault_webhook
+from tests_cluster.fault_checks import Moment
+from tests_cluster.fault_outages import Outage
+from tests_cluster.governed import install_resources
+from tests_cluster.support import own_place
 
-from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.model import Retry, Role
+from mpijob.model import Role
 
-ORDER = ["Queued", "Pending", "Initializing", "Running", "Succeeded", "Failed", "Cancelled"]
+REPEATS = 20
 SILENT_SECONDS = 60.0
 SHORT_SECONDS = 6.0  # an engine keeps its lease
 
 
+@contextmanager
+def nothing(_: Path) -> Iterator[list[Any]]:
+    """Share nothing between the repeats of a fault."""
+    yield []
+
+
 class Fault(NamedTuple):
-    """One fault: its name, what is promised, and how it is made."""
+    """One fault: its name, what is promised, how it is made; `lanes` repeats at once do not meet."""
 
     name: str
     promise: str
-    make: Callable[[Place, Random, float], None]
+    make: Callable[[Moment], None] | Outage
+    lanes: int = 3
     alone: bool = False  # it concerns the whole cluster
+    cheap: bool = False  # two seeds of it are made in every `make test-cluster`
+    shared: Callable[[Path], AbstractContextManager[Any]] = nothing
 
 
 class Tally(NamedTuple):
-    """How often a fault was made, and what went wrong."""
+    """How often a fault was made, what went wrong, and what was told of the repeats."""
 
     fault: Fault
     runs: int
     wrong: list[str]
     seconds: float
-
-
-def in_order(place: Place, name: str) -> None:
-    """Every transition was told once, and none goes back."""
-    phases = transitions(place, name)
-    assert len(phases) == len(set(phases)), f"told twice: {phases}"
-    late = [one for one in phases if one != "Queued"]
-    assert late == sorted(late, key=ORDER.index), f"told backwards: {phases}"
-
-
-def nothing_left(place: Place, name: str) -> None:
-    place.client.delete(name, grace_period=0)
-    eventually(lambda: not left_of(place, name), "nothing is left", PATIENCE)
-
-
-def controller_killed(place: Place, chance: Random, _: float) -> None:
-    """Killed again and again while a job without a client fails and is tried again."""
-    place.client.submit(a_job("alone", "exit 7", resources=TINY, retry=Retry(limit=1, backoff_seconds=1)))
-    for _ in range(3):
-        with controller(place):
-            time.sleep(chance.uniform(0.0, 5.0))  # the fault's own moment
-        free_lease(place, "mpijob-controller")
-    with controller(place):
-        eventually(lambda: noted_phase(place, "alone-a2") == "Failed", "the last attempt's end", PATIENCE)
-    state = place.client.state("alone")
-    assert (state.phase, state.attempt) == (Phase.FAILED, 2)
-    assert place.find(kinds.TRAINJOB, "alone-a3") is None
-    in_order(place, "alone")
-    in_order(place, "alone-a2")
-    nothing_left(place, "alone")
-
-
-def leader_killed(place: Place, chance: Random, _: float) -> None:
-    """Of two controllers the one that leads is killed; the other goes on."""
-    with controller(place) as first, controller(place) as second:
-        eventually(lambda: "leading" in first.said, "the first leads")
-        place.client.submit(a_job("handed", "sleep 3", resources=TINY))
-        time.sleep(chance.uniform(0.0, 8.0))  # the fault's own moment
-        first.kill()
-        eventually(lambda: noted_phase(place, "handed") == "Succeeded", "its end is told", PATIENCE)
-        assert "leading" in second.said or noted_phase(place, "handed") == "Succeeded"
-    in_order(place, "handed")
-    nothing_left(place, "handed")
-
-
-def namespace_deleted(place: Place, chance: Random, _: float) -> None:
-    """The namespace goes in mid-run; nothing holds it."""
-    with controller(place) as service:
-        place.client.submit(
-            a_job("doomed", "sleep 600", resources=TINY, retry=Retry(limit=3, backoff_seconds=0))
-        )
-        time.sleep(chance.uniform(0.0, 8.0))  # the fault's own moment
-        path = kinds.NAMESPACE.path("", place.namespace)
-        place.api.delete(path)
-        eventually(lambda: place.api.find(path) is None, "the namespace is gone", PATIENCE)
-        assert service.process.poll() is None
-
-
-def member_killed(role: Role, place: Place, chance: Random, _: float) -> None:
-    """A pod goes in mid-run; the job fails, says who was lost, and is tried again."""
-    with controller(place):
-        job = place.client.submit(
-            a_job("bereft", "sleep 20", resources=TINY, retry=Retry(limit=1, backoff_seconds=0))
-        )
-        eventually(lambda: noted_phase(place, "bereft") == "Running", "it runs", PATIENCE)
-        pod = place.launcher(job) if role is Role.LAUNCHER else place.worker(job, chance.randrange(2))
-        path = kinds.POD.path(place.namespace, pod["metadata"]["name"])
-        place.api.delete(path, grace_seconds=0)
-        eventually(lambda: noted_phase(place, "bereft-a2") == "Running", "it runs again", PATIENCE)
-        job.cancel(grace_period=0)
-        eventually(lambda: noted_phase(place, "bereft-a2") == "Cancelled", "its end is told", PATIENCE)
-    in_order(place, "bereft")
-    in_order(place, "bereft-a2")
-    nothing_left(place, "bereft")
-
-
-def api_server_silent(place: Place, chance: Random, seconds: float) -> None:
-    """The API server answers nobody for a while; the controller goes on when it is back."""
-    with controller(place) as service:
-        job = place.client.submit(a_job("patient", "sleep 600", resources=TINY))
-        time.sleep(chance.uniform(0.0, 6.0))  # the fault's own moment
-        with silent_api_server():
-            time.sleep(seconds)  # that long
-        eventually(lambda: noted_phase(place, "patient") == "Running", "it is told that it runs", PATIENCE)
-        job.cancel(grace_period=0)
-        eventually(lambda: noted_phase(place, "patient") == "Cancelled", "its end is told", PATIENCE)
-        assert service.process.poll() is None
-    in_order(place, "patient")
-    nothing_left(place, "patient")
-
-
-def operator_killed(place: Place, chance: Random, _: float) -> None:
-    """Killed again and again while it makes queues, and while it takes them away."""
-    queue = {"name": place.namespace, "quota": {"cpu": "1"}, "namespaces": [place.namespace]}
-    queues = (
-        kinds.CLUSTER_QUEUE.path("", place.namespace),
-        kinds.LOCAL_QUEUE.path(place.namespace, place.namespace),
-    )
-    with platform(place, {**QUIET, "queues": [queue]}):
-        for state, there in (("Managed", True), ("Removed", False)):
-            want(place, managementState=state)
-            for _ in range(2):
-                with operator(place):
-                    time.sleep(chance.uniform(0.5, 3.0))  # the fault's own moment
-            with operator(place):
-                becomes(place, "queues", "Ready" if there else "Absent")
-            assert [place.api.find(path) is not None for path in queues] == [there, there]
+    notes: Counter[str]
 
 
 FAULTS = (
-    Fault("controller killed", "the same end, told once", controller_killed),
-    Fault("operator killed", "the same end", operator_killed, alone=True),
-    Fault("leader of two killed", "the other goes on", leader_killed),
-    Fault("worker killed", "named, and tried again", partial(member_killed, Role.WORKER)),
-    Fault("launcher killed", "named, and tried again", partial(member_killed, Role.LAUNCHER)),
-    Fault("namespace deleted", "nothing left, nothing hangs", namespace_deleted),
-    Fault("API server silent", "resumes when it is back", api_server_silent, alone=True),
-)
+    Fault("controller killed", "the same end, told once", fault_jobs.controller_killed),
+    Fault("operator killed", "the same end", fault_jobs.operator_killed, lanes=1, alone=True),
+    Fault("webhook killed", "nothing blocked, keys once", fault_webhook.killed, cheap=True),
+    Fault("webhook slow", "3 s, nothing blocked", fault_webhook.slow),
+    Fault("webhook certificate expired", "renewed by itself", fault_webhook.expired),
+    Fault(
+        "webhook, one of two killed", "creates go on", fault_webhook.one_of_two_killed, lanes=1,
+        shared=fault_webhook.two,
+    ),
+    Fault("leader of two controllers killed", "the other goes on, nothing twice", fault_jobs.leader_killed, lanes=4),
+    Fault("worker killed", "named, and tried again", partial(fault_jobs.member_killed, Role.WORKER)),
+    Fault("launcher killed", "named, and tried again", partial(fault_jobs.member_killed, Role.LAUNCHER)),
+    Fault("namespace deleted", "nothing left, nothing hangs", fault_jobs.namespace_deleted, lanes=4, cheap=True),
+    Fault("100 identical submits", "one job, 99 told so", fault_jobs.submitted_often, lanes=2),
+    Fault("quota changed while queued", "told, and runs when it fits", fault_jobs.quota_changed),
+    Fault("API server silent", "resumes when it is back", fault_outages.API_SERVER, lanes=4, alone=True),
+    Fault("etcd restarted", "resumes when it is back", fault_outages.ETCD, lanes=4, alone=True),
+    Fault("node lost", "named within 25 s, and back", fault_outages.NODE, lanes=4, alone=True),
+    Fault("Kueue restarted", "runs on, waits on, has its turn", fault_outages.KUEUE, lanes=3, alone=True),
+)  # fmt: skip
 
 
 def tally(kubeconfig: Path, fault: Fault, seeds: Iterable[int], silent_seconds: float) -> Tally:
-    """Make a fault once for each seed, two side by side where they do not meet."""
+    """Make a fault once for each seed, several side by side where they do not meet."""
     begun, numbers = time.monotonic(), [*seeds]
-    with ThreadPoolExecutor(1 if fault.alone else 2) as pool:
-        found = [*pool.map(lambda seed: _wrong(kubeconfig, fault, seed, silent_seconds), numbers)]
-    wrong = [one for one in found if one]
-    return Tally(fault, len(numbers), wrong, time.monotonic() - begun)
+    notes: list[str] = []
+    with fault.shared(kubeconfig) as shared:
+        if isinstance(fault.make, Outage):
+            groups = [numbers[at : at + fault.lanes] for at in range(0, len(numbers), fault.lanes)]
+            found = [
+                one
+                for seeds_of_one in groups
+                for one in _met_together(kubeconfig, fault, fault.make, seeds_of_one, silent_seconds, notes)
+            ]
+        else:
+            make = fault.make
+
+            def one_by_one(seed: int) -> str:
+                return _made(kubeconfig, fault, make, seed, silent_seconds, shared, notes)
+
+            with ThreadPoolExecutor(fault.lanes) as pool:
+                found = [*pool.map(one_by_one, numbers)]
+    return Tally(
+        fault, len(numbers), [*filter(None, found)], time.monotonic() - begun, Counter(filter(None, notes))
+    )
 
 
-def _wrong(kubeconfig: Path, fault: Fault, seed: int, silent_seconds: float) -> str:
-    """Return what went wrong with one seed, "" for nothing."""
+def _made(
+    kubeconfig: Path,
+    fault: Fault,
+    make: Callable[[Moment], None],
+    seed: int,
+    seconds: float,
+    shared: Any,
+    notes: list[str],
+) -> str:
+    """Make a fault once; return what went wrong, "" for nothing."""
     try:
-        with own_place(kubeconfig, "fault") as place:
-            fault.make(place, Random(seed), silent_seconds)
+        with own_place(kubeconfig, "fault") as place, ExitStack() as stack:
+            make(Moment(place, Random(seed), seconds, shared, stack, notes))
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{fault.name}, seed {seed}: {error} ({Path(where.filename).name}:{where.lineno})"
+        return _told(fault, seed, error)
     return ""
+
+
+def _met_together(
+    kubeconfig: Path, fault: Fault, outage: Outage, seeds: Sequence[int], seconds: float, notes: list[str]
+) -> list[str]:
+    """Let several repeats meet one outage; return what went wrong with each, "" for nothing."""
+    wrong = dict.fromkeys(seeds, "")
+    with ExitStack() as stack, ThreadPoolExecutor(len(seeds)) as pool:
+        moments = {
+            seed: Moment(
+                stack.enter_context(own_place(kubeconfig, "fault")), Random(seed), seconds, [],
+                stack.enter_context(ExitStack()), notes,
+            )
+            for seed in seeds
+        }  # fmt: skip
+
+        def step(act: Callable[[Moment], None], seed: int) -> None:
+            if not wrong[seed]:
+                try:
+                    act(moments[seed])
+                except Exception as error:
+                    wrong[seed] = _told(fault, seed, error)
+
+        [*pool.map(partial(step, outage.before), seeds)]
+        met = [moments[seed] for seed in seeds if not wrong[seed]]
+        try:
+            if met:
+                with outage.during(met):
+                    pass
+        except Exception as error:
+            return [_told(fault, seed, error) for seed in seeds]
+        [*pool.map(partial(step, outage.after), seeds)]
+    return [*wrong.values()]
+
+
+def _told(fault: Fault, seed: int, error: Exception) -> str:
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{fault.name}, seed {seed}: {error} ({Path(where.filename).name}:{where.lineno})"
 
 
 def main() -> int:
     """Make the faults and print the table; return 1 when anything went wrong."""
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    parser.add_argument("--only", default="", help="faults whose name holds this")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORDS", help="faults whose name holds one of these"
+    )
+    parser.add_argument("--list", action="store_true", help="print the names of the faults")
+    parser.add_argument("--silent-seconds", type=float, default=SILENT_SECONDS)
     asked = parser.parse_args()
+    chosen = [fault for fault in FAULTS if any(word in fault.name for word in asked.only)]
+    if asked.list:
+        print("\n".join(fault.name for fault in chosen))
+        return 0
     kubeconfig = places.kubeconfig()
     with own_place(kubeconfig, "resources") as place:
         install_resources(place)
-    print(f"{'fault':24} {'promise':32} {'right':>7} {'of':>4} {'seconds':>8}")
+    print(f"{'fault':34} {'promise':33} {'right':>6} {'of':>3} {'seconds':>8}")
     wrong: list[str] = []
-    for fault in FAULTS:
-        if asked.only not in fault.name:
-            continue
-        seeds = range(asked.seed, asked.seed + asked.repeats)
-        done = tally(kubeconfig, fault, seeds, SILENT_SECONDS)
-        right = done.runs - len(done.wrong)
-        print(f"{fault.name:24} {fault.promise:32} {right:7} {done.runs:4} {done.seconds:8.0f}", flush=True)
+    for fault in chosen:
+        done = tally(kubeconfig, fault, range(asked.seed, asked.seed + asked.repeats), asked.silent_seconds)
         wrong += done.wrong
+        print(_line(done), flush=True)
     print("\n".join(wrong))
     return 1 if wrong else 0
+
+
+def _line(done: Tally) -> str:
+    right, fault = done.runs - len(done.wrong), done.fault
+    row = f"{fault.name:34} {fault.promise:33} {right:6} {done.runs:3} {done.seconds:8.0f}"
+    notes = "; ".join(f"{note} ×{count}" for note, count in sorted(done.notes.items()))
+    return f"{row}\n    {notes}" if notes else row
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from tests_cluster.support import PATIENCE, Place, eventually
+from tests_cluster.tollgate import Gate
 
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Document
@@ -33,9 +34,9 @@ QUIET = {
 class Service:
     """One of our processes, and what it has said."""
 
-    def __init__(self, place: Place, *words: str, ready: str) -> None:
+    def __init__(self, place: Place, *words: str, ready: str, **environ: str) -> None:
         self.process = subprocess.Popen(
-            place.argv(*words), env=place.environ(), stderr=subprocess.PIPE, text=True
+            place.argv(*words), env=place.environ(**environ), stderr=subprocess.PIPE, text=True
         )
         self.lines: list[str] = []
         threading.Thread(target=self._listen, daemon=True).start()
@@ -64,6 +65,22 @@ def controller(place: Place, *words: str) -> Iterator[Service]:
         yield service
     finally:
         service.kill()
+
+
+@contextmanager
+def doomed(place: Place, gate: Gate, kubeconfig: str, *words: str) -> Iterator[Service]:
+    """Run one of our services through a gate, which kills it at its step; nobody waits until it is ready."""
+    service = Service(place, *words, ready="", KUBECONFIG=kubeconfig)
+    gate.victim = service.process
+    try:
+        yield service
+    finally:
+        service.kill()
+
+
+def operator_words(place: Place) -> tuple[str, ...]:
+    """Return how an operator of the place is started."""
+    return ("operator", f"--namespace={place.namespace}", f"--deploy={DEPLOY}")
 
 
 def free_lease(place: Place, name: str) -> None:
@@ -118,8 +135,7 @@ def noted_phase(place: Place, name: str) -> str:
 @contextmanager
 def operator(place: Place) -> Iterator[Service]:
     free_lease(place, "mpijob-operator")
-    words = ("operator", f"--namespace={place.namespace}", f"--deploy={DEPLOY}")
-    service = Service(place, *words, ready="")
+    service = Service(place, *operator_words(place), ready="")
     try:
         yield service
     finally:

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests_cluster.admission_support import Governed, governed, plainly, run, scientist
+from tests_cluster.admission_support import Governed, by_hand, governed, plainly, run, scientist
 from tests_cluster.furniture import a_queue
 from tests_cluster.support import (
     Place,
@@ -55,33 +54,6 @@ def alice(place: Place, kubeconfig_of: Callable[[str], Path]) -> Iterator[Place]
     yield made
     made.client.close()
     made.api.close()
-
-
-def by_hand(name: str, workers: int = 2, **pod: Any) -> Document:
-    """Return an MPIJob as somebody writes it who knows nothing of us; it never runs, for it rests."""
-    security = {"runAsUser": terms.PLAIN_USER}
-    container = {
-        "name": "main",
-        "image": image("mpich"),
-        "command": ["true"],
-        "resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}},
-    }
-    spec = {"containers": [container], "securityContext": security} | pod
-    replica = {"restartPolicy": "Never", "template": {"spec": spec}}
-    return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": name},
-        "spec": {
-            "mpiImplementation": "MPICH",
-            "launcherCreationPolicy": "WaitForWorkersReady",
-            "runPolicy": {"suspend": True, "cleanPodPolicy": "Running", "backoffLimit": 0},
-            "mpiReplicaSpecs": {
-                "Launcher": replica | {"replicas": 1},
-                "Worker": replica | {"replicas": workers},
-            },
-        },
-    }
 
 
 def create(place: Place, document: Document) -> tuple[int, str]:

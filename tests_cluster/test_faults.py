@@ -1,4 +1,4 @@
-"""Two seeds of every fault, of the slow ones only in the long run; `make faults` makes twenty and prints the table."""
+"""Two seeds of every fault, of all but the cheap ones in the long run; `make faults` makes twenty, with a table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 from tests_cluster.fault_table import FAULTS, SHORT_SECONDS, Fault, tally
+from tests_cluster.governed import install_resources
+from tests_cluster.support import own_place
 
-SLOW = ("operator killed", "leader of two killed", "API server silent")
+
+@pytest.fixture(scope="module", autouse=True)
+def resources(kubeconfig: Path) -> None:
+    with own_place(kubeconfig, "resources") as place:
+        install_resources(place)
 
 
 def marked(fault: Fault) -> object:
-    marks = [pytest.mark.alone] * fault.alone + [pytest.mark.long] * (fault.name in SLOW)
+    marks = [pytest.mark.alone] * fault.alone + [pytest.mark.long] * (not fault.cheap)
     return pytest.param(fault, id=fault.name, marks=marks)
 
 

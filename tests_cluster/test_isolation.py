@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed import outside
 from tests_cluster.support import (
     PATIENCE,
     TINY,
@@ -130,6 +131,27 @@ def test_what_a_job_names_is_open_to_it_and_nothing_else(here: Place, there: Pla
     eventually(lambda: reaches(here, name(worker(here, job)), address(outside)), "the place it names is open")
     assert not reaches(here, name(worker(here, job)), address(inside))
     job.delete()
+
+
+@pytest.mark.testbed
+@pytest.mark.req("R10", "FR-INT-003")
+def test_the_internet_is_reached_only_by_a_job_that_asks_for_it(here: Place) -> None:
+    """A machine beyond the cluster has a public and a private address; the private one stays closed to everybody."""
+    asking = Network(egress=(f"internet:{PORT}",))
+    with outside.machine(int(PORT)) as far:
+        near = visitor(here)
+        plain = here.client.submit(a_job("homely", LISTENING, resources=TINY))
+        worldly = here.client.submit(a_job("worldly", LISTENING, network=asking, resources=TINY))
+        for one in (far.public, far.private):  # the way is there: who has no policy gets through
+            eventually(lambda one=one: reaches(here, near, one), f"{one} answers")  # type: ignore[misc]  # bound per turn
+        begun(plain), begun(worldly)
+        pod = name(worker(here, worldly))
+        eventually(lambda: reaches(here, pod, far.public), "who asked reaches the internet")
+        assert not reaches(here, pod, far.private)
+        for address_there in far:
+            assert not reaches(here, name(worker(here, plain)), address_there)
+        for job in (plain, worldly):
+            job.delete()
 
 
 @pytest.mark.req("FR-025", "FR-RES-004")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests_cluster.furniture import a_claim, a_queue, remove_claim
+from tests_cluster.governed import controller
 from tests_cluster.support import (
     PATIENCE,
     PROMPT,
@@ -19,6 +20,7 @@ from tests_cluster.support import (
     image,
     lateness,
     own_place,
+    said,
     shows,
 )
 
@@ -26,7 +28,7 @@ from mpijob import Job, MPIJob, Phase
 from mpijob.backends.kubernetes import kinds
 from mpijob.client.bridge import drive
 from mpijob.errors import NotFound, QuotaExceeded, Severity
-from mpijob.model import Identity, Network, Resources, Secret, Volume, VolumeKind
+from mpijob.model import Identity, Network, Resources, Secret, Signal, Volume, VolumeKind
 
 LONG = "echo begun; sleep 300"
 OPEN = Network(isolated=False)  # brings no policy of its own, which would open what others close
@@ -165,14 +167,41 @@ def test_a_job_waits_for_a_full_queue_and_runs_when_there_is_room(kubeconfig: Pa
         assert second.wait(PATIENCE).phase is Phase.SUCCEEDED
 
 
-@pytest.mark.long
+TRAINS = """
+kept=/data/$MPIJOB_RANK
+if [ -e $kept ]; then echo "resumed at $(cat $kept)"; exit 0; fi
+trap 'echo "epoch 45" >$kept; exit 0' USR1
+echo "epoch 45/100 loss=0.5"
+echo begun
+while :; do sleep 0.1; done
+"""
+
+
 @pytest.mark.testbed
-@pytest.mark.req("UC3-AF1", "FR-028")
-def test_a_job_that_is_preempted_says_so_and_runs_again(kubeconfig: Path) -> None:
-    with own_place(kubeconfig, "preempted") as place, a_queue(place, "600m") as queue:
-        low = place.running(a_job("low", LONG, queue=queue, priority="low"))
-        high = place.client.submit(a_job("high", queue=queue, priority="high"))
+@pytest.mark.req("UC3-AF1", "FR-028", "Q8")
+def test_a_preempted_job_writes_its_checkpoint_names_its_epoch_and_resumes_from_it(kubeconfig: Path) -> None:
+    """Every rank gets the signal and time to write; the controller keeps what the lines told before the pods go."""
+    with (
+        own_place(kubeconfig, "preempted") as place,
+        a_queue(place, "600m") as queue,
+        a_claim(place, "checkpoints") as claim,
+        controller(place),
+    ):
+        volumes = (Volume(mount="/data", kind=VolumeKind.CLAIM, source=claim),)
+        saves = Signal(name="USR1", seconds_before=4.0)
+        training = a_job(
+            "low", TRAINS, queue=queue, priority="low", volumes=volumes, signal=saves, grace_seconds=5.0
+        )
+        low = place.busy(training)
+        high = place.client.submit(a_job("high", "sleep 8", queue=queue, priority="high"))
         state = shows(low, lambda now: now.reason == "Preempted", "tells it")
         assert (state.phase, state.findings[0].code) == (Phase.QUEUED, "PREEMPTED")
+        state = shows(
+            low, lambda now: "epoch" in now.waiting_for and not place.pods(low), "keeps its epoch", 30
+        )
+        assert state.waiting_for.startswith("Pre-empted at epoch 45/100 (")
+        assert "; will resume when" in state.waiting_for
         assert high.wait(PATIENCE).phase is Phase.SUCCEEDED
-        assert low.wait(PATIENCE, {Phase.RUNNING}).attempt == 1
+        assert low.wait(PATIENCE).phase is Phase.SUCCEEDED
+        assert said(low) == {rank: ["resumed at epoch 45"] for rank in (0, 1)}
+        low.delete(0)

@@ -73,7 +73,9 @@ def test_describe_tells_state_workers_ranks_spec_events_and_findings(cli: Cli) -
     for title in ("Workers:", "Ranks:", "Spec:", "Events:", "Findings:"):
         assert title in told
     assert "worker 0 failed: rank 0 ended with exit code 7" in told
-    assert set(cli.json("describe", "two")) == {"state", "spec", "findings", "warnings", "events"}
+    parts = {"state", "spec", "findings", "warnings", "events", "encryption"}
+    assert set(cli.json("describe", "two")) == parts
+    assert "starting ranks, MPI data: stays on this machine" in told
 
 
 class Closed(MemoryBackend):

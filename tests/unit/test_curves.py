@@ -18,6 +18,7 @@ from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.errors import InvalidJob
 from mpijob.model import LogLine, Role
+from mpijob.model.reporting import WORD
 from mpijob.observation import curves
 
 
@@ -155,3 +156,13 @@ def test_a_job_that_tells_nothing_says_how_to_tell(capsys: pytest.CaptureFixture
     result = cli("curves", "quiet")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "mpijob.report(step=…, loss=…)" in result.stderr
+
+
+@pytest.mark.req("UC3-AF1")
+def test_how_far_a_training_came_is_told_by_its_last_lines() -> None:
+    assert curves.reached([b"2026-11-15T10:00:00Z [1,0]<stdout>:epoch 44/100", b"epoch 45/100 loss=0.2"]) == (
+        "epoch 45/100"
+    )
+    assert curves.reached([b"step 900 of 1000, loss 0.1"]) == "step 900/1000"
+    assert curves.reached([WORD.encode() + b' {"epoch": 3, "loss": 1}']) == ("epoch 3")
+    assert curves.reached([b"nothing of the kind", b""]) == ""

@@ -225,6 +225,15 @@ def test_a_preempted_job_names_who_took_its_place_where_that_may_be_seen() -> No
     )
 
 
+@pytest.mark.req("UC3-AF1")
+def test_a_preempted_job_names_its_epoch_where_its_lines_told_it() -> None:
+    evicted = condition("Evicted", True, "Preempted", PREEMPTION, 40)
+    told = seen_queue.read(a_workload(pending(WAITS), evicted), "main", None, None, "epoch 45/100")
+    assert told is not None
+    assert told.text.startswith(f"Pre-empted at epoch 45/100 ({clock(40)} UTC) by another job")
+    assert told.text.endswith("; will resume when 4 GPUs are free in queue main")
+
+
 EVICTIONS = [
     ("PodsReadyTimeout", "its pods were not ready in time"),
     ("ClusterQueueStopped", "its queue was stopped"),

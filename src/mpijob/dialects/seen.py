@@ -40,7 +40,7 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that could be read of one job; what could not is None or empty.
 
     `position` is the workload's place in its queue as Kueue counts it, from 0; `taker` the Workload for which a
-    pre-empted job had to make way.
+    pre-empted job had to make way, `reached` how far that one had come by its launcher's last lines.
     """
 
     job: Document
@@ -52,6 +52,7 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     events: Sequence[Document] = ()
     position: int | None = None
     taker: Document | None = None
+    reached: str = ""
 
 
 class _Retry(msgspec.Struct, frozen=True):
@@ -134,7 +135,8 @@ def _queue(seen: Objects) -> Queueing | None:
         return None
     from mpijob.dialects import seen_queue  # only for jobs with a queue: start-up is a feature
 
-    return seen_queue.read(seen.workload, label, seen.position, seen.taker)
+    reached = seen.reached or text(seen.job, "metadata", "annotations", terms.REACHED_ANNOTATION)
+    return seen_queue.read(seen.workload, label, seen.position, seen.taker, reached)
 
 
 def _refusal(job: Document, events: Events) -> Refusal | None:

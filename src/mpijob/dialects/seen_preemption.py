@@ -31,14 +31,20 @@ def taker(workload: Mapping[str, Any] | None) -> str:
     return (found["job"] or "") if found else ""
 
 
-def sentence(workload: Mapping[str, Any], waits: str, other: Mapping[str, Any] | None) -> str:
-    """Return it in plain words: `Pre-empted at 14:02 UTC by team-b/big (priority high); will resume when …`."""
+def sentence(
+    workload: Mapping[str, Any], waits: str, other: Mapping[str, Any] | None, reached: str = ""
+) -> str:
+    """Return it in plain words: `Pre-empted at 14:02 UTC by team-b/big (priority high); will resume when …`.
+
+    Where it is known how far the job had come, that stands first: `Pre-empted at epoch 45/100 (14:02 UTC) by …`.
+    """
     found = preempted(workload)
     when = moment(found, "lastTransitionTime")
-    at = f" at {time.strftime('%H:%M', time.gmtime(when))} UTC" if when else ""
+    clock = f"{time.strftime('%H:%M', time.gmtime(when))} UTC" if when else ""
+    at = f"{reached} ({clock})" if reached and clock else reached or clock
     cause = text(found, "message").partition(" due to ")[2].partition(";")[0]
     why = f" ({cause})" if cause else ""
-    return f"Pre-empted{at} by {_whom(other)}{why}; {_until(waits)}"
+    return f"Pre-empted{f' at {at}' if at else ''} by {_whom(other)}{why}; {_until(waits)}"
 
 
 def _whom(other: Mapping[str, Any] | None) -> str:

@@ -55,11 +55,16 @@ _EVICTIONS = {
 
 
 def read(
-    workload: Workload | None, label: str, position: int | None, taker: Workload | None = None
+    workload: Workload | None,
+    label: str,
+    position: int | None,
+    taker: Workload | None = None,
+    reached: str = "",
 ) -> Queueing | None:
     """Return the job's place in its queue; None for a job without one. `position` counts from 0, as Kueue does.
 
-    `taker` is the Workload for which a pre-empted job had to make way, where it can be seen.
+    `taker` is the Workload for which a pre-empted job had to make way, where it can be seen; `reached` how far that
+    job had come (`epoch 45/100`), where that is known.
     """
     name = text(workload, "spec", "queueName") or label
     if workload is None:
@@ -76,7 +81,7 @@ def read(
         return Queueing(name=name, admitted=True, since=since, admitted_at=at)
     hold, sentence = _hold(workload, known, name)
     if hold is Hold.PREEMPTED:
-        sentence = seen_preemption.sentence(workload, sentence, taker)
+        sentence = seen_preemption.sentence(workload, sentence, taker, reached)
     return Queueing(name=name, hold=hold, text=sentence, position=place, since=since)
 
 

@@ -126,6 +126,18 @@ def curves(
     return _with_progress(series, told, now)
 
 
+def reached(lines: Iterable[bytes]) -> str:
+    """Return how far a training had come by its last lines, as people say it: `epoch 45/100`; "" where none tells."""
+    read, last = reader(), dict[str, float]()
+    for line in lines:
+        last |= {_PLACES[name]: value for name, value in read(line).items() if name in _PLACES}
+    for word in ("epoch", "step"):
+        if word in last:
+            whole = last.get(f"{word}s")
+            return f"{word} {last[word]:g}" + (f"/{whole:g}" if whole else "")
+    return ""
+
+
 _PLACES = {
     "step": "step", "global_step": "step", "iteration": "step", "iter": "step", "batch": "step", "steps": "steps",
     "epoch": "epoch", "epochs": "epochs",

@@ -108,6 +108,7 @@ class Controller:
         self._samples.pop(ref, None)
         self._isolated.discard(ref)
         self._told_silent.pop(ref.uid, None)
+        self._tending.forget(ref)
 
     def _more_sources(self) -> dict[str, Source]:
         dull = ",".join(f"reason!={one}" for one in _DULL)
@@ -170,6 +171,7 @@ class Controller:
         self._tending.tend(look.state)
         self._tending.mend(look)
         self._isolate(look)
+        self._note_reached(look)
         if self._ended_by_limit(look, limits):
             return
         if look.state.phase is not Phase.DELETING:
@@ -190,6 +192,13 @@ class Controller:
                 if error.status not in (403, 409):  # there already, or the namespace goes
                     raise
         self._isolated.add(ref)
+
+    def _note_reached(self, look: Look) -> None:
+        """Keep how far a pre-empted job had come: what its launcher said goes with its pods."""
+        reached = look.seen.reached
+        if reached and reached != proclamations.noted(look.found.job, terms.REACHED_ANNOTATION):
+            body = {"metadata": {"annotations": {terms.REACHED_ANNOTATION: reached}}}
+            self._api.patch(look.found.path, body, accept=PARTIAL)
 
     def _ended_by_limit(self, look: Look, limits: NamespaceLimits) -> bool:
         """End a job that ran too long, remove one that was kept long enough; return whether it is gone."""

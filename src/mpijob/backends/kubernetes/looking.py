@@ -76,6 +76,7 @@ class Eye:
         with telling(f"read job {ref.name}"):
             seen = gathering.objects(self._api, found, self.served, refused, self._events)
             log = launcherlog.read(self._api, seen.pods, refused)
+        seen = _with_progress(seen, log.text)
         state = states.derive(seen, now=self._api.now(), launcher_log=log.text, rules=self._rules)
         if refused:
             state = msgspec.structs.replace(state, findings=(*state.findings, *unseen(refused)))
@@ -127,3 +128,16 @@ class Eye:
         look = self.look(ref)
         told = story.events(look.seen, look.state, look.proved)
         return tuple(story.numbered(told)), look.state.phase.final
+
+
+def _with_progress(seen: Objects, log: str | None) -> Objects:
+    """Tell of a job that is being pre-empted how far it came; its launcher's log goes with its pods."""
+    if seen.workload is None or not log:
+        return seen
+    from mpijob.dialects import seen_preemption
+
+    if seen_preemption.preempted(seen.workload) is None:
+        return seen
+    from mpijob.observation import curves
+
+    return msgspec.structs.replace(seen, reached=curves.reached(log.encode().splitlines()))

@@ -41,6 +41,10 @@ class Tending:
         elif state.phase is Phase.PENDING and self._overdue(state):
             self._give_up(state)
 
+    def forget(self, ref: JobRef) -> None:
+        """Remember nothing of a job that is gone."""
+        self._patience.pop(ref, None)
+
     def mend(self, look: Look) -> None:
         """Let the job own its runtime where whoever created both was stopped before saying so."""
         if look.seen.runtime is not None and not look.state.phase.final:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from mpijob.cli import shown
@@ -9,8 +11,12 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format, as_yaml, finding_lines
 from mpijob.errors import Finding, NotAllowed
-from mpijob.model import JobState, Phase
+from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.masking import masked_job
+from mpijob.settings import CLUSTER
+
+if TYPE_CHECKING:
+    from mpijob.observation.encryption import Protection
 
 _LAST_EVENTS = 20
 _LAST_SECONDS = 120.0  # of a training's lines: all of them may be a gigabyte
@@ -27,7 +33,7 @@ def describe(app: App, name: str) -> None:
     findings = tuple(finding for finding in findings if finding not in warnings)
     if app.out.structured:
         told = {"state": state, "spec": spec, "findings": findings, "warnings": warnings, "events": events}
-        app.out.value(told)
+        app.out.value(told | {"encryption": _encryption(app, spec)})
         return
     now = app.now()
     app.out.lines(shown.state_lines(state, now))
@@ -35,10 +41,20 @@ def describe(app: App, name: str) -> None:
     _section(app, "Ranks", shown.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [shown.event_line(event, now) for event in events[-_LAST_EVENTS:]])
+    _section(
+        app, "Encryption", [f"{one.what}: {one.encrypted} ({one.why})" for one in _encryption(app, spec)]
+    )
     _section(app, "Training", _training(app, state))
     _section(app, "Warnings", finding_lines(warnings))
     more = [f"more: {app.words(state.ref, 'why')}"] if findings else []
     _section(app, "Findings", [*finding_lines(findings), *more])
+
+
+def _encryption(app: App, spec: MPIJob) -> tuple[Protection, ...]:
+    """Return what of the job is encrypted, on its ways and where it rests."""
+    from mpijob.observation.encryption import protections
+
+    return protections(spec, cluster=app.client.settings.engine == CLUSTER)
 
 
 def _warnings(app: App, state: JobState) -> tuple[Finding, ...]:
