@@ -26,6 +26,7 @@ from mpijob.settings import LOCAL, history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.backends.local.schedules import LocalSchedules
     from mpijob.backends.local.store import Row
     from mpijob.errors import Finding
     from mpijob.history.past import Past
@@ -181,6 +182,8 @@ class LocalBackend:
                 submitting.undo(self._home, plan)
                 raise
         self._wake()
+        if os.path.isdir(self._home.schedules):  # after a restart of the machine nobody keeps the time
+            self.schedules().attend()
         return ref
 
     def _wake(self) -> None:
@@ -334,6 +337,12 @@ class LocalBackend:
         """Return what the job's supervisor found worrying."""
         state = self._row(ref).state
         return state.findings if state.phase is Phase.RUNNING else ()
+
+    def schedules(self) -> LocalSchedules:
+        """Return the recurring jobs of this machine."""
+        from mpijob.backends.local.schedules import LocalSchedules
+
+        return LocalSchedules(self._settings)
 
     def past(self) -> Past | None:
         """Return what is remembered of jobs that were deleted."""
