@@ -96,5 +96,3 @@ def test_a_schedule_takes_the_directory_along_in_which_it_was_made(
     (state,) = client.jobs(selector=f"{LABEL}=nightly")
     client.wait_for_completion(state.ref, PATIENCE)
     assert {line.text for line in client.logs(state.ref, ranks=(0,))} == {b"from here"}
-
-

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,7 +133,7 @@ class Schedules:
             return False
         return True
 
-    def _unfinished(self, schedule: Schedule) -> list[JobState]:
+    def _unfinished(self, schedule: Schedule) -> Sequence[JobState]:
         mine = self._client.jobs(namespace=schedule.namespace, selector=f"{LABEL}={schedule.name}")
         return [state for state in mine if not state.phase.final]
 

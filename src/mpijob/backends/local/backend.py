@@ -182,9 +182,13 @@ class LocalBackend:
                 submitting.undo(self._home, plan)
                 raise
         self._wake()
-        if os.path.isdir(self._home.schedules):  # after a restart of the machine nobody keeps the time
-            self.schedules().attend()
+        self._keep_time()
         return ref
+
+    def _keep_time(self) -> None:
+        """After a restart of the machine nobody keeps the time of schedules, where there are some."""
+        if os.path.isdir(self._home.schedules):
+            self.schedules().attend()
 
     def _wake(self) -> None:
         """See to it that somebody runs what is queued, if the next job in order could start now."""
