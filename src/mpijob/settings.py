@@ -95,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kubeconfig: str = ""
     context: str = ""
     image: str = ""
+    service_image: str = ""
     image_check: Literal["warn", "refuse", "off"] = "warn"
     registries: dict[str, str] = {}
     warn_after_seconds: float = 120.0
@@ -116,7 +117,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
-          "context", "image", "image_check", "history", "history_bytes", "audit", "broker", "broker_ca")  # fmt: skip
+          "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
+          "broker_ca")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:

@@ -22,6 +22,7 @@ AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
 HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
 
 CALLBACKS = (ROOT / "docs" / "callbacks.md").read_text(encoding="utf-8")
+PIPELINES = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
 ACCOUNTS = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
 
 
@@ -31,6 +32,13 @@ def test_the_commands_of_the_accounts_page_work(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(ACCOUNTS)
     assert wrong == [], "\n".join(wrong)
     assert sum(isinstance(step, Command) for step in steps(ACCOUNTS)) >= 7
+
+
+@pytest.mark.engine
+@pytest.mark.req("C-cron", "PMV-004", "FR-031")
+def test_the_page_about_recurring_jobs_and_chains_does_what_it_says(tmp_path: Path) -> None:
+    wrong = a_reader(tmp_path).follow(PIPELINES)
+    assert wrong == [], "\n".join(wrong)
 
 
 def test_the_settings_of_the_callbacks_page_are_settings(tmp_path: Path) -> None:

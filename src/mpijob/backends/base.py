@@ -33,6 +33,29 @@ from mpijob.model import (
 if TYPE_CHECKING:
     from mpijob.history.past import Past
     from mpijob.model.accounts import Account, AccountQuery
+    from mpijob.model.schedule import Recurrence
+
+
+class Schedules(Protocol):
+    """The recurring jobs of a place; its calls block shortly."""
+
+    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+        """Return the job as it can be started later, when this process and its directory are gone."""
+
+    def put(self, recurrence: Recurrence) -> None:
+        """Keep a schedule, new or changed."""
+
+    def get(self, namespace: str, name: str) -> Recurrence:
+        """Return one schedule; raise NotFound."""
+
+    def all(self, namespace: str = "") -> tuple[Recurrence, ...]:
+        """Return the schedules of a namespace, or of all."""
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Forget a schedule; jobs that it started stay."""
+
+    def attend(self) -> None:
+        """See to it that somebody keeps the time."""
 
 
 class Backend(Protocol):
@@ -134,6 +157,9 @@ class Backend(Protocol):
 
     def past(self) -> Past | None:
         """Return what is remembered of jobs that are gone, where somebody writes it down."""
+
+    def schedules(self) -> Schedules:
+        """Return the recurring jobs of this place."""
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass, in the way that suits the backend."""

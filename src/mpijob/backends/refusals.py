@@ -18,6 +18,13 @@ def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
     )
 
 
+def no_such_schedule(namespace: str, name: str) -> NotFound:
+    """Return the error for a schedule that is not there."""
+    return NotFound(
+        f"there is no schedule '{name}' in namespace '{namespace}'", hint="mpijob schedule list shows them"
+    )
+
+
 def no_such_job(ref: JobRef) -> NotFound:
     """Return the error for a job that is not there."""
     return NotFound(

@@ -27,6 +27,7 @@ ENTRIES: dict[str, Entry] = {
     "plan": Entry("submit", _RUN, "Show exactly what would run; start nothing."),
     "alloc": Entry("inside", _RUN, "Hold workers for an interactive shell."),
     "array": Entry("sweep", _RUN, "Create one job for each combination of values."),
+    "schedule": Entry("schedule", _RUN, "Run jobs again and again, at times that a cron expression gives."),
     "list": Entry("show", _SEE, "List jobs, newest first.", "list_jobs"),
     "get": Entry("show", _SEE, "Show where jobs stand."),
     "describe": Entry("describe", _SEE, "Show everything known of a job, and what went wrong."),

@@ -18,6 +18,7 @@ from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
+    from mpijob.client.recurring import Schedules
     from mpijob.client.templates import Templates
 
 
@@ -47,6 +48,13 @@ class Client(Reading, Writing, Inspecting, Accounting, Documented):
         from mpijob.client.templates import Templates
 
         return Templates.of(self.settings)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The recurring jobs of this place."""
+        from mpijob.client.recurring import Schedules
+
+        return Schedules(self)
 
     def twin(self) -> Client:
         """Return a client for another thread; one that was given its engine shares it."""

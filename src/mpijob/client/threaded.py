@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mpijob.backends.base import Backend
+from mpijob.backends.base import Backend, Schedules
 from mpijob.client.bridge import Direct, drive
 from mpijob.errors import Finding
 from mpijob.model import (
@@ -168,6 +168,10 @@ class Threaded:
     def past(self) -> Past | None:
         """Return what is remembered of jobs that are gone."""
         return self._inner.past()
+
+    def schedules(self) -> Schedules:
+        """Return the recurring jobs of this place; whoever asks moves the calls to a thread."""
+        return self._inner.schedules()
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass."""

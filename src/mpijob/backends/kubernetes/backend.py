@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.lately import Lately
     from mpijob.backends.kubernetes.looking import Eye, Look
     from mpijob.backends.kubernetes.preflight import Gathered
+    from mpijob.backends.kubernetes.schedules import ClusterSchedules
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.kubernetes.tending import Tending
@@ -486,6 +487,12 @@ class KubernetesBackend:
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
         raise _no_files(self._eye.find(ref).ref)
+
+    def schedules(self) -> ClusterSchedules:
+        """Return the recurring jobs of the cluster."""
+        from mpijob.backends.kubernetes.schedules import ClusterSchedules
+
+        return ClusterSchedules(self._api, self._settings)
 
     def past(self) -> Past | None:
         """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""

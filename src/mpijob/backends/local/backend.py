@@ -26,6 +26,7 @@ from mpijob.settings import LOCAL, history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.backends.local.schedules import LocalSchedules
     from mpijob.backends.local.store import Row
     from mpijob.errors import Finding
     from mpijob.history.past import Past
@@ -181,7 +182,13 @@ class LocalBackend:
                 submitting.undo(self._home, plan)
                 raise
         self._wake()
+        self._keep_time()
         return ref
+
+    def _keep_time(self) -> None:
+        """After a restart of the machine nobody keeps the time of schedules, where there are some."""
+        if os.path.isdir(self._home.schedules):
+            self.schedules().attend()
 
     def _wake(self) -> None:
         """See to it that somebody runs what is queued, if the next job in order could start now."""
@@ -334,6 +341,12 @@ class LocalBackend:
         """Return what the job's supervisor found worrying."""
         state = self._row(ref).state
         return state.findings if state.phase is Phase.RUNNING else ()
+
+    def schedules(self) -> LocalSchedules:
+        """Return the recurring jobs of this machine."""
+        from mpijob.backends.local.schedules import LocalSchedules
+
+        return LocalSchedules(self._settings)
 
     def past(self) -> Past | None:
         """Return what is remembered of jobs that were deleted."""

@@ -4,6 +4,7 @@ HOME/state.db                       jobs, events, samples
 HOME/jobs/UID/work/                 the job's working directory, shared by its workers
 HOME/jobs/UID/aN/logs/*.log         CRI-format logs of attempt N: launcher, worker-I, rank-R
 HOME/jobs/UID/aN/workers/NAME/      one worker's own directory
+HOME/schedules/                     recurring jobs (see `schedules`)
 HOME/mpi/FAMILY/                    MPI libraries installed by `mpijob mpi install`
 """
 
@@ -52,6 +53,11 @@ class Home:
     def bell(self) -> Path:
         """The pipe on which a runner without work listens."""
         return self.root / "bell"
+
+    @property
+    def schedules(self) -> str:
+        """Where recurring jobs are kept."""
+        return os.path.join(self._root, "schedules")
 
     @property
     def runner_log(self) -> Path:

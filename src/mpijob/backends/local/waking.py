@@ -10,13 +10,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.backends.local.paths import Home
 from mpijob.settings import Settings
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 SETTINGS = "MPIJOB_RUNNER_SETTINGS"
+_RUNNER = "from mpijob.backends.local.runner import main; main()"
 _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START",
          "COVERAGE_PROCESS_CONFIG", "COVERAGE_FILE")  # fmt: skip
 
@@ -24,13 +29,18 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "COVERAGE_PR
 def wake(home: Home, settings: Settings) -> None:
     """See to it that somebody looks at the queue."""
     if not nudge(home):
-        _start(home, settings)
+        start(home, settings, _RUNNER)
 
 
 def nudge(home: Home) -> bool:
     """Wake a runner that listens; return False when none does."""
+    return ring(home.bell)
+
+
+def ring(bell: Path) -> bool:
+    """Wake whoever listens on a pipe; return False when nobody does."""
     try:
-        fd = os.open(home.bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(bell, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # no pipe, or nobody at its other end
         return False
     try:
@@ -42,9 +52,9 @@ def nudge(home: Home) -> bool:
     return True
 
 
-def _start(home: Home, settings: Settings) -> None:
-    """Start a runner that outlives this process; the shell between us leaves no child to wait for."""
-    python = [sys.executable, "-c", "from mpijob.backends.local.runner import main; main()"]
+def start(home: Home, settings: Settings, program: str) -> None:
+    """Start a Python program that outlives this process; the shell between us leaves no child to wait for."""
+    python = [sys.executable, "-c", program]
     log = os.open(home.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         subprocess.run(

@@ -17,6 +17,7 @@ from mpijob.backends import select
 from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
+from mpijob.backends.memory.schedules import MemorySchedules
 from mpijob.backends.memory.script import Script
 from mpijob.backends.refusals import name_in_use
 from mpijob.errors import Conflict, Finding, NotFound
@@ -62,6 +63,7 @@ class MemoryBackend:
         self._who = who or Identity("me")
         self._max_workers = max_workers
         self._changed = threading.Condition()
+        self._schedules = MemorySchedules()
 
     @property
     def name(self) -> str:
@@ -82,6 +84,10 @@ class MemoryBackend:
     def now(self) -> float:
         """The virtual time, in seconds since the epoch."""
         return self._engine.now
+
+    def schedules(self) -> MemorySchedules:
+        """Return the recurring jobs that were made here; nobody keeps the time."""
+        return self._schedules
 
     async def whoami(self) -> Identity:
         """Return the user that the backend was made for."""

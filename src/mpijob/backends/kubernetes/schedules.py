@@ -1,0 +1,143 @@
+"""Recurring jobs of a cluster: CronJobs, which Kubernetes keeps the time for (see `dialects.cronjob`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpijob.backends import code
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.states import Document
+from mpijob.backends.refusals import no_such_schedule
+from mpijob.dialects import cronjob
+from mpijob.dialects.seen_fields import time_of
+from mpijob.errors import Finding, InvalidJob, NotAllowed
+from mpijob.model import Code, MPIJob
+from mpijob.model.schedule import Recurrence
+from mpijob.observation import recurring
+from mpijob.settings import Settings
+
+_RIGHTS = (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING)
+
+
+class ClusterSchedules:
+    """The schedules that are CronJobs of ours."""
+
+    def __init__(self, api: Api, settings: Settings) -> None:
+        self._api = api
+        self._settings = settings
+
+    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+        """Return the job as a pod can start it: with its files in it, and nothing of this machine."""
+        if own := [one.env for one in job.secrets if one.source.startswith(("env:", "file:"))]:
+            raise _refused("secrets", f"{', '.join(own)}: nobody of this machine is there when the job is due",
+                           "keep the value in a Secret of the cluster and write source: NAME/KEY")  # fmt: skip
+        job = job.replace(image=job.image or self._settings.image)
+        return job.replace(code=_inlined(code.resolve(job, directory).code))
+
+    def put(self, recurrence: Recurrence) -> None:
+        """Create or change the CronJob; the rights of its pods are there before it."""
+        schedule = recurrence.schedule
+        if not self._settings.service_image:
+            raise InvalidJob(
+                "a schedule on a cluster is kept by pods of our services, and nobody said which image they have",
+                hint="set service_image in the settings, or MPIJOB_SERVICE_IMAGE; an administrator knows it",
+            )
+        expression = recurring.expression(schedule)
+        document = cronjob.write(schedule, self._settings.service_image, expression, recurrence.since)
+        path = kinds.CRON_JOB.path(schedule.namespace, schedule.name)
+        with telling(f"keep schedule {schedule.name}"):
+            there = self._api.find(path)
+            if there is not None and cronjob.read(there) is None:
+                raise _refused("name", f"there is a CronJob '{schedule.name}' that is no schedule of ours",
+                               "choose another name")  # fmt: skip
+            self._grant(schedule.namespace)
+            if there is None:
+                self._api.create(kinds.CRON_JOB.path(schedule.namespace), document)
+            else:
+                self._api.patch(path, {"spec": document["spec"]})
+
+    def _grant(self, namespace: str) -> None:
+        for kind, document in zip(_RIGHTS, cronjob.rights(namespace), strict=True):
+            if self._api.find(kind.path(namespace, cronjob.ACCOUNT)) is not None:
+                continue
+            try:
+                self._api.create(kind.path(namespace), document)
+            except ApiError as error:
+                if error.status == 409:  # somebody else makes a schedule at this moment
+                    continue
+                if error.status != 403:
+                    raise
+                raise _no_rights(namespace, kind) from error
+
+    def get(self, namespace: str, name: str) -> Recurrence:
+        """Return one schedule; raise NotFound."""
+        with telling(f"read schedule {name}"):
+            document = self._api.find(kinds.CRON_JOB.path(namespace, name))
+        found = document and _recurrence(document, self._api.now())
+        if not found:
+            raise no_such_schedule(namespace, name)
+        return found
+
+    def all(self, namespace: str = "") -> tuple[Recurrence, ...]:
+        """Return the schedules of a namespace, or of all."""
+        with telling("list schedules"):
+            found = self._api.list(kinds.CRON_JOB.path(namespace), labels=cronjob.SCHEDULE_LABEL).items
+        known = (_recurrence(document, self._api.now()) for document in found)
+        return tuple(one for one in known if one is not None)
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Delete the CronJob; with the last one of the namespace go the rights of their pods."""
+        self.get(namespace, name)
+        with telling(f"delete schedule {name}"):
+            self._api.delete(kinds.CRON_JOB.path(namespace, name))
+            if not [one for one in self.all(namespace) if one.schedule.name != name]:
+                self._revoke(namespace)
+
+    def _revoke(self, namespace: str) -> None:
+        for kind in reversed(_RIGHTS):
+            try:
+                self._api.delete(kind.path(namespace, cronjob.ACCOUNT))
+            except ApiError as error:
+                if error.status != 403:  # an administrator's, who lets it stay for the next schedule
+                    raise
+
+    def attend(self) -> None:
+        """The cluster keeps the time by itself."""
+
+
+def _recurrence(document: Document, now: float) -> Recurrence | None:
+    schedule = cronjob.read(document)
+    if schedule is None:
+        return None
+    last = time_of((document.get("status") or {}).get("lastScheduleTime") or "")
+    made = time_of(document["metadata"]["creationTimestamp"]) or now
+    return Recurrence(schedule, made, last)
+
+
+def _inlined(what: Code) -> Code:
+    """Return what goes along as texts: the pod that starts the job sees no directory of this machine."""
+    files = dict(what.files)
+    for source, place in code.chosen(what):
+        try:
+            files[str(place)] = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise _refused("code.path", f"{source} is no text, and only texts go along with a schedule",
+                           "leave it out with code.exclude, or build it into the image") from error  # fmt: skip
+    return Code(files=files)
+
+
+def _refused(field: str, message: str, hint: str) -> InvalidJob:
+    return InvalidJob.of(
+        (Finding(code="NOT_ON_A_CLUSTER", field=field, message=message, hint=hint),), "the schedule"
+    )
+
+
+def _no_rights(namespace: str, kind: Kind) -> NotAllowed:
+    return NotAllowed(
+        f"the pods that start scheduled jobs need the {kind.name} '{cronjob.ACCOUNT}' in namespace '{namespace}', "
+        "and you may not make it",
+        hint=f"let an administrator of the namespace apply what this prints: mpijob schedule rights -n {namespace}",
+    )

@@ -1,0 +1,43 @@
+"""Recurring jobs of the twin in memory: kept, shown and fired by hand; nobody keeps the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpijob.backends.refusals import no_such_schedule
+from mpijob.model import MPIJob
+from mpijob.model.schedule import Recurrence
+
+
+class MemorySchedules:
+    """Schedules in a dictionary."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Recurrence] = {}
+
+    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+        """Return the job as it is: nothing goes along with a simulated one."""
+        return job
+
+    def put(self, recurrence: Recurrence) -> None:
+        """Keep a schedule, new or changed."""
+        self._kept[recurrence.schedule.namespace, recurrence.schedule.name] = recurrence
+
+    def get(self, namespace: str, name: str) -> Recurrence:
+        """Return one schedule; raise NotFound."""
+        try:
+            return self._kept[namespace, name]
+        except KeyError:
+            raise no_such_schedule(namespace, name) from None
+
+    def all(self, namespace: str = "") -> tuple[Recurrence, ...]:
+        """Return the schedules of a namespace, or of all."""
+        return tuple(self._kept[key] for key in sorted(self._kept) if namespace in ("", key[0]))
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Forget a schedule."""
+        self.get(namespace, name)
+        del self._kept[namespace, name]
+
+    def attend(self) -> None:
+        """Nobody keeps the time of a simulation."""

@@ -1,0 +1,182 @@
+"""schedule: jobs that recur, made, listed, paused and deleted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from mpijob.cli import text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import job_flags
+from mpijob.cli.jobspec import Given, TakesCommand, given_options
+from mpijob.cli.options import SETTINGS, Duration, command
+from mpijob.cli.output import Format
+
+if TYPE_CHECKING:
+    from mpijob.model.schedule import Recurrence
+
+_LISTED = (Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
+
+
+@click.group("schedule", context_settings=SETTINGS)
+def schedule() -> None:
+    """Run jobs again and again, at times that a cron expression gives."""
+
+
+@command("create", cls=TakesCommand)
+@given_options
+@job_flags
+@click.option("--when", required=True, metavar="CRON", help="Five fields, as in '30 2 * * *', or @daily.")
+@click.option("--time-zone", default="", metavar="ZONE", help="Such as Europe/Berlin; else the place's own.")
+@click.option(
+    "--overlap",
+    type=click.Choice(["Allow", "Forbid", "Replace"], case_sensitive=False),
+    default="Forbid",
+    help="What happens when the job before has not ended; Forbid leaves the new one out.",
+)
+@click.option(
+    "--start-within", type=Duration(), metavar="TIME", help="How late a missed start is made up for."
+)
+@pass_app
+def create(
+    app: App, when: str, time_zone: str, overlap: str, start_within: float | None, **given: Any
+) -> None:
+    """Make a job recur; nothing is started now."""
+    from mpijob.model.schedule import Overlap, Schedule
+
+    asked = Given.of(app, given)
+    job = asked.job()
+    wanted = Schedule(
+        name=job.name,
+        when=when,
+        job=job,
+        namespace=job.namespace,
+        time_zone=time_zone,
+        overlap=Overlap(overlap.capitalize()),
+        start_within_seconds=start_within,
+    )
+    with asked.placed():
+        made = app.client.schedules.create(wanted)
+    _show(app, made, f"schedule {made.schedule.name}: next {_moment(made.next, made)}")
+
+
+@command("list", outputs=_LISTED)
+@click.option("-A", "--all-namespaces", is_flag=True, help="Schedules of every namespace.")
+@pass_app
+def list_schedules(app: App, all_namespaces: bool) -> None:
+    """List the recurring jobs: when they were due, what came of it, when they are due next."""
+    found = app.client.schedules.list(all_namespaces=all_namespaces)
+    if app.out.structured:
+        app.out.value(found)
+    elif app.out.format is Format.NAME:
+        app.out.lines(one.schedule.name for one in found)
+    else:
+        header = ("NAME", "WHEN", "ZONE", "OVERLAP", "LAST", "NEXT", "TOLD")
+        app.out.lines(text.table(header, map(_row, found)))
+
+
+def _row(one: Recurrence) -> tuple[str, ...]:
+    wanted = one.schedule
+    coming = "paused" if wanted.paused else _moment(one.next, one)
+    last = _moment(one.last, one)
+    return (wanted.name, wanted.when, wanted.time_zone, wanted.overlap.value, last, coming, one.told or "-")
+
+
+def _moment(when: float | None, one: Recurrence) -> str:
+    if when is None:
+        return "-"
+    return datetime.fromtimestamp(when, ZoneInfo(one.schedule.time_zone or "Etc/UTC")).strftime(
+        "%Y-%m-%d %H:%M %Z"
+    )
+
+
+@command("show", outputs=(Format.YAML, Format.JSON))
+@click.argument("name")
+@pass_app
+def show(app: App, name: str) -> None:
+    """Print a schedule with its job."""
+    app.out.format = app.out.format if app.out.structured else Format.YAML
+    app.out.value(app.client.schedules.get(name))
+
+
+@command("delete", outputs=())
+@click.argument("name")
+@pass_app
+def delete(app: App, name: str) -> None:
+    """Delete a schedule; the jobs that it started stay."""
+    app.client.schedules.delete(name)
+    app.out.line(f"schedule {name} deleted")
+
+
+@command("pause")
+@click.argument("name")
+@pass_app
+def pause(app: App, name: str) -> None:
+    """Start nothing until the schedule is resumed."""
+    _show(app, app.client.schedules.pause(name), f"schedule {name} paused")
+
+
+@command("resume")
+@click.argument("name")
+@pass_app
+def resume(app: App, name: str) -> None:
+    """Let a paused schedule go on; what was due meanwhile is not made up for."""
+    made = app.client.schedules.resume(name)
+    _show(app, made, f"schedule {name}: next {_moment(made.next, made)}")
+
+
+@command("fire", outputs=())
+@click.argument("name", required=False)
+@click.option("--document", envvar="MPIJOB_SCHEDULE", hidden=True, default="")
+@click.option("--as", "run", envvar="MPIJOB_SCHEDULED_NAME", hidden=True, default="")
+@click.option("--since", envvar="MPIJOB_SCHEDULED_SINCE", hidden=True, default=0.0)
+@pass_app
+def fire(app: App, name: str | None, document: str, run: str, since: float) -> None:
+    """Start a schedule's job now, as its overlap allows; the pods of a CronJob do so when it is due."""
+    import msgspec
+
+    from mpijob.model.schedule import Schedule
+
+    schedules = app.client.schedules
+    if name:
+        wanted = schedules.get(name).schedule
+    elif document:
+        wanted = msgspec.json.decode(document, type=Schedule)
+    else:
+        raise click.UsageError("name a schedule; mpijob schedule list shows them")
+    app.out.line(schedules.fire(wanted) if name else schedules.fire(wanted, run, since=since))
+
+
+@command("serve", outputs=(), namespace=False)
+@pass_app
+def serve(app: App) -> None:
+    """Keep the time of this machine's schedules in the foreground, as a service manager or @reboot would start it."""
+    from mpijob.client import alarm
+
+    app.out.note(alarm.serve(app.settings()))
+
+
+@command("rights", outputs=())
+@pass_app
+def rights(app: App) -> None:
+    """Print what the pods of a cluster's schedules may do, for an administrator to apply."""
+    import yaml
+
+    from mpijob.dialects import cronjob
+
+    documents = cronjob.rights(app.settings().namespace)
+    app.out.text(yaml.safe_dump_all(documents, sort_keys=False))
+
+
+def _show(app: App, one: Recurrence, line: str) -> None:
+    if app.out.structured:
+        app.out.value(one)
+    else:
+        app.out.line(one.schedule.name if app.out.format is Format.NAME else line)
+
+
+for _command in (create, list_schedules, show, delete, pause, resume, fire, serve, rights):
+    schedule.add_command(_command)

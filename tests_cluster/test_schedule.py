@@ -1,0 +1,52 @@
+"""Recurring jobs on a cluster: a real CronJob, whose pods start jobs with no more rights than they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed import services
+from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
+
+from mpijob import Phase
+from mpijob.backends.kubernetes import kinds
+from mpijob.dialects import cronjob, jobfile
+from mpijob.model.schedule import LABEL
+
+pytestmark = pytest.mark.testbed  # the services' image is the test bed's own
+NEXT_MINUTE = 60.0
+
+
+@pytest.fixture(scope="module")
+def place(kubeconfig: Path) -> Iterator[Place]:
+    with own_place(kubeconfig, "schedule") as place:
+        yield place
+
+
+@pytest.mark.req("C-cron")
+def test_a_cronjob_starts_a_job_each_minute_and_leaves_it_out_while_the_last_one_runs(
+    place: Place, tmp_path: Path
+) -> None:
+    (tmp_path / "often.yaml").write_text(jobfile.write(a_job("often", "sleep 3600")))
+    image = {"MPIJOB_SERVICE_IMAGE": services.provide()}
+    words = ("schedule", "create", "-f", str(tmp_path / "often.yaml"), "--when", "* * * * *")
+    made = place.mpijob(*words, **image)
+    assert made.returncode == 0, made.stderr
+    first = eventually(lambda: [*place.client.jobs(selector=f"{LABEL}=often")], "it starts", NEXT_MINUTE + 60)
+    place.client.wait(first[0].ref, PATIENCE, {Phase.RUNNING})
+
+    def told() -> str:
+        pods = place.api.list(kinds.POD.path(place.namespace), labels=f"{cronjob.SCHEDULE_LABEL}=often").items
+        names = [one["metadata"]["name"] for one in pods if one["status"].get("phase") == "Succeeded"]
+        return "\n".join(place.kubectl("logs", name) for name in names)
+
+    left_out = f"was left out: job '{first[0].ref.name}' of the same schedule has not ended"
+    eventually(lambda: left_out in told(), "the second is left out", NEXT_MINUTE + 60)
+    assert len([*place.client.jobs(selector=f"{LABEL}=often")]) == 1
+    assert "often" in place.mpijob("schedule", "list").stdout
+    deleted = place.mpijob("schedule", "delete", "often")
+    assert deleted.returncode == 0, deleted.stderr
+    for kind in (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING):
+        assert place.find(kind, cronjob.ACCOUNT) is None
+    place.empty()
