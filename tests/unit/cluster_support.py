@@ -87,7 +87,7 @@ def kubelet(words: list[str], env: Mapping[str, str]) -> list[str]:
 def shown(documents: tuple[Mapping[str, Any], ...]) -> str:
     """Return documents as they are reviewed: the long sh texts by their names."""
     named = [_named(one) for one in documents]
-    return yaml.dump_all(named, Dumper=jobwriter._Dumper, sort_keys=False, width=100)
+    return yaml.dump_all(named, Dumper=jobwriter.Dumper, sort_keys=False, width=100)
 
 
 def _named(value: Any) -> Any:

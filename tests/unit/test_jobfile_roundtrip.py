@@ -199,4 +199,4 @@ def test_noise_is_a_job_or_an_invalid_job_and_nothing_else(noise: str | bytes) -
     )
 )
 def test_any_value_in_any_field_of_a_file_is_read_or_told(values: dict[str, Any]) -> None:
-    assert outcome(yaml.dump(values, Dumper=jobwriter._Dumper)), "a job, or the codes of what is wrong"
+    assert outcome(yaml.dump(values, Dumper=jobwriter.Dumper)), "a job, or the codes of what is wrong"

@@ -55,6 +55,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What may still be spent. */
+        get: operations["budgets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/bulk": {
         parameters: {
             query?: never;
@@ -89,6 +106,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/choices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a form can offer. */
+        get: operations["choices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How jobs differ. */
+        get: operations["compare"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/drafts": {
         parameters: {
             query?: never;
@@ -100,6 +151,57 @@ export interface paths {
         put?: never;
         /** Read a draft: the job, or all that is wrong. */
         post: operations["read_draft"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/drafts/advice": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What earlier runs say. */
+        post: operations["advice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/drafts/convert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A text of another kind, as a job. */
+        post: operations["convert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/drafts/edit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A job file after a form's change, notes and unknown fields kept. */
+        post: operations["edit"];
         delete?: never;
         options?: never;
         head?: never;
@@ -191,6 +293,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/migration": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How far the jobs of old are. */
+        get: operations["migrating"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/openapi.json": {
         parameters: {
             query?: never;
@@ -202,6 +321,24 @@ export interface paths {
         get: operations["document"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/opinions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How helpful the help is. */
+        get: operations["opinions"];
+        put?: never;
+        /** Say whether help was helpful. */
+        post: operations["opinion"];
         delete?: never;
         options?: never;
         head?: never;
@@ -233,7 +370,24 @@ export interface paths {
             cookie?: never;
         };
         /** All namespaces, for administrators. */
-        get: operations["overview"];
+        get: operations["whole_cluster"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/patterns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What failed jobs share. */
+        get: operations["patterns"];
         put?: never;
         post?: never;
         delete?: never;
@@ -253,6 +407,40 @@ export interface paths {
         put?: never;
         /** Exactly what would run. */
         post: operations["plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who waits where. */
+        get: operations["queues"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rights": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What you may do here. */
+        get: operations["rights"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -322,8 +510,26 @@ export interface paths {
         /** Jobs to start from. */
         get: operations["templates"];
         put?: never;
-        post?: never;
+        /** Keep a job to start from. */
+        post: operations["save_template"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/templates/{template}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Remove an own template. */
+        delete: operations["delete_template"];
         options?: never;
         head?: never;
         patch?: never;
@@ -391,6 +597,23 @@ export interface paths {
         };
         /** The files it left. */
         get: operations["artifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{namespace}/{name}/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All of its name. */
+        get: operations["attempts"];
         put?: never;
         post?: never;
         delete?: never;
@@ -467,6 +690,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its configuration as a file. */
+        get: operations["export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/logs": {
         parameters: {
             query?: never;
@@ -527,7 +767,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run a job that has ended again, with the same configuration. */
+        /** Run it again, as it was or with a fix. */
         post: operations["retry"];
         delete?: never;
         options?: never;
@@ -621,6 +861,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** All of its name. */
+        get: operations["attempts_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/cancel": {
         parameters: {
             query?: never;
@@ -689,6 +946,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Its configuration as a file. */
+        get: operations["export_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/logs": {
         parameters: {
             query?: never;
@@ -749,7 +1023,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Run a job that has ended again, with the same configuration. */
+        /** Run it again, as it was or with a fix. */
         post: operations["retry_by_name"];
         delete?: never;
         options?: never;
@@ -891,6 +1165,24 @@ export interface components {
             items: components["schemas"]["Account"][];
         };
         /**
+         * Advice
+         * @description One change of the job that runs of its program speak for; `value` is what to write into the field.
+         */
+        Advice: {
+            field: string;
+            now: string;
+            reason: string;
+            value: string;
+        };
+        /**
+         * Advised
+         * @description What earlier runs of the program say: what to ask for, and what it will take; null without earlier runs.
+         */
+        Advised: {
+            counsel: components["schemas"]["Counsel"];
+            estimate: components["schemas"]["Estimate"] | null;
+        };
+        /**
          * Alert
          * @description A limit that is nearly, or wholly, consumed.
          */
@@ -948,6 +1240,13 @@ export interface components {
          * @enum {unknown}
          */
         Asked: "missing" | "there" | "unknown";
+        /**
+         * AttemptsAnswer
+         * @description The jobs that had this name, newest first: retries are new jobs of the same name.
+         */
+        AttemptsAnswer: {
+            items: components["schemas"]["JobRow"][];
+        };
         /**
          * AuditEvent
          * @description One line of the audit.
@@ -1030,6 +1329,29 @@ export interface components {
             scope: string;
         };
         /**
+         * Budget
+         * @description How a namespace stands against its budget of a month: spent so far, and where that leads.
+         */
+        Budget: {
+            /** @default  */
+            alert?: string;
+            /** @default  */
+            currency?: string;
+            forecast: number;
+            month: string;
+            monthly: number;
+            namespace: string;
+            share: number;
+            spent: number;
+        };
+        /**
+         * Budgets
+         * @description How namespaces stand against their budgets.
+         */
+        Budgets: {
+            items: components["schemas"]["Budget"][];
+        };
+        /**
          * Bulk
          * @description One action on several jobs, each as `namespace/name`.
          */
@@ -1048,14 +1370,26 @@ export interface components {
         /**
          * Capabilities
          * @description What this place can do, so that the page shows no panel that could only be empty.
+         *
+         *         `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
+         *         which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
          */
         Capabilities: {
             administrator: boolean;
             cluster: boolean;
             engine: string;
+            /** @default true */
+            keeps_templates?: boolean;
             max_workers: number;
             namespace: string;
             phases: string[];
+            /** @default  */
+            sign_out?: string;
+            /**
+             * @default address
+             * @enum {unknown}
+             */
+            signs_in?: "address" | "login";
             user: string;
             version: string;
         };
@@ -1074,13 +1408,19 @@ export interface components {
         };
         /**
          * Changes
-         * @description What a copy has otherwise than the job: parts by path (`env.LR`); "" as name takes the next free one.
+         * @description What a copy has otherwise than the job: parts by path (`env.LR`), and a numbered fix of its diagnosis.
+         *
+         *         "" as name takes the next free one; `replace` puts the copy in the place of the job itself.
          */
         Changes: {
             /** @default {} */
             changes?: Record<string, never>;
             /** @default  */
             name?: string;
+            /** @default false */
+            replace?: boolean;
+            /** @default null */
+            with_fix?: number | null;
         };
         /**
          * Check
@@ -1091,6 +1431,30 @@ export interface components {
             detail?: string;
             mark: components["schemas"]["mpijob.diagnosis.checklist.Mark"];
             question: string;
+        };
+        /**
+         * Choices
+         * @description What one namespace offers to one user; `unread` names what could not be looked at.
+         *
+         *         `images` are those that jobs used lately, the newest first. `claims` are volume claims, `connections` secrets
+         *         that an ODH project keeps as data connections, `priorities` names of priority classes.
+         */
+        Choices: {
+            /** @default [] */
+            claims?: components["schemas"]["mpijob.model.choices.Option"][];
+            /** @default [] */
+            connections?: components["schemas"]["mpijob.model.choices.Option"][];
+            /** @default [] */
+            images?: components["schemas"]["mpijob.model.choices.Option"][];
+            namespace: string;
+            /** @default [] */
+            priorities?: components["schemas"]["mpijob.model.choices.Option"][];
+            /** @default [] */
+            projects?: components["schemas"]["mpijob.model.choices.Option"][];
+            /** @default [] */
+            queues?: components["schemas"]["mpijob.model.choices.Option"][];
+            /** @default [] */
+            unread?: string[];
         };
         /**
          * Claim
@@ -1185,6 +1549,80 @@ export interface components {
             path?: string;
         };
         /**
+         * Column
+         * @description One of the jobs compared, and how it went.
+         */
+        Column: {
+            /** @default null */
+            account?: components["schemas"]["Account"] | null;
+            duration_seconds: number | null;
+            phase: components["schemas"]["Phase"];
+            ref: components["schemas"]["JobRef"];
+            result: string;
+        };
+        /**
+         * Comparison
+         * @description The jobs side by side.
+         */
+        Comparison: {
+            differences: components["schemas"]["Difference"][];
+            jobs: components["schemas"]["Column"][];
+        };
+        /**
+         * Conversion
+         * @description One source, converted: how far it is, the jobs in their order, their texts, and what became of each field.
+         *
+         *         `entries` tell the way from the source to a job, `written` that from the job to another form. `values` are
+         *         those of an array. `error` says why nothing could be read.
+         */
+        Conversion: {
+            /** @default 1 */
+            automatic?: number;
+            /** @default .yaml */
+            ending?: string;
+            /** @default [] */
+            entries?: components["schemas"]["Entry"][];
+            /** @default  */
+            error?: string;
+            /** @default  */
+            file?: string;
+            /** @default [] */
+            jobs?: components["schemas"]["MPIJob"][];
+            /** @default  */
+            source?: string;
+            /** @default blocked */
+            stage?: components["schemas"]["Stage"];
+            /** @default [] */
+            texts?: string[];
+            /** @default job */
+            to?: string;
+            /** @default {} */
+            values?: {
+                [key: string]: string[];
+            };
+            /** @default [] */
+            written?: components["schemas"]["Entry"][];
+        };
+        /**
+         * Conversions
+         * @description What the text held, converted, with a report on every field.
+         */
+        Conversions: {
+            items: components["schemas"]["Conversion"][];
+        };
+        /**
+         * Counsel
+         * @description All that earlier runs of a program say about the next one.
+         */
+        Counsel: {
+            /** @default [] */
+            advice?: components["schemas"]["Advice"][];
+            program: string;
+            runs: number;
+            /** @default null */
+            scaling?: components["schemas"]["Scaling"] | null;
+        };
+        /**
          * Curves
          * @description Every metric of a job, and how far it is: `progress` from 0 to 1, `eta` seconds until its end, where known.
          *
@@ -1230,11 +1668,15 @@ export interface components {
         /**
          * Delta
          * @description What a page lays over what it has; `trouble` says why nothing new may come.
+         *
+         *         `seen` is when the place itself was last heard: what the page shows is as old as that.
          */
         Delta: {
             /** @default [] */
             delete?: string[];
             rev: string;
+            /** @default 0 */
+            seen?: number;
             /** @default null */
             trouble?: components["schemas"]["Problem"] | null;
             /** @default [] */
@@ -1264,6 +1706,14 @@ export interface components {
             timeline?: components["schemas"]["Step"][];
         };
         /**
+         * Difference
+         * @description One part of the spec with its value in each job, in the order of the jobs.
+         */
+        Difference: {
+            field: string;
+            values: unknown[];
+        };
+        /**
          * Done
          * @description What became of one job of several; `problem` is null when it worked.
          */
@@ -1282,6 +1732,71 @@ export interface components {
             job?: Record<string, never> | null;
             /** @default  */
             yaml?: string;
+        };
+        /**
+         * Edit
+         * @description A job file, and what a form changes in it: all its fields (`job`), or some by path; null takes one out.
+         *
+         *         With neither the text is only read.
+         */
+        Edit: {
+            /** @default {} */
+            changes?: Record<string, never>;
+            /** @default null */
+            job?: Record<string, never> | null;
+            /** @default  */
+            yaml?: string;
+        };
+        /**
+         * Edited
+         * @description The text after the change, with its notes and unknown fields kept, and the job in it.
+         *
+         *         What is wrong never stops the answer: it stands in `findings`, with field, line and column. `job` is null where
+         *         the text is no job at all; fields that cannot be read have their default in it.
+         */
+        Edited: {
+            command_line: string;
+            findings: components["schemas"]["Finding"][];
+            job: components["schemas"]["MPIJob"] | null;
+            unknown: string[];
+            yaml: string;
+        };
+        /**
+         * Entry
+         * @description One field of the source: as it stands there, what became of it, where it went, and what to do.
+         */
+        Entry: {
+            /** @default false */
+            blocks?: boolean;
+            fate: components["schemas"]["Fate"];
+            field: string;
+            /** @default 0 */
+            line?: number;
+            /** @default  */
+            note?: string;
+            /** @default  */
+            ours?: string;
+            /** @default  */
+            todo?: string;
+            /** @default  */
+            value?: string;
+        };
+        /**
+         * Estimate
+         * @description The expected run time in seconds and cost, each from `low` to `high`; `runs` it rests on, `basis` in words.
+         */
+        Estimate: {
+            basis: string;
+            core_hours: number;
+            cost: number;
+            currency: string;
+            gpu_hours: number;
+            high_cost: number;
+            high_seconds: number;
+            low_cost: number;
+            low_seconds: number;
+            runs: number;
+            seconds: number;
         };
         /**
          * Event
@@ -1369,10 +1884,7 @@ export interface components {
             /** @default null */
             wait_estimate_seconds?: number | null;
             /** @default null */
-            wait_range_seconds?: [
-                number,
-                number
-            ] | null;
+            wait_range_seconds?: number[] | null;
             /** @default 0 */
             waiting_jobs?: number;
             /** @default true */
@@ -1392,6 +1904,12 @@ export interface components {
          * @enum {unknown}
          */
         Family: "auto" | "custom" | "intel" | "mpich" | "openmpi";
+        /**
+         * Fate
+         * @description What became of a field.
+         * @enum {unknown}
+         */
+        Fate: "changed" | "dropped" | "exact";
         /**
          * FieldHelp
          * @description What a field of a job is for, as `mpijob explain` tells it.
@@ -1468,10 +1986,7 @@ export interface components {
             starts_now?: number | null;
             verdict: components["schemas"]["Verdict"];
             /** @default null */
-            wait_range?: [
-                number,
-                number
-            ] | null;
+            wait_range?: number[] | null;
         };
         /**
          * Fix
@@ -1483,6 +1998,21 @@ export interface components {
             /** @default {} */
             patch?: Record<string, never>;
             text: string;
+        };
+        /**
+         * Fleet
+         * @description How the jobs of a time ended, and what those that failed have in common; `single` failed alone.
+         */
+        Fleet: {
+            ended: number;
+            failed: number;
+            message: string;
+            /** @default [] */
+            patterns?: components["schemas"]["mpijob.diagnosis.patterns.Pattern"][];
+            since: number;
+            /** @default 0 */
+            single?: number;
+            until: number;
         };
         /**
          * Flow
@@ -1548,7 +2078,8 @@ export interface components {
          * JobList
          * @description One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.
          *
-         *         `namespaces`, `owners` and `types` are all there are, whatever the filters.
+         *         `namespaces`, `owners` and `types` are all there are, whatever the filters. `seen` is when the place itself was
+         *         last heard.
          */
         JobList: {
             after: string;
@@ -1559,6 +2090,8 @@ export interface components {
             namespaces: string[];
             owners: string[];
             rev: string;
+            /** @default 0 */
+            seen?: number;
             total: number;
             types: string[];
         };
@@ -1839,6 +2372,14 @@ export interface components {
             workers?: number;
         };
         /**
+         * Mend
+         * @description How a job is run again: as it was, or with one of the numbered fixes of its diagnosis.
+         */
+        Mend: {
+            /** @default null */
+            with_fix?: number | null;
+        };
+        /**
          * NamespaceView
          * @description One namespace: how many jobs stand where, what their GPUs are, and its limits.
          */
@@ -1867,6 +2408,18 @@ export interface components {
             egress?: string[];
             /** @default true */
             isolated?: boolean;
+        };
+        /**
+         * NewTemplate
+         * @description A job to start from later; `share` also puts it where the team sees it.
+         */
+        NewTemplate: {
+            name: string;
+            /** @default false */
+            overwrite?: boolean;
+            /** @default false */
+            share?: boolean;
+            yaml: string;
         };
         /**
          * Numbered
@@ -1902,12 +2455,19 @@ export interface components {
             uid?: string;
         };
         /**
-         * Option
-         * @description One answer, and the question or kind that follows.
+         * Opinion
+         * @description Whether a piece of help was helpful; `topic` is a field, a code or a screen.
          */
-        Option: {
-            text: string;
-            then: string;
+        Opinion: {
+            helpful: boolean;
+            topic: string;
+        };
+        /**
+         * Opinions
+         * @description All of them.
+         */
+        Opinions: {
+            items: components["schemas"]["Votes"][];
         };
         /**
          * Overview
@@ -1920,19 +2480,10 @@ export interface components {
             facts: components["schemas"]["Facts"];
             namespaces: components["schemas"]["mpijob.api.answers.Share"][];
             owners: components["schemas"]["mpijob.api.answers.Share"][];
-            patterns: components["schemas"]["Pattern"][];
+            patterns: components["schemas"]["mpijob.api.answers.Pattern"][];
             room: string;
             waited_seconds: number | null;
             waiting: components["schemas"]["Waiting"][];
-        };
-        /**
-         * Pattern
-         * @description A cause that several jobs failed of, with the newest of them.
-         */
-        Pattern: {
-            cause: string;
-            jobs: number;
-            newest: components["schemas"]["JobRow"];
         };
         /**
          * Phase
@@ -2086,11 +2637,25 @@ export interface components {
             ranks: number;
         };
         /**
+         * Progress
+         * @description How far a migration is. `moved` counts jobs that run by mpijob already.
+         */
+        Progress: {
+            /** @default 1 */
+            automatic?: number;
+            blocked: number;
+            check: number;
+            /** @default 0 */
+            moved?: number;
+            ready: number;
+            rows: components["schemas"]["mpijob.client.migration.Row"][];
+        };
+        /**
          * Question
          * @description One question with its answers.
          */
         Question: {
-            options: components["schemas"]["Option"][];
+            options: components["schemas"]["mpijob.client.guide.Option"][];
             text: string;
         };
         /**
@@ -2119,6 +2684,20 @@ export interface components {
             waiting?: number;
         };
         /**
+         * QueueRow
+         * @description One queue: how many jobs run and wait, how long jobs waited lately (the median), who waits in which order.
+         */
+        QueueRow: {
+            /** @default [] */
+            ahead?: components["schemas"]["Waiting"][];
+            name: string;
+            namespace: string;
+            running: number;
+            text: string;
+            waited_seconds: number | null;
+            waiting: number;
+        };
+        /**
          * QueueView
          * @description One ClusterQueue: what it may give, what is taken, and how many jobs wait in it and run from it.
          */
@@ -2136,6 +2715,15 @@ export interface components {
             running?: number;
             /** @default 0 */
             waiting?: number;
+        };
+        /**
+         * Queues
+         * @description The queues that the user sees, and the limits of the namespace that they are in.
+         */
+        Queues: {
+            items: components["schemas"]["QueueRow"][];
+            lines: components["schemas"]["Line"][];
+            namespace: string;
         };
         /**
          * Quota
@@ -2195,9 +2783,9 @@ export interface components {
          */
         Report: {
             by: string[];
-            rows: components["schemas"]["Row"][];
+            rows: components["schemas"]["mpijob.accounting.reports.Row"][];
             since: number | null;
-            total: components["schemas"]["Row"];
+            total: components["schemas"]["mpijob.accounting.reports.Row"];
             until: number | null;
         };
         /**
@@ -2257,6 +2845,17 @@ export interface components {
             max_backoff_seconds?: number;
         };
         /**
+         * Rights
+         * @description What the user may do in a namespace; `why` has, for each verb that is missing, the sentence that says so.
+         */
+        Rights: {
+            may: string[];
+            namespace: string;
+            why: {
+                [key: string]: string;
+            };
+        };
+        /**
          * Role
          * @description Who said a line: the launcher, a worker itself, or a rank in it.
          * @enum {unknown}
@@ -2283,48 +2882,17 @@ export interface components {
             usable: number;
         };
         /**
-         * Row
-         * @description The total of one group; `key` has the group's words in the order asked for.
-         *
-         *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
-         *         for and not used: both of measured jobs only.
+         * Scaling
+         * @description How a program scales: the sizes that ran, the share that does not get faster (Amdahl), which size pays.
          */
-        Row: {
-            /** @default 0 */
-            core_hours?: number;
-            /** @default 0 */
-            core_hours_used?: number;
-            /** @default 0 */
-            cost?: number;
-            /** @default  */
-            currency?: string;
-            /** @default 0 */
-            failed?: number;
-            /** @default 0 */
-            gib_hours?: number;
-            /** @default 0 */
-            gib_hours_used?: number;
-            /** @default 0 */
-            gpu_hours?: number;
-            /** @default 0 */
-            gpu_hours_used?: number;
-            /** @default 0 */
-            idle_gpu_hours?: number;
-            /** @default 0 */
-            jobs?: number;
-            key: string[];
-            /** @default 0 */
-            measured_core_hours?: number;
-            /** @default 0 */
-            measured_gib_hours?: number;
-            /** @default 0 */
-            queued_hours?: number;
-            /** @default 0 */
-            run_hours?: number;
-            /** @default 0 */
-            spare_gib_hours?: number;
-            /** @default 0 */
-            succeeded?: number;
+        Scaling: {
+            /** @default null */
+            best?: number | null;
+            /** @default [] */
+            sentences?: string[];
+            /** @default null */
+            serial_share?: number | null;
+            sizes: components["schemas"]["Size"][];
         };
         /**
          * Secret
@@ -2391,6 +2959,25 @@ export interface components {
             seconds_before?: number;
         };
         /**
+         * Size
+         * @description Runs of one size: the middle of their times, speed-up and efficiency against the smallest size that ran.
+         */
+        Size: {
+            core_hours: number;
+            efficiency: number;
+            ranks: number;
+            runs: number;
+            seconds: number;
+            speedup: number;
+            workers: number;
+        };
+        /**
+         * Stage
+         * @description How far a file is on its way.
+         * @enum {unknown}
+         */
+        Stage: "blocked" | "check" | "ready";
+        /**
          * Step
          * @description One moment of a job's life; `place` opens the log there.
          */
@@ -2418,6 +3005,20 @@ export interface components {
             name: string;
             origin: string;
             yaml: string;
+        };
+        /**
+         * ToConvert
+         * @description A text of another kind (MPIJob, TrainJob, Slurm or PBS script …), and what it is to become.
+         */
+        ToConvert: {
+            /** @default  */
+            image?: string;
+            text: string;
+            /**
+             * @default job
+             * @enum {unknown}
+             */
+            to?: "job" | "mpijob" | "sbatch" | "trainjob";
         };
         /**
          * Topology
@@ -2481,6 +3082,15 @@ export interface components {
          */
         VolumeKind: "claim" | "config" | "nfs" | "path" | "scratch" | "secret" | "shm";
         /**
+         * Votes
+         * @description How often a piece of help was said to be helpful, and how often not.
+         */
+        Votes: {
+            no: number;
+            topic: string;
+            yes: number;
+        };
+        /**
          * Waiting
          * @description One job that waits: its place, what for, how long about.
          */
@@ -2517,6 +3127,59 @@ export interface components {
             restarts?: number;
         };
         /**
+         * Row
+         * @description The total of one group; `key` has the group's words in the order asked for.
+         *
+         *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
+         *         for and not used: both of measured jobs only.
+         */
+        "mpijob.accounting.reports.Row": {
+            /** @default 0 */
+            core_hours?: number;
+            /** @default 0 */
+            core_hours_used?: number;
+            /** @default 0 */
+            cost?: number;
+            /** @default  */
+            currency?: string;
+            /** @default 0 */
+            failed?: number;
+            /** @default 0 */
+            gib_hours?: number;
+            /** @default 0 */
+            gib_hours_used?: number;
+            /** @default 0 */
+            gpu_hours?: number;
+            /** @default 0 */
+            gpu_hours_used?: number;
+            /** @default 0 */
+            idle_gpu_hours?: number;
+            /** @default 0 */
+            jobs?: number;
+            key: string[];
+            /** @default 0 */
+            measured_core_hours?: number;
+            /** @default 0 */
+            measured_gib_hours?: number;
+            /** @default 0 */
+            queued_hours?: number;
+            /** @default 0 */
+            run_hours?: number;
+            /** @default 0 */
+            spare_gib_hours?: number;
+            /** @default 0 */
+            succeeded?: number;
+        };
+        /**
+         * Pattern
+         * @description A cause that several jobs failed of, with the newest of them.
+         */
+        "mpijob.api.answers.Pattern": {
+            cause: string;
+            jobs: number;
+            newest: components["schemas"]["JobRow"];
+        };
+        /**
          * Share
          * @description How many jobs somebody, or a namespace, has.
          */
@@ -2528,11 +3191,70 @@ export interface components {
             name: string;
         };
         /**
+         * Option
+         * @description One answer, and the question or kind that follows.
+         */
+        "mpijob.client.guide.Option": {
+            text: string;
+            then: string;
+        };
+        /**
+         * Row
+         * @description One line of the summary: a source, how far it is, its fields by fate, and what blocks it.
+         */
+        "mpijob.client.migration.Row": {
+            /** @default 0 */
+            automatic?: number;
+            /** @default  */
+            blocks?: string;
+            /** @default 0 */
+            changed?: number;
+            /** @default 0 */
+            dropped?: number;
+            /** @default 0 */
+            exact?: number;
+            file: string;
+            source: string;
+            stage: components["schemas"]["Stage"];
+        };
+        /**
          * Mark
          * @description The three answers.
          * @enum {unknown}
          */
         "mpijob.diagnosis.checklist.Mark": "no" | "unknown" | "yes";
+        /**
+         * Pattern
+         * @description Several jobs that failed alike: by the same cause in one namespace, or on the same machine.
+         */
+        "mpijob.diagnosis.patterns.Pattern": {
+            /** @default  */
+            code?: string;
+            count: number;
+            /** @default  */
+            example?: string;
+            first: number;
+            /** @default  */
+            hint?: string;
+            jobs: string[];
+            last: number;
+            message: string;
+            /** @default  */
+            namespace?: string;
+            /** @default  */
+            node?: string;
+            /** @default [] */
+            owners?: string[];
+        };
+        /**
+         * Option
+         * @description One thing to choose: its name, and what people call it or know of it.
+         */
+        "mpijob.model.choices.Option": {
+            name: string;
+            /** @default  */
+            text?: string;
+        };
         /**
          * Share
          * @description What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now.
@@ -2671,6 +3393,35 @@ export interface operations {
             };
         };
     };
+    budgets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What may still be spent. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budgets"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     bulk: {
         parameters: {
             query?: never;
@@ -2733,6 +3484,68 @@ export interface operations {
             };
         };
     };
+    choices: {
+        parameters: {
+            query?: {
+                namespace?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What a form can offer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Choices"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    compare: {
+        parameters: {
+            query?: {
+                job?: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How jobs differ. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Comparison"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     read_draft: {
         parameters: {
             query?: never;
@@ -2753,6 +3566,105 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Reading"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    advice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Draft"];
+            };
+        };
+        responses: {
+            /** @description What earlier runs say. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Advised"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    convert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ToConvert"];
+            };
+        };
+        responses: {
+            /** @description A text of another kind, as a job. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Conversions"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    edit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Edit"];
+            };
+        };
+        responses: {
+            /** @description A job file after a form's change, notes and unknown fields kept. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Edited"];
                 };
             };
             /** @description What went wrong. */
@@ -2915,6 +3827,35 @@ export interface operations {
             };
         };
     };
+    migrating: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How far the jobs of old are. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Progress"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     document: {
         parameters: {
             query?: never;
@@ -2932,6 +3873,66 @@ export interface operations {
                 content: {
                     "application/json": Record<string, never>;
                 };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    opinions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description How helpful the help is. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Opinions"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    opinion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Opinion"];
+            };
+        };
+        responses: {
+            /** @description Say whether help was helpful. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description What went wrong. */
             default: {
@@ -2973,7 +3974,7 @@ export interface operations {
             };
         };
     };
-    overview: {
+    whole_cluster: {
         parameters: {
             query?: never;
             header?: never;
@@ -2989,6 +3990,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ClusterView"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    patterns: {
+        parameters: {
+            query?: {
+                days?: number;
+                least?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What failed jobs share. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Fleet"];
                 };
             };
             /** @description What went wrong. */
@@ -3022,6 +4055,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PlanAnswer"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    queues: {
+        parameters: {
+            query?: {
+                namespace?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Who waits where. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queues"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rights: {
+        parameters: {
+            query?: {
+                namespace?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What you may do here. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Rights"];
                 };
             };
             /** @description What went wrong. */
@@ -3201,6 +4296,68 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["TemplateList"];
                 };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    save_template: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTemplate"];
+            };
+        };
+        responses: {
+            /** @description Keep a job to start from. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateRow"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_template: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Remove an own template. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description What went wrong. */
             default: {
@@ -3424,6 +4581,41 @@ export interface operations {
             };
         };
     };
+    attempts: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of its name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptsAnswer"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     cancel: {
         parameters: {
             query?: {
@@ -3570,6 +4762,40 @@ export interface operations {
             };
         };
     };
+    export: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                format?: "json" | "mpijob" | "sbatch" | "trainjob" | "yaml";
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its configuration as a file. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     logs: {
         parameters: {
             query?: {
@@ -3589,6 +4815,7 @@ export interface operations {
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
                 before?: number;
                 after?: number;
+                find?: string;
                 tidy?: boolean;
                 fold?: boolean;
                 format?: "json" | "text";
@@ -3706,9 +4933,13 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Mend"];
+            };
+        };
         responses: {
-            /** @description Run a job that has ended again, with the same configuration. */
+            /** @description Run it again, as it was or with a fix. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3931,6 +5162,40 @@ export interface operations {
             };
         };
     };
+    attempts_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of its name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptsAnswer"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     cancel_by_name: {
         parameters: {
             query?: {
@@ -4073,6 +5338,39 @@ export interface operations {
             };
         };
     };
+    export_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+                format?: "json" | "mpijob" | "sbatch" | "trainjob" | "yaml";
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its configuration as a file. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     logs_by_name: {
         parameters: {
             query?: {
@@ -4092,6 +5390,7 @@ export interface operations {
                 level?: ("debug" | "error" | "fatal" | "info" | "trace" | "warning") | null;
                 before?: number;
                 after?: number;
+                find?: string;
                 tidy?: boolean;
                 fold?: boolean;
                 format?: "json" | "text";
@@ -4205,9 +5504,13 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Mend"];
+            };
+        };
         responses: {
-            /** @description Run a job that has ended again, with the same configuration. */
+            /** @description Run it again, as it was or with a fix. */
             200: {
                 headers: {
                     [name: string]: unknown;

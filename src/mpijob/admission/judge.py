@@ -51,9 +51,9 @@ def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
 def _permitted(job: MPIJob, who: Identity, facts: Facts) -> None:
     if "create" not in facts.may:
         place = f"namespace '{job.namespace}'"
-        message = f"User '{who.user}' lacks 'create' permission for MPIJobs in {place}"
         raise NotAllowed(
-            message, hint=f"{_missing(facts)}ask an administrator of {place}, or use another namespace"
+            forbidden("create", who, job.namespace),
+            hint=f"{_missing(facts)}ask an administrator of {place}, or use another namespace",
         )
     if facts.cluster is not None and facts.cluster.lacks:
         message = (
@@ -62,6 +62,11 @@ def _permitted(job: MPIJob, who: Identity, facts: Facts) -> None:
         raise NotAllowed(
             message, hint=f"{_missing(facts)}ask for it, or put files and secrets there by other means"
         )
+
+
+def forbidden(verb: str, who: Identity, namespace: str) -> str:
+    """Return the sentence for whoever may not do something with jobs."""
+    return f"User '{who.user}' lacks '{verb}' permission for MPIJobs in namespace '{namespace}'"
 
 
 def _missing(facts: Facts) -> str:

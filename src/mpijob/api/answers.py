@@ -75,7 +75,8 @@ class JobRow(msgspec.Struct, frozen=True):
 class JobList(msgspec.Struct, frozen=True):
     """One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.
 
-    `namespaces`, `owners` and `types` are all there are, whatever the filters.
+    `namespaces`, `owners` and `types` are all there are, whatever the filters. `seen` is when the place itself was
+    last heard.
     """
 
     items: tuple[JobRow, ...]
@@ -86,6 +87,7 @@ class JobList(msgspec.Struct, frozen=True):
     types: tuple[str, ...]
     after: str
     rev: str
+    seen: float = 0.0
 
 
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -124,7 +126,10 @@ class JobDetail(msgspec.Struct, frozen=True):
 
 
 class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which lines. `ranks` and `workers` may be repeated; `level` is the least one; `format` text is a download."""
+    """Which lines. `ranks` and `workers` may be repeated; `level` is the least one; `format` text is a download.
+
+    `regex` hides all other lines, `find` only marks what it matches.
+    """
 
     follow: bool = False
     roles: tuple[Role, ...] = ()
@@ -140,6 +145,7 @@ class LogQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
     level: Level | None = None
     before: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
     after: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    find: str = ""
     tidy: bool = False
     fold: bool = False
     format: Literal["json", "text"] = "json"
@@ -211,10 +217,15 @@ class FactsAnswer(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a copy has otherwise than the job: parts by path (`env.LR`); "" as name takes the next free one."""
+    """What a copy has otherwise than the job: parts by path (`env.LR`), and a numbered fix of its diagnosis.
+
+    "" as name takes the next free one; `replace` puts the copy in the place of the job itself.
+    """
 
     name: str = ""
     changes: dict[str, Any] = {}
+    with_fix: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    replace: bool = False
 
 
 class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -253,7 +264,11 @@ class TemplateList(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What this place can do, so that the page shows no panel that could only be empty."""
+    """What this place can do, so that the page shows no panel that could only be empty.
+
+    `signs_in` says how people come in: with the address that `mpijob ui` printed, or through the cluster's login,
+    which `sign_out` leaves. `keeps_templates` is False where own templates cannot be saved.
+    """
 
     version: str
     engine: str
@@ -263,6 +278,9 @@ class Capabilities(msgspec.Struct, frozen=True):
     cluster: bool
     max_workers: int
     phases: tuple[str, ...]
+    signs_in: Literal["address", "login"] = "address"
+    sign_out: str = ""
+    keeps_templates: bool = True
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -284,12 +302,16 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Delta(msgspec.Struct, frozen=True):
-    """What a page lays over what it has; `trouble` says why nothing new may come."""
+    """What a page lays over what it has; `trouble` says why nothing new may come.
+
+    `seen` is when the place itself was last heard: what the page shows is as old as that.
+    """
 
     rev: str
     upsert: tuple[JobRow, ...] = ()
     delete: tuple[str, ...] = ()
     trouble: Problem | None = None
+    seen: float = 0.0
 
 
 class ArtifactQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):

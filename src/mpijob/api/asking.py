@@ -9,11 +9,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mpijob.api import limits, problems
+from mpijob.api import limits, problems, rows
+from mpijob.api.answers import JobRow
 from mpijob.api.board import Board
 from mpijob.api.gate import SAFE, Gate, Visitor
 from mpijob.api.limits import Limits
 from mpijob.api.metrics import MetricsPage
+from mpijob.api.opinions import OpinionBox
 from mpijob.client import AsyncClient
 from mpijob.client.entries import ORIGIN, Origin
 from mpijob.errors import InvalidJob
@@ -48,6 +50,7 @@ class Room:
     def __init__(self, client: AsyncClient, gate: Gate, metrics: MetricsPage | None = None) -> None:
         self.client, self.gate, self.metrics = client, gate, metrics
         self.board, self.limits, self.pages = Board(client), Limits(), Pages()
+        self.opinions = OpinionBox(client.settings.home)
 
 
 class Ask:
@@ -69,6 +72,19 @@ class Ask:
         namespace = path.get("namespace") or self.query.namespace or self.client.namespace
         return JobRef(namespace, path["name"], self.query.uid)
 
+    @property
+    def rows(self) -> tuple[JobRow, ...]:
+        """The rows of the list that the visitor may see."""
+        return self.room.board.rows
+
+    async def same_name(self) -> tuple[JobRow, ...]:
+        """Return every job that has, or had, the name of the address, the newest first."""
+        namespace, name = self.ref.namespace, self.ref.name
+        found = [*(await self.client.list(namespace=namespace, text=name, limit=500)).items]
+        found += (await self.client.deleted(namespace=namespace, text=name, limit=100)).items
+        same = {state.ref.uid: state for state in found if state.ref.name == self.ref.name}
+        return tuple(rows.row(one) for one in sorted(same.values(), key=lambda one: -one.created))
+
 
 Handler = Callable[[Ask], Awaitable[Any]]
 
@@ -86,6 +102,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     media: str = JSON
     status: int = 200
     open: bool = False
+    bodiless: bool = False  # the body may be left out
 
     @property
     def changes(self) -> bool:
@@ -104,7 +121,7 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
     elif route.changes:
         room.gate.check_origin(request)
     query = _query(request, route.query) if route.query else None
-    body = await _body(request, route.body) if route.body else None
+    body = await _body(request, route) if route.body else None
     ORIGIN.set(_origin(request))  # each request has a context of its own
     found = await route.handler(Ask(room, request, visitor, query, body))
     if isinstance(found, Response):
@@ -142,7 +159,9 @@ def _gathered(items: list[tuple[str, str]], kind: Any) -> Mapping[str, Any]:
     return found
 
 
-async def _body(request: Request, kind: type[T]) -> T:
+async def _body(request: Request, route: Route) -> Any:
+    if route.bodiless and request.headers.get("content-length", "0") == "0":
+        return route.body()
     if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
         raise problems.Refused(415, "the body must be application/json", code="USAGE")
     taken = bytearray()
@@ -154,7 +173,7 @@ async def _body(request: Request, kind: type[T]) -> T:
                 413, f"the body is larger than {size}", "leave large files to volumes", "USAGE"
             )
     try:
-        return msgspec.json.decode(bytes(taken), type=kind)
+        return msgspec.json.decode(bytes(taken), type=route.body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise problems.misread("the body", error) from error  # type: ignore[arg-type]  # told the same way
     except RecursionError as error:

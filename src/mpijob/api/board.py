@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
@@ -51,6 +52,7 @@ class Board:
         self._news = asyncio.Event()  # set once and replaced: a lock would not outlive readers who leave
         self._tasks: list[asyncio.Task[None]] = []
         self.trouble: MpiJobError | None = None
+        self.seen = time.time()  # when the engine was last heard
 
     @property
     def rev(self) -> str:
@@ -151,12 +153,15 @@ class Board:
         while True:
             try:
                 await work()  # type: ignore[operator]  # one of our own two coroutines
-                self.trouble = None
+                self._heard()
             except MpiJobError as error:  # the page says it, with its age; the next look may succeed
                 self.trouble = error
             except Exception:
                 _log.exception("the board stumbled")
             await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _heard(self) -> None:
+        self.trouble, self.seen = None, time.time()
 
     async def _reload(self) -> None:
         """Read all jobs; where not every namespace may be seen, those of the client's own."""
@@ -180,7 +185,7 @@ class Board:
         stream = self._client.watch(all_namespaces=self._everywhere)
         try:
             async for state in stream:
-                self.trouble = None
+                self._heard()
                 self.see(state)
         finally:
             if close := getattr(stream, "aclose", None):

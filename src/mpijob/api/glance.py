@@ -24,7 +24,7 @@ def overview(
     return Overview(
         facts=facts,
         room=room,
-        waiting=_waiting(queued),
+        waiting=waiting(queued),
         counts=dict(Counter(row.phase.value for row in rows)),
         owners=_shares(rows, lambda row: row.owner, now),
         namespaces=_shares(rows, lambda row: row.namespace, now),
@@ -33,7 +33,8 @@ def overview(
     )
 
 
-def _waiting(queued: Iterable[JobState]) -> tuple[Waiting, ...]:
+def waiting(queued: Iterable[JobState]) -> tuple[Waiting, ...]:
+    """Return those who wait, in their order."""
     found = [Waiting(as_row.row(one), one.queue_position, one.wait_estimate_seconds) for one in queued]
     return tuple(sorted(found, key=lambda one: (one.position or 1 << 30, one.row.created)))
 

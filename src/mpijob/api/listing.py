@@ -24,7 +24,7 @@ _FILTERS = ("namespace", "type", "owner", "queue", "text")
 _PHASE = attrgetter("phase")
 
 
-def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float) -> JobList:
+def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float, seen: float = 0.0) -> JobList:
     """Return one page of the rows that a query asks for."""
     rows = tuple(rows)
     matching = [row for row in rows if _matches(row, query)] if _filters(query) else rows
@@ -40,6 +40,7 @@ def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float) -> J
         types=_all(rows, "kind"),
         after=_cursor(key(later[query.limit - 1])) if len(later) > query.limit else "",
         rev=rev,
+        seen=seen,
     )
 
 

@@ -88,7 +88,7 @@ def _inline(schema: Any, components: dict[str, Any]) -> Any:
 
 
 def _tidy(schema: Any) -> Any:
-    """Return schemas with the defaults of sets in order: a set has none of its own."""
+    """Return schemas with the defaults of sets in order (a set has none of its own), and pairs as short lists."""
     if isinstance(schema, list):
         return [_tidy(item) for item in schema]
     if not isinstance(schema, dict):
@@ -96,4 +96,8 @@ def _tidy(schema: Any) -> Any:
     made = {key: _tidy(value) for key, value in schema.items()}
     if made.get("type") == "array" and isinstance(made.get("default"), list):
         made["default"] = sorted(made["default"], key=str)
+    kinds = made.get("prefixItems") or ()
+    if kinds and all(kind == kinds[0] for kind in kinds):  # the page's client takes no tuples
+        del made["prefixItems"]
+        made["items"] = kinds[0]
     return made

@@ -14,17 +14,24 @@ from mpijob.accounting.reports import Report
 from mpijob.api import (
     answers,
     questions,
+    sheets,
     streams,
     verbs_acting,
     verbs_admin,
     verbs_audit,
+    verbs_drafts,
+    verbs_place,
     verbs_reading,
     verbs_session,
 )
 from mpijob.api.asking import Handler, Route
+from mpijob.client.compare import Comparison
 from mpijob.client.guide import Guide
+from mpijob.client.migration import Progress
+from mpijob.diagnosis.patterns import Fleet
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.model.accounts import AccountPage
+from mpijob.model.choices import Choices
 from mpijob.model.fit import Fit
 from mpijob.model.overview import ClusterView
 from mpijob.observation.curves import Curves
@@ -80,8 +87,53 @@ def _of_place() -> Iterator[Route]:
         body=answers.Draft,
     )  # fmt: skip
     yield _post("/fit", verbs_acting.fit, "Would it start now, wait, or never?", Fit, body=answers.Draft)
-    yield _get("/overview/cluster", verbs_admin.overview, "All namespaces, for administrators.", ClusterView)
+    yield _get(
+        "/overview/cluster", verbs_admin.whole_cluster, "All namespaces, for administrators.", ClusterView
+    )
     yield _post("/plan", verbs_acting.plan, "Exactly what would run.", answers.PlanAnswer, body=answers.Draft)
+
+
+def _of_drafts() -> Iterator[Route]:
+    """What helps to write a job."""
+    yield _post(
+        "/drafts/edit", verbs_drafts.edit, "A job file after a form's change, notes and unknown fields kept.",
+        sheets.Edited, body=sheets.Edit,
+    )  # fmt: skip
+    yield _post(
+        "/drafts/advice", verbs_drafts.advice, "What earlier runs say.", sheets.Advised, body=answers.Draft
+    )
+    yield _post(
+        "/drafts/convert", verbs_drafts.convert, "A text of another kind, as a job.", sheets.Conversions,
+        body=sheets.ToConvert,
+    )  # fmt: skip
+    yield _get("/choices", verbs_drafts.choices, "What a form can offer.", Choices, sheets.InNamespace)
+    yield _post(
+        "/templates", verbs_drafts.save_template, "Keep a job to start from.", answers.TemplateRow,
+        body=sheets.NewTemplate, status=201,
+    )  # fmt: skip
+    yield Route(
+        method="DELETE", path="/templates/{template}", handler=verbs_drafts.delete_template,
+        summary="Remove an own template.", status=204,
+    )  # fmt: skip
+
+
+def _of_others() -> Iterator[Route]:
+    """What is told about the place and its jobs together."""
+    yield _get("/rights", verbs_place.rights, "What you may do here.", sheets.Rights, sheets.InNamespace)
+    yield _get("/queues", verbs_place.queues, "Who waits where.", sheets.Queues, sheets.InNamespace)
+    yield _get("/budgets", verbs_place.budgets, "What may still be spent.", sheets.Budgets)
+    yield _get("/compare", verbs_place.compare, "How jobs differ.", Comparison, sheets.CompareQuery)
+    yield _get("/patterns", verbs_place.patterns, "What failed jobs share.", Fleet, sheets.PatternQuery)
+    yield _get("/migration", verbs_place.migrating, "How far the jobs of old are.", Progress)
+    yield _get("/opinions", verbs_place.opinions, "How helpful the help is.", sheets.Opinions)
+    yield _post(
+        "/opinions",
+        verbs_place.opinion,
+        "Say whether help was helpful.",
+        None,
+        body=sheets.Opinion,
+        status=204,
+    )
 
 
 def _of_jobs() -> Iterator[Route]:
@@ -111,7 +163,16 @@ def _of_one(base: str) -> Iterator[Route]:
         f"{base}/artifact", verbs_reading.fetch, "One of the files it left.", None, answers.ArtifactQuery,
         media="application/octet-stream",
     )  # fmt: skip
-    for verb in (verbs_acting.cancel, verbs_acting.suspend, verbs_acting.resume, verbs_acting.retry):
+    yield _get(f"{base}/attempts", verbs_place.attempts, "All of its name.", sheets.AttemptsAnswer, where)
+    yield _get(
+        f"{base}/export", verbs_reading.export, "Its configuration as a file.", None, sheets.ExportQuery,
+        media="text/plain",
+    )  # fmt: skip
+    yield _post(
+        f"{base}/retry", verbs_acting.retry, "Run it again, as it was or with a fix.", answers.JobRow,
+        query=where, body=sheets.Mend, bodiless=True,
+    )  # fmt: skip
+    for verb in (verbs_acting.cancel, verbs_acting.suspend, verbs_acting.resume):
         sentence = (verb.__doc__ or "").splitlines()[0]
         yield _post(f"{base}/{verb.__name__}", verb, sentence, answers.JobRow, query=where)
     yield _post(
@@ -132,4 +193,4 @@ def _whole() -> Iterator[Route]:
         )  # fmt: skip
 
 
-ROUTES: tuple[Route, ...] = (*_of_place(), *_of_jobs(), *_whole())
+ROUTES: tuple[Route, ...] = (*_of_place(), *_of_drafts(), *_of_others(), *_of_jobs(), *_whole())

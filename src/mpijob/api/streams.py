@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from mpijob.api import problems
 from mpijob.api.answers import Delta, LogBatch, LogQuery, LogRow
 from mpijob.api.asking import Ask
-from mpijob.api.board import Change
+from mpijob.api.board import Board, Change
 from mpijob.errors import MpiJobError
 from mpijob.model import JobRef, LogLine
 from mpijob.observation import masking
@@ -50,7 +50,7 @@ async def _changes(ask: Ask, rev: str) -> AsyncIterator[bytes]:
         yield b"retry: 1000\n\n"
         while True:
             change = board.since(rev)
-            yield _event(_name(change, rev), change, board.trouble)
+            yield _event(_name(change, rev), change, board)
             rev = change.rev
             if await board.changed(rev, HEARTBEAT_SECONDS):
                 await asyncio.sleep(_COALESCE_SECONDS)
@@ -62,9 +62,9 @@ def _name(change: Change, rev: str) -> str:
     return "beat" if change.rev == rev else "change"
 
 
-def _event(name: str, change: Change, trouble: MpiJobError | None) -> bytes:
-    told = None if trouble is None else problems.told(trouble)[1]
-    data = msgspec.json.encode(Delta(change.rev, change.upsert, change.delete, told))
+def _event(name: str, change: Change, board: Board) -> bytes:
+    told = None if board.trouble is None else problems.told(board.trouble)[1]
+    data = msgspec.json.encode(Delta(change.rev, change.upsert, change.delete, told, board.seen))
     return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), change.rev.encode(), data)
 
 

@@ -19,24 +19,24 @@ from mpijob.observation import masking
 
 async def read_draft(ask: Ask) -> Reading:
     """Return a draft as it is understood; what is wrong with it is told all at once."""
-    job = _job(ask.body)
+    job = drafted(ask.body)
     return Reading(job, drafts.write(job), shlex.join(job.command))
 
 
 async def plan(ask: Ask) -> PlanAnswer:
     """Return exactly what would run; nothing is started."""
-    found = masking.masked_plan(await ask.client.plan(_job(ask.body)))
+    found = masking.masked_plan(await ask.client.plan(drafted(ask.body)))
     return PlanAnswer(found, _summary(found))
 
 
 async def fit(ask: Ask) -> Fit:
     """Return whether a job would start now, wait, or never run here."""
-    return await ask.client.fit(_job(ask.body))
+    return await ask.client.fit(drafted(ask.body))
 
 
 async def create(ask: Ask) -> JobRow:
     """Start a job, or queue it."""
-    return _shown(ask, await ask.client.submit(_job(ask.body)))
+    return _shown(ask, await ask.client.submit(drafted(ask.body)))
 
 
 async def cancel(ask: Ask) -> JobRow:
@@ -55,13 +55,16 @@ async def resume(ask: Ask) -> JobRow:
 
 
 async def retry(ask: Ask) -> JobRow:
-    """Run a job that has ended again, with the same configuration."""
-    return await _acted(ask, "retry", ask.ref)
+    """Run a job that has ended again, with the same configuration or with a numbered fix."""
+    return _shown(ask, await ask.client.retry(ask.ref, with_fix=ask.body.with_fix))
 
 
 async def clone(ask: Ask) -> JobRow:
     """Create a changed copy."""
-    copy = await ask.client.clone(ask.ref, ask.body.name or None, changes=ask.body.changes)
+    body = ask.body
+    copy = await ask.client.clone(
+        ask.ref, body.name or None, changes=body.changes, with_fix=body.with_fix, replace=body.replace
+    )
     return _shown(ask, copy)
 
 
@@ -108,7 +111,8 @@ def _shown(ask: Ask, job: AsyncJob) -> JobRow:
     return rows.row(job.last)
 
 
-def _job(draft: Draft) -> MPIJob:
+def drafted(draft: Draft) -> MPIJob:
+    """Return the job of a draft; raise InvalidJob with everything that is wrong in it."""
     if (draft.job is None) is (not draft.yaml):
         raise InvalidJob("the body needs either `yaml` or `job`", hint="send one of them")
     if draft.job is None:

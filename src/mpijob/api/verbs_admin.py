@@ -9,6 +9,6 @@ from mpijob.client.governing import Administration
 from mpijob.model.overview import ClusterView
 
 
-async def overview(ask: Ask) -> ClusterView:
+async def whole_cluster(ask: Ask) -> ClusterView:
     """Return all namespaces, queues, who had to make way, and which quotas are nearly consumed."""
     return await asyncio.to_thread(Administration(ask.client).overview)

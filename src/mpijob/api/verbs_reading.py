@@ -28,7 +28,7 @@ from mpijob.api.answers import (
     TemplateRow,
 )
 from mpijob.api.asking import JSON, Ask
-from mpijob.client import drafts
+from mpijob.client import converting, drafts
 from mpijob.client.drafts import FIELDS as described
 from mpijob.client.guide import GUIDE, Guide
 from mpijob.diagnosis.report import Diagnosis
@@ -55,7 +55,7 @@ async def list_jobs(ask: Ask) -> Response:
         return Response(status_code=304, headers=headers)
     made = ask.room.pages.get(tag)
     if made is None:
-        page = listing.page(board.rows, query, rev=board.rev, now=time.time())
+        page = listing.page(board.rows, query, rev=board.rev, now=time.time(), seen=board.seen)
         made = ask.room.pages.put(tag, msgspec.json.encode(page))
     return Response(made, media_type=JSON, headers=headers)
 
@@ -78,6 +78,18 @@ def _commands(ref: JobRef, home: str) -> dict[str, str]:
     where = "" if ref.namespace == home else f" -n {ref.namespace}"
     verbs = ("describe", "logs", "events", "cancel", "retry", "export", "delete")
     return {verb: f"mpijob {verb} {ref.name}{where}" for verb in verbs}
+
+
+async def export(ask: Ask) -> Response:
+    """Hand over a job's configuration as a file, in our form or in one that `oc create -f` takes."""
+    ref, form = ask.ref, ask.query.format
+    text = await ask.client.export(ref, "json" if form == "json" else "yaml")
+    ending = "json" if form == "json" else "yaml"
+    if form not in ("yaml", "json"):
+        (made,) = await asyncio.to_thread(converting.convert, text, to=form)
+        text, ending = "---\n".join(made.texts), made.ending.lstrip(".")
+    headers = {"content-disposition": f'attachment; filename="{ref.name}.{ending}"'}
+    return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
 async def events(ask: Ask) -> Events:

@@ -48,7 +48,7 @@ class AsyncAccounting(AsyncDesk):
             names=names, owners=owners, phases=phases, selector=selector, since=since, until=until,
             limit=limit, after=after, **chosen,
         )  # fmt: skip
-        return await self._apart(lambda: accounts.page(self.backend, wanted))
+        return await self.apart(lambda: accounts.page(self.backend, wanted))
 
     async def usage_report(
         self,
@@ -65,25 +65,25 @@ class AsyncAccounting(AsyncDesk):
 
         where = "" if all_namespaces else namespace or self.namespace
         wanted = accounts.query(where, since=since, until=until, **chosen)
-        return await self._apart(lambda: accounts.report(self.backend, self.settings, wanted, tuple(by)))
+        return await self.apart(lambda: accounts.report(self.backend, self.settings, wanted, tuple(by)))
 
     async def budgets(self) -> tuple[Budget, ...]:
         """Return how the namespaces that have a budget stand this month, with the forecast for its end."""
         from mpijob.client import accounts
 
-        return await self._apart(lambda: accounts.budgets(self.backend, self.settings))
+        return await self.apart(lambda: accounts.budgets(self.backend, self.settings))
 
     async def estimate(self, job: MPIJob) -> Estimate | None:
         """Return what a job will take and cost, from earlier runs of its program; None where there were none."""
         from mpijob.client import accounts
 
-        return await self._apart(lambda: accounts.estimate(self.backend, self.settings, self.localized(job)))
+        return await self.apart(lambda: accounts.estimate(self.backend, self.settings, self.localized(job)))
 
     async def advise(self, job: MPIJob) -> Counsel:
         """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
         from mpijob.client import accounts
 
-        return await self._apart(lambda: accounts.advise(self.backend, self.localized(job)))
+        return await self.apart(lambda: accounts.advise(self.backend, self.localized(job)))
 
     async def backup_record(self, file: str | Path) -> int:
         """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""

@@ -35,7 +35,7 @@ class AsyncDesk(Front):
         reads = remembering(acts)  # asks the past for jobs that are gone
         self._records: Backend = Threaded(reads) if self.backend.plain else reads
 
-    async def _apart(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def apart(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do work that reads much, of a plain engine in a thread."""
         return await moved(work) if self.backend.plain else await work()
 

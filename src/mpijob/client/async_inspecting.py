@@ -87,7 +87,7 @@ class AsyncInspecting(AsyncDesk):
         from mpijob.client import training_curves
 
         ref = self.ref(name, namespace)
-        return await self._apart(
+        return await self.apart(
             lambda: training_curves.read(
                 self.backend, ref, self.settings, tuple(patterns), rank=rank, points=points, since=since
             )

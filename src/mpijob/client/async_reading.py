@@ -222,7 +222,7 @@ class AsyncReading(AsyncDesk):
 
         pairs = [(await self.spec(name, namespace), await self.state(name, namespace)) for name in names]
         refs = [state.ref for _, state in pairs]
-        return compare.compare(pairs, await self._apart(lambda: accounts.of(self.backend, refs)))
+        return compare.compare(pairs, await self.apart(lambda: accounts.of(self.backend, refs)))
 
     async def export(self, name: Target, format: Format = "yaml", *, namespace: str | None = None) -> str:
         """Return the job as a job file, ready to be submitted again."""

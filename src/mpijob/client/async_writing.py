@@ -25,7 +25,7 @@ class AsyncWriting(AsyncDesk):
         found = await flow.plan(
             self.localized(job), self.port, max_workers=self.settings.max_workers, server=server
         )
-        return await self._apart(lambda: accounts.told(self.backend, self.settings, found))
+        return await self.apart(lambda: accounts.told(self.backend, self.settings, found))
 
     async def fit(self, job: MPIJob) -> Fit:
         """Return whether the job would start now, wait, or never run here."""

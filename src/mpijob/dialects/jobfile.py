@@ -60,6 +60,15 @@ def sketch(text: str | bytes) -> MPIJob | None:
     return MPIJob(**({"name": "job"} | known))
 
 
+def values(text: str | bytes) -> dict[str, Any]:
+    """Return what a file says as plain values, known or not; what cannot be read at all says nothing."""
+    roots = parse(text).roots
+    if len(roots) != 1 or not isinstance(roots[0], Mapping) or foreign.is_manifest(roots[0]):
+        return {}
+    found: dict[str, Any] = _Reader().convert(roots[0], job_type(), ())
+    return found
+
+
 def locate(text: str | bytes, findings: tuple[Finding, ...], *, file: str = "") -> tuple[Finding, ...]:
     """Return the findings about a file's first job with the line and column of the field they name."""
     reader = _Reader()
@@ -81,8 +90,13 @@ def _count(roots: tuple[Node, ...]) -> Finding:
     if not roots:
         message, hint = "the file is empty", "a job needs a name and a command"
         return Finding(code="EMPTY", message=message, hint=hint, line=1, column=1)
-    message = f"the file holds {len(roots)} jobs, and one is expected"
-    return finding("SEVERAL_JOBS", roots[1], message, "keep one, or read them all together")
+    return several(roots[1], len(roots))
+
+
+def several(second: Node, count: int = 2) -> Finding:
+    """Return what is said of a file with more jobs than one."""
+    message = f"the file holds {count} jobs, and one is expected"
+    return finding("SEVERAL_JOBS", second, message, "keep one, or read them all together")
 
 
 def _jobs(forest: Forest, file: str) -> tuple[MPIJob, ...]:

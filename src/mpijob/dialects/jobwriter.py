@@ -21,7 +21,7 @@ def write(job: MPIJob, format: str) -> str:
     values = plain(job)
     if format == "json":
         return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def plain(part: msgspec.Struct) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _Dumper(yaml.SafeDumper):
+class Dumper(yaml.SafeDumper):
     """Writes without aliases, quotes what could be misread, and shows long texts as they are."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -76,5 +76,5 @@ def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
 
 
-_Dumper.add_representer(str, _text)
-_Dumper.add_representer(list, _list)
+Dumper.add_representer(str, _text)
+Dumper.add_representer(list, _list)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Secret,
     )
     from mpijob.model.accounts import Account, AccountQuery
+    from mpijob.model.choices import Choices
     from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.5
@@ -285,6 +286,13 @@ class KubernetesBackend:
 
         found = self._eye.find(ref)
         return secretvalues.read(self._api, found.ref, secrets)
+
+    async def choices(self, namespace: str) -> Choices:
+        """Return what a namespace offers to a form."""
+        from mpijob.backends.kubernetes import choices
+
+        with telling(f"look at namespace {namespace}"):
+            return choices.look(self._api, namespace, self._eye.served)
 
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines of all pods."""

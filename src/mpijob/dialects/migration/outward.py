@@ -95,7 +95,7 @@ def shown(documents: tuple[dict[str, Any], ...], format: str) -> str:
             else {"apiVersion": "v1", "kind": "List", "items": list(documents)}
         )
         return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
-    return yaml.dump_all(documents, Dumper=jobwriter._Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump_all(documents, Dumper=jobwriter.Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _entries(job: MPIJob) -> list[Entry]:

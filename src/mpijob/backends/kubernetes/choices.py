@@ -1,0 +1,90 @@
+"""What a namespace offers to a form: projects by their display names, queues, claims, data connections.
+
+Everything is read as the user. Of secrets only their names and notes are fetched, never what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mpijob.backends.kubernetes import kinds, reads
+from mpijob.backends.kubernetes.api import METADATA
+from mpijob.model.choices import Choices, Option
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.dialects.terms import Document
+
+_DISPLAY = "openshift.io/display-name"
+_CONNECTION = "opendatahub.io/connection-type"
+_OFFERED = "opendatahub.io/dashboard=true"
+_WORDS = {
+    "projects": "projects",
+    "queues": "queues",
+    "priorities": "priority classes",
+    "claims": "volume claims",
+    "connections": "data connections",
+}
+
+
+def look(api: Api, namespace: str, served: frozenset[str]) -> Choices:
+    """Return what a namespace offers to this user."""
+    kind = kinds.PROJECT if kinds.PROJECT.api in served else kinds.NAMESPACE
+    calls = {
+        "projects": lambda: api.list(kind.path(), accept=METADATA),
+        "priorities": lambda: api.list(kinds.PRIORITY_CLASS.path(), accept=METADATA),
+        "claims": lambda: api.list(kinds.CLAIM.path(namespace)),
+        "connections": lambda: api.list(kinds.SECRET.path(namespace), labels=_OFFERED, accept=METADATA),
+    }
+    if kinds.KUEUE_API in served:
+        calls["queues"] = lambda: api.list(kinds.LOCAL_QUEUE.path(namespace))
+    found = reads.together(calls)
+    return Choices(
+        namespace=namespace,
+        projects=_options(found["projects"].items, _project) or (Option(namespace),),
+        queues=_options(found["queues"].items, _queue),
+        priorities=_options(
+            [one for one in found["priorities"].items if not _is_system(one)], lambda one: ""
+        ),
+        claims=_options(found["claims"].items, _claim),
+        connections=_options(
+            [one for one in found["connections"].items if _CONNECTION in _notes(one)], _connection
+        ),
+        unread=tuple(_WORDS[key] for key, answer in found.items() if answer.refused),
+    )
+
+
+def _options(items: list[Document], text: object) -> tuple[Option, ...]:
+    assert callable(text)
+    return tuple(
+        sorted((Option(one["metadata"]["name"], text(one)) for one in items), key=lambda one: one.name)
+    )
+
+
+def _notes(item: Document) -> Mapping[str, str]:
+    return item["metadata"].get("annotations") or {}
+
+
+def _project(item: Document) -> str:
+    return _notes(item).get(_DISPLAY, "")
+
+
+def _queue(item: Document) -> str:
+    status = item.get("status") or {}
+    return f"{status.get('pendingWorkloads') or 0} waiting, {status.get('admittedWorkloads') or 0} admitted"
+
+
+def _claim(item: Document) -> str:
+    modes = ", ".join((item.get("spec") or {}).get("accessModes") or ())
+    size = ((item.get("status") or {}).get("capacity") or {}).get("storage", "")
+    return " ".join(part for part in (_notes(item).get(_DISPLAY, ""), size, modes) if part)
+
+
+def _connection(item: Document) -> str:
+    notes = _notes(item)
+    return " ".join(part for part in (notes.get(_DISPLAY, ""), f"({notes[_CONNECTION]})") if part)
+
+
+def _is_system(item: Document) -> bool:
+    return str(item["metadata"]["name"]).startswith("system-")
