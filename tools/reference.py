@@ -1,4 +1,4 @@
-"""The reference pages, written from the code itself: job file, command line and SDK.
+"""The reference pages, written from the code itself: job file, command line, SDK, REST and the words.
 
 `python -m tools.reference` writes docs/reference anew; tests/docs/test_reference.py fails while a page is
 behind the code. The sentences are those that the code tells its users elsewhere: `mpijob explain` and
@@ -21,12 +21,13 @@ from mpijob import errors
 from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
 from mpijob.cli.lazy import LazyGroup
 from mpijob.cli.root import ENTRIES, cli
-from mpijob.client import AsyncClient, AsyncJob, Client, Job, compare, function, sweep, templates
+from mpijob.client import AsyncClient, AsyncJob, Client, Job, compare, function, guide, sweep, templates
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.desk import Desk
 from mpijob.client.front import Front
 from mpijob.dialects import schema
 from mpijob.model import JobState, MPIJob, Phase
+from tools import reference_rest
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 COMMAND = "python -m tools.reference"
@@ -36,7 +37,13 @@ _EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 def pages() -> dict[str, str]:
     """Return every generated page by its file name."""
-    return {"jobfile.md": job_file(), "cli.md": command_line(), "sdk.md": sdk()}
+    return {
+        "jobfile.md": job_file(),
+        "cli.md": command_line(),
+        "sdk.md": sdk(),
+        "rest.md": reference_rest.page(),
+        "glossary.md": glossary(),
+    }
 
 
 def main() -> None:
@@ -256,6 +263,24 @@ def _errors() -> str:
     )
     lead = "Each has `message`, `hint`, `code`, `kind` and `findings`."
     return f"## Errors\n\n{lead}\n\n| error | code | meaning |\n| --- | --- | --- |\n{rows}"
+
+
+def glossary() -> str:
+    """Return the words that everything here uses, and the questions that lead to a kind of job."""
+    words = "".join(f"| {word} | {text} |\n" for word, text in sorted(guide.GLOSSARY.items()))
+    asked = "".join(_question(one) for one in guide.GUIDE.questions.values())
+    kinds = "".join(f"- **{kind.name}**: {kind.why}.\n" for kind in guide.GUIDE.kinds.values())
+    intro = "One word for one thing, in commands, messages, the page and this documentation."
+    body = f"| word | meaning |\n| --- | --- |\n{words}\n## Which kind of job?\n\n{asked}{kinds}"
+    return _page("Glossary", intro, body)
+
+
+def _question(question: guide.Question) -> str:
+    names = {key: one.name for key, one in guide.GUIDE.kinds.items()}
+    rows = "".join(
+        f"| {option.text} | {names.get(option.then, 'the next question')} |\n" for option in question.options
+    )
+    return f"{question.text}\n\n| answer | then |\n| --- | --- |\n{rows}\n"
 
 
 def _page(title: str, intro: str, body: str) -> str:
