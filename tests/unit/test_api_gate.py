@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.api_support import COOKIE, Browser, served
+from starlette.testclient import WebSocketDenialResponse
+from tests.unit.api_support import COOKIE, HOST, Browser, served
 
 from mpijob.api.asking import Route
 from mpijob.api.gate import CSRF_HEADER, Gate
@@ -95,6 +96,36 @@ def test_a_change_that_our_page_did_not_send_is_refused(
 @pytest.mark.parametrize("route", ROUTES, ids=name)
 def test_a_verb_answers_for_its_own_host_alone(user: Browser, route: Route) -> None:
     assert ask(user, route, headers={"host": "evil.example:8765"}).status_code == 421
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.flow is not None], ids=name)
+@pytest.mark.parametrize(
+    ("sent", "word", "status"),
+    [
+        ({"cookie": "none=1"}, "right", 401),
+        ({"cookie": f"{COOKIE}=guessed"}, "right", 401),
+        ({"origin": "http://evil.example"}, "right", 403),
+        ({"origin": "null"}, "right", 403),
+        ({}, "", 403),
+        ({}, "guessed", 403),
+    ],
+    ids=str,
+)
+def test_an_upgrade_is_refused_by_the_same_gate(
+    user: Browser, route: Route, sent: dict[str, str], word: str, status: int
+) -> None:
+    right = user.http.headers[CSRF_HEADER]
+    session = f"{COOKIE}={user.http.cookies[COOKIE]}"
+    user.http.cookies.clear()
+    headers = {"origin": f"http://{HOST}", "host": HOST, "cookie": session} | sent
+    path = re.sub(r"\{\w+\}", "a", route.path)
+    url = f"ws://{HOST}{PREFIX}{path}?csrf={right if word == 'right' else word}"
+    with (
+        pytest.raises(WebSocketDenialResponse) as caught,
+        user.http.websocket_connect(url, headers=headers),
+    ):
+        pass
+    assert caught.value.status_code == status
 
 
 def test_a_sign_in_from_another_site_is_refused(stranger: Browser) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.routing import Route as Served
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
-from mpijob.api import asking, openapi, problems
+from mpijob.api import asking, limits, openapi, problems, sockets
 from mpijob.api.asking import Room, Route
 from mpijob.api.pages import HEADERS, Files
 from mpijob.api.routes import ROUTES
@@ -32,7 +34,12 @@ def application(room: Room, files: Files | None = None) -> ASGIApp:
             await room.board.stop()
 
     app = Starlette(
-        routes=[*(_served(route, room) for route in ROUTES), *_scraped(room), *_others(files or Files())],
+        routes=[
+            *(_served(route, room) for route in ROUTES),
+            *(_flowing(route, room) for route in ROUTES if route.flow is not None),
+            *_scraped(room),
+            *_others(files or Files()),
+        ],
         exception_handlers={Exception: problems.on_error, HTTPException: _not_served},
         lifespan=life,
     )
@@ -47,6 +54,13 @@ def _served(route: Route, room: Room) -> BaseRoute:
             return problems.response(error)
 
     return Served(openapi.PREFIX + route.path, endpoint, methods=[route.method])
+
+
+def _flowing(route: Route, room: Room) -> BaseRoute:
+    async def endpoint(socket: WebSocket) -> None:
+        await sockets.serve(route, room, socket)
+
+    return WebSocketRoute(openapi.PREFIX + route.path, endpoint)
 
 
 def _scraped(room: Room) -> list[BaseRoute]:
@@ -86,12 +100,15 @@ class _Guarded:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            app = self._checked(Request(scope)) or self._app
-            await app(scope, receive, _with_headers(send))
-        else:  # no verb speaks WebSocket today: an upgrade is refused before it is accepted
+            app = self._checked(HTTPConnection(scope)) or self._app
+            with suppress(TimeoutError):  # of a reader who takes nothing: the line is dropped
+                await app(scope, receive, _with_headers(send))
+        elif self._checked(HTTPConnection(scope)) is not None:  # refused before it is accepted
             await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._app(scope, receive, send)
 
-    def _checked(self, request: Request) -> ASGIApp | None:
+    def _checked(self, request: HTTPConnection) -> ASGIApp | None:
         try:
             self._room.gate.check_host(request)
         except problems.Refused as refusal:
@@ -106,6 +123,7 @@ def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
-        await send(message)
+        async with asyncio.timeout(limits.SEND_SECONDS):
+            await send(message)
 
     return sending

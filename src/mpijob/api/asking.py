@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from mpijob.api import limits, problems, rows
 from mpijob.api.answers import JobRow
-from mpijob.api.board import Board
-from mpijob.api.gate import SAFE, Gate, Visitor
+from mpijob.api.board import Board, Scope
+from mpijob.api.gate import CSRF_WORD, SAFE, Door, Visitor
 from mpijob.api.limits import Limits
 from mpijob.api.metrics import MetricsPage
 from mpijob.api.opinions import OpinionBox
 from mpijob.client import AsyncClient
 from mpijob.client.entries import ORIGIN, Origin
+from mpijob.client.guests import Guest
+from mpijob.client.projects import Projects
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef
 
 T = TypeVar("T")
 JSON = "application/json"
 _KEPT_PAGES = 64
+_SPEAKING = ("/logs", "/curves", "/why", "/artifacts", "/artifact")  # what comes from what a job said
 
 
 class Pages:
@@ -47,23 +52,39 @@ class Pages:
 class Room:
     """What all requests share."""
 
-    def __init__(self, client: AsyncClient, gate: Gate, metrics: MetricsPage | None = None) -> None:
+    def __init__(self, client: AsyncClient, gate: Door, metrics: MetricsPage | None = None) -> None:
         self.client, self.gate, self.metrics = client, gate, metrics
         self.board, self.limits, self.pages = Board(client), Limits(), Pages()
         self.opinions = OpinionBox(client.settings.home)
+        self.projects = Projects(client)
+
+    async def visitor(self, request: HTTPConnection) -> Visitor:
+        """Return who asks, counted; a guest who is new gets a namespace to begin in."""
+        visitor = await self.gate.visitor(request)
+        self.limits.count(visitor.user)
+        if visitor.guest is not None and not visitor.guest.at_home:
+            await self.projects.house(visitor.guest, self.board.scopes)
+        return visitor
 
 
 class Ask:
     """One request."""
 
-    def __init__(self, room: Room, request: Request, visitor: Visitor | None, query: Any, body: Any) -> None:
+    def __init__(
+        self, room: Room, request: HTTPConnection, visitor: Visitor | None, query: Any, body: Any
+    ) -> None:
         self.room, self.request, self.visitor = room, request, visitor
         self.query, self.body = query, body
 
     @property
     def client(self) -> AsyncClient:
-        """The client that acts for the visitor."""
-        return self.room.client
+        """The client that acts for the visitor, and as the visitor where the server is not their own."""
+        return self.room.client if self.guest is None else self.guest.client
+
+    @property
+    def guest(self) -> Guest | None:
+        """The visitor at a cluster; None where the server is the visitor's own."""
+        return None if self.visitor is None else self.visitor.guest
 
     @property
     def ref(self) -> JobRef:
@@ -72,10 +93,48 @@ class Ask:
         namespace = path.get("namespace") or self.query.namespace or self.client.namespace
         return JobRef(namespace, path["name"], self.query.uid)
 
+    async def scopes(self) -> frozenset[Scope]:
+        """Return the parts of the board that the visitor may see, as the cluster says."""
+        every = self.room.board.scopes
+        return every if self.guest is None else await self.guest.sees(every)
+
+    async def rows(self) -> tuple[JobRow, ...]:
+        """Return the rows of the list that the visitor may see."""
+        return self.room.board.rows_in(await self.scopes())
+
+    async def everywhere(self) -> bool:
+        """Return whether the visitor sees the jobs of all namespaces."""
+        return self.room.board.everywhere if self.guest is None else await self.guest.everywhere()
+
+    async def administrates(self) -> bool:
+        """Return whether the visitor runs the place."""
+        if self.guest is not None:
+            return await self.guest.administrates()
+        return (await self.client.port.whoami()).administrator
+
+    async def check(self, namespace: str, *, logs: bool = False) -> None:
+        """Refuse a visitor who may not see the jobs of a namespace, there and in the record of what is gone."""
+        if self.guest is not None:
+            await self.guest.check(namespace, logs=logs)
+
     @property
-    def rows(self) -> tuple[JobRow, ...]:
-        """The rows of the list that the visitor may see."""
-        return self.room.board.rows
+    def last_seen(self) -> str:
+        """The last change that whoever comes back to a stream has seen."""
+        return self.request.headers.get("last-event-id") or str(self.query.rev)
+
+    def check_stream(self) -> None:
+        """Refuse one stream too many."""
+        assert self.visitor is not None
+        self.room.limits.check_stream(self.visitor.user)
+
+    def stream(self) -> AbstractContextManager[None]:
+        """Hold one of the visitor's streams."""
+        assert self.visitor is not None
+        return self.room.limits.stream(self.visitor.user)
+
+    async def still_here(self) -> None:
+        """Refuse to go on with somebody whose session or login has ended meanwhile."""
+        await self.room.gate.visitor(self.request)
 
     async def same_name(self) -> tuple[JobRow, ...]:
         """Return every job that has, or had, the name of the address, the newest first."""
@@ -87,6 +146,7 @@ class Ask:
 
 
 Handler = Callable[[Ask], Awaitable[Any]]
+Flowing = Callable[[Ask], Awaitable[AsyncIterator[Any]]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +162,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     media: str = JSON
     status: int = 200
     open: bool = False
+    flow: Flowing | None = None  # the same as a WebSocket
     bodiless: bool = False  # the body may be left out
 
     @property
@@ -114,29 +175,46 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
     """Let a request in or refuse it, parse it, ask the verb, encode what it says."""
     visitor = None
     if not route.open:
-        visitor = room.gate.visitor(request)
-        room.limits.count(visitor.user)
+        visitor = await room.visitor(request)
         if route.changes:
             room.gate.check_csrf(request, visitor)
     elif route.changes:
         room.gate.check_origin(request)
-    query = _query(request, route.query) if route.query else None
     body = await _body(request, route) if route.body else None
-    ORIGIN.set(_origin(request))  # each request has a context of its own
-    found = await route.handler(Ask(room, request, visitor, query, body))
+    ask = await admitted(route, room, request, visitor, body)
+    found = await route.handler(ask)
     if isinstance(found, Response):
         return found
     return Response(msgspec.json.encode(found), route.status, media_type=JSON)
 
 
-def _origin(request: Request) -> Origin:
+async def admitted(
+    route: Route, room: Room, request: HTTPConnection, visitor: Visitor | None, body: Any = None
+) -> Ask:
+    """Return what is asked, once the visitor may see the namespace that it is about."""
+    query = _query(request, route.query) if route.query else None
+    ORIGIN.set(_origin(request))  # each request has a context of its own
+    ask = Ask(room, request, visitor, query, body)
+    if "{name}" in route.path:
+        await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
+    return ask
+
+
+def _origin(request: HTTPConnection) -> Origin:
     """Return from where somebody asks, for the audit."""
-    address = request.client.host if request.client else ""
-    return Origin((address,) if address else (), f"page; {request.headers.get('user-agent', '')[:150]}")
+    nearest = request.client.host if request.client else ""
+    before = [one.strip()[:64] for one in request.headers.get("x-forwarded-for", "").split(",")[:4]]
+    return Origin(
+        tuple(one for one in (*before, nearest) if one),
+        f"page; {request.headers.get('user-agent', '')[:150]}",
+    )
 
 
-def _query(request: Request, kind: type[T]) -> T:
-    given = _gathered(request.query_params.multi_items(), kind)
+def _query(request: HTTPConnection, kind: type[T]) -> T:
+    words = request.query_params.multi_items()
+    if request.scope["type"] == "websocket":
+        words = [one for one in words if one[0] != CSRF_WORD]
+    given = _gathered(words, kind)
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -164,17 +242,29 @@ async def _body(request: Request, route: Route) -> Any:
         return route.body()
     if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
         raise problems.Refused(415, "the body must be application/json", code="USAGE")
-    taken = bytearray()
-    async for chunk in request.stream():
-        taken += chunk
-        if len(taken) > limits.BODY_BYTES:
-            size = f"{limits.BODY_BYTES >> 20} MiB"
-            raise problems.Refused(
-                413, f"the body is larger than {size}", "leave large files to volumes", "USAGE"
-            )
+    taken = await _read(request)
     try:
-        return msgspec.json.decode(bytes(taken), type=route.body)
+        return msgspec.json.decode(taken, type=route.body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise problems.misread("the body", error) from error  # type: ignore[arg-type]  # told the same way
     except RecursionError as error:
         raise InvalidJob("the body is nested too deeply") from error
+
+
+async def _read(request: Request) -> bytes:
+    """Return the body; one that is too large or too slow is refused."""
+    taken = bytearray()
+    try:
+        async with asyncio.timeout(limits.BODY_SECONDS):
+            async for chunk in request.stream():
+                taken += chunk
+                if len(taken) > limits.BODY_BYTES:
+                    size = f"{limits.BODY_BYTES >> 20} MiB"
+                    raise problems.Refused(
+                        413, f"the body is larger than {size}", "leave large files to volumes", "USAGE"
+                    )
+    except TimeoutError as error:
+        raise problems.Refused(
+            408, f"the body did not come within {limits.BODY_SECONDS:g} s", "send it again", "USAGE"
+        ) from error
+    return bytes(taken)

@@ -11,22 +11,34 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import NamedTuple
+
+import msgspec
 
 from mpijob.api import rows
 from mpijob.api.answers import JobRow
 from mpijob.client import AsyncClient
 from mpijob.errors import MpiJobError, NotAllowed, NotFound
 from mpijob.model import JobRef, JobState, Phase
+from mpijob.model.overseen import Gone, Heard
 
 _KEPT_CHANGES = 5000
 _CHECK_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
 _ASKED_AT_ONCE = 50
+_BEGIN_SECONDS = 10.0
+_EXPLAINED_SECONDS = 7 * 86400.0
 
 _log = logging.getLogger(__name__)
+
+
+Scope = tuple[
+    str, str
+]  # a namespace, and the kind of object that a job is there: who may list those may see it
+
+MaySee = Callable[[Scope], bool]
 
 
 class Change(NamedTuple):
@@ -45,14 +57,17 @@ class Board:
         self._client = client
         self._everywhere = True
         self._rows: dict[str, JobRow] = {}
-        self._named: dict[tuple[str, str], str] = {}  # namespace and name → uid
+        self._named: dict[tuple[str, str, str], str] = {}  # namespace, name and older kind → uid
         self._epoch, self._number = secrets.token_hex(4), 0
-        self._changes: deque[tuple[int, str]] = deque(maxlen=_KEPT_CHANGES)
-        self._gone: set[str] = set()  # uids never return, whatever a late watch tells
+        self._changes: deque[tuple[int, str, Scope]] = deque(maxlen=_KEPT_CHANGES)
+        self._explained: dict[str, tuple[str, str]] = {}  # uid → cause and why of jobs that failed
+        self._by_scope: dict[Scope, dict[str, JobRow]] = {}
+        self._gone: dict[str, None] = {}  # uids never return, whatever a late watch tells
         self._news = asyncio.Event()  # set once and replaced: a lock would not outlive readers who leave
         self._tasks: list[asyncio.Task[None]] = []
         self.trouble: MpiJobError | None = None
         self.seen = time.time()  # when the engine was last heard
+        self.ready = not hasattr(client.backend, "oversee")
 
     @property
     def rev(self) -> str:
@@ -69,10 +84,27 @@ class Board:
         """All rows, in no order."""
         return tuple(self._rows.values())
 
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        """The namespaces and kinds of which there are jobs."""
+        return frozenset(self._by_scope)
+
+    def rows_in(self, scopes: frozenset[Scope]) -> tuple[JobRow, ...]:
+        """Return the rows of some scopes, in no order."""
+        if len(scopes) == len(self._by_scope):
+            return self.rows
+        return tuple(row for scope in scopes for row in self._by_scope.get(scope, {}).values())
+
     async def start(self) -> None:
         """Read every job once, then keep watching."""
-        await self._reload()
-        self._tasks = [asyncio.create_task(self._forever(work)) for work in (self._watch, self._check)]
+        if hasattr(self._client.backend, "oversee"):
+            works = [self._oversee, self._explain]
+        else:
+            await self._reload()
+            works = [self._watch, self._check]
+        self._tasks = [asyncio.create_task(self._forever(work)) for work in works]
+        if not self.ready:
+            await self.changed(self.rev, _BEGIN_SECONDS)
 
     async def stop(self) -> None:
         """End the watching."""
@@ -82,16 +114,18 @@ class Board:
 
     def row_of(self, ref: JobRef) -> JobRow | None:
         """Return the row of a job, if it is known here."""
-        return self._rows.get(self._named.get((ref.namespace, ref.name), ""))
+        return self._rows.get(self._named.get((ref.namespace, ref.name, ""), ""))
 
     # -- what is told -----------------------------------------------------------------------------
-    def since(self, rev: str) -> Change:
-        """Return what changed after a revision."""
+    def since(self, rev: str, may_see: MaySee = lambda scope: True) -> Change:
+        """Return what changed after a revision, as far as somebody may see it."""
         epoch, _, number = rev.partition("-")
         oldest = self._changes[0][0] if self._changes else self._number + 1
         if epoch != self._epoch or not number.isdigit() or not oldest - 1 <= int(number) <= self._number:
             return Change(self.rev, whole=epoch == self._epoch and number == str(self._number))
-        touched = dict.fromkeys(uid for at, uid in self._changes if at > int(number))
+        touched = dict.fromkeys(
+            uid for at, uid, scope in self._changes if at > int(number) and may_see(scope)
+        )
         here = tuple(self._rows[uid] for uid in touched if uid in self._rows)
         return Change(self.rev, here, tuple(uid for uid in touched if uid not in self._rows))
 
@@ -113,7 +147,9 @@ class Board:
         """Take note that a job is gone."""
         gone = self.row_of(ref)
         uid = ref.uid or (gone.uid if gone else "")
-        self._gone.add(uid)
+        self._gone[uid] = None
+        while len(self._gone) > _KEPT_CHANGES:
+            del self._gone[next(iter(self._gone))]
         if self._drop(uid):
             self._announce()
 
@@ -121,8 +157,10 @@ class Board:
         row = self._rows.pop(uid, None)
         if row is None:
             return False
-        self._named.pop((row.namespace, row.name), None)
-        self._note(uid)
+        self._named.pop(_name(row), None)
+        self._part(row)
+        self._explained.pop(uid, None)
+        self._note(row)
         return True
 
     def _put(self, *fresh: JobRow) -> None:
@@ -130,20 +168,40 @@ class Board:
             self._announce()
 
     def _took(self, row: JobRow) -> bool:
+        row = self._told_why(row)
         if self._rows.get(row.uid) == row or row.uid in self._gone:
             return False
-        older = self.row_of(JobRef(row.namespace, row.name))
+        older = self._rows.get(self._named.get(_name(row), ""))
         if older is not None and older.uid != row.uid:  # a job of the same name that has ended makes way
             if (older.created, older.uid) > (row.created, row.uid):
                 return False
             self._drop(older.uid)
-        self._rows[row.uid], self._named[row.namespace, row.name] = row, row.uid
-        self._note(row.uid)
+        if (before := self._rows.get(row.uid)) is not None:
+            self._part(before)
+        self._rows[row.uid], self._named[_name(row)] = row, row.uid
+        self._by_scope.setdefault(scope_of(row), {})[row.uid] = row
+        self._note(row)
         return True
 
-    def _note(self, uid: str) -> None:
+    def _part(self, row: JobRow) -> None:
+        """Take a row out of its scope."""
+        own = self._by_scope.get(scope_of(row), {})
+        own.pop(row.uid, None)
+        if not own:
+            self._by_scope.pop(scope_of(row), None)
+
+    def _note(self, row: JobRow) -> None:
         self._number += 1
-        self._changes.append((self._number, uid))
+        self._changes.append((self._number, row.uid, scope_of(row)))
+
+    def _told_why(self, row: JobRow) -> JobRow:
+        """Return a failed job's row with the cause that was found; what a watch tells has none."""
+        if row.phase is not Phase.FAILED:
+            return row
+        if row.cause:
+            self._explained[row.uid] = (row.cause, row.why)
+        cause, why = self._explained.get(row.uid, (row.cause, row.why))
+        return msgspec.structs.replace(row, cause=cause, why=why)
 
     def _announce(self) -> None:
         self._news.set()
@@ -191,6 +249,52 @@ class Board:
             if close := getattr(stream, "aclose", None):
                 await close()
 
+    async def _oversee(self) -> None:
+        """Take in what an engine tells that keeps an eye on all its jobs."""
+        try:
+            await self._take("" if self._everywhere else self._client.namespace)
+        except NotAllowed:
+            if not self._everywhere:
+                raise
+            self._everywhere = False
+
+    async def _take(self, namespace: str) -> None:
+        missing: set[str] | None = set(self._rows)  # what is not told before the first sign of life is gone
+        stream = self._client.port.oversee(namespace)  # type: ignore[attr-defined]  # looked for in `start`
+        try:
+            async for told in stream:
+                if isinstance(told, Heard):
+                    for uid in missing or ():
+                        self._drop(uid)
+                    missing, self.ready = None, True
+                    self.trouble = told.trouble
+                    if told.trouble is None:
+                        self.seen = time.time()
+                    self._announce()
+                elif isinstance(told, Gone):
+                    self.forget(told.ref)
+                else:
+                    row = rows.row(told)
+                    (missing or set()).discard(row.uid)
+                    self._took(row)
+        finally:
+            await stream.aclose()
+
+    async def _explain(self) -> None:
+        """Ask for the cause of jobs that failed lately, once each: what a watch tells has none."""
+        await asyncio.sleep(_CHECK_SECONDS)
+        since = time.time() - _EXPLAINED_SECONDS
+        for row in [one for one in self._rows.values() if self._wants_cause(one, since)][:_ASKED_AT_ONCE]:
+            self._explained[row.uid] = ("", row.why)
+            try:
+                self.see(await self._client.state(JobRef(row.namespace, row.name, row.uid)))
+            except MpiJobError as error:  # it is gone, or may not be read: its row says what the watch told
+                _log.debug("%s/%s is not explained: %s", row.namespace, row.name, error.message)
+
+    def _wants_cause(self, row: JobRow, since: float) -> bool:
+        recent = (row.finished or row.created) > since
+        return row.phase is Phase.FAILED and recent and row.uid not in self._explained
+
     async def _check(self) -> None:
         """See what a watch does not tell: jobs that are gone, and old jobs that still go on."""
         await asyncio.sleep(_CHECK_SECONDS)
@@ -203,6 +307,18 @@ class Board:
                 self.see(await self._client.state(row.name, row.namespace))
             except NotFound:
                 self.forget(JobRef(row.namespace, row.name))
+
+
+def _name(row: JobRow) -> tuple[str, str, str]:
+    """Return what only one row has: the kinds of the older operator may share names."""
+    return row.namespace, row.name, row.kind if row.engine == "training-operator" else ""
+
+
+def scope_of(row: JobRow) -> Scope:
+    """Return what somebody must be allowed to list to see a row."""
+    if row.engine == "trainer":
+        return row.namespace, "trainjobs.trainer.kubeflow.org"
+    return row.namespace, f"{row.kind.lower()}s.kubeflow.org"
 
 
 async def _as_rows(states: AsyncIterator[JobState]) -> AsyncIterator[JobRow]:

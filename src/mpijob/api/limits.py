@@ -9,8 +9,12 @@ from contextlib import contextmanager
 from mpijob.api.problems import Refused
 
 BODY_BYTES = 2 << 20
+BODY_SECONDS = 20.0
+HEAD_SECONDS = 20.0
+SEND_SECONDS = 30.0  # a reader who takes nothing for so long is let go
 STREAMS = 100
 BURST, PER_SECOND = 200.0, 50.0
+_MOST_USERS = 5000
 
 
 class Limits:
@@ -29,6 +33,13 @@ class Limits:
         if level < 1:
             raise Refused(429, f"more than {PER_SECOND:g} requests a second", "wait a moment", "USAGE")
         self._buckets[user] = (level - 1, now)
+        if len(self._buckets) > _MOST_USERS:
+            self._forget_idle(now)
+
+    def _forget_idle(self, now: float) -> None:
+        """Forget the buckets that are full again."""
+        full = BURST / PER_SECOND
+        self._buckets = {user: one for user, one in self._buckets.items() if now - one[1] < full}
 
     def check_stream(self, user: str) -> None:
         """Refuse one stream too many; asked before an answer begins, when it can still be a refusal."""
@@ -45,3 +56,5 @@ class Limits:
             yield
         finally:
             self._streams[user] -= 1
+            if not self._streams[user]:
+                del self._streams[user]

@@ -15,6 +15,7 @@ from mpijob.api import (
     answers,
     questions,
     sheets,
+    sockets,
     streams,
     verbs_acting,
     verbs_admin,
@@ -80,7 +81,7 @@ def _of_place() -> Iterator[Route]:
     )  # fmt: skip
     yield _get(
         "/stream", streams.changes, "Changes of jobs, as server-sent events.", answers.Delta,
-        answers.StreamQuery, media="text/event-stream",
+        answers.StreamQuery, media="text/event-stream", flow=sockets.changes,
     )  # fmt: skip
     yield _post(
         "/drafts", verbs_acting.read_draft, "Read a draft: the job, or all that is wrong.", answers.Reading,
@@ -152,7 +153,7 @@ def _of_one(base: str) -> Iterator[Route]:
     where = answers.Where
     yield _get(
         f"{base}/logs", streams.logs, "The merged lines, in batches.", answers.LogBatch, answers.LogQuery,
-        media="application/x-ndjson",
+        media="application/x-ndjson", flow=sockets.logs,
     )  # fmt: skip
     yield _get(f"{base}/events", verbs_reading.events, "What happened.", answers.Events, where)
     yield _get(f"{base}/metrics", verbs_reading.metrics, "What was used.", Usage, answers.MetricsQuery)

@@ -7,9 +7,11 @@ the client's own log verb and sent a few times a second, however fast they come.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -17,7 +19,8 @@ from starlette.responses import Response, StreamingResponse
 from mpijob.api import problems
 from mpijob.api.answers import Delta, LogBatch, LogQuery, LogRow
 from mpijob.api.asking import Ask
-from mpijob.api.board import Board, Change
+from mpijob.api.board import Change
+from mpijob.client.guests import FRESH_SECONDS
 from mpijob.errors import MpiJobError
 from mpijob.model import JobRef, LogLine
 from mpijob.observation import masking
@@ -31,58 +34,112 @@ _AHEAD_LINES = 10_000
 _NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def _check_limit(ask: Ask) -> None:
-    assert ask.visitor is not None
-    ask.room.limits.check_stream(ask.visitor.user)
+class Flow(NamedTuple):
+    """What a stream says once: the kind of news, where to go on from, and the news."""
+
+    event: str
+    id: str
+    data: Delta | LogBatch
 
 
 async def changes(ask: Ask) -> Response:
     """Stream what changes on the board."""
-    _check_limit(ask)
-    rev = ask.request.headers.get("last-event-id") or ask.query.rev or ask.room.board.rev
-    return StreamingResponse(_changes(ask, rev), media_type="text/event-stream", headers=_NO_STORE)
+    ask.check_stream()
+    news = _as_events(change_flow(ask))
+    return StreamingResponse(news, media_type="text/event-stream", headers=_NO_STORE)
 
 
-async def _changes(ask: Ask, rev: str) -> AsyncIterator[bytes]:
-    assert ask.visitor is not None
+async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
+    yield b"retry: 1000\n\n"
+    async with aclosing(flow) as news:  # type: ignore[type-var]  # a generator
+        async for event, at, data in news:
+            told = msgspec.json.encode(data)
+            yield b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), at.encode(), told)
+
+
+async def change_flow(ask: Ask) -> AsyncIterator[Flow]:
+    """Yield what changes on the board, as far as the visitor may see it, and signs of life; end with their login."""
     board = ask.room.board
-    with ask.room.limits.stream(ask.visitor.user):
-        yield b"retry: 1000\n\n"
+    rev, turns = ask.last_seen or board.rev, None
+    with ask.stream():
         while True:
-            change = board.since(rev)
-            yield _event(_name(change, rev), change, board)
+            trouble = board.trouble
+            change = Change(rev)
+            try:
+                change, turns = await _seen(ask, rev, turns)
+            except problems.Refused as refusal:
+                yield Flow("bye", rev, Delta(rev, trouble=refusal.problem, seen=board.seen))
+                return
+            except MpiJobError as error:  # nobody can say what may be shown: nothing is
+                trouble = error
+            told = None if trouble is None else problems.told(trouble)[1]
+            delta = Delta(change.rev, change.upsert, change.delete, told, board.seen)
+            yield Flow(_name(change, rev), change.rev, delta)
             rev = change.rev
             if await board.changed(rev, HEARTBEAT_SECONDS):
                 await asyncio.sleep(_COALESCE_SECONDS)
 
 
+async def _seen(ask: Ask, rev: str, turns: int | None) -> tuple[Change, int]:
+    """Return what changed for the visitor; where their rights did, that all is to be fetched anew."""
+    await ask.still_here()
+    scopes, guest = await ask.scopes(), ask.guest
+    if guest is None:
+        return ask.room.board.since(rev), 0
+    if turns is not None and turns != guest.turns:
+        return Change(ask.room.board.rev, whole=False), guest.turns
+    return ask.room.board.since(rev, lambda scope: scope in scopes or guest.saw(scope)), guest.turns
+
+
 def _name(change: Change, rev: str) -> str:
     if not change.whole:
         return "reset"
-    return "beat" if change.rev == rev else "change"
-
-
-def _event(name: str, change: Change, board: Board) -> bytes:
-    told = None if board.trouble is None else problems.told(board.trouble)[1]
-    data = msgspec.json.encode(Delta(change.rev, change.upsert, change.delete, told, board.seen))
-    return b"event: %s\nid: %s\ndata: %s\n\n" % (name.encode(), change.rev.encode(), data)
+    return "change" if change.upsert or change.delete else "beat"
 
 
 async def logs(ask: Ask) -> Response:
     """Stream the merged lines of a job, or hand them over as a file."""
-    _check_limit(ask)
-    state = await ask.client.state(ask.ref)  # what is not there is refused before the answer begins
+    ask.check_stream()
+    said = await opened(ask)
+    if ask.query.format == "text":
+        headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{ask.ref.name}.log"'}
+        return StreamingResponse(_plain(ask, said), media_type="text/plain; charset=utf-8", headers=headers)
+    return StreamingResponse(
+        _batches(log_flow(ask, said)), media_type="application/x-ndjson", headers=_NO_STORE
+    )
+
+
+class Said(NamedTuple):
+    """The lines of a job that are read already or will be, and what must not be shown of them."""
+
+    feed: Feed
+    secret: tuple[str, ...]
+
+
+async def opened(ask: Ask) -> Said:
+    """Begin to read a job's lines; what is not there is refused here, before an answer begins."""
+    state = await ask.client.state(ask.ref)
     secret = await ask.client.masked_values(state.ref)
     feed = Feed(_lines(ask, state.ref))
     await feed.ready(_BATCH_SECONDS)
-    if ask.query.format == "text":
-        headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{state.ref.name}.log"'}
-        return StreamingResponse(
-            _plain(ask, feed, secret), media_type="text/plain; charset=utf-8", headers=headers
-        )
-    return StreamingResponse(
-        _batches(ask, feed, secret), media_type="application/x-ndjson", headers=_NO_STORE
-    )
+    return Said(feed, secret)
+
+
+async def log_flow(ask: Ask, said: Said) -> AsyncIterator[Flow]:
+    """Yield the lines in batches, an empty one now and then as a sign of life, and what ended them badly."""
+    looked = time.monotonic()
+    try:
+        with ask.stream():
+            async with aclosing(said.feed.batches()) as batches:  # type: ignore[type-var]  # a generator
+                async for batch in batches:
+                    if time.monotonic() - looked > FRESH_SECONDS:
+                        looked = time.monotonic()
+                        await ask.still_here()
+                        await ask.check(ask.ref.namespace, logs=True)
+                    rows = tuple(row(line, said.secret) for line in batch)
+                    yield Flow("lines", rows[-1].at if rows else "", LogBatch(rows))
+    except (MpiJobError, problems.Refused) as error:
+        yield Flow("lines", "", LogBatch(problem=problems.told(error)[1]))
 
 
 def _lines(ask: Ask, ref: JobRef) -> AsyncIterator[LogLine]:
@@ -150,23 +207,17 @@ class Feed:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-async def _batches(ask: Ask, feed: Feed, secret: tuple[str, ...]) -> AsyncIterator[bytes]:
-    assert ask.visitor is not None
-    try:
-        with ask.room.limits.stream(ask.visitor.user):
-            async with aclosing(feed.batches()) as batches:  # type: ignore[type-var]  # a generator
-                async for batch in batches:
-                    yield _line(LogBatch(tuple(row(line, secret) for line in batch)))
-    except (MpiJobError, problems.Refused) as error:
-        yield _line(LogBatch(problem=problems.told(error)[1]))
+async def _batches(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
+    async with aclosing(flow) as news:  # type: ignore[type-var]  # a generator
+        async for one in news:
+            yield msgspec.json.encode(one.data) + b"\n"
 
 
-async def _plain(ask: Ask, feed: Feed, secret: tuple[str, ...]) -> AsyncIterator[bytes]:
-    assert ask.visitor is not None
-    with ask.room.limits.stream(ask.visitor.user):
-        async with aclosing(feed.batches()) as batches:  # type: ignore[type-var]  # a generator
+async def _plain(ask: Ask, said: Said) -> AsyncIterator[bytes]:
+    with ask.stream():
+        async with aclosing(said.feed.batches()) as batches:  # type: ignore[type-var]  # a generator
             async for batch in batches:
-                yield "".join(_written(row(line, secret)) for line in batch).encode()
+                yield "".join(_written(row(line, said.secret)) for line in batch).encode()
 
 
 def _written(line: LogRow) -> str:
@@ -189,7 +240,3 @@ def row(line: LogLine, secret: tuple[str, ...]) -> LogRow:
         level=line.level,
         marks=line.marks,
     )
-
-
-def _line(batch: LogBatch) -> bytes:
-    return msgspec.json.encode(batch) + b"\n"

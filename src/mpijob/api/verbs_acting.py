@@ -84,6 +84,7 @@ async def _one(ask: Ask, address: str) -> Done:
         if not slash or not name:
             raise InvalidJob(f"{address!r} is not an address", hint="write it as namespace/name")
         ref = JobRef(namespace, name)
+        await ask.check(namespace)
         await (_removed(ask, ref) if ask.body.action == "delete" else _acted(ask, ask.body.action, ref))
     except MpiJobError as error:
         return Done(address, problems.told(error)[1])

@@ -32,7 +32,7 @@ class AuditList(msgspec.Struct, frozen=True):
 async def entries(ask: Ask) -> AuditList:
     """Return the entries that are wanted."""
     me, asked = await ask.client.port.whoami(), ask.query
-    own = not me.administrator
+    own = not await ask.administrates()
     query = AuditQuery(
         users=(me.user,) if own else asked.user,
         verbs=asked.verb,

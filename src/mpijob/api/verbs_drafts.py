@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import shlex
 
+import msgspec
+
 from mpijob.api import verbs_acting
 from mpijob.api.answers import TemplateRow
 from mpijob.api.asking import Ask
 from mpijob.api.sheets import Advised, Conversions, Edited
 from mpijob.client import choosing, converting, drafts
-from mpijob.errors import InvalidJob
+from mpijob.errors import InvalidJob, Unsupported
 from mpijob.model.choices import Choices
 
 
@@ -45,12 +47,16 @@ def _told(sheet: drafts.Sheet) -> Edited:
 
 async def choices(ask: Ask) -> Choices:
     """Return what a namespace offers: projects, images, queues, volumes, data connections."""
-    return await choosing.choices(ask.client, ask.query.namespace)
+    found = await choosing.choices(ask.client, ask.query.namespace)
+    if ask.guest is None:
+        return found
+    return msgspec.structs.replace(found, projects=await ask.room.projects.of(ask.guest))
 
 
 async def advice(ask: Ask) -> Advised:
     """Return what earlier runs of the program say."""
-    job = verbs_acting.drafted(ask.body)
+    job = ask.client.localized(verbs_acting.drafted(ask.body))
+    await ask.check(job.namespace)
     return Advised(counsel=await ask.client.advise(job), estimate=await ask.client.estimate(job))
 
 
@@ -62,6 +68,7 @@ async def convert(ask: Ask) -> Conversions:
 
 async def save_template(ask: Ask) -> TemplateRow:
     """Keep a job as an own template."""
+    _refuse_on_a_server(ask)
     shelf, body = ask.client.templates, ask.body
     job = drafts.read(body.yaml)
     made = shelf.save(body.name, job, overwrite=body.overwrite)
@@ -72,4 +79,13 @@ async def save_template(ask: Ask) -> TemplateRow:
 
 async def delete_template(ask: Ask) -> None:
     """Remove an own template."""
+    _refuse_on_a_server(ask)
     ask.client.templates.delete(ask.request.path_params["template"])
+
+
+def _refuse_on_a_server(ask: Ask) -> None:
+    if ask.guest is not None:
+        raise Unsupported(
+            "own templates are kept on your own machine, not on this server",
+            hint="run: mpijob template save NAME --file job.yaml",
+        )

@@ -33,9 +33,10 @@ async def rights(ask: Ask) -> Rights:
 async def queues(ask: Ask) -> Queues:
     """Return the queues of a namespace with those who wait there, and its limits."""
     namespace = ask.query.namespace or ask.client.namespace
+    await ask.check(namespace)
     offered = await choosing.choices(ask.client, namespace)
     facts = await _facts(ask, namespace)
-    rows = [row for row in ask.rows if row.namespace == namespace]
+    rows = [row for row in await ask.rows() if row.namespace == namespace]
     told = {one.name: one.text for one in offered.queues} | {
         row.queue: "" for row in rows if row.queue and row.queue not in {one.name for one in offered.queues}
     }
@@ -92,7 +93,10 @@ async def _facts(ask: Ask, namespace: str) -> Facts:
 
 async def compare(ask: Ask) -> Comparison:
     """Return how jobs differ: configuration, phase, duration, result, what they used."""
-    return await ask.client.compare(*(address(one) for one in dict.fromkeys(ask.query.job)))
+    jobs = [address(one) for one in dict.fromkeys(ask.query.job)]
+    for ref in jobs:
+        await ask.check(ref.namespace)
+    return await ask.client.compare(*jobs)
 
 
 def address(text: str) -> JobRef:
@@ -107,7 +111,7 @@ async def patterns(ask: Ask) -> Fleet:
     """Return what the jobs that failed lately have in common."""
     query = ask.query
     return await ask.client.patterns(
-        query.days * 86400.0, least=query.least, all_namespaces=ask.room.board.everywhere
+        query.days * 86400.0, least=query.least, all_namespaces=await ask.everywhere()
     )
 
 
@@ -118,13 +122,21 @@ async def attempts(ask: Ask) -> AttemptsAnswer:
 
 async def budgets(ask: Ask) -> Budgets:
     """Return how namespaces stand against their budgets."""
-    return Budgets(await ask.client.budgets())
+    found = await ask.client.budgets()
+    if not await ask.everywhere():
+        visible = {namespace for namespace, _ in await ask.scopes()}
+        found = tuple(one for one in found if ask.guest is None or one.namespace in visible)
+    return Budgets(found)
 
 
 async def migrating(ask: Ask) -> Progress:
     """Return how far the MPIJobs of old are on their way here."""
-    everywhere = ask.room.board.everywhere
-    found, moved = await asyncio.to_thread(migration.of_cluster, ask.client.settings, everywhere=everywhere)
+    found, moved = await asyncio.to_thread(
+        migration.of_cluster,
+        ask.client.settings,
+        everywhere=await ask.everywhere(),
+        as_seen_by=getattr(ask.client.backend, "api", None),
+    )
     return migration.progress(found, moved)
 
 
@@ -135,6 +147,6 @@ async def opinion(ask: Ask) -> None:
 
 async def opinions(ask: Ask) -> Opinions:
     """Return how helpful the help is said to be, for administrators."""
-    if not (await ask.client.port.whoami()).administrator:
+    if not await ask.administrates():
         raise NotAllowed("opinions on the help are for administrators")
     return Opinions(ask.room.opinions.all())

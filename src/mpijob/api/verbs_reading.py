@@ -23,17 +23,19 @@ from mpijob.api.answers import (
     FieldHelp,
     Fields,
     JobDetail,
+    JobRow,
     Overview,
     TemplateList,
     TemplateRow,
 )
 from mpijob.api.asking import JSON, Ask
+from mpijob.api.problems import Refused
 from mpijob.client import converting, drafts
 from mpijob.client.drafts import FIELDS as described
 from mpijob.client.guide import GUIDE, Guide
 from mpijob.diagnosis.report import Diagnosis
-from mpijob.errors import MpiJobError, NotFound
-from mpijob.model import Event, Facts, JobRef, JobState, quantity
+from mpijob.errors import MpiJobError, NotAllowed, NotFound
+from mpijob.model import Event, Facts, JobRef, JobState, Phase, quantity
 from mpijob.model.accounts import AccountPage
 from mpijob.observation import masking, usage
 from mpijob.observation.curves import Curves
@@ -41,6 +43,7 @@ from mpijob.observation.usage import Usage
 
 T = TypeVar("T")
 _WAITING = 20  # so many are told in full
+_LARGEST = 1 << 30
 
 
 async def list_jobs(ask: Ask) -> Response:
@@ -48,14 +51,16 @@ async def list_jobs(ask: Ask) -> Response:
     board, query = ask.room.board, ask.query
     if board.trouble is not None and not board.rows:
         raise board.trouble
-    mark = hashlib.blake2b(msgspec.json.encode(query), digest_size=6).hexdigest()
+    scopes = await ask.scopes()
+    asked = (query, None if ask.guest is None else sorted(scopes))
+    mark = hashlib.blake2b(msgspec.json.encode(asked), digest_size=8).hexdigest()
     tag = f'W/"{board.rev}-{mark}"'
     headers = {"etag": tag, "cache-control": "private, no-cache"}
     if ask.request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     made = ask.room.pages.get(tag)
     if made is None:
-        page = listing.page(board.rows, query, rev=board.rev, now=time.time(), seen=board.seen)
+        page = listing.page(board.rows_in(scopes), query, rev=board.rev, now=time.time(), seen=board.seen)
         made = ask.room.pages.put(tag, msgspec.json.encode(page))
     return Response(made, media_type=JSON, headers=headers)
 
@@ -115,17 +120,19 @@ async def curves(ask: Ask) -> Curves:
 
 async def accounts(ask: Ask) -> AccountPage:
     """Return what ran, as the question chooses."""
-    return await ask.client.accounts(**_accounts(ask), limit=ask.query.limit, after=ask.query.after)
+    return await ask.client.accounts(**(await _accounts(ask)), limit=ask.query.limit, after=ask.query.after)
 
 
 async def report(ask: Ask) -> Report:
     """Return usage and cost by some words."""
-    return await ask.client.usage_report(tuple(ask.query.by.split(",")), **_accounts(ask))
+    return await ask.client.usage_report(tuple(ask.query.by.split(",")), **(await _accounts(ask)))
 
 
-def _accounts(ask: Ask) -> dict[str, Any]:
+async def _accounts(ask: Ask) -> dict[str, Any]:
     query = ask.query
-    everywhere = not query.namespace and ask.room.board.everywhere
+    everywhere = not query.namespace and await ask.everywhere()
+    if not everywhere:
+        await ask.check(query.namespace or ask.client.namespace)
     return {
         "namespace": query.namespace or None,
         "all_namespaces": everywhere,
@@ -151,18 +158,19 @@ async def facts(ask: Ask) -> FactsAnswer:
 async def overview(ask: Ask) -> Overview:
     """Return the place at a glance."""
     found = await ask.client.facts()
-    page = await ask.client.list(all_namespaces=ask.room.board.everywhere, phases=("Queued",), limit=200)
-    first = sorted(page.items, key=lambda one: one.queue_position or len(page.items))[:_WAITING]
-    queued = await asyncio.gather(*(_told(ask, one) for one in first))
-    return glance.overview(ask.room.board.rows, queued, found, _room(found), now=time.time())
+    rows = await ask.rows()
+    waiting = sorted((row for row in rows if row.phase is Phase.QUEUED), key=lambda row: row.created)
+    queued = await asyncio.gather(*(_told(ask, row) for row in waiting[:_WAITING]))
+    states = [one for one in queued if one is not None]
+    return glance.overview(rows, states, found, _room(found), now=time.time())
 
 
-async def _told(ask: Ask, state: JobState) -> JobState:
+async def _told(ask: Ask, row: JobRow) -> JobState | None:
     """Return a job that waits with what it waits for; a list does not say it."""
     try:
-        return await ask.client.state(state.ref)
-    except NotFound:
-        return state
+        return await ask.client.state(JobRef(row.namespace, row.name))
+    except (NotFound, NotAllowed):
+        return None
 
 
 async def fields(ask: Ask) -> Fields:
@@ -178,6 +186,8 @@ async def guide(ask: Ask) -> Guide:
 
 async def fetch(ask: Ask) -> Response:
     """Hand over one of the files that a job left."""
+    if ask.guest is not None:
+        await _refuse_large(ask)
     place = tempfile.mkdtemp(prefix="mpijob-ui-")
     away = BackgroundTask(shutil.rmtree, place, ignore_errors=True)
     try:
@@ -186,6 +196,18 @@ async def fetch(ask: Ask) -> Response:
         await away()
         raise
     return FileResponse(path, media_type="application/octet-stream", filename=path.name, background=away)
+
+
+async def _refuse_large(ask: Ask) -> None:
+    """Refuse a file that would fill the disk of a server that many share."""
+    for one in await ask.client.artifacts(ask.ref):
+        if one.path == ask.query.path and one.size > _LARGEST:
+            raise Refused(
+                413,
+                f"{one.path} has {quantity.as_bytes(one.size)}, more than the page hands over",
+                f"fetch it with: mpijob fetch {ask.ref.name} {one.path}",
+                "USAGE",
+            )
 
 
 def _room(facts: Facts) -> str:

@@ -18,9 +18,10 @@ async def sign_in(ask: Ask) -> Response:
     """Change the one-time token for a session."""
     gate = ask.room.gate
     secret, visitor = gate.enter(ask.body.token)
+    cookie = getattr(gate, "cookie", "")
     answer = Response(msgspec.json.encode(Session(visitor.user, visitor.csrf)), media_type=JSON)
     secure = ask.request.url.scheme == "https"
-    answer.set_cookie(gate.cookie, secret, httponly=True, samesite="strict", secure=secure, path="/")
+    answer.set_cookie(cookie, secret, httponly=True, samesite="strict", secure=secure, path="/")
     return answer
 
 
@@ -34,7 +35,8 @@ async def sign_out(ask: Ask) -> Response:
     """End the session."""
     ask.room.gate.leave(ask.request)
     answer = Response(status_code=204)
-    answer.delete_cookie(ask.room.gate.cookie, path="/")
+    if cookie := getattr(ask.room.gate, "cookie", ""):
+        answer.delete_cookie(cookie, path="/")
     return answer
 
 
@@ -57,10 +59,13 @@ async def capabilities(ask: Ask) -> Capabilities:
         engine=client.backend.name,
         namespace=client.namespace,
         user=me.user,
-        administrator=me.administrator,
+        administrator=await ask.administrates(),
         cluster=client.settings.engine == CLUSTER,
         max_workers=client.settings.max_workers,
         phases=tuple(phase.value for phase in Phase),
+        signs_in=ask.room.gate.signs_in,
+        sign_out=ask.room.gate.sign_out,
+        keeps_templates=ask.guest is None,
     )
 
 

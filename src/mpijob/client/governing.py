@@ -108,6 +108,8 @@ class Administration:
             drive(govern(namespace, {"changed": told}, work))
 
     def _api(self) -> Any:
+        if api := getattr(self._client.backend, "api", None):  # as whoever the client is for
+            return api
         from mpijob.backends.kubernetes import kubeconfig
         from mpijob.backends.kubernetes.api import Api
 

@@ -82,9 +82,13 @@ def of_cluster(
     image: str = "",
     format: str = "yaml",
     openshift: bool = False,
+    as_seen_by: Any = None,
 ) -> tuple[tuple[Conversion, ...], int]:
-    """Return every MPIJob of a namespace, or of all, converted; and how many jobs run by mpijob already."""
-    with _api(settings) as api:
+    """Return every MPIJob of a namespace, or of all, converted; and how many jobs run by mpijob already.
+
+    `as_seen_by` is the API server as somebody else speaks to it, for a server that acts for others.
+    """
+    with _api(settings, as_seen_by) as api:
         namespace = "" if everywhere else _namespace(settings, api)
         found, moved = _listed(api, namespace)
     return documents(found, to=to, image=image, format=format, openshift=openshift), moved
@@ -119,7 +123,7 @@ def _namespace(settings: Settings, api: Any) -> str:
 
 
 @contextmanager
-def _api(settings: Settings) -> Iterator[Any]:
+def _api(settings: Settings, given: Any = None) -> Iterator[Any]:
     """Yield a connection to the cluster; what it refuses is told in our words."""
     if settings.engine != CLUSTER:
         raise Unsupported(
@@ -130,6 +134,9 @@ def _api(settings: Settings) -> Iterator[Any]:
     from mpijob.backends.kubernetes.failures import ApiError
 
     try:
+        if given is not None:
+            yield given
+            return
         with Api(access.load(path=settings.kubeconfig, context=settings.context)) as api:
             yield api
     except ApiError as error:

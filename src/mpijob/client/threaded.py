@@ -36,6 +36,7 @@ from mpijob.model import (
 if TYPE_CHECKING:
     from mpijob.history.past import Past
     from mpijob.model.accounts import Account, AccountQuery
+    from mpijob.model.overseen import Told
 
 T = TypeVar("T")
 _AHEAD = 256
@@ -94,6 +95,10 @@ class Threaded:
     def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change."""
         return _streamed(self._inner.watch(scope))
+
+    def oversee(self, namespace: str) -> AsyncIterator[Told]:
+        """Yield where every job stands, then each change, from an engine that can tell it so."""
+        return _streamed(self._inner.oversee(namespace))  # type: ignore[attr-defined]  # the caller has looked
 
     async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets, as far as they can be known."""

@@ -78,6 +78,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     compress: bool = True
     impersonate: Impersonation | None = None
+    again: str = ""  # how a visitor of a server of ours, whose token this is, logs in again
 
     def __repr__(self) -> str:
         return f"Access({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
@@ -88,6 +89,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def login_hint(self) -> str:
         """How the user logs in again."""
+        if self.again:
+            return self.again
         if self.plugin:
             return f"log in with the program that hands out your credentials: {self.plugin.command}"
         if not self.source:

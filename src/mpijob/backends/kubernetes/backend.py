@@ -8,7 +8,7 @@ only some calls need is imported in them.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from mpijob.settings import history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.backends.kubernetes.access import Access
     from mpijob.backends.kubernetes.gathering import Found
     from mpijob.backends.kubernetes.lately import Lately
     from mpijob.backends.kubernetes.looking import Eye, Look
@@ -52,7 +53,9 @@ if TYPE_CHECKING:
         Secret,
     )
     from mpijob.model.accounts import Account, AccountQuery
-    from mpijob.model.choices import Choices
+    from mpijob.model.choices import Choices, Option
+    from mpijob.model.overseen import Told
+    from mpijob.model.rights import Question
     from mpijob.settings import Settings
 
 _POLL_SECONDS = 0.5
@@ -74,9 +77,11 @@ class KubernetesBackend:
 
     plain = True
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, visitor: Access | None = None) -> None:
+        """Reach the cluster of the settings as its user, or as a visitor of the server that this is."""
         self._settings = settings
-        self._access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+        self._visitor = visitor
+        self._access = visitor or kubeconfig.load(path=settings.kubeconfig, context=settings.context)
         self._api = Api(self._access)
         self._around: dict[tuple[str, str], Surroundings] = {}
         self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
@@ -108,6 +113,22 @@ class KubernetesBackend:
         from mpijob.backends.registry.asking import Asker
 
         return Asker(self._settings)
+
+    @property
+    def api(self) -> Api:
+        """The API server, as this user speaks to it."""
+        return self._api
+
+    async def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+        """Return the cluster's answers to what this user may do."""
+        from mpijob.backends.kubernetes import visiting
+
+        with telling("ask what you may do"):
+            return visiting.may(self._api, questions)
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        self._api.close()
 
     @property
     def name(self) -> str:
@@ -145,6 +166,7 @@ class KubernetesBackend:
 
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what the cluster says about itself to this user."""
+        self._refuse_own_files(job)
         if (job.namespace, job.name) in self._around:  # whoever asks again is told everything anew
             self._lately.forget(job.namespace)
         gathered = self._gather(job, who, self._lately, self._asker)
@@ -173,12 +195,20 @@ class KubernetesBackend:
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would be created."""
+        self._refuse_own_files(job)
         from pathlib import Path
 
         from mpijob.backends.kubernetes import planner
 
         around = self._around[job.namespace, job.name]
         return planner.plan(job, facts, around, self._settings, Path.cwd(), self.name)
+
+    def _refuse_own_files(self, job: MPIJob) -> None:
+        """A visitor's job gets nothing of the machine that this server is on."""
+        if self._visitor is not None:
+            from mpijob.backends.kubernetes import visiting
+
+            visiting.refuse_own_files(job)
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the API server judge what would be created; it keeps nothing."""
@@ -193,6 +223,7 @@ class KubernetesBackend:
         """Create the plan's objects, or find that they were created before."""
         from mpijob.backends.kubernetes import states, submitting
 
+        self._refuse_own_files(plan.job)
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         if not _is_fresh(self._looked.pop((ref.namespace, ref.name), 0.0)):
             self._refuse_second(ref)
@@ -280,12 +311,31 @@ class KubernetesBackend:
         finally:
             changes.close()
 
+    async def oversee(self, namespace: str) -> AsyncIterator[Told]:
+        """Yield where every job of a namespace (or of all, "") stands, then each change, kept by watches alone."""
+        from mpijob.backends.kubernetes import overseeing
+
+        with telling("watch jobs"):
+            told = overseeing.oversee(self._api, namespace, self._eye.served)
+            try:
+                for one in told:
+                    yield one
+            finally:
+                told.close()
+
     async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets that this user may read in the cluster."""
         from mpijob.backends.kubernetes import secretvalues
 
         found = self._eye.find(ref)
         return secretvalues.read(self._api, found.ref, secrets)
+
+    async def projects(self) -> tuple[Option, ...]:
+        """Return the namespaces that this user may list, with what people call them."""
+        from mpijob.backends.kubernetes import choices
+
+        with telling("list namespaces"):
+            return choices.projects(self._api, self._eye.served)
 
     async def choices(self, namespace: str) -> Choices:
         """Return what a namespace offers to a form."""

@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.api import METADATA
 from mpijob.model.choices import Choices, Option
 
 if TYPE_CHECKING:
-    from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.api import Api, Listing
     from mpijob.dialects.terms import Document
 
 _DISPLAY = "openshift.io/display-name"
@@ -28,11 +28,20 @@ _WORDS = {
 }
 
 
+def projects(api: Api, served: frozenset[str]) -> tuple[Option, ...]:
+    """Return the projects that this user may list, with their display names; raise ApiError."""
+    return _options(_listed_projects(api, served).items, _project)
+
+
+def _listed_projects(api: Api, served: frozenset[str]) -> Listing:
+    kind = kinds.PROJECT if kinds.PROJECT.api in served else kinds.NAMESPACE
+    return api.list(kind.path(), accept=METADATA)
+
+
 def look(api: Api, namespace: str, served: frozenset[str]) -> Choices:
     """Return what a namespace offers to this user."""
-    kind = kinds.PROJECT if kinds.PROJECT.api in served else kinds.NAMESPACE
     calls = {
-        "projects": lambda: api.list(kind.path(), accept=METADATA),
+        "projects": lambda: _listed_projects(api, served),
         "priorities": lambda: api.list(kinds.PRIORITY_CLASS.path(), accept=METADATA),
         "claims": lambda: api.list(kinds.CLAIM.path(namespace)),
         "connections": lambda: api.list(kinds.SECRET.path(namespace), labels=_OFFERED, accept=METADATA),

@@ -8,13 +8,15 @@ import socket
 import sys
 import tempfile
 from importlib.util import find_spec
+from typing import Any
 
 import click
 import msgspec
 
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command
-from mpijob.errors import BackendError, Unsupported
+from mpijob.errors import BackendError, InvalidJob, Unsupported
+from mpijob.settings import CLUSTER
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -24,12 +26,34 @@ _LOOPBACK = ("127.0.0.1", "localhost")
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one."
 )
 @click.option("--browser/--no-browser", default=True, help="Open the page in the browser.")
+@click.option(
+    "--cluster", is_flag=True, help="Serve everybody who logs in at the cluster; each acts as themselves."
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="With --cluster: the page's name (may be repeated).",
+)
+@click.option("--address", default=_LOOPBACK[0], show_default=True, help="With --cluster: where to listen.")
+@click.option("--certificate", default="", metavar="FILE", help="With --cluster: the TLS certificate.")
+@click.option("--key", default="", metavar="FILE", help="With --cluster: its key.")
+@click.option(
+    "--sign-out", default="/oauth/sign_out", show_default=True, help="With --cluster: where a login ends."
+)
 @pass_app
-def ui(app: App, port: int, browser: bool) -> None:
+def ui(app: App, port: int, browser: bool, cluster: bool, **served: Any) -> None:
     """Open the page: create, watch and mend jobs in a browser."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise Unsupported("the page needs its server", hint="run: pip install 'mpijob[ui]'")
-    settings = app.settings()
+    if cluster:
+        _serve_cluster(app, port, **served)
+    else:
+        _serve_here(app, port, browser)
+
+
+def _serve_here(app: App, port: int, browser: bool) -> None:
     listening = _listen(port)
     port, token = listening.getsockname()[1], secrets.token_urlsafe(32)
     address = f"http://{_LOOPBACK[0]}:{port}/#token={token}"
@@ -41,19 +65,47 @@ def ui(app: App, port: int, browser: bool) -> None:
         "socket": listening.fileno(),
         "hosts": [f"{name}:{port}" for name in _LOOPBACK],
         "token": token,
-        "settings": settings,
+        "settings": app.settings(),
         "namespace": app.namespace,
     }
     _become_the_server(msgspec.json.encode(options), listening)
 
 
-def _listen(port: int) -> socket.socket:
-    """Return a listening socket of this machine alone; a port in use is said with the way out."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def _serve_cluster(
+    app: App, port: int, hosts: tuple[str, ...], address: str, certificate: str, key: str, sign_out: str
+) -> None:
+    """Serve people of a cluster: behind its OAuth proxy, or with TLS of our own."""
+    settings = app.settings()
+    if settings.engine != CLUSTER:
+        raise Unsupported("--cluster needs a cluster", hint="set MPIJOB_ENGINE=kubernetes, or give --context")
+    if address not in _LOOPBACK and not (certificate and key):
+        raise InvalidJob(
+            f"without TLS the page listens on this machine alone, not on {address}",
+            hint="give --certificate and --key, or leave --address out and put the OAuth proxy before it",
+        )
+    listening = _listen(port, address)
+    port = listening.getsockname()[1]
+    names = hosts or tuple(f"{name}:{port}" for name in _LOOPBACK)
+    app.out.line(f"{'https' if certificate else 'http'}://{names[0]}/")
+    options = {
+        "socket": listening.fileno(),
+        "hosts": names,
+        "settings": settings,
+        "namespace": app.namespace,
+        "login": True,
+        "sign_out": sign_out,
+        "tls": (certificate, key) if certificate else None,
+    }
+    _become_the_server(msgspec.json.encode(options), listening)
+
+
+def _listen(port: int, address: str = _LOOPBACK[0]) -> socket.socket:
+    """Return a listening socket, of this machine alone by default; a port in use is said with the way out."""
+    listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((_LOOPBACK[0], port))
-        listening.listen(128)
+        listening.bind((address, port))
+        listening.listen(512)
     except OSError as error:
         hint = "choose another one with --port, or --port 0 for any that is free"
         raise BackendError(f"port {port} cannot be used: {error.strerror}", hint=hint) from error

@@ -1,0 +1,80 @@
+"""For a server that others come to with tokens of their own: a cluster as one of them sees it.
+
+Nothing of the server's own identity is in such an access: no certificate, no token file, no plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mpijob.backends.kubernetes import kinds, reads
+from mpijob.backends.kubernetes.access import Access
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import MPIJob
+from mpijob.model.rights import Question
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
+
+AGAIN = "sign in again: your login at the cluster has ended"
+_LANES = 8
+
+
+def access_of(server: Access, token: str) -> Access:
+    """Return how somebody with this token reaches the cluster that a server is at."""
+    return Access(
+        server=server.server,
+        namespace=server.namespace,
+        context=server.context,
+        cluster=server.cluster,
+        user="a visitor",
+        ca=server.ca,
+        token=token,
+        proxy=server.proxy,
+        tls_server_name=server.tls_server_name,
+        insecure=server.insecure,
+        compress=server.compress,
+        again=AGAIN,
+    )
+
+
+def may(api: Api, questions: Sequence[Question]) -> tuple[bool, ...]:
+    """Return the API server's answers, each by an access review with the visitor's own token."""
+    calls = {str(at): (lambda one=one: _allowed(api, one)) for at, one in enumerate(questions)}
+    found = reads.together(calls, min(_LANES, api.lanes()))
+    for answer in found.values():
+        if answer.error is not None:
+            raise answer.error
+    return tuple(bool(found[str(at)].value) for at in range(len(questions)))
+
+
+def _allowed(api: Api, question: Question) -> bool:
+    name, _, group = question.resource.partition(".")
+    resource, _, sub = name.partition("/")
+    attributes = {
+        "namespace": question.namespace,
+        "verb": question.verb,
+        "group": group,
+        "resource": resource,
+        "subresource": sub,
+    }
+    body = {"apiVersion": kinds.ACCESS_REVIEW.api, "kind": kinds.ACCESS_REVIEW.name}
+    made = api.create(kinds.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": attributes}})
+    return bool((made.get("status") or {}).get("allowed"))
+
+
+def refuse_own_files(job: MPIJob) -> None:
+    """Refuse a job that would take files or variables of the machine on which the server runs."""
+    wrong = []
+    if job.code.path:
+        message = f"files of this server cannot go along with a job: code.path is {job.code.path!r}"
+        hint = "put the code into the image, a volume or code.files; `mpijob create` takes a directory along"
+        wrong.append(Finding("SERVER_FILES", message, hint, field="code.path"))
+    for at, one in enumerate(job.secrets):
+        if one.source.startswith(("env:", "file:")):
+            message = f"secrets of this server cannot be given to a job: {one.env} is from {one.source!r}"
+            hint = "keep it in a Secret of your namespace and name it as NAME/KEY"
+            wrong.append(Finding("SERVER_FILES", message, hint, field=f"secrets[{at}].source"))
+    if wrong:
+        raise InvalidJob.of(tuple(wrong))
