@@ -73,7 +73,7 @@ class Town:
 
     def room(self) -> Room:
         settings = Settings(home="/nowhere", namespace="mpijob-system")
-        guests = Guests(settings, lambda token: Seat(self, token), now=lambda: self.now)  # type: ignore[arg-type,return-value]  # all else is the engine's
+        guests = Guests(settings, lambda token: Seat(self, token), now=lambda: self.now)
         room = Room(AsyncClient(self.engine, settings=settings), Login([HOST], guests))
         room.projects._known = (float("inf"), tuple(map(Option, NAMESPACES)))
         return room
