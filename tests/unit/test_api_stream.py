@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.board import Board
 from mpijob.api.gate import Gate
+from mpijob.api.serving import config
 from mpijob.backends.memory import MemoryBackend
 from mpijob.model import JobRef, LogLine, Role
 from mpijob.settings import Settings
@@ -111,7 +112,8 @@ async def until(look: Any, seconds: float = 10.0) -> None:
 class Server:
     """The real server in a thread, and a visitor who is signed in."""
 
-    def __init__(self, port: int, gate: Gate) -> None:
+    def __init__(self, port: int, gate: Gate, room: Room) -> None:
+        self.port, self.room = port, room
         self.base = f"http://127.0.0.1:{port}"
         secret, self.visitor = gate.enter(gate.invite())
         self.headers = {"cookie": f"{gate.cookie}={secret}", "x-mpijob-csrf": self.visitor.csrf}
@@ -129,18 +131,16 @@ class Server:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
+def serving(now: Callable[[], float] = time.time) -> Iterator[Server]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    gate = Gate("maria", [f"127.0.0.1:{port}"], cookie="session")
-    config = uvicorn.Config(
-        application(Room(a_client(), gate)), log_level="error", timeout_graceful_shutdown=0
-    )
-    server = uvicorn.Server(config)
+    gate = Gate("maria", [f"127.0.0.1:{port}"], cookie="session", now=now)
+    room = Room(a_client(), gate)
+    server = uvicorn.Server(config(application(room)))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     try:
-        yield Server(port, gate)
+        yield Server(port, gate, room)
     finally:
         server.should_exit = True
         thread.join(10)

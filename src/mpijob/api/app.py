@@ -89,6 +89,10 @@ async def _not_served(request: Request, error: Exception) -> Response:
     )
 
 
+class _TooSlow(BaseException):
+    """A reader takes nothing; no handler of errors is to answer them."""
+
+
 class _Guarded:
     """The Host check before anything else, and our headers on everything."""
 
@@ -101,7 +105,7 @@ class _Guarded:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             app = self._checked(HTTPConnection(scope)) or self._app
-            with suppress(TimeoutError):  # of a reader who takes nothing: the line is dropped
+            with suppress(_TooSlow):  # the line is dropped
                 await app(scope, receive, _with_headers(send))
         elif self._checked(HTTPConnection(scope)) is not None:  # refused before it is accepted
             await send({"type": "websocket.close", "code": 1008})
@@ -123,7 +127,10 @@ def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
-        async with asyncio.timeout(limits.SEND_SECONDS):
-            await send(message)
+        try:
+            async with asyncio.timeout(limits.SEND_SECONDS):
+                await send(message)
+        except TimeoutError:
+            raise _TooSlow from None
 
     return sending

@@ -31,7 +31,8 @@ async def changes(ask: Ask) -> AsyncIterator[Flow]:
 
 async def logs(ask: Ask) -> AsyncIterator[Flow]:
     """Return the lines of a job."""
-    return streams.log_flow(ask, await streams.opened(ask))
+    said = await streams.opened(ask)
+    return streams.Ending(streams.log_flow(ask, said), said.feed.close)
 
 
 async def serve(route: Route, room: Room, socket: WebSocket) -> None:
@@ -50,8 +51,8 @@ async def serve(route: Route, room: Room, socket: WebSocket) -> None:
             task.cancel()
         done, _ = await asyncio.wait(both)
         for task in done:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                _log.debug("a socket ended early", exc_info=error)
+            if not task.cancelled() and (ended := task.exception()) is not None:
+                _log.debug("a socket ended early", exc_info=ended)
 
 
 async def _admitted(route: Route, room: Room, socket: WebSocket) -> AsyncIterator[Flow]:

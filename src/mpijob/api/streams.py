@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from mpijob.api import problems
 from mpijob.api.answers import Delta, LogBatch, LogQuery, LogRow
@@ -26,6 +27,7 @@ from mpijob.model import JobRef, LogLine
 from mpijob.observation import masking
 from mpijob.observation.visible import visible
 
+T = TypeVar("T")
 HEARTBEAT_SECONDS = 5.0  # the page takes three missed beats for a lost line
 _COALESCE_SECONDS = 0.25
 _BATCH_SECONDS = 0.1
@@ -42,11 +44,41 @@ class Flow(NamedTuple):
     data: Delta | LogBatch
 
 
+class Ending(Generic[T]):
+    """A flow, and what has to be ended with it although it may never have begun."""
+
+    def __init__(self, flow: AsyncIterator[T], end: Callable[[], Awaitable[None]]) -> None:
+        self._flow, self._end = flow, end
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self._flow
+
+    async def __anext__(self) -> T:
+        return await anext(self._flow)
+
+    async def aclose(self) -> None:
+        """End both."""
+        await self._flow.aclose()  # type: ignore[attr-defined]  # a generator
+        await self._end()
+
+
+class Streamed(StreamingResponse):
+    """An answer that flows; what it flows from ends with it, however it ends."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all of it."""
+        try:
+            await super().stream_response(send)
+        finally:
+            if close := getattr(self.body_iterator, "aclose", None):
+                await close()
+
+
 async def changes(ask: Ask) -> Response:
     """Stream what changes on the board."""
     ask.check_stream()
     news = _as_events(change_flow(ask))
-    return StreamingResponse(news, media_type="text/event-stream", headers=_NO_STORE)
+    return Streamed(news, media_type="text/event-stream", headers=_NO_STORE)
 
 
 async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
@@ -103,10 +135,10 @@ async def logs(ask: Ask) -> Response:
     said = await opened(ask)
     if ask.query.format == "text":
         headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{ask.ref.name}.log"'}
-        return StreamingResponse(_plain(ask, said), media_type="text/plain; charset=utf-8", headers=headers)
-    return StreamingResponse(
-        _batches(log_flow(ask, said)), media_type="application/x-ndjson", headers=_NO_STORE
-    )
+        plain = Ending(_plain(ask, said), said.feed.close)
+        return Streamed(plain, media_type="text/plain; charset=utf-8", headers=headers)
+    batches = Ending(_batches(log_flow(ask, said)), said.feed.close)
+    return Streamed(batches, media_type="application/x-ndjson", headers=_NO_STORE)
 
 
 class Said(NamedTuple):

@@ -1,0 +1,232 @@
+"""A page for several people on the cluster: accounts with tokens, the server with the rights that are shipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from tests_cluster.support import PATIENCE, Place, eventually, image
+
+from mpijob.backends.kubernetes.kinds import Kind
+
+ROOT = Path(__file__).parent.parent
+RIGHTS = ROOT / "deploy" / "base" / "page" / "rights.yaml"
+ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
+ROLE = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False)
+BINDING = Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+TEAM_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+_GROUP = "rbac.authorization.k8s.io"
+
+
+def an_account(place: Place, name: str) -> str:
+    """Make an account and return a token of it."""
+    place.put(ACCOUNT, name)
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600},
+    }
+    made = place.api.create(ACCOUNT.path(place.namespace, name, "token"), body)
+    return str(made["status"]["token"])
+
+
+def allow(place: Place, name: str, of: Place, role: str = "data-scientist") -> None:
+    """Let an account of a place work in a namespace."""
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": of.namespace}
+    ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role}
+    place.put(TEAM_BINDING, name, roleRef=ref, subjects=[subject])
+
+
+@contextmanager
+def server_account(place: Place) -> Iterator[Path]:
+    """Make the server's account with exactly the rights that are shipped, and yield its kubeconfig."""
+    name = place.namespace
+    (role,) = (one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["kind"] == "ClusterRole")
+    token = an_account(place, "page")
+    place.api.create(ROLE.path(), role | {"metadata": {"name": name}})
+    subject = {"kind": "ServiceAccount", "name": "page", "namespace": name}
+    ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name}
+    binding = {"apiVersion": BINDING.api, "kind": BINDING.name, "metadata": {"name": name}, "roleRef": ref}
+    place.api.create(BINDING.path(), binding | {"subjects": [subject]})
+    config = yaml.safe_load(place.kubeconfig.read_text())
+    config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
+    path = Path(place.settings.home) / "page.yaml"
+    path.write_text(yaml.safe_dump(config))
+    try:
+        yield path
+    finally:
+        place.api.delete(BINDING.path("", name))
+        place.api.delete(ROLE.path("", name))
+
+
+class Server:
+    """`mpijob ui --cluster` as a process that a test may end and start again."""
+
+    def __init__(self, kubeconfig: Path, home: str) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MPIJOB_")}
+        self._env = kept | {"KUBECONFIG": str(kubeconfig), "MPIJOB_ENGINE": "kubernetes", "MPIJOB_HOME": home,
+                            "MPIJOB_IMAGE": image("openmpi4")}  # fmt: skip
+        self._home = home
+        self.start("0")
+
+    def start(self, port: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mpijob", "ui", "--cluster", "--port", port],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=self._home, env=self._env,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.base = self.process.stdout.readline().strip().rstrip("/")
+
+    @property
+    def port(self) -> str:
+        return self.base.rpartition(":")[2]
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def a_server(kubeconfig: Path, home: str) -> Iterator[Server]:
+    server = Server(kubeconfig, home)
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+class Person:
+    """Somebody at the page with their own token, as the OAuth proxy hands it on."""
+
+    def __init__(self, server: Server, token: str) -> None:
+        self.server, self.token = server, token
+        self._csrf = ""
+
+    def ask(self, method: str, path: str, body: Any = None, **more: str) -> Any:
+        headers = {"x-forwarded-access-token": self.token, **more}
+        if method != "GET":
+            self._csrf = self._csrf or self.json("GET", "/session")["csrf"]
+            headers |= {"x-mpijob-csrf": self._csrf, "content-type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        url = f"{self.server.base}/api/v1{path}"
+        return urllib.request.urlopen(
+            urllib.request.Request(url, data, headers, method=method), timeout=PATIENCE
+        )
+
+    def json(self, method: str, path: str, body: Any = None) -> Any:
+        return json.load(self.ask(method, path, body))
+
+    def status(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+        """Return the status of an answer and what it says."""
+        try:
+            with self.ask(method, path, body) as answer:
+                said = answer.read()
+                return answer.status, json.loads(said) if said else {}
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def names(self) -> list[str]:
+        return [one["name"] for one in self.json("GET", "/trainjobs")["items"]]
+
+    def phase(self, name: str) -> str:
+        items = self.json("GET", f"/trainjobs?text={name}")["items"]
+        return str(items[0]["phase"]) if items else ""
+
+
+class Listener:
+    """Reads a stream of changes in a thread."""
+
+    def __init__(self, person: Person, **headers: str) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self._answer = person.ask("GET", "/stream", **headers)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        event = ""
+        with suppress(OSError, ValueError, AttributeError):
+            for line in self._answer:
+                key, _, value = line.decode().rstrip("\n").partition(": ")
+                event = value if key == "event" else event
+                if key == "data":
+                    self.heard.append((event, json.loads(value)))
+
+    def close(self) -> None:
+        self._answer.close()
+
+    def first(self) -> tuple[str, dict[str, Any]]:
+        """Wait for the first word."""
+        eventually(lambda: self.heard, "the stream speaks")
+        return self.heard[0]
+
+    @property
+    def last(self) -> tuple[str, dict[str, Any]]:
+        return self.heard[-1] if self.heard else ("", {})
+
+    @property
+    def upserted(self) -> set[str]:
+        return {row["name"] for _, told in self.heard for row in told["upsert"]}
+
+
+class Wire:
+    """The way from a server to the cluster's API server, which a test may cut and mend."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster = config["clusters"][0]["cluster"]
+        far = urlsplit(cluster["server"])
+        self._far = (str(far.hostname), far.port or 443)
+        self._near = socket.create_server(("127.0.0.1", 0))
+        cluster |= {
+            "server": f"https://127.0.0.1:{self._near.getsockname()[1]}",
+            "tls-server-name": far.hostname,
+        }
+        self.kubeconfig = folder / "wire.yaml"
+        self.kubeconfig.write_text(yaml.safe_dump(config))
+        self._cut, self._lines = threading.Event(), list[socket.socket]()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        self._cut.set()
+        for line in self._lines:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+        self._lines.clear()
+
+    def mend(self) -> None:
+        self._cut.clear()
+
+    def close(self) -> None:
+        self._near.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                line, _ = self._near.accept()
+                if self._cut.is_set():
+                    line.close()
+                    continue
+                onward = socket.create_connection(self._far)
+                self._lines += [line, onward]
+                for one, other in ((line, onward), (onward, line)):
+                    threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
+
+    def _pump(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+        for line in (one, other):
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
