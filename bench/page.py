@@ -1,4 +1,5 @@
-"""How fast the page is: `make bench-ui` prints the times of list answers and of first loads, and what the page weighs.
+"""How fast the page is: `make bench-ui` prints the times of list answers and of first loads, and what the page weighs;
+and of a server with many visitors how long they wait and what it holds.
 
 Jobs are rows put onto the board directly, so that only the page is measured; the browser is Debian's Chromium.
 Numbers of a busy machine say little: run it alone.
@@ -9,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
-import resource
 import shutil
 import socket
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -24,8 +25,10 @@ from typing import Any
 import msgspec
 import uvicorn
 
+from bench.pageload import answers as answered
+from bench.pageload import percentile, resident_mb, spread, watching
 from mpijob import AsyncClient, MPIJob
-from mpijob.api import limits, rows
+from mpijob.api import rows
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.gate import Gate
@@ -37,6 +40,7 @@ from mpijob.settings import Settings
 SIZES = (100, 10_000)
 ROUNDS = 200
 VIEWERS = 200
+SESSIONS = 1000
 FETCHED: set[str] = set()
 
 
@@ -121,24 +125,48 @@ def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
     return taken
 
 
-def viewers(base: str, gate: Gate) -> int:
-    """Return how many event streams are open at once and have each had their first event."""
-    limits.STREAMS = VIEWERS  # they are one user here
-    secret, _ = gate.enter(gate.invite())
-    request = urllib.request.Request(f"{base}/api/v1/stream", headers={"cookie": f"session={secret}"})
-    streams = [urllib.request.urlopen(request, timeout=30) for _ in range(VIEWERS)]
-    told = 0
-    for stream in streams:
-        while not (line := stream.readline()).startswith(b"event:"):
-            assert line
-        told += 1
-    for stream in streams:
-        stream.close()
-    return told
+@contextmanager
+def crowded(count: int) -> Iterator[tuple[str, int]]:
+    """Yield the address and process id of a server of its own, with so many jobs."""
+    argv = [sys.executable, "-m", "bench.pageserver", str(count)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), process.pid
+    finally:
+        process.kill()
+        process.wait(20)
+
+
+async def crowd(base: str, pid: int, jobs: int) -> None:
+    """Open streams of many people and let many others ask, and print what they wait for and what it takes."""
+    people = [{"x-forwarded-access-token": f"{number}-token"} for number in range(SESSIONS)]
+    empty = resident_mb(pid)
+    streams = await asyncio.gather(*(watching(base, one) for one in people[:VIEWERS]))
+    print(f"event streams open at once: {len(streams)}, of {len(streams)} people, in one process")
+    told = sorted([await spread(base, streams[::20], people[0], f"fresh-{n}") for n in range(5)])
+    print(f"a new job reaches all who may see it: median {told[2] * 1e3:.0f} ms (held back 250 ms)")
+    paths = ["/trainjobs"] * SESSIONS
+    first = await answered(base, people, paths, at_once=8)
+    again = await answered(base, people, paths, at_once=8)
+    own = await answered(base, people, [f"/trainjobs?since={n}" for n in range(SESSIONS)], at_once=1)
+    for what, taken in (("come in", first), ("ask again", again), ("ask, each something else", own)):
+        print(
+            f"{SESSIONS} sessions {what}: p50 {percentile(taken, 0.5) * 1e3:.1f} ms, "
+            f"p99 {percentile(taken, 0.99) * 1e3:.1f} ms"
+        )
+    print(
+        f"memory of the server with {jobs} jobs, {VIEWERS} viewers, {SESSIONS} sessions: "
+        f"{resident_mb(pid):.0f} MB ({empty:.0f} MB before anybody came)"
+    )
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print; `--server` leaves the browser out."""
+    if sys.argv[1:] == ["--server"]:
+        with crowded(SIZES[-1]) as (base, pid):
+            asyncio.run(crowd(base, pid, SIZES[-1]))
+        return
     for count in SIZES:
         with serving(count) as (base, gate):
             taken = sorted(answers(base, gate))
@@ -147,16 +175,13 @@ def main() -> None:
             )
             seen = loads(base, gate)
             print(f"first load with {count} jobs: median {statistics.median(seen):.2f} s of {len(seen)}")
-            if count == SIZES[-1]:
-                print(f"event streams open at once: {viewers(base, gate)}")
     files = [path for path in PLACE.rglob("*") if path.name in FETCHED]
     for kind in ("js", "css"):
         size = sum(len(gzip.compress(path.read_bytes(), 9)) for path in files if path.suffix == f".{kind}")
         print(f"fetched until the list is seen, {kind}: {size / 1000:.0f} kB gzip")
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"memory of server and measuring together: {memory:.0f} MiB; Python {sys.version_info[0]}.{sys.version_info[1]}"
-    )
+    with crowded(SIZES[-1]) as (base, pid):
+        asyncio.run(crowd(base, pid, SIZES[-1]))
+    print(f"Python {sys.version_info[0]}.{sys.version_info[1]}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bench import command
-from bench.cluster import admitting, bandwidth, creating, detection, following, listing, starting
+from bench.cluster import admitting, bandwidth, creating, detection, following, listing, paging, starting
 
 MEASUREMENTS: command.Measurements = {
     "create": creating.measure,
@@ -16,6 +16,7 @@ MEASUREMENTS: command.Measurements = {
     "detection": detection.measure,
     "admission": admitting.measure,
     "logs": following.measure,
+    "page": paging.measure,
 }
 
 if __name__ == "__main__":

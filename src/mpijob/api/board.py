@@ -123,11 +123,19 @@ class Board:
         oldest = self._changes[0][0] if self._changes else self._number + 1
         if epoch != self._epoch or not number.isdigit() or not oldest - 1 <= int(number) <= self._number:
             return Change(self.rev, whole=epoch == self._epoch and number == str(self._number))
-        touched = dict.fromkeys(
-            uid for at, uid, scope in self._changes if at > int(number) and may_see(scope)
-        )
+        touched = self._touched(int(number), may_see)
         here = tuple(self._rows[uid] for uid in touched if uid in self._rows)
         return Change(self.rev, here, tuple(uid for uid in touched if uid not in self._rows))
+
+    def _touched(self, number: int, may_see: MaySee) -> list[str]:
+        """Return which jobs changed after a number, in that order; the last changes are looked at, not all."""
+        found: dict[str, None] = {}
+        for at, uid, scope in reversed(self._changes):
+            if at <= number:
+                break
+            if may_see(scope):
+                found[uid] = None
+        return [*found][::-1]
 
     async def changed(self, rev: str, seconds: float) -> bool:
         """Wait until there is something after a revision; False when the time has passed without."""

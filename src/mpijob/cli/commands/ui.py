@@ -103,6 +103,9 @@ def _listen(port: int, address: str = _LOOPBACK[0]) -> socket.socket:
     """Return a listening socket, of this machine alone by default; a port in use is said with the way out."""
     listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # an answer's head does not wait for its body
     try:
         listening.bind((address, port))
         listening.listen(512)

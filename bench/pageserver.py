@@ -1,0 +1,82 @@
+"""A page's server in a process of its own, with so many jobs and guests: `python -m bench.pageserver JOBS`.
+
+Jobs are rows put onto the board, people a table of rights (`N-token` is user N of team N % 20), so that only the
+server is measured. It prints its address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from mpijob import AsyncClient, MPIJob
+from mpijob.api import rows
+from mpijob.api.app import application
+from mpijob.api.asking import Room
+from mpijob.api.login import Login
+from mpijob.api.serving import config
+from mpijob.backends.memory import MemoryBackend
+from mpijob.client.guests import Guests
+from mpijob.model import Identity, Phase
+from mpijob.model.rights import Question
+from mpijob.settings import Settings
+
+TEAMS = 20
+
+
+class Seat:
+    """The engine as one person sees it, who may see one team; every hundredth sees all."""
+
+    def __init__(self, engine: MemoryBackend, token: str) -> None:
+        self._engine, self._number = engine, int(token.partition("-")[0])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def whoami(self) -> Identity:
+        """Return who it is."""
+        return Identity(f"user-{self._number}")
+
+    async def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
+        """Return what they may do."""
+        own = f"team-{self._number % TEAMS}"
+        return tuple(self._number % 100 == 0 or one.namespace == own for one in questions)
+
+
+async def _filled(room: Room, count: int) -> None:
+    state = (await room.client.submit(MPIJob(name="seed", workers=4, command=("true",)))).last
+    row = msgspec.structs.replace(rows.row(state), why="Rank 1 on worker 1 exited with code 7.")
+    phases = tuple(Phase)
+    made = [
+        msgspec.structs.replace(
+            row, uid=f"u{n:06}", name=f"job-{n}", namespace=f"team-{n % TEAMS}", owner=f"user-{n % 50}",
+            phase=phases[n % len(phases)], created=row.created + n,
+        )
+        for n in range(count)
+    ]  # fmt: skip
+    room.board._put(*made)
+
+
+async def main(count: int) -> None:
+    """Serve until ended."""
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `mpijob ui` has it
+    address = f"127.0.0.1:{listening.getsockname()[1]}"
+    engine, settings = MemoryBackend(), Settings(home="/nowhere")
+    guests = Guests(settings, lambda token: Seat(engine, token))
+    room = Room(AsyncClient(engine, settings=settings), Login([address], guests))
+    await _filled(room, count)
+    made = config(application(room))
+    made.lifespan = "off"  # nothing but the rows is on the board
+    print(f"http://{address}", flush=True)
+    await uvicorn.Server(made).serve(sockets=[listening])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))
