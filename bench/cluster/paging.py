@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from bench.cluster.crowd import fill
@@ -39,7 +39,7 @@ def measure(options: Options) -> Iterator[Line]:
         visitors = [{"x-forwarded-access-token": token} for token in _tokens(there, VIEWERS)]
         raw = median([_raw_list(there) for _ in range(5)]) * 1e3
         with _serving(there) as (base, pid):
-            taken, held = asyncio.run(_visited(base, pid, visitors, jobs))
+            taken, held = asyncio.run(_visited(base, pid, visitors))
     p99 = percentile(taken, 0.99) * 1e3
     note = f"p50 {percentile(taken, 0.5) * 1e3:.1f} ms; {QUESTIONS} different questions of {VIEWERS} people"
     yield compared(
@@ -50,11 +50,11 @@ def measure(options: Options) -> Iterator[Line]:
     yield compared(name, "MB", held, LIMIT_MB, at_most(1))
 
 
-async def _visited(base: str, pid: int, visitors: list[Headers], jobs: int) -> tuple[list[float], float]:
+async def _visited(base: str, pid: int, visitors: Sequence[Headers]) -> tuple[list[float], float]:
     streams = []
     for first in range(0, len(visitors), 20):  # each who comes is asked about at the cluster
         streams += await asyncio.gather(*(watching(base, one) for one in visitors[first : first + 20]))
-    people = visitors * (QUESTIONS // len(visitors))
+    people = [*visitors] * (QUESTIONS // len(visitors))
     paths = [f"/trainjobs?since={number}" for number in range(len(people))]
     taken = await answers(base, people, paths, at_once=1)
     held = resident_mb(pid)
