@@ -17,6 +17,7 @@ import pytest
 import uvicorn
 
 from mpijob import AsyncClient, MPIJob
+from mpijob.api import board as boards
 from mpijob.api import limits, streams
 from mpijob.api.app import application
 from mpijob.api.asking import Room
@@ -24,7 +25,9 @@ from mpijob.api.board import Board
 from mpijob.api.gate import Gate
 from mpijob.api.serving import config
 from mpijob.backends.memory import MemoryBackend
+from mpijob.errors import BackendError
 from mpijob.model import JobRef, LogLine, Role
+from mpijob.model.overseen import Heard, Told
 from mpijob.settings import Settings
 
 
@@ -244,3 +247,31 @@ def test_many_viewers_come_and_go_without_a_trace(caplog: pytest.LogCaptureFixtu
         server.create("more")
         assert server.open("/health").status == 200
     assert "Traceback" not in caplog.text
+
+
+def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(boards, "_AGAIN_SECONDS", 0.05)
+
+    class Silent(MemoryBackend):
+        """An engine that tells everything by itself, and then has trouble."""
+
+        async def oversee(self, namespace: str) -> AsyncIterator[Told]:
+            yield Heard()
+            while True:
+                threading.Event().wait(0.01)  # a plain engine: it blocks its thread
+                yield Heard(BackendError("the API server cannot be reached"))
+
+    async def story() -> None:
+        board = Board(AsyncClient(Silent(), settings=Settings(home="/nowhere")))
+        await board.start()
+        try:
+            await until(lambda: board.trouble is not None)
+            seen = board.seen
+            await asyncio.sleep(0.3)  # time enough for the other work, which has not heard of it either
+            assert (board.seen, board.ready) == (seen, True)
+            assert board.trouble is not None
+        finally:
+            await board.stop()
+
+    asyncio.run(story())

@@ -218,8 +218,7 @@ class Board:
     async def _forever(self, work: object) -> None:
         while True:
             try:
-                await work()  # type: ignore[operator]  # one of our own two coroutines
-                self._heard()
+                await work()  # type: ignore[operator]  # one of our own coroutines
             except MpiJobError as error:  # the page says it, with its age; the next look may succeed
                 self.trouble = error
             except Exception:
@@ -307,6 +306,7 @@ class Board:
         """See what a watch does not tell: jobs that are gone, and old jobs that still go on."""
         await asyncio.sleep(_CHECK_SECONDS)
         page = await self._client.list(all_namespaces=self._everywhere, limit=1)
+        self._heard()
         if page.total != len(self._rows):
             await self._reload()
         going = [one for one in self._rows.values() if not one.phase.final][:_ASKED_AT_ONCE]
