@@ -49,6 +49,8 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("BAD_SIGNAL", "signal deadline_seconds", policy.signal),
     rule("BAD_PULL_SECRET", "pull_secrets", names.pull_secrets),
+    rule("BAD_PULL_POLICY", "pull_policy", names.pull_policy),
+    rule("BAD_AFTER", "after name", names.after),
     rule("BAD_LABEL", "labels cost", names.labels),
     rule("BAD_TEXT", "owner image description", names.texts),
 )

@@ -97,6 +97,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--secret", "secrets", values.secret, "Secret variable and its source.", "ENV=SOURCE", _BY, "env"),
     Flag("--volume", "volumes", values.volume, "Volume.", "[KIND:]SOURCE:MOUNT[:ro]", _BY, "mount"),
     Flag("--pull-secret", "pull_secrets", str, "Secret for the image registry.", "NAME", _LIST),
+    Flag("--pull-policy", "pull_policy", str, "Always, IfNotPresent or Never.", "WORD"),
     *_resources("", "resources", "a worker"),
     *_resources("launcher-", "launcher", "the launcher"),
     Flag("--node-selector", "placement.node_selector", _P, "Label a node must have.", "KEY=VALUE", _KEYS),
@@ -112,6 +113,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--affinity", "placement.affinity", values.document, "Affinity, as JSON.", "JSON"),
     Flag("--topology", "placement.topology", str, "any, packed-node, packed-rack, packed-zone, spread."),
     Flag("--egress", "network.egress", str, "Place that the job may reach.", "PLACE", _LIST),
+    Flag("--after", "after", str, "Job that must have succeeded before.", "JOB", _LIST),
     Flag("--queue", "queue", str, "Queue to wait in.", "NAME"),
     Flag("--priority", "priority", _N, "A number, or the name of a priority class."),
     Flag(

@@ -166,6 +166,15 @@ class AsyncWriting(AsyncDesk):
             await self.plan(one)  # all are known to be sound before the first one starts
         return [await self.submit(one) for one in jobs]
 
+    async def submit_all(self, jobs: Iterable[MPIJob]) -> list[AsyncJob]:
+        """Submit jobs of which some wait for others (`after`), all of them or none that is not sound."""
+        from mpijob.client import graph
+
+        wanted = graph.ordered(map(self.localized, jobs))
+        for one in wanted:
+            await self.plan(graph.alone(one, wanted))
+        return [await self.submit(one) for one in wanted]
+
     async def execute(
         self,
         name: Target,

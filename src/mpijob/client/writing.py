@@ -173,6 +173,19 @@ class Writing(Desk):
             self.plan(one)  # all are known to be sound before the first one starts
         return [self.submit(one) for one in jobs]
 
+    def submit_all(self, jobs: Iterable[MPIJob]) -> list[Job]:
+        """Submit jobs of which some wait for others (`after`), all of them or none that is not sound.
+
+        A job starts when those have succeeded that it waits for; when one of them fails, it ends as Failed with
+        the reason and is never started.
+        """
+        from mpijob.client import graph
+
+        wanted = graph.ordered(map(self.localized, jobs))
+        for one in wanted:
+            self.plan(graph.alone(one, wanted))  # all are known to be sound before the first one starts
+        return [self.submit(one) for one in wanted]
+
     def execute(
         self,
         name: Target,

@@ -29,7 +29,7 @@ _SHAPED = (
 )
 _TAKEN = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets")
 _TAKEN_TOO = ("priorityClassName", "restartPolicy", "terminationGracePeriodSeconds")
-_CONTAINER_TAKEN = ("image", "command", "args", "resources", "workingDir", "lifecycle")
+_CONTAINER_TAKEN = ("image", "imagePullPolicy", "command", "args", "resources", "workingDir", "lifecycle")
 
 
 def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
@@ -59,6 +59,7 @@ def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[st
         "secrets": _secrets(main) or _secrets(front),
         "volumes": mounts.read(worker, main) or mounts.read(launcher, front),
         "pull_secrets": tuple(one["name"] for one in worker.get("imagePullSecrets") or ()),
+        "pull_policy": str(main.get("imagePullPolicy") or front.get("imagePullPolicy") or ""),
         "resources": resources(main),
         "launcher": resources(front),
         "placement": placing.read(worker, Shape()),

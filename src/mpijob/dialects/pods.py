@@ -184,6 +184,8 @@ def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
         "resources": _resources(_plain(_of(job, role)), limit_cpu=_limit_cpu(shape, role)),
         "volumeMounts": [{"name": "mpijob-home", "mountPath": HOME}],
     }
+    if job.pull_policy:
+        container["imagePullPolicy"] = job.pull_policy
     if shape.code:
         container["volumeMounts"].append({"name": "mpijob-code", "mountPath": terms.CODE, "readOnly": True})
     return container
@@ -210,6 +212,8 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
             *mounts.mounts(job),
         ],
     }
+    if job.pull_policy:
+        container["imagePullPolicy"] = job.pull_policy
     if shape.code:
         container["workingDir"] = terms.WORK
     if not launching:

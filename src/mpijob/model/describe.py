@@ -61,6 +61,11 @@ FIELDS: dict[str, Description] = {
     "MPIJob.pull_secrets": _D(
         "Names of the secrets that give access to the image's registry.", "[registry-login]"
     ),
+    "MPIJob.pull_policy": _D(
+        "When a cluster's nodes ask the registry for the image: Always, IfNotPresent or Never; without it as "
+        "Kubernetes does (Always for :latest).",
+        "IfNotPresent",
+    ),
     "MPIJob.resources": _D("What each worker may use.", "{cpu: 4, memory: 16Gi, gpu: 1}"),
     "MPIJob.launcher": _D(
         "What the launcher may use; it starts the ranks and does no work itself.",
@@ -78,6 +83,10 @@ FIELDS: dict[str, Description] = {
     ),
     "MPIJob.gang_timeout_seconds": _D(
         "How long all workers together may take to start before the job gives up.", "300"
+    ),
+    "MPIJob.after": _D(
+        "Jobs that must have succeeded before this one starts, by their names in the same namespace.",
+        "[prepare]",
     ),
     "MPIJob.retry": _D("How often a failed job is tried again.", "{limit: 3}"),
     "MPIJob.deadline_seconds": _D("How long the job may run; without it, as long as it takes.", "3600"),

@@ -227,12 +227,14 @@ class MPIJob(Value, frozen=True, kw_only=True):
     secrets: tuple[Secret, ...] = ()
     volumes: tuple[Volume, ...] = ()
     pull_secrets: tuple[str, ...] = ()
+    pull_policy: str = ""
 
     resources: Resources = Resources()
     launcher: Resources = Resources(cpu="100m", memory="256Mi")
 
     placement: Placement = Placement()
     network: Network = Network()
+    after: tuple[str, ...] = ()
     queue: str = ""
     priority: str | int = 0
     gang_timeout_seconds: float = 300.0
@@ -290,6 +292,7 @@ _COERCED: dict[str, Any] = {
     "secrets": tuple,
     "volumes": tuple,
     "pull_secrets": tuple,
+    "after": tuple,
     "resources": Resources,
     "launcher": Resources,
     "launch": Launch,

@@ -20,6 +20,8 @@ class Reason(StrEnum):
     """The one-word reasons that states and events carry."""
 
     WAITING = "WaitingForResources"
+    WAITING_FOR_JOBS = "WaitingForJobs"
+    DEPENDENCY_FAILED = "DependencyFailed"
     BACKING_OFF = "BackingOff"
     STARTING = "StartingWorkers"
     PROVING = "ProvingWorld"

@@ -152,6 +152,9 @@ class KubernetesBackend:
         if not gathered.around.names:
             self._looked[job.namespace, job.name] = time.monotonic()
         facts = gathered.facts
+        if job.after:
+            wanted = (JobRef(job.namespace, name) for name in job.after)
+            facts = msgspec.structs.replace(facts, dependencies=self._eye.dependencies(wanted))
         if self._settings.broker:
             from mpijob.backends.kubernetes import broker_client
 

@@ -11,12 +11,22 @@ import msgspec
 from mpijob import admission
 from mpijob.backends import code, endings
 from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import engine_choice, isolation, launch, mpioperator, pods, terms, trainjob
+from mpijob.dialects import (
+    engine_choice,
+    isolation,
+    launch,
+    mpioperator,
+    pods,
+    terms,
+    trainjob,
+    waiting_jobs,
+)
 from mpijob.dialects.engine_choice import Choice, Engine
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, Severity
 from mpijob.model import Facts, MPIJob, Plan, PlannedWorker
 from mpijob.model.command import own_launcher
+from mpijob.model.dependencies import unmet
 from mpijob.settings import Settings
 
 GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
@@ -30,6 +40,9 @@ def plan(
     choice = engine_choice.choose(job, around.served)
     shape = _shape(job, around, choice)
     documents = _documents(choice, job, shape, around)
+    waits = unmet(facts.dependencies)
+    if waits:
+        waiting_jobs.hold(documents[-1], waits)
     workers = _workers(job, shape, choice.engine)
     own = own_launcher(job.argv) if not job.programs else None
     words, counted = pods.launch_words(job, shape)
@@ -50,7 +63,8 @@ def plan(
         needs=needs,
         free=facts.free,
         capacity=facts.capacity,
-        starts_now=not facts.waiting_jobs and (needs.fits(facts.free) or not facts.room_known),
+        starts_now=not facts.waiting_jobs and not waits and (needs.fits(facts.free) or not facts.room_known),
+        waits_for=waits,
         wait_estimate_seconds=facts.wait_estimate_seconds,
         isolation=choice.engine.value,
         guarantee=GUARANTEE,
@@ -136,6 +150,9 @@ def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, 
 
 
 def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+    if job.after:
+        message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
+        yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
     if settings.image and job.image == settings.image:
         message = f"the job names no image: {settings.image} is used, as the settings say"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

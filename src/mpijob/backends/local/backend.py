@@ -105,7 +105,7 @@ class LocalBackend:
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what this machine has and what of it is free."""
         from mpijob import admission
-        from mpijob.backends.local import estimates
+        from mpijob.backends.local import estimates, holding
         from mpijob.model import Facts
 
         capacity = machine.capacity(self._settings)
@@ -120,6 +120,7 @@ class LocalBackend:
             taken_names=frozenset({job.name} if row is not None and not row.phase.final else ()),
             waiting_jobs=listing.count(self._store, Phase.QUEUED),
             wait_estimate_seconds=estimates.wait_estimate(self._store, self._clock(), admission.needs(job)),
+            dependencies=holding.wanted(self._store, job),
         )
 
     def _clock(self) -> listing.Clock:
@@ -176,7 +177,11 @@ class LocalBackend:
             submitting.lay_out(self._home, plan)
             try:
                 self._store.add(
-                    plan, submitting.first_state(plan, who), submitting.labels(job), job.priority_number
+                    plan,
+                    submitting.first_state(plan, who),
+                    submitting.labels(job),
+                    job.priority_number,
+                    scheduler.NEVER if plan.waits_for else 0.0,
                 )
             except Conflict:
                 submitting.undo(self._home, plan)
@@ -234,13 +239,19 @@ class LocalBackend:
 
     def _with_reason_to_wait(self, state: JobState) -> JobState:
         """Say what a queued job waits for, with the numbers of this moment."""
+        plan = self._store.plan(state.ref.uid)
+        if plan.waits_for:
+            from mpijob.backends.local import holding
+
+            if holding.is_held(state):
+                return holding.told(state, plan.waits_for, self._store)
         from mpijob import admission
         from mpijob.model import Facts
 
         clock = self._clock()
         facts = Facts(place=_PLACE, capacity=clock.capacity, free=clock.capacity.minus(scheduler.held(self._store)),
                       oversubscribe=self._settings.oversubscribe)  # fmt: skip
-        sentence = admission.waiting_sentence(self._store.plan(state.ref.uid).job, facts)
+        sentence = admission.waiting_sentence(plan.job, facts)
         return msgspec.structs.replace(state, waiting_for=sentence)
 
     async def list(self, scope: Scope) -> Page:
@@ -368,7 +379,9 @@ class LocalBackend:
         """End the job and return its last state."""
         from mpijob.backends.local import steering
 
-        return await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
+        ended = await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
+        self._wake()  # whatever waits for this job hears of it
+        return ended
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""

@@ -13,7 +13,7 @@ import msgspec
 from mpijob.backends import code, secrets
 from mpijob.backends.local import keepsakes
 from mpijob.backends.local.paths import SCRIPTS, Home, cannot_write
-from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan
+from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, dependencies
 
 
 def lay_out(home: Home, plan: Plan) -> None:
@@ -48,8 +48,10 @@ def first_state(plan: Plan, who: Identity) -> JobState:
         image=job.image,
         queue=job.queue,
         priority=job.priority_number,
-        reason="WaitingForResources",
-        message="waiting for its turn",
+        reason=dependencies.WAITING if plan.waits_for else "WaitingForResources",
+        message=dependencies.sentence([ref.name for ref in plan.waits_for])
+        if plan.waits_for
+        else "waiting for its turn",
         attempts_allowed=job.retry.limit + 1,
         world=plan.world,
         workers_wanted=job.workers,
