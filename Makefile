@@ -133,7 +133,7 @@ $(VENV)/.browser: $(VENV)/.dev
 
 # Prometheus, PostgreSQL and a server that speaks S3, for the tests of metrics and of the record.
 $(VENV)/.servers: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --group servers
+	$(BIN)/python -m pip install --quiet --group servers --group pipelines
 	{ command -v promtool && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus postgresql; }
 	@touch $@
 
