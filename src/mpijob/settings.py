@@ -48,7 +48,7 @@ class BudgetSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ObjectsSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An object store that speaks S3, for the lines of a cluster's record."""
+    """An object store that speaks S3: for the lines of a cluster's record, or a data connection of this machine."""
 
     endpoint: str = ""
     bucket: str = ""
@@ -113,6 +113,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     budgets: dict[str, BudgetSetting] = {}
     callbacks: tuple[CallbackSetting, ...] = ()
     objects: ObjectsSetting = ObjectsSetting()
+    connections: dict[str, ObjectsSetting] = {}
 
 
 LOCAL, CLUSTER = "local", "kubernetes"

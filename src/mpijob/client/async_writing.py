@@ -12,6 +12,7 @@ from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
 
 if TYPE_CHECKING:
     from mpijob.client.again import Done
+    from mpijob.errors import Finding
     from mpijob.model.fit import Fit
 
 
@@ -165,6 +166,12 @@ class AsyncWriting(AsyncDesk):
         for one in jobs:
             await self.plan(one)  # all are known to be sound before the first one starts
         return [await self.submit(one) for one in jobs]
+
+    async def store(self, name: Target, *, namespace: str | None = None) -> tuple[str | Finding, ...]:
+        """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
+        from mpijob.client import fetching
+
+        return await self._apart(lambda: fetching.store(self.backend, self.ref(name, namespace)))
 
     async def submit_all(self, jobs: Iterable[MPIJob]) -> list[AsyncJob]:
         """Submit jobs of which some wait for others (`after`), all of them or none that is not sound."""

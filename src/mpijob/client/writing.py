@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mpijob.client.again import Done
     from mpijob.client.front import Target
     from mpijob.client.job import Job
+    from mpijob.errors import Finding
     from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
     from mpijob.model.fit import Fit
 
@@ -172,6 +173,12 @@ class Writing(Desk):
         for one in jobs:
             self.plan(one)  # all are known to be sound before the first one starts
         return [self.submit(one) for one in jobs]
+
+    def store(self, name: Target, *, namespace: str | None = None) -> tuple[str | Finding, ...]:
+        """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
+        from mpijob.client import fetching
+
+        return self._bridge.call(fetching.store(self.backend, self.ref(name, namespace)))
 
     def submit_all(self, jobs: Iterable[MPIJob]) -> list[Job]:
         """Submit jobs of which some wait for others (`after`), all of them or none that is not sound.

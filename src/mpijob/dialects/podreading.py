@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
-from mpijob.dialects import launch, mounts, placing
+from mpijob.dialects import carriers, launch, mounts, placing
 from mpijob.dialects.marks import CONTAINER, OUR_LABELS, container_of, is_ours
 from mpijob.dialects.pods import PREPARE_CONTAINER
 from mpijob.dialects.terms import COST_PREFIX, HOME, SHIM, Document, Shape, plain
@@ -139,8 +139,11 @@ def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
     _strip_volumes(pod, main)
     if managed:
         pod["initContainers"] = [
-            one for one in pod.get("initContainers") or () if one["name"] != PREPARE_CONTAINER
+            one
+            for one in pod.get("initContainers") or ()
+            if one["name"] != PREPARE_CONTAINER and not carriers.is_ours(one["name"])
         ]
+        pod["containers"] = [one for one in pod["containers"] if not carriers.is_ours(one["name"])]
         strip_labels(rest.get("metadata") or {})
         main.pop("securityContext", None)
     _strip_container(main)

@@ -103,6 +103,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     python: str = ""
     launcher_image: str = ""
+    service_image: str = ""
     launcher_cpu_limit: bool = False
     priority_classes: Mapping[str, str] = {}
     workload_priority: str = ""

@@ -162,7 +162,8 @@ FIELDS: dict[str, Description] = {
     "Volume.mount": _D("The directory at which the volume is seen.", "/data"),
     "Volume.kind": _D("Where the volume's files come from.", "claim"),
     "Volume.source": _D(
-        "Which directory, claim, server:/directory, config map or secret it is.", "train-data"
+        "Which directory, claim, server:/directory, config map, secret or CONNECTION/FOLDER of a bucket it is.",
+        "train-data",
     ),
     "Volume.read_only": _D("Whether nobody may write to it.", "true"),
     "Volume.size": _D("How large a scratch or shm volume may become.", "10Gi"),

@@ -53,6 +53,7 @@ class VolumeKind(StrEnum):
     NFS = "nfs"
     CONFIG = "config"
     SECRET = "secret"  # noqa: S105 - a kind of volume
+    S3 = "s3"
     SCRATCH = "scratch"
     SHM = "shm"
 
@@ -143,7 +144,11 @@ class Secret(Value, frozen=True, kw_only=True):
 
 
 class Volume(Value, frozen=True, kw_only=True):
-    """A directory that every worker (and the launcher) sees at `mount`."""
+    """A directory that every worker (and the launcher) sees at `mount`.
+
+    One of kind `s3` has the files of a folder in a bucket (`source` is CONNECTION/FOLDER): they are fetched before
+    the job starts, and what changed is stored back, unless the volume is read only.
+    """
 
     mount: str
     kind: VolumeKind = VolumeKind.PATH

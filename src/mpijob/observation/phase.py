@@ -38,6 +38,7 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     MEMORY_EXCEEDED = "MemoryLimitExceeded"
     DISK_FULL = "DiskFull"
+    DATA_NOT_FETCHED = "DataNotFetched"
     WORKER_LOST = "WorkerLost"
     WORKER_FAILED = "WorkerFailed"
     RANK_FAILED = "RankFailed"

@@ -24,7 +24,7 @@ from mpijob.dialects import (
 from mpijob.dialects.engine_choice import Choice, Engine
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, Severity
-from mpijob.model import Facts, MPIJob, Plan, PlannedWorker
+from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind
 from mpijob.model.command import own_launcher
 from mpijob.model.dependencies import unmet
 from mpijob.settings import Settings
@@ -111,7 +111,18 @@ def _shape(job: MPIJob, around: Surroundings, choice: Choice) -> Shape:
         ipc_lock=around.ipc_lock,
         nfs_driver=around.nfs_driver,
         launcher_cpu_limit=around.launcher_cpu_limit,
+        service_image=_service_image(job, around),
     )
+
+
+def _service_image(job: MPIJob, around: Surroundings) -> str:
+    if not around.service_image and any(one.kind is VolumeKind.S3 for one in job.volumes):
+        raise terms.refuse(
+            "volumes",
+            "S3 volumes are fetched and stored by our services' image, and nobody said which that is",
+            "set service_image in the settings, or MPIJOB_SERVICE_IMAGE; an administrator knows it",
+        )
+    return around.service_image
 
 
 def free_name(name: str, taken: frozenset[str]) -> str:

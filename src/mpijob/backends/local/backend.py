@@ -174,7 +174,7 @@ class LocalBackend:
         ref = JobRef(job.namespace, job.name, plan.uid)
         row = self._store.find(ref)
         if row is None:
-            submitting.lay_out(self._home, plan)
+            submitting.lay_out(self._home, plan, self._settings)
             try:
                 self._store.add(
                     plan,
@@ -447,6 +447,15 @@ class LocalBackend:
 
         row = self._row(ref)
         return artifacts.left(self._home.work(row.uid), self._store.plan(row.uid).job.code)
+
+    async def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
+        """Store what a job wrote to its S3 volumes once more, all of it."""
+        from mpijob.backends.local import cargo, submitting
+
+        plan = self._store.plan(self._row(ref).uid)
+        return tuple(
+            cargo.Cargo(plan, submitting.connections(plan.job, self._settings)).store(everything=True)
+        )
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""
