@@ -114,12 +114,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     callbacks: tuple[CallbackSetting, ...] = ()
     objects: ObjectsSetting = ObjectsSetting()
     connections: dict[str, ObjectsSetting] = {}
+    model_registry: str = ""
+    model_registry_token_file: str = ""
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
-          "broker_ca")  # fmt: skip
+          "broker_ca", "model_registry", "model_registry_token_file")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:

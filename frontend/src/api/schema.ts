@@ -2346,6 +2346,8 @@ export interface components {
              *     }
              */
             launcher?: components["schemas"]["Resources"];
+            /** @default null */
+            model?: components["schemas"]["Model"] | null;
             /** @default auto */
             mpi?: components["schemas"]["Family"];
             name: string;
@@ -2395,6 +2397,21 @@ export interface components {
         Mend: {
             /** @default null */
             with_fix?: number | null;
+        };
+        /**
+         * Model
+         * @description The model that a job makes: how it is called in the model registry, and where the job writes it.
+         *
+         *         `path` is a path on one of the job's volumes, or in its working directory on one machine.
+         */
+        Model: {
+            /** @default  */
+            format?: string;
+            name: string;
+            /** @default  */
+            path?: string;
+            /** @default  */
+            version?: string;
         };
         /**
          * NamespaceView

@@ -94,6 +94,26 @@ def _size(field: str, volume: Volume) -> Findings:
         yield error(field, f"{shown(volume.size)} is not a size", "for example: 10Gi")
 
 
+def model(job: MPIJob, limits: Limits) -> Findings:
+    """A model has a name, and lies on a volume where it has an absolute path."""
+    wanted = job.model
+    if wanted is None:
+        return
+    for field in ("name", "version", "path", "format"):
+        if reason := unfit_line(getattr(wanted, field)):
+            yield error(f"model.{field}", f"the {field} {reason}", "use one line of text")
+    if not wanted.name.strip():
+        yield error("model.name", "the model has no name", "for example: bert", {"model.name": job.name})
+    path = wanted.path
+    if ".." in path.split("/"):
+        yield error("model.path", f"{shown(path)} holds '..'", "name the directory itself")
+    elif path.startswith("/") and not any(
+        (path + "/").startswith(one.mount.rstrip("/") + "/") for one in job.volumes
+    ):
+        hint = "write the model to a volume (kind: s3 or claim) and name its path there"
+        yield error("model.path", f"{shown(path)} is on no volume of the job", hint)
+
+
 def code(job: MPIJob, limits: Limits) -> Findings:
     """Paths that go along stay inside their directory; inline files are small."""
     if reason := unfit_line(job.code.path):

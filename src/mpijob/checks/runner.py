@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_ENVIRONMENT", "env programs", environment.variables),
     rule("BAD_SECRET", "secrets env", environment.secrets),
     rule("BAD_VOLUME", "volumes", files.volumes),
+    rule("BAD_MODEL", "model volumes name", files.model),
     rule("BAD_CODE", "code", files.code),
     rule("BAD_LAYOUT", "launch mpi", launching.layout),
     rule("BAD_SETTINGS", "launch mpi", launching.settings),

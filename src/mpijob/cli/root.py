@@ -51,6 +51,7 @@ ENTRIES: dict[str, Entry] = {
         "trace", _SEE, "Show how long a job was in each stage of its life, as an OpenTelemetry trace."
     ),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
+    "register": Entry("register", _MORE, "Write the model of a job down in the model registry."),
     "data": Entry("data", _MORE, "Fetch and store folders of buckets by their data connections."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),

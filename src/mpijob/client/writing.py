@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mpijob.client.desk import Desk
 
 if TYPE_CHECKING:
+    from mpijob.backends.models import Registered
     from mpijob.client.again import Done
     from mpijob.client.front import Target
     from mpijob.client.job import Job
     from mpijob.errors import Finding
-    from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
+    from mpijob.model import JobRef, JobState, Model, MPIJob, Phase, Plan
     from mpijob.model.fit import Fit
 
 
@@ -179,6 +180,14 @@ class Writing(Desk):
         from mpijob.client import fetching
 
         return self._bridge.call(fetching.store(self.backend, self.ref(name, namespace)))
+
+    def register(
+        self, name: Target, model: Model | None = None, *, namespace: str | None = None
+    ) -> Registered:
+        """Write the model of a job that has succeeded down in the model registry; repeated, it changes nothing."""
+        from mpijob.client import registering
+
+        return self._bridge.call(registering.register(self.backend, self.ref(name, namespace), model))
 
     def submit_all(self, jobs: Iterable[MPIJob]) -> list[Job]:
         """Submit jobs of which some wait for others (`after`), all of them or none that is not sound.

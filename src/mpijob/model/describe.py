@@ -102,6 +102,14 @@ FIELDS: dict[str, Description] = {
         "How long workers of a failed job stay, to look around in them.", "600"
     ),
     "MPIJob.retention": _D("How long what is known of the finished job is kept.", "{logs_days: 14}"),
+    "MPIJob.model": _D(
+        "The model that the job makes: it is written down in the model registry when the job has succeeded.",
+        "{name: bert, path: /out/model}",
+    ),
+    "Model.name": _D("How the model is called in the registry.", "bert"),
+    "Model.version": _D("How this version of it is called; without it, by the job.", "2026-11"),
+    "Model.path": _D("Where the job writes it: a path on a volume.", "/out/model"),
+    "Model.format": _D("The format of the files, as servers of models know it.", "onnx"),
     "MPIJob.census": _D("Whether a short launch proves the world before the command runs.", "true"),
     "MPIJob.labels": _D("Labels to find and group jobs by.", "{team: cv}"),
     "MPIJob.owner": _D("Whose job it is; the user who submits it unless it is set.", "jane"),

@@ -205,6 +205,18 @@ class Retention(Value, frozen=True, kw_only=True):
     record_days: float = 30.0
 
 
+class Model(Value, frozen=True, kw_only=True):
+    """The model that a job makes: how it is called in the model registry, and where the job writes it.
+
+    `path` is a path on one of the job's volumes, or in its working directory on one machine.
+    """
+
+    name: str
+    version: str = ""
+    path: str = ""
+    format: str = ""
+
+
 class MPIJob(Value, frozen=True, kw_only=True):
     """One MPI job: a launcher and `workers` workers with `slots` ranks each.
 
@@ -251,6 +263,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     requeue_on_lost_worker: bool = False
     keep_on_failure_seconds: float = 0.0
     retention: Retention = Retention()
+    model: Model | None = None
     census: bool = True
 
     labels: Mapping[str, str] = {}
@@ -307,4 +320,5 @@ _COERCED: dict[str, Any] = {
     "retry": Retry,
     "signal": Signal,
     "retention": Retention,
+    "model": Model,
 }

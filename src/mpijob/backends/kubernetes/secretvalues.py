@@ -28,6 +28,11 @@ def read(api: Api, ref: JobRef, secrets: Iterable[Secret]) -> tuple[str, ...]:
     return tuple(filter(None, (_decoded(data[name].get(key, "")) for name, key in sorted(wanted))))
 
 
+def values(api: Api, namespace: str, name: str) -> dict[str, str]:
+    """Return what a Secret holds, as far as the user may read it."""
+    return {key: _decoded(text) for key, text in _data(api, namespace, name).items()}
+
+
 def addresses(api: Api, job: MPIJob) -> tuple[str, ...]:
     """Return the servers that a job's data connections name: values of secrets called ENDPOINT, URL, URI or HOST."""
     told = [

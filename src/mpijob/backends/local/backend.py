@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.local.schedules import LocalSchedules
     from mpijob.backends.local.store import Row
+    from mpijob.backends.models import Registered
     from mpijob.errors import Finding
     from mpijob.history.past import Past
     from mpijob.model import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         JobState,
         LogLine,
         LogQuery,
+        Model,
         MPIJob,
         Page,
         Plan,
@@ -447,6 +449,16 @@ class LocalBackend:
 
         row = self._row(ref)
         return artifacts.left(self._home.work(row.uid), self._store.plan(row.uid).job.code)
+
+    async def register(self, ref: JobRef, model: Model | None) -> Registered:
+        """Write the model of a job down in the registry, or write it down again."""
+        from mpijob.backends.local import crowning, submitting
+
+        row, settings = self._row(ref), self._settings
+        plan = self._store.plan(row.uid)
+        known = submitting.connections(plan.job, settings)
+        entry = crowning.entry(plan, self._home.work(row.uid), known, row.state.owner, model)
+        return crowning.register(entry, settings.model_registry, settings.model_registry_token_file)
 
     async def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
         """Store what a job wrote to its S3 volumes once more, all of it."""

@@ -20,6 +20,7 @@ from mpijob.backends.local.worker import WorkerOrder
 from mpijob.model import Family, Plan, VolumeKind
 
 if TYPE_CHECKING:
+    from mpijob.backends.buckets import Connection
     from mpijob.backends.local.cargo import Cargo
 
 HOSTS = Path("/etc/hosts")
@@ -38,10 +39,12 @@ class Orders:
         gpu_ids: tuple[str, ...],
         warn_after_seconds: float = 0.0,
         rules: str = "",
+        registry: tuple[str, str] = ("", ""),
     ) -> None:
         self.plan = plan
         self.warn_after_seconds = warn_after_seconds
         self.rules = rules  # the file of the site's own
+        self.registry = registry  # address of the model registry, file of its token
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)
@@ -145,8 +148,12 @@ class Orders:
         if self._cargo is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
             from mpijob.backends.local.cargo import Cargo
 
-            self._cargo = Cargo(self.plan, read_connections(self._home, self.uid))
+            self._cargo = Cargo(self.plan, self.connections())
         return self._cargo
+
+    def connections(self) -> dict[str, Connection]:
+        """The data connections of the job's S3 volumes."""
+        return read_connections(self._home, self.uid)
 
     def _name_workers(self) -> None:
         """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.

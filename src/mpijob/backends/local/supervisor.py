@@ -85,6 +85,7 @@ class Supervisor:
         self._watch_until_over()
         self._end_everything()
         self._store_back()
+        self._register()
         return self._teller.conclude()
 
     @contextlib.contextmanager
@@ -126,6 +127,24 @@ class Supervisor:
                 self._teller.tell("DataStored", told)
             else:
                 self._teller.remark(told)
+
+    def _register(self) -> None:
+        """Write the model down, where the job makes one and has succeeded."""
+        if self._job.model is None or self._teller.standing(ended=True).phase is not Phase.SUCCEEDED:
+            return
+        from mpijob.backends.local import crowning
+
+        orders, owner = self._orders, self._teller.state.owner
+        try:
+            entry = crowning.entry(orders.plan, orders.work, orders.connections(), owner)
+        except MpiJobError as error:
+            self._teller.tell("ModelNotRegistered", error.message)
+            return
+        told = crowning.tried(entry, *orders.registry)
+        if isinstance(told, str):
+            self._teller.tell("ModelRegistered", told)
+        else:
+            self._teller.remark(told)
 
     # -- beginning --------------------------------------------------------------------------------
     def _open(self) -> None:

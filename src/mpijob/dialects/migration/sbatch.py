@@ -294,4 +294,5 @@ _GONE = {
     "grace_seconds": ("the site says how long a job may take to end (KillWait)", "nothing"),
     "keep_on_failure_seconds": ("a failed job is gone at once", "nothing"),
     "census": ("srun proves nothing", "nothing"),
+    "model": ("a site has no model registry", "mpijob register afterwards, or the registry's own client"),
 }
