@@ -46,6 +46,9 @@ ENTRIES: dict[str, Entry] = {
     "patterns": Entry("patterns", _SEE, "Show which causes made jobs fail, and how often."),
     "admin": Entry("admin", _MORE, "Set what namespaces may do, and see the whole cluster."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
+    "network": Entry(
+        "network", _SEE, "Measure how fast workers talk to each other, and show who talked to whom."
+    ),
     "acct": Entry("acct", _SEE, "Show what ran, how it ended, what it used and what that cost."),
     "trace": Entry(
         "trace", _SEE, "Show how long a job was in each stage of its life, as an OpenTelemetry trace."
