@@ -64,10 +64,10 @@ cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this
 cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its cache
 	$(BIN)/python -m testbed down
 
-test-cluster: $(VENV)/.dev ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
+test-cluster: $(VENV)/.servers ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
-test-cluster-long: $(VENV)/.dev ## All cluster tests, with those that take minutes each
+test-cluster-long: $(VENV)/.servers ## All cluster tests, with those that take minutes each
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and print how often all came out right
@@ -133,7 +133,7 @@ $(VENV)/.browser: $(VENV)/.dev
 
 # Prometheus, PostgreSQL and a server that speaks S3, for the tests of metrics and of the record.
 $(VENV)/.servers: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --group servers
+	$(BIN)/python -m pip install --quiet --group servers --group pipelines
 	{ command -v promtool && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus postgresql; }
 	@touch $@
 

@@ -48,7 +48,7 @@ class BudgetSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ObjectsSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An object store that speaks S3, for the lines of a cluster's record."""
+    """An object store that speaks S3: for the lines of a cluster's record, or a data connection of this machine."""
 
     endpoint: str = ""
     bucket: str = ""
@@ -113,12 +113,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     budgets: dict[str, BudgetSetting] = {}
     callbacks: tuple[CallbackSetting, ...] = ()
     objects: ObjectsSetting = ObjectsSetting()
+    connections: dict[str, ObjectsSetting] = {}
+    model_registry: str = ""
+    model_registry_token_file: str = ""
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
-          "broker_ca")  # fmt: skip
+          "broker_ca", "model_registry", "model_registry_token_file")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpijob import Client, JobFailed, Phase
-from mpijob.errors import QuotaExceeded
+from mpijob.errors import Conflict, QuotaExceeded
 from mpijob.model import Retry
 
 from .builders import (
@@ -101,3 +101,36 @@ def test_a_selection_counts_only_what_it_selects(client: Client) -> None:
     page = client.list(selector="team=cv", limit=1)
     assert (page.total, [state.ref.name for state in page.items]) == (2, ["c"])
     assert [state.ref.name for state in client.list(selector="team=cv", after=page.after).items] == ["a"]
+
+
+@pytest.mark.req("PMV-004")
+def test_a_job_starts_when_the_one_before_it_has_succeeded_and_not_earlier(client: Client) -> None:
+    first = client.submit(a_job("first", "sleep 2"))
+    second = first.then(says_hello("second"))
+    waiting = second.state()
+    assert (waiting.phase, waiting.started) == (Phase.QUEUED, None)
+    assert waiting.message == "Waiting for job 'first' to succeed"
+    assert second.wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
+    assert (first.state().finished or 0.0) <= (second.state().started or 0.0)
+    assert second.spec.after == ("first",)
+
+
+@pytest.mark.req("PMV-004")
+def test_what_waits_for_a_job_that_fails_is_never_started_and_says_why(client: Client) -> None:
+    bad = client.submit(fails_on_worker_1())
+    last = bad.then(says_hello("next")).then(says_hello("last"))
+    with pytest.raises(JobFailed, match="not started: job 'next', which it waits for, failed") as failed:
+        last.wait_for_completion(PATIENCE)
+    assert "not started: job 'bad', which it waits for, failed" in str(failed.value)
+    assert last.state().started is None
+    assert client.state("next").findings[0].code == "DEPENDENCY_FAILED"
+
+
+@pytest.mark.req("PMV-004")
+def test_a_job_cannot_wait_for_one_that_is_not_there_or_has_failed(client: Client) -> None:
+    with pytest.raises(Conflict, match="is to wait for 'nobody', and there is no such job"):
+        client.submit(says_hello(after=("nobody",)))
+    finished(client, fails_on_worker_1())
+    with pytest.raises(Conflict, match="is to wait for 'bad', which is Failed: it would never start"):
+        client.submit(says_hello(after=("bad",)))
+    assert client.list().total == 1

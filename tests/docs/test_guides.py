@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from tests.docs.blocks import Command, Script, matches, steps
 from tests.docs.readers import ROOT, a_reader, an_environment
+from tests.engine.buckets_support import s3_server, variables
+from tests.engine.conftest import mpi_directories as mpi_directories
+from tests.engine.models_support import a_registry
 
 from mpijob import settings
 from mpijob.backends.local import faults
@@ -22,6 +25,8 @@ AUDIT = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
 HISTORY = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
 
 CALLBACKS = (ROOT / "docs" / "callbacks.md").read_text(encoding="utf-8")
+DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+NETWORK = (ROOT / "docs" / "links.md").read_text(encoding="utf-8")
 PIPELINES = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
 ACCOUNTS = (ROOT / "docs" / "accounting.md").read_text(encoding="utf-8")
 
@@ -38,6 +43,41 @@ def test_the_commands_of_the_accounts_page_work(tmp_path: Path) -> None:
 @pytest.mark.req("C-cron", "PMV-004", "FR-031")
 def test_the_page_about_recurring_jobs_and_chains_does_what_it_says(tmp_path: Path) -> None:
     wrong = a_reader(tmp_path).follow(PIPELINES)
+    assert wrong == [], "\n".join(wrong)
+
+
+@pytest.mark.engine
+@pytest.mark.req("D-storage", "Q16", "FR-031")
+def test_the_page_about_data_and_models_does_what_it_says(tmp_path: Path) -> None:
+    reader = a_reader(tmp_path)
+    with s3_server() as connection, a_registry() as registry:
+        reader.environ = {
+            **reader.environ,
+            **variables(connection),
+            "MPIJOB_MODEL_REGISTRY": registry.address,
+        }
+        wrong = reader.follow(DATA)
+    assert wrong == [], "\n".join(wrong)
+    assert [len(kept) for kept in registry.kept.values()] == [1, 1, 1]
+
+
+def test_the_settings_of_the_data_page_are_settings(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", DATA, re.MULTILINE | re.DOTALL)
+    (tmp_path / "settings.toml").write_text(text)
+    found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
+    assert found.connections["lake"].bucket == "training"
+
+
+@pytest.mark.engine
+@pytest.mark.req("PMV-012", "FR-031")
+def test_the_page_about_the_network_does_what_it_says(
+    tmp_path: Path, mpi_directories: dict[str, str]
+) -> None:
+    reader = a_reader(tmp_path)
+    directories = "\n".join(f'{family} = "{place}"' for family, place in mpi_directories.items())
+    (tmp_path / "settings.toml").write_text(f"[mpi_directories]\n{directories}\n")
+    reader.environ = {**reader.environ, "MPIJOB_SETTINGS": str(tmp_path / "settings.toml")}
+    wrong = reader.follow(NETWORK)
     assert wrong == [], "\n".join(wrong)
 
 

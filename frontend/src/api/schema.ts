@@ -1683,6 +1683,17 @@ export interface components {
             upsert?: components["schemas"]["JobRow"][];
         };
         /**
+         * Dependency
+         * @description One job that another waits for: where it stands, None when there is no such job.
+         */
+        Dependency: {
+            /** @default  */
+            message?: string;
+            /** @default null */
+            phase?: components["schemas"]["Phase"] | null;
+            ref: components["schemas"]["JobRef"];
+        };
+        /**
          * Diagnosis
          * @description Why a job stands where it stands, or what a log tells; the first cause is the first finding.
          */
@@ -1845,6 +1856,8 @@ export interface components {
             capacity: components["schemas"]["Amounts"];
             /** @default null */
             cluster?: components["schemas"]["ClusterFacts"] | null;
+            /** @default [] */
+            dependencies?: components["schemas"]["Dependency"][];
             /** @default {} */
             families?: {
                 [key: string]: string;
@@ -2289,6 +2302,8 @@ export interface components {
          */
         MPIJob: {
             /** @default [] */
+            after?: string[];
+            /** @default [] */
             args?: string[];
             /** @default true */
             census?: boolean;
@@ -2331,6 +2346,8 @@ export interface components {
              *     }
              */
             launcher?: components["schemas"]["Resources"];
+            /** @default null */
+            model?: components["schemas"]["Model"] | null;
             /** @default auto */
             mpi?: components["schemas"]["Family"];
             name: string;
@@ -2346,6 +2363,8 @@ export interface components {
             priority?: string | number;
             /** @default [] */
             programs?: components["schemas"]["Program"][];
+            /** @default  */
+            pull_policy?: string;
             /** @default [] */
             pull_secrets?: string[];
             /** @default  */
@@ -2378,6 +2397,21 @@ export interface components {
         Mend: {
             /** @default null */
             with_fix?: number | null;
+        };
+        /**
+         * Model
+         * @description The model that a job makes: how it is called in the model registry, and where the job writes it.
+         *
+         *         `path` is a path on one of the job's volumes, or in its working directory on one machine.
+         */
+        Model: {
+            /** @default  */
+            format?: string;
+            name: string;
+            /** @default  */
+            path?: string;
+            /** @default  */
+            version?: string;
         };
         /**
          * NamespaceView
@@ -2575,6 +2609,8 @@ export interface components {
             volumes?: Record<string, never>[];
             /** @default null */
             wait_estimate_seconds?: number | null;
+            /** @default [] */
+            waits_for?: components["schemas"]["JobRef"][];
             /** @default [] */
             why?: string[];
             workers: components["schemas"]["PlannedWorker"][];
@@ -3063,6 +3099,9 @@ export interface components {
         /**
          * Volume
          * @description A directory that every worker (and the launcher) sees at `mount`.
+         *
+         *         One of kind `s3` has the files of a folder in a bucket (`source` is CONNECTION/FOLDER): they are fetched before
+         *         the job starts, and what changed is stored back, unless the volume is read only.
          */
         Volume: {
             /** @default path */
@@ -3080,7 +3119,7 @@ export interface components {
          * @description Where a volume's files come from.
          * @enum {unknown}
          */
-        VolumeKind: "claim" | "config" | "nfs" | "path" | "scratch" | "secret" | "shm";
+        VolumeKind: "claim" | "config" | "nfs" | "path" | "s3" | "scratch" | "secret" | "shm";
         /**
          * Votes
          * @description How often a piece of help was said to be helpful, and how often not.

@@ -25,13 +25,14 @@ from mpijob.admission.room import (
 )
 from mpijob.admission.waiting import lacking, too_many_jobs, unavailable, wait_notice
 from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
-from mpijob.model import Facts, Identity, MPIJob, Quota
+from mpijob.model import Facts, Identity, MPIJob, Phase, Quota, dependencies
 
 
 def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
     """Return notices for a job that may be sent; raise NotAllowed, Conflict or QuotaExceeded for others."""
     _permitted(job, who, facts)
     _unique(job, facts)
+    _dependable(job, facts)
     _few_enough(job, facts)
     if facts.quota is not None:
         _within_quota(job, facts.quota)
@@ -45,7 +46,7 @@ def admit(job: MPIJob, who: Identity, facts: Facts) -> tuple[Finding, ...]:
             _free_now(job, facts)
     if facts.cluster is not None:
         cluster.refuse_pieces(job, facts, facts.cluster)
-    return (*_shared_cores(job, facts), *wait_notice(job, facts), *remarks(job, facts))
+    return (*_shared_cores(job, facts), *_told_to_wait(facts), *wait_notice(job, facts), *remarks(job, facts))
 
 
 def _permitted(job: MPIJob, who: Identity, facts: Facts) -> None:
@@ -80,6 +81,19 @@ def _unique(job: MPIJob, facts: Facts) -> None:
         message = f"a job named '{job.name}' exists already in namespace '{job.namespace}'"
         free = _next_name(job.name, facts.taken_names)
         raise Conflict(message, hint=f"use another name, such as {free}, or delete that job first")
+
+
+def _dependable(job: MPIJob, facts: Facts) -> None:
+    """Refuse a job that waits for one that is not there, or that will never succeed."""
+    for one in facts.dependencies:
+        if one.phase is None:
+            message = f"job '{job.name}' is to wait for '{one.ref.name}', and there is no such job"
+            raise Conflict(f"{message} in namespace '{job.namespace}'", hint="submit that one first")
+        if one.never:
+            message = f"job '{job.name}' is to wait for '{one.ref.name}', which is {one.phase.value}"
+            raise Conflict(
+                f"{message}: it would never start", hint=f"run that one again: mpijob retry {one.ref.name}"
+            )
 
 
 def _next_name(name: str, taken: frozenset[str]) -> str:
@@ -164,6 +178,15 @@ def _free_now(job: MPIJob, facts: Facts) -> None:
         fits = largest(job, by_kind(facts.free))
         hint = f"{_at_most(fits, job)}, or wait for a running job to end"
         raise _refusal([_told(unavailable(short), hint, fits) for short in found], hint)
+
+
+def _told_to_wait(facts: Facts) -> tuple[Finding, ...]:
+    waits = [one.ref.name for one in facts.dependencies if one.phase is not Phase.SUCCEEDED]
+    if not waits:
+        return ()
+    hint = "it starts by itself then, and ends as Failed when one of them does not succeed"
+    message = f"{dependencies.sentence(waits)}."
+    return (Finding(code="WILL_WAIT", field="after", message=message, hint=hint, severity=Severity.NOTICE),)
 
 
 def _shared_cores(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:

@@ -106,6 +106,21 @@ def _too_much(root: Path) -> InvalidJob:
     ),))  # fmt: skip
 
 
+def inlined(code: Code) -> Code:
+    """Return what goes along as texts in the job itself, for a place that sees no directory of this machine."""
+    files = dict(code.files)
+    for source, place in chosen(code):
+        try:
+            files[str(place)] = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidJob.of((Finding(
+                code="CODE_NOT_TEXT", field="code.path",
+                message=f"{source} is no text, and only texts can go along inside a job",
+                hint="leave it out with code.exclude, build it into the image, or put it on a volume",
+            ),)) from error  # fmt: skip
+    return Code(files=files)
+
+
 def lay_out(code: Code, work: Path) -> None:
     """Copy what goes along into the job's working directory."""
     try:

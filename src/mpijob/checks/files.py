@@ -15,6 +15,7 @@ _SOURCES = {
     VolumeKind.NFS: "server:/directory",
     VolumeKind.CONFIG: "the name of a config map",
     VolumeKind.SECRET: "the name of a secret",
+    VolumeKind.S3: "CONNECTION/FOLDER: the name of a data connection and a folder in its bucket",
 }
 _LARGEST_FILES = 1024 * 1024
 _SYSTEM = frozenset({"proc", "sys", "dev", "etc", "bin", "sbin", "lib", "lib64", "usr", "run"})
@@ -74,13 +75,16 @@ def _fits(kind: VolumeKind, source: str) -> bool:
     if kind is VolumeKind.NFS:
         server, colon, directory = source.partition(":")
         return bool(colon and server) and directory.startswith("/") and ".." not in directory.split("/")
+    if kind is VolumeKind.S3:
+        connection, _, folder = source.partition("/")
+        return dns_name(connection) and not folder.startswith("/")
     return dns_name(source)
 
 
 def _size(field: str, volume: Volume) -> Findings:
     if volume.size == "":
         return
-    if volume.kind not in (VolumeKind.SCRATCH, VolumeKind.SHM):
+    if volume.kind not in (VolumeKind.SCRATCH, VolumeKind.SHM, VolumeKind.S3):
         yield warning(field, f"a volume of kind {volume.kind} has its own size", "remove size")
     try:
         fits = quantity.parse(volume.size) > 0
@@ -88,6 +92,26 @@ def _size(field: str, volume: Volume) -> Findings:
         fits = False
     if not fits:
         yield error(field, f"{shown(volume.size)} is not a size", "for example: 10Gi")
+
+
+def model(job: MPIJob, limits: Limits) -> Findings:
+    """A model has a name, and lies on a volume where it has an absolute path."""
+    wanted = job.model
+    if wanted is None:
+        return
+    for field in ("name", "version", "path", "format"):
+        if reason := unfit_line(getattr(wanted, field)):
+            yield error(f"model.{field}", f"the {field} {reason}", "use one line of text")
+    if not wanted.name.strip():
+        yield error("model.name", "the model has no name", "for example: bert", {"model.name": job.name})
+    path = wanted.path
+    if ".." in path.split("/"):
+        yield error("model.path", f"{shown(path)} holds '..'", "name the directory itself")
+    elif path.startswith("/") and not any(
+        (path + "/").startswith(one.mount.rstrip("/") + "/") for one in job.volumes
+    ):
+        hint = "write the model to a volume (kind: s3 or claim) and name its path there"
+        yield error("model.path", f"{shown(path)} is on no volume of the job", hint)
 
 
 def code(job: MPIJob, limits: Limits) -> Findings:

@@ -20,7 +20,7 @@ from mpijob.checks.rule import (
     unfit_line,
 )
 from mpijob.model import MPIJob
-from mpijob.model.words import shown
+from mpijob.model.words import did_you_mean, shown
 
 _NAME_RULE = "use small letters, digits and dashes, beginning and ending with a letter or digit"
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -77,6 +77,27 @@ def pull_secrets(job: MPIJob, limits: Limits) -> Findings:
             yield error(
                 f"pull_secrets[{index}]", f"{shown(secret)} cannot be the name of a secret: {_NAME_RULE}"
             )
+
+
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+
+
+def pull_policy(job: MPIJob, limits: Limits) -> Findings:
+    """The pull policy is one of Kubernetes' words."""
+    if job.pull_policy and job.pull_policy not in _PULL_POLICIES:
+        meant = did_you_mean(job.pull_policy, _PULL_POLICIES) or _PULL_POLICIES[1]
+        words = ", ".join(_PULL_POLICIES[:-1]) + f" or {_PULL_POLICIES[-1]}"
+        message = f"{shown(job.pull_policy)} is no pull policy: use {words}"
+        yield error("pull_policy", message, f"use {meant}", {"pull_policy": meant})
+
+
+def after(job: MPIJob, limits: Limits) -> Findings:
+    """A job waits for others by their names, and not for itself."""
+    for index, other in enumerate(job.after):
+        if not dns_label(other):
+            yield error(f"after[{index}]", f"{shown(other)} cannot be the name of a job: {_NAME_RULE}")
+        elif other == job.name:
+            yield error(f"after[{index}]", f"job '{other}' would wait for itself", "name another job")
 
 
 def labels(job: MPIJob, limits: Limits) -> Findings:

@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_ENVIRONMENT", "env programs", environment.variables),
     rule("BAD_SECRET", "secrets env", environment.secrets),
     rule("BAD_VOLUME", "volumes", files.volumes),
+    rule("BAD_MODEL", "model volumes name", files.model),
     rule("BAD_CODE", "code", files.code),
     rule("BAD_LAYOUT", "launch mpi", launching.layout),
     rule("BAD_SETTINGS", "launch mpi", launching.settings),
@@ -49,6 +50,8 @@ RULES: tuple[Rule, ...] = (
     ),
     rule("BAD_SIGNAL", "signal deadline_seconds", policy.signal),
     rule("BAD_PULL_SECRET", "pull_secrets", names.pull_secrets),
+    rule("BAD_PULL_POLICY", "pull_policy", names.pull_policy),
+    rule("BAD_AFTER", "after name", names.after),
     rule("BAD_LABEL", "labels cost", names.labels),
     rule("BAD_TEXT", "owner image description", names.texts),
 )

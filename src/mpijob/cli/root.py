@@ -46,11 +46,16 @@ ENTRIES: dict[str, Entry] = {
     "patterns": Entry("patterns", _SEE, "Show which causes made jobs fail, and how often."),
     "admin": Entry("admin", _MORE, "Set what namespaces may do, and see the whole cluster."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
+    "network": Entry(
+        "network", _SEE, "Measure how fast workers talk to each other, and show who talked to whom."
+    ),
     "acct": Entry("acct", _SEE, "Show what ran, how it ended, what it used and what that cost."),
     "trace": Entry(
         "trace", _SEE, "Show how long a job was in each stage of its life, as an OpenTelemetry trace."
     ),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
+    "register": Entry("register", _MORE, "Write the model of a job down in the model registry."),
+    "data": Entry("data", _MORE, "Fetch and store folders of buckets by their data connections."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
     "resume": Entry("steer", _STEER, "Queue suspended jobs again."),

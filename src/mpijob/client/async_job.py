@@ -145,6 +145,11 @@ class AsyncJob:
         """Submit a changed copy and return the new job."""
         return await self.client.clone(self.ref, new_name, replace=replace, with_fix=with_fix, **fields)
 
+    async def then(self, job: MPIJob) -> AsyncJob:
+        """Submit a job that starts when this one has succeeded, and return its handle."""
+        wanted = job.replace(namespace=self.namespace, after=(*job.after, self.name))
+        return await self.client.submit(wanted)
+
     async def export(self, format: Format = "yaml") -> str:
         """Return the job as a job file."""
         return await self.client.export(self.ref, format)

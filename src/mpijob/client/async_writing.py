@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Target
-from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
+from mpijob.model import JobRef, JobState, Model, MPIJob, Phase, Plan
 
 if TYPE_CHECKING:
+    from mpijob.backends.models import Registered
     from mpijob.client.again import Done
+    from mpijob.errors import Finding
     from mpijob.model.fit import Fit
 
 
@@ -165,6 +167,29 @@ class AsyncWriting(AsyncDesk):
         for one in jobs:
             await self.plan(one)  # all are known to be sound before the first one starts
         return [await self.submit(one) for one in jobs]
+
+    async def store(self, name: Target, *, namespace: str | None = None) -> tuple[str | Finding, ...]:
+        """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
+        from mpijob.client import fetching
+
+        return await self._apart(lambda: fetching.store(self.backend, self.ref(name, namespace)))
+
+    async def register(
+        self, name: Target, model: Model | None = None, *, namespace: str | None = None
+    ) -> Registered:
+        """Write the model of a job that has succeeded down in the model registry; repeated, it changes nothing."""
+        from mpijob.client import registering
+
+        return await self._apart(lambda: registering.register(self.backend, self.ref(name, namespace), model))
+
+    async def submit_all(self, jobs: Iterable[MPIJob]) -> list[AsyncJob]:
+        """Submit jobs of which some wait for others (`after`), all of them or none that is not sound."""
+        from mpijob.client import graph
+
+        wanted = graph.ordered(map(self.localized, jobs))
+        for one in wanted:
+            await self.plan(graph.alone(one, wanted))
+        return [await self.submit(one) for one in wanted]
 
     async def execute(
         self,

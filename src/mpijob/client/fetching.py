@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from mpijob.errors import NotFound
+from mpijob.errors import Finding, NotFound, Unsupported
 from mpijob.model import JobRef
 
 if TYPE_CHECKING:
@@ -21,6 +21,18 @@ async def fetch(
     for path, target in zip(wanted, targets, strict=True):
         await backend.fetch(ref, path, target)
     return tuple(targets)
+
+
+async def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
+    """Store what a job wrote to its S3 volumes once more, where its engine still has it."""
+    again = getattr(backend, "store", None)
+    if again is None:
+        raise Unsupported(
+            f"engine {backend.name} keeps no copy of what {ref.name} wrote to its S3 volumes",
+            hint="on a cluster it is stored while the job runs, and when it ends",
+        )
+    told: tuple[str | Finding, ...] = await again(ref)
+    return told
 
 
 def _inside(path: str) -> PurePosixPath:

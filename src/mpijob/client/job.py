@@ -167,6 +167,11 @@ class Job:
         """Submit a changed copy and return the new job."""
         return self.client.clone(self.ref, new_name, replace=replace, with_fix=with_fix, **fields)
 
+    def then(self, job: MPIJob) -> Job:
+        """Submit a job that starts when this one has succeeded, and return its handle."""
+        wanted = job.replace(namespace=self.namespace, after=(*job.after, self.name))
+        return self.client.submit(wanted)
+
     def export(self, format: Format = "yaml") -> str:
         """Return the job as a job file."""
         return self.client.export(self.ref, format)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from mpijob.client.desk import Desk
 
 if TYPE_CHECKING:
+    from mpijob.backends.models import Registered
     from mpijob.client.again import Done
     from mpijob.client.front import Target
     from mpijob.client.job import Job
-    from mpijob.model import JobRef, JobState, MPIJob, Phase, Plan
+    from mpijob.errors import Finding
+    from mpijob.model import JobRef, JobState, Model, MPIJob, Phase, Plan
     from mpijob.model.fit import Fit
 
 
@@ -172,6 +174,33 @@ class Writing(Desk):
         for one in jobs:
             self.plan(one)  # all are known to be sound before the first one starts
         return [self.submit(one) for one in jobs]
+
+    def store(self, name: Target, *, namespace: str | None = None) -> tuple[str | Finding, ...]:
+        """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
+        from mpijob.client import fetching
+
+        return self._bridge.call(fetching.store(self.backend, self.ref(name, namespace)))
+
+    def register(
+        self, name: Target, model: Model | None = None, *, namespace: str | None = None
+    ) -> Registered:
+        """Write the model of a job that has succeeded down in the model registry; repeated, it changes nothing."""
+        from mpijob.client import registering
+
+        return self._bridge.call(registering.register(self.backend, self.ref(name, namespace), model))
+
+    def submit_all(self, jobs: Iterable[MPIJob]) -> list[Job]:
+        """Submit jobs of which some wait for others (`after`), all of them or none that is not sound.
+
+        A job starts when those have succeeded that it waits for; when one of them fails, it ends as Failed with
+        the reason and is never started.
+        """
+        from mpijob.client import graph
+
+        wanted = graph.ordered(map(self.localized, jobs))
+        for one in wanted:
+            self.plan(graph.alone(one, wanted))  # all are known to be sound before the first one starts
+        return [self.submit(one) for one in wanted]
 
     def execute(
         self,

@@ -39,7 +39,7 @@ def _source(at: int, volume: Volume, shape: Shape) -> Document:
             return {"configMap": {"name": volume.source}}
         case VolumeKind.SECRET:
             return {"secret": {"secretName": volume.source}}
-        case VolumeKind.SCRATCH:
+        case VolumeKind.SCRATCH | VolumeKind.S3:
             return {"emptyDir": _size(volume)}
         case VolumeKind.SHM:
             return {"emptyDir": {"medium": "Memory"} | _size(volume)}

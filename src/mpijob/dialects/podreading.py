@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
-from mpijob.dialects import launch, mounts, placing
+from mpijob.dialects import carriers, launch, mounts, placing
 from mpijob.dialects.marks import CONTAINER, OUR_LABELS, container_of, is_ours
 from mpijob.dialects.pods import PREPARE_CONTAINER
 from mpijob.dialects.terms import COST_PREFIX, HOME, SHIM, Document, Shape, plain
@@ -29,7 +29,7 @@ _SHAPED = (
 )
 _TAKEN = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets")
 _TAKEN_TOO = ("priorityClassName", "restartPolicy", "terminationGracePeriodSeconds")
-_CONTAINER_TAKEN = ("image", "command", "args", "resources", "workingDir", "lifecycle")
+_CONTAINER_TAKEN = ("image", "imagePullPolicy", "command", "args", "resources", "workingDir", "lifecycle")
 
 
 def understandable(read: Callable[..., Read]) -> Callable[..., Read]:
@@ -59,6 +59,7 @@ def from_pods(worker: Mapping[str, Any], launcher: Mapping[str, Any]) -> dict[st
         "secrets": _secrets(main) or _secrets(front),
         "volumes": mounts.read(worker, main) or mounts.read(launcher, front),
         "pull_secrets": tuple(one["name"] for one in worker.get("imagePullSecrets") or ()),
+        "pull_policy": str(main.get("imagePullPolicy") or front.get("imagePullPolicy") or ""),
         "resources": resources(main),
         "launcher": resources(front),
         "placement": placing.read(worker, Shape()),
@@ -138,8 +139,11 @@ def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:
     _strip_volumes(pod, main)
     if managed:
         pod["initContainers"] = [
-            one for one in pod.get("initContainers") or () if one["name"] != PREPARE_CONTAINER
+            one
+            for one in pod.get("initContainers") or ()
+            if one["name"] != PREPARE_CONTAINER and not carriers.is_ours(one["name"])
         ]
+        pod["containers"] = [one for one in pod["containers"] if not carriers.is_ours(one["name"])]
         strip_labels(rest.get("metadata") or {})
         main.pop("securityContext", None)
     _strip_container(main)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from mpijob.dialects import launch, mounts, placing, shell, shell_launcher, terms
+from mpijob.dialects import carriers, launch, mounts, placing, shell, shell_launcher, terms
 from mpijob.dialects.marks import CONTAINER as CONTAINER
 from mpijob.dialects.marks import container_of as container_of
 from mpijob.dialects.terms import HOME, Document, Order, Shape, exact
@@ -122,14 +122,19 @@ def _metadata(job: MPIJob, shape: Shape, role: Role) -> Document:
 
 
 def _spec(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozenset[str]) -> Document:
+    plain = _container_security(shape, main=False)
+    storing = carriers.STORING_SECONDS if carriers.stores(job) and role is Role.WORKER else 0
     spec: Document = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": math.ceil(job.signal.seconds_before + job.grace_seconds),
+        "terminationGracePeriodSeconds": math.ceil(job.signal.seconds_before + job.grace_seconds) + storing,
         "securityContext": _pod_security(shape),
-        "initContainers": [_prepare(job, shape, role)],
-        "containers": [_container(job, shape, role, order, without)],
+        "initContainers": [_prepare(job, shape, role), *carriers.fetching(job, shape, plain)],
+        "containers": [
+            _container(job, shape, role, order, without),
+            *carriers.keeping(job, shape, role, plain),
+        ],
         "volumes": [
             {"name": "mpijob-home", "emptyDir": {}},
             *_code_volume(shape),
@@ -184,6 +189,8 @@ def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
         "resources": _resources(_plain(_of(job, role)), limit_cpu=_limit_cpu(shape, role)),
         "volumeMounts": [{"name": "mpijob-home", "mountPath": HOME}],
     }
+    if job.pull_policy:
+        container["imagePullPolicy"] = job.pull_policy
     if shape.code:
         container["volumeMounts"].append({"name": "mpijob-code", "mountPath": terms.CODE, "readOnly": True})
     return container
@@ -210,6 +217,8 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
             *mounts.mounts(job),
         ],
     }
+    if job.pull_policy:
+        container["imagePullPolicy"] = job.pull_policy
     if shape.code:
         container["workingDir"] = terms.WORK
     if not launching:

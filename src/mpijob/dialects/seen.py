@@ -114,6 +114,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         cancelled_at=_noted(job, terms.CANCELLED_ANNOTATION),
         deleting=bool(text(job, "metadata", "deletionTimestamp")),
         given_up=_given_up(job),
+        after=_after(job),
         queue=queue,
         members=members,
         verdict=verdict,
@@ -164,6 +165,15 @@ def _noted(job: Document, annotation: str) -> float | None:
     """Return the time that an annotation of ours says; one that cannot be read still means that it was noted."""
     written = notes(job).get(annotation)
     return None if not written else time_of(str(written)) or 0.0
+
+
+def _after(job: Document) -> tuple[str, ...]:
+    if not notes(job).get(terms.AFTER_ANNOTATION):
+        return ()
+    from mpijob.dialects import waiting_jobs  # few jobs wait for others: start-up is a feature
+
+    note = waiting_jobs.read(job)
+    return tuple(note.jobs) if note is not None else ()
 
 
 def _given_up(job: Document) -> GivenUp | None:

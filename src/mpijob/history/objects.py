@@ -13,6 +13,7 @@ import http.client
 import os
 import ssl
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
     from mpijob.settings import ObjectsSetting
 
 _SECONDS = 60.0
+_PIECE = 1 << 20
+Sink = Callable[[bytes], object]
 _KEPT_FILES = 64
 _GONE = 404
 
 
 class Objects:
     """One bucket, or a part of it."""
+
+    _hint = "look at bucket, access_key and secret_key_file under [objects]"
 
     def __init__(self, setting: ObjectsSetting) -> None:
         parts = urlsplit(setting.endpoint)
@@ -52,26 +57,45 @@ class Objects:
         self._ask("DELETE", name)
 
     def _ask(self, method: str, name: str, content: bytes = b"") -> bytes | None:
+        answered = self._answer(method, self._path(name), {}, content)
+        return None if answered is None else answered[1]
+
+    def _path(self, name: str) -> str:
         prefix = f"{self._setting.prefix.strip('/')}/" if self._setting.prefix else ""
-        path = quote(f"/{self._setting.bucket}/{prefix}{name}", safe="/~-._")
-        headers = self._signed(method, path, content)
+        return f"/{self._setting.bucket}/{prefix}{name}"
+
+    def _answer(
+        self,
+        method: str,
+        where: str,
+        query: Mapping[str, str],
+        content: bytes = b"",
+        sink: Sink | None = None,
+    ) -> tuple[Mapping[str, str], bytes] | None:
+        """Return headers (their names in small letters) and body; None where nothing is. A sink takes the body."""
+        path, asked = quote(where, safe="/~-._"), _query(query)
+        headers = self._signed(method, path, content, asked)
         connection = self._connection()
         try:
-            connection.request(method, path, content or None, headers)
+            connection.request(method, f"{path}?{asked}" if asked else path, content or None, headers)
             answer = connection.getresponse()
-            body = answer.read()
+            good = 200 <= answer.status < 300
+            body = b"" if sink is not None and good else answer.read()
+            if sink is not None and good:
+                while piece := answer.read(_PIECE):
+                    sink(piece)
         except (OSError, http.client.HTTPException) as error:
             raise BackendError(f"the object store {self._host} did not answer: {error}") from error
         finally:
             connection.close()
         if answer.status == _GONE:
             return None
-        if not 200 <= answer.status < 300:
+        if not good:
             raise BackendError(
                 f"the object store {self._host} answered {answer.status} to {method} {path}: {body[:200]!r}",
-                hint="look at bucket, access_key and secret_key_file under [objects]",
+                hint=self._hint,
             )
-        return body
+        return {name.lower(): value for name, value in answer.getheaders()}, body
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._scheme == "http":
@@ -79,13 +103,13 @@ class Objects:
         return http.client.HTTPSConnection(self._host, timeout=_SECONDS, context=ssl.create_default_context())
 
     # -- AWS Signature Version 4 --------------------------------------------------------------------
-    def _signed(self, method: str, path: str, content: bytes) -> dict[str, str]:
+    def _signed(self, method: str, path: str, content: bytes, query: str = "") -> dict[str, str]:
         moment, day = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), time.strftime("%Y%m%d", time.gmtime())
         digest = hashlib.sha256(content).hexdigest()
         headers = {"host": self._host, "x-amz-content-sha256": digest, "x-amz-date": moment}
         names = ";".join(sorted(headers))
         lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-        request = "\n".join((method, path, "", lines, names, digest))
+        request = "\n".join((method, path, query, lines, names, digest))
         scope = f"{day}/{self._setting.region}/s3/aws4_request"
         text = "\n".join(("AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(request.encode()).hexdigest()))
         key = b"AWS4" + self._secret()
@@ -105,6 +129,12 @@ class Objects:
                 f"the key of the object store cannot be read: {error}",
                 hint="look at secret_key_file under [objects]",
             ) from error
+
+
+def _query(query: Mapping[str, str]) -> str:
+    """Return the parts of an address behind the question mark, in the order in which they are signed."""
+    parts = sorted((quote(name, safe="~-._"), quote(value, safe="~-._")) for name, value in query.items())
+    return "&".join(f"{name}={value}" for name, value in parts)
 
 
 def cached(objects: Objects, name: str, directory: str) -> str | None:

@@ -61,6 +61,11 @@ FIELDS: dict[str, Description] = {
     "MPIJob.pull_secrets": _D(
         "Names of the secrets that give access to the image's registry.", "[registry-login]"
     ),
+    "MPIJob.pull_policy": _D(
+        "When a cluster's nodes ask the registry for the image: Always, IfNotPresent or Never; without it as "
+        "Kubernetes does (Always for :latest).",
+        "IfNotPresent",
+    ),
     "MPIJob.resources": _D("What each worker may use.", "{cpu: 4, memory: 16Gi, gpu: 1}"),
     "MPIJob.launcher": _D(
         "What the launcher may use; it starts the ranks and does no work itself.",
@@ -79,6 +84,10 @@ FIELDS: dict[str, Description] = {
     "MPIJob.gang_timeout_seconds": _D(
         "How long all workers together may take to start before the job gives up.", "300"
     ),
+    "MPIJob.after": _D(
+        "Jobs that must have succeeded before this one starts, by their names in the same namespace.",
+        "[prepare]",
+    ),
     "MPIJob.retry": _D("How often a failed job is tried again.", "{limit: 3}"),
     "MPIJob.deadline_seconds": _D("How long the job may run; without it, as long as it takes.", "3600"),
     "MPIJob.signal": _D(
@@ -93,6 +102,14 @@ FIELDS: dict[str, Description] = {
         "How long workers of a failed job stay, to look around in them.", "600"
     ),
     "MPIJob.retention": _D("How long what is known of the finished job is kept.", "{logs_days: 14}"),
+    "MPIJob.model": _D(
+        "The model that the job makes: it is written down in the model registry when the job has succeeded.",
+        "{name: bert, path: /out/model}",
+    ),
+    "Model.name": _D("How the model is called in the registry.", "bert"),
+    "Model.version": _D("How this version of it is called; without it, by the job.", "2026-11"),
+    "Model.path": _D("Where the job writes it: a path on a volume.", "/out/model"),
+    "Model.format": _D("The format of the files, as servers of models know it.", "onnx"),
     "MPIJob.census": _D("Whether a short launch proves the world before the command runs.", "true"),
     "MPIJob.labels": _D("Labels to find and group jobs by.", "{team: cv}"),
     "MPIJob.owner": _D("Whose job it is; the user who submits it unless it is set.", "jane"),
@@ -153,7 +170,8 @@ FIELDS: dict[str, Description] = {
     "Volume.mount": _D("The directory at which the volume is seen.", "/data"),
     "Volume.kind": _D("Where the volume's files come from.", "claim"),
     "Volume.source": _D(
-        "Which directory, claim, server:/directory, config map or secret it is.", "train-data"
+        "Which directory, claim, server:/directory, config map, secret or CONNECTION/FOLDER of a bucket it is.",
+        "train-data",
     ),
     "Volume.read_only": _D("Whether nobody may write to it.", "true"),
     "Volume.size": _D("How large a scratch or shm volume may become.", "10Gi"),

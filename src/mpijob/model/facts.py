@@ -6,6 +6,7 @@ import msgspec
 
 from mpijob.model.amounts import Amounts
 from mpijob.model.cluster import ClusterFacts
+from mpijob.model.dependencies import Dependency
 
 
 class Quota(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,4 +54,5 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     ahead: dict[str, float] = {}
     families: dict[str, str] = {}
     cluster: ClusterFacts | None = None
+    dependencies: tuple[Dependency, ...] = ()
     recalled: bool = False

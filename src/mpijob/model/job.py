@@ -53,6 +53,7 @@ class VolumeKind(StrEnum):
     NFS = "nfs"
     CONFIG = "config"
     SECRET = "secret"  # noqa: S105 - a kind of volume
+    S3 = "s3"
     SCRATCH = "scratch"
     SHM = "shm"
 
@@ -143,7 +144,11 @@ class Secret(Value, frozen=True, kw_only=True):
 
 
 class Volume(Value, frozen=True, kw_only=True):
-    """A directory that every worker (and the launcher) sees at `mount`."""
+    """A directory that every worker (and the launcher) sees at `mount`.
+
+    One of kind `s3` has the files of a folder in a bucket (`source` is CONNECTION/FOLDER): they are fetched before
+    the job starts, and what changed is stored back, unless the volume is read only.
+    """
 
     mount: str
     kind: VolumeKind = VolumeKind.PATH
@@ -200,6 +205,18 @@ class Retention(Value, frozen=True, kw_only=True):
     record_days: float = 30.0
 
 
+class Model(Value, frozen=True, kw_only=True):
+    """The model that a job makes: how it is called in the model registry, and where the job writes it.
+
+    `path` is a path on one of the job's volumes, or in its working directory on one machine.
+    """
+
+    name: str
+    version: str = ""
+    path: str = ""
+    format: str = ""
+
+
 class MPIJob(Value, frozen=True, kw_only=True):
     """One MPI job: a launcher and `workers` workers with `slots` ranks each.
 
@@ -227,12 +244,14 @@ class MPIJob(Value, frozen=True, kw_only=True):
     secrets: tuple[Secret, ...] = ()
     volumes: tuple[Volume, ...] = ()
     pull_secrets: tuple[str, ...] = ()
+    pull_policy: str = ""
 
     resources: Resources = Resources()
     launcher: Resources = Resources(cpu="100m", memory="256Mi")
 
     placement: Placement = Placement()
     network: Network = Network()
+    after: tuple[str, ...] = ()
     queue: str = ""
     priority: str | int = 0
     gang_timeout_seconds: float = 300.0
@@ -244,6 +263,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     requeue_on_lost_worker: bool = False
     keep_on_failure_seconds: float = 0.0
     retention: Retention = Retention()
+    model: Model | None = None
     census: bool = True
 
     labels: Mapping[str, str] = {}
@@ -290,6 +310,7 @@ _COERCED: dict[str, Any] = {
     "secrets": tuple,
     "volumes": tuple,
     "pull_secrets": tuple,
+    "after": tuple,
     "resources": Resources,
     "launcher": Resources,
     "launch": Launch,
@@ -299,4 +320,5 @@ _COERCED: dict[str, Any] = {
     "retry": Retry,
     "signal": Signal,
     "retention": Retention,
+    "model": Model,
 }

@@ -10,6 +10,7 @@ import msgspec
 from mpijob.errors import Finding
 from mpijob.model.amounts import Amounts
 from mpijob.model.job import Family, MPIJob
+from mpijob.model.ref import JobRef
 
 
 class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,6 +47,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     free: Amounts = Amounts()
     capacity: Amounts = Amounts()
     starts_now: bool = True
+    waits_for: tuple[JobRef, ...] = ()
     wait_estimate_seconds: float | None = None
     volumes: tuple[Mapping[str, Any], ...] = ()
     isolation: str = ""

@@ -219,6 +219,7 @@ class Sight(Seen, frozen=True):
     cancelled_at: float | None = None
     deleting: bool = False
     given_up: GivenUp | None = None
+    after: tuple[str, ...] = ()
     queue: Queueing | None = None
     members: tuple[Member, ...] = ()
     verdict: Verdict | None = None

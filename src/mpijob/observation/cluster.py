@@ -8,7 +8,7 @@ verdict is derived by `phase`; both use the same words.
 
 from __future__ import annotations
 
-from mpijob.model import Phase
+from mpijob.model import Phase, dependencies
 from mpijob.model.sight import Hold, Hurdle, Member, Sight, Stage
 from mpijob.observation import cluster_causes as causes
 from mpijob.observation import cluster_waiting as waiting
@@ -135,6 +135,8 @@ def _held(seen: Sight, now: float) -> Standing | None:
     queue = seen.queue
     if seen.suspended and seen.suspended_at is not None:
         return _resting(seen, Reason.SUSPENDED, "the job is suspended and holds no resources")
+    if seen.suspended and seen.after:
+        return Standing(Phase.QUEUED, Reason.WAITING_FOR_JOBS, dependencies.sentence(seen.after))
     if queue is None:
         return _resting(seen, Reason.SUSPENDED, "the job is suspended") if seen.suspended else None
     if queue.admitted:

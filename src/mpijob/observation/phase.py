@@ -20,6 +20,8 @@ class Reason(StrEnum):
     """The one-word reasons that states and events carry."""
 
     WAITING = "WaitingForResources"
+    WAITING_FOR_JOBS = "WaitingForJobs"
+    DEPENDENCY_FAILED = "DependencyFailed"
     BACKING_OFF = "BackingOff"
     STARTING = "StartingWorkers"
     PROVING = "ProvingWorld"
@@ -36,6 +38,7 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     MEMORY_EXCEEDED = "MemoryLimitExceeded"
     DISK_FULL = "DiskFull"
+    DATA_NOT_FETCHED = "DataNotFetched"
     WORKER_LOST = "WorkerLost"
     WORKER_FAILED = "WorkerFailed"
     RANK_FAILED = "RankFailed"

@@ -18,7 +18,7 @@ from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.phase import Reason
 
 # What trying again cannot mend.
-_FINAL = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLED.value)
+_FINAL = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLED.value, Reason.DEPENDENCY_FAILED.value)
 
 
 def may_follow(state: JobState, job: MPIJob) -> bool:

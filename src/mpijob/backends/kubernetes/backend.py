@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.kubernetes.tending import Tending
+    from mpijob.backends.models import Registered
     from mpijob.backends.registry.asking import Asker
     from mpijob.errors import Finding
     from mpijob.history.past import Past
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         JobState,
         LogLine,
         LogQuery,
+        Model,
         MPIJob,
         Page,
         Plan,
@@ -174,6 +176,9 @@ class KubernetesBackend:
         if not gathered.around.names:
             self._looked[job.namespace, job.name] = time.monotonic()
         facts = gathered.facts
+        if job.after:
+            wanted = (JobRef(job.namespace, name) for name in job.after)
+            facts = msgspec.structs.replace(facts, dependencies=self._eye.dependencies(wanted))
         if self._settings.broker:
             from mpijob.backends.kubernetes import broker_client
 
@@ -551,6 +556,14 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes.schedules import ClusterSchedules
 
         return ClusterSchedules(self._api, self._settings)
+
+    async def register(self, ref: JobRef, model: Model) -> Registered:
+        """Write the model of a job down in the registry, or write it down again."""
+        from mpijob.backends.kubernetes import registering
+
+        look = self._eye.look(ref)
+        job = self._eye.spec(look.found, look.seen.runtime)
+        return registering.register(self._api, look.state, job, model, self._settings)
 
     def past(self) -> Past | None:
         """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""

@@ -6,6 +6,7 @@ launcher's log.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,9 @@ import msgspec
 from mpijob.backends.kubernetes import gathering, kinds
 from mpijob.backends.kubernetes.failures import ApiError, telling, unseen
 from mpijob.backends.kubernetes.gathering import Found
+from mpijob.errors import NotFound
 from mpijob.model import JobState, Phase
+from mpijob.model.dependencies import Dependency
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
@@ -81,6 +84,16 @@ class Eye:
         if refused:
             state = msgspec.structs.replace(state, findings=(*state.findings, *unseen(refused)))
         return Look(found, state, seen, log.proved)
+
+    def dependencies(self, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
+        """Return where jobs stand that another waits for."""
+        return tuple(Dependency.of(ref, self._state_of(ref)) for ref in refs)
+
+    def _state_of(self, ref: JobRef) -> JobState | None:
+        try:
+            return self.look(ref).state
+        except NotFound:
+            return None
 
     def spec(self, found: Found, runtime: Document | None) -> MPIJob:
         """Return what was asked for, as the engine's objects tell it."""

@@ -11,12 +11,22 @@ import msgspec
 from mpijob import admission
 from mpijob.backends import code, endings
 from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import engine_choice, isolation, launch, mpioperator, pods, terms, trainjob
+from mpijob.dialects import (
+    engine_choice,
+    isolation,
+    launch,
+    mpioperator,
+    pods,
+    terms,
+    trainjob,
+    waiting_jobs,
+)
 from mpijob.dialects.engine_choice import Choice, Engine
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, Severity
-from mpijob.model import Facts, MPIJob, Plan, PlannedWorker
+from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind
 from mpijob.model.command import own_launcher
+from mpijob.model.dependencies import unmet
 from mpijob.settings import Settings
 
 GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
@@ -30,6 +40,9 @@ def plan(
     choice = engine_choice.choose(job, around.served)
     shape = _shape(job, around, choice)
     documents = _documents(choice, job, shape, around)
+    waits = unmet(facts.dependencies)
+    if waits:
+        waiting_jobs.hold(documents[-1], waits)
     workers = _workers(job, shape, choice.engine)
     own = own_launcher(job.argv) if not job.programs else None
     words, counted = pods.launch_words(job, shape)
@@ -50,7 +63,8 @@ def plan(
         needs=needs,
         free=facts.free,
         capacity=facts.capacity,
-        starts_now=not facts.waiting_jobs and (needs.fits(facts.free) or not facts.room_known),
+        starts_now=not facts.waiting_jobs and not waits and (needs.fits(facts.free) or not facts.room_known),
+        waits_for=waits,
         wait_estimate_seconds=facts.wait_estimate_seconds,
         isolation=choice.engine.value,
         guarantee=GUARANTEE,
@@ -97,7 +111,18 @@ def _shape(job: MPIJob, around: Surroundings, choice: Choice) -> Shape:
         ipc_lock=around.ipc_lock,
         nfs_driver=around.nfs_driver,
         launcher_cpu_limit=around.launcher_cpu_limit,
+        service_image=_service_image(job, around),
     )
+
+
+def _service_image(job: MPIJob, around: Surroundings) -> str:
+    if not around.service_image and any(one.kind is VolumeKind.S3 for one in job.volumes):
+        raise terms.refuse(
+            "volumes",
+            "S3 volumes are fetched and stored by our services' image, and nobody said which that is",
+            "set service_image in the settings, or MPIJOB_SERVICE_IMAGE; an administrator knows it",
+        )
+    return around.service_image
 
 
 def free_name(name: str, taken: frozenset[str]) -> str:
@@ -136,6 +161,9 @@ def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, 
 
 
 def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+    if job.after:
+        message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
+        yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
     if settings.image and job.image == settings.image:
         message = f"the job names no image: {settings.image} is used, as the settings say"
         yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from mpijob.backends.kubernetes import (
     namespace_limits,
     obstacles,
@@ -108,7 +110,8 @@ def gather(
             unread=(*reads.unread(seen, questions.meanings(job)), *_too_many(seen)),
         ),
     )
-    return Gathered(facts, _surroundings(job, seen, usable, lines, facts))
+    around = _surroundings(job, seen, usable, lines, facts)
+    return Gathered(facts, msgspec.structs.replace(around, service_image=settings.service_image))
 
 
 def _asked(api: Api, job: MPIJob, calls: Calls, lately: Lately) -> tuple[Answers, bool]:

@@ -14,7 +14,7 @@ from mpijob.backends.refusals import no_such_schedule
 from mpijob.dialects import cronjob
 from mpijob.dialects.seen_fields import time_of
 from mpijob.errors import Finding, InvalidJob, NotAllowed
-from mpijob.model import Code, MPIJob
+from mpijob.model import MPIJob
 from mpijob.model.schedule import Recurrence
 from mpijob.observation import recurring
 from mpijob.settings import Settings
@@ -35,7 +35,7 @@ class ClusterSchedules:
             raise _refused("secrets", f"{', '.join(own)}: nobody of this machine is there when the job is due",
                            "keep the value in a Secret of the cluster and write source: NAME/KEY")  # fmt: skip
         job = job.replace(image=job.image or self._settings.image)
-        return job.replace(code=_inlined(code.resolve(job, directory).code))
+        return job.replace(code=code.inlined(code.resolve(job, directory).code))
 
     def put(self, recurrence: Recurrence) -> None:
         """Create or change the CronJob; the rights of its pods are there before it."""
@@ -115,18 +115,6 @@ def _recurrence(document: Document, now: float) -> Recurrence | None:
     last = time_of((document.get("status") or {}).get("lastScheduleTime") or "")
     made = time_of(document["metadata"]["creationTimestamp"]) or now
     return Recurrence(schedule, made, last)
-
-
-def _inlined(what: Code) -> Code:
-    """Return what goes along as texts: the pod that starts the job sees no directory of this machine."""
-    files = dict(what.files)
-    for source, place in code.chosen(what):
-        try:
-            files[str(place)] = source.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise _refused("code.path", f"{source} is no text, and only texts go along with a schedule",
-                           "leave it out with code.exclude, or build it into the image") from error  # fmt: skip
-    return Code(files=files)
 
 
 def _refused(field: str, message: str, hint: str) -> InvalidJob:

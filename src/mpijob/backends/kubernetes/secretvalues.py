@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.dialects import terms
-from mpijob.model import JobRef, MPIJob, Secret
+from mpijob.model import JobRef, MPIJob, Secret, VolumeKind
 
+_ENDPOINT = "AWS_S3_ENDPOINT"
 _ADDRESS = re.compile(r"(ENDPOINT|URL|URI|HOST)(_URL)?$")
 
 
@@ -27,6 +28,11 @@ def read(api: Api, ref: JobRef, secrets: Iterable[Secret]) -> tuple[str, ...]:
     return tuple(filter(None, (_decoded(data[name].get(key, "")) for name, key in sorted(wanted))))
 
 
+def values(api: Api, namespace: str, name: str) -> dict[str, str]:
+    """Return what a Secret holds, as far as the user may read it."""
+    return {key: _decoded(text) for key, text in _data(api, namespace, name).items()}
+
+
 def addresses(api: Api, job: MPIJob) -> tuple[str, ...]:
     """Return the servers that a job's data connections name: values of secrets called ENDPOINT, URL, URI or HOST."""
     told = [
@@ -34,12 +40,19 @@ def addresses(api: Api, job: MPIJob) -> tuple[str, ...]:
         for one in job.secrets
         if _ADDRESS.search(one.env) and not one.source.startswith(("env:", "file:"))
     ]
+    told += [Secret(env=_ENDPOINT, source=f"{name}/{_ENDPOINT}") for name in _connections(job)]
     return read(api, JobRef(job.namespace, job.name), told) if told else ()
 
 
 def has_addresses(job: MPIJob) -> bool:
-    """Return whether a job's secrets may name servers."""
-    return any(_ADDRESS.search(one.env) and "/" in one.source for one in job.secrets)
+    """Return whether a job's secrets or S3 volumes may name servers."""
+    return bool(_connections(job)) or any(
+        _ADDRESS.search(one.env) and "/" in one.source for one in job.secrets
+    )
+
+
+def _connections(job: MPIJob) -> list[str]:
+    return sorted({one.source.partition("/")[0] for one in job.volumes if one.kind is VolumeKind.S3})
 
 
 def _place(ours: str, secret: Secret) -> tuple[str, str]:

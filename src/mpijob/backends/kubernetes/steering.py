@@ -92,6 +92,8 @@ def suspend(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
 def resume(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
     """Let a job that rests start again, as its next attempt."""
     mark(api, found, acts.RESUMED, f"queued again by {by}", suspended=None)
+    if terms.AFTER_ANNOTATION in (found.job["metadata"].get("annotations") or {}):
+        return  # it waits for others, and starts when they have succeeded
     if seen.workload is not None:
         _activate(api, seen.workload, active=True)
     else:

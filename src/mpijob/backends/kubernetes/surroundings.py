@@ -32,6 +32,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     launcher_cpu_limit: bool = False
     isolates: bool = False
     addresses: tuple[str, ...] = ()
+    service_image: str = ""
 
     def workload_priority(self, job: MPIJob) -> str:
         """Return Kueue's class for the job's priority: the one of that name, else the one of that value."""

@@ -1,7 +1,8 @@
 """What a job needs and no engine does by itself, done while somebody waits for it: a next attempt, or its end.
 
-A failed job is tried again as often as it says. One whose pods cannot start stays pending for ever, because
-Kubernetes goes on trying: after the time that the job gives its workers to start, it is ended with the reason.
+A job that waits for others starts when they have succeeded. A failed job is tried again as often as it says. One
+whose pods cannot start stays pending for ever, because Kubernetes goes on trying: after the time that the job gives
+its workers to start, it is ended with the reason.
 Whoever waits for a job, watches it or follows its logs tends it; several may at once. Other people's jobs are
 left alone.
 """
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING
 from mpijob.backends.kubernetes import owning
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.dialects import seen_kinds
-from mpijob.model import Phase
+from mpijob.model import JobRef, Phase, dependencies
 from mpijob.observation.phase import Reason
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.looking import Eye, Look
     from mpijob.backends.kubernetes.surroundings import Surroundings
-    from mpijob.model import JobRef, JobState, MPIJob
+    from mpijob.model import JobState, MPIJob
 
 
 class Tending:
@@ -38,6 +39,8 @@ class Tending:
         """Do what the job needs now, if anything."""
         if state.reason == Reason.BACKING_OFF.value:
             self._try_again(state.ref)
+        elif state.reason == Reason.WAITING_FOR_JOBS.value:
+            self._release(state.ref)
         elif state.phase is Phase.PENDING and self._overdue(state):
             self._give_up(state)
 
@@ -59,6 +62,25 @@ class Tending:
             around = self._surroundings(job)
             with telling(f"try job {job.name} again"):
                 attempts.start(self._api, look.found, job, around)
+
+    def _release(self, ref: JobRef) -> None:
+        """Let a job start whose others have succeeded; end it when one of them will not."""
+        from mpijob.backends.kubernetes import steering
+        from mpijob.dialects import waiting_jobs
+
+        look = self._eye.attempt(ref)
+        note = waiting_jobs.read(look.found.job)
+        if note is None:
+            return
+        refs = (JobRef(ref.namespace, name, uid) for name, uid in note.jobs.items())
+        waits, finding = dependencies.judge(ref.name, self._eye.dependencies(refs))
+        if finding is not None:
+            with telling(f"end job {ref.name}, which will not start"):
+                reason = Reason.DEPENDENCY_FAILED.value
+                steering.give_up(self._api, look.found, look.seen, reason, finding.message)
+        elif not waits:
+            with telling(f"start job {ref.name}"):
+                self._api.patch(look.found.path, waiting_jobs.release(look.found.job, note))
 
     def _overdue(self, state: JobState) -> bool:
         """Whether the workers had all the time that the job gives them, counted from when they were made."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mpijob.backends.local.schedules import LocalSchedules
     from mpijob.backends.local.store import Row
+    from mpijob.backends.models import Registered
     from mpijob.errors import Finding
     from mpijob.history.past import Past
     from mpijob.model import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         JobState,
         LogLine,
         LogQuery,
+        Model,
         MPIJob,
         Page,
         Plan,
@@ -105,7 +107,7 @@ class LocalBackend:
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what this machine has and what of it is free."""
         from mpijob import admission
-        from mpijob.backends.local import estimates
+        from mpijob.backends.local import estimates, holding
         from mpijob.model import Facts
 
         capacity = machine.capacity(self._settings)
@@ -120,6 +122,7 @@ class LocalBackend:
             taken_names=frozenset({job.name} if row is not None and not row.phase.final else ()),
             waiting_jobs=listing.count(self._store, Phase.QUEUED),
             wait_estimate_seconds=estimates.wait_estimate(self._store, self._clock(), admission.needs(job)),
+            dependencies=holding.wanted(self._store, job),
         )
 
     def _clock(self) -> listing.Clock:
@@ -173,10 +176,14 @@ class LocalBackend:
         ref = JobRef(job.namespace, job.name, plan.uid)
         row = self._store.find(ref)
         if row is None:
-            submitting.lay_out(self._home, plan)
+            submitting.lay_out(self._home, plan, self._settings)
             try:
                 self._store.add(
-                    plan, submitting.first_state(plan, who), submitting.labels(job), job.priority_number
+                    plan,
+                    submitting.first_state(plan, who),
+                    submitting.labels(job),
+                    job.priority_number,
+                    scheduler.NEVER if plan.waits_for else 0.0,
                 )
             except Conflict:
                 submitting.undo(self._home, plan)
@@ -234,13 +241,19 @@ class LocalBackend:
 
     def _with_reason_to_wait(self, state: JobState) -> JobState:
         """Say what a queued job waits for, with the numbers of this moment."""
+        plan = self._store.plan(state.ref.uid)
+        if plan.waits_for:
+            from mpijob.backends.local import holding
+
+            if holding.is_held(state):
+                return holding.told(state, plan.waits_for, self._store)
         from mpijob import admission
         from mpijob.model import Facts
 
         clock = self._clock()
         facts = Facts(place=_PLACE, capacity=clock.capacity, free=clock.capacity.minus(scheduler.held(self._store)),
                       oversubscribe=self._settings.oversubscribe)  # fmt: skip
-        sentence = admission.waiting_sentence(self._store.plan(state.ref.uid).job, facts)
+        sentence = admission.waiting_sentence(plan.job, facts)
         return msgspec.structs.replace(state, waiting_for=sentence)
 
     async def list(self, scope: Scope) -> Page:
@@ -368,7 +381,9 @@ class LocalBackend:
         """End the job and return its last state."""
         from mpijob.backends.local import steering
 
-        return await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
+        ended = await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
+        self._wake()  # whatever waits for this job hears of it
+        return ended
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
@@ -434,6 +449,25 @@ class LocalBackend:
 
         row = self._row(ref)
         return artifacts.left(self._home.work(row.uid), self._store.plan(row.uid).job.code)
+
+    async def register(self, ref: JobRef, model: Model | None) -> Registered:
+        """Write the model of a job down in the registry, or write it down again."""
+        from mpijob.backends.local import crowning, submitting
+
+        row, settings = self._row(ref), self._settings
+        plan = self._store.plan(row.uid)
+        known = submitting.connections(plan.job, settings)
+        entry = crowning.entry(plan, self._home.work(row.uid), known, row.state.owner, model)
+        return crowning.register(entry, settings.model_registry, settings.model_registry_token_file)
+
+    async def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
+        """Store what a job wrote to its S3 volumes once more, all of it."""
+        from mpijob.backends.local import cargo, submitting
+
+        plan = self._store.plan(self._row(ref).uid)
+        return tuple(
+            cargo.Cargo(plan, submitting.connections(plan.job, self._settings)).store(everything=True)
+        )
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.backends.local import cgroups, linux, machine, volumes
 from mpijob.backends.local.isolation import Isolation
-from mpijob.backends.local.keepsakes import read_secrets, temporary
+from mpijob.backends.local.keepsakes import read_connections, read_secrets, temporary
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.worker import WorkerOrder
-from mpijob.model import Family, Plan
+from mpijob.model import Family, Plan, VolumeKind
+
+if TYPE_CHECKING:
+    from mpijob.backends.buckets import Connection
+    from mpijob.backends.local.cargo import Cargo
 
 HOSTS = Path("/etc/hosts")
 PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
@@ -34,10 +39,12 @@ class Orders:
         gpu_ids: tuple[str, ...],
         warn_after_seconds: float = 0.0,
         rules: str = "",
+        registry: tuple[str, str] = ("", ""),
     ) -> None:
         self.plan = plan
         self.warn_after_seconds = warn_after_seconds
         self.rules = rules  # the file of the site's own
+        self.registry = registry  # address of the model registry, file of its token
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)
@@ -49,6 +56,8 @@ class Orders:
         self._agent = home.agent
         self._gpus = gpu_ids
         self._secrets = read_secrets(home, uid)
+        self._home = home
+        self._cargo: Cargo | None = None
 
     @property
     def isolation(self) -> Isolation:
@@ -133,6 +142,18 @@ class Orders:
         self._name_workers()
         found = tuple(msgspec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
         volumes.attach(found, self.directory / "root")
+
+    def cargo(self) -> Cargo | None:
+        """What is fetched and stored for the job's S3 volumes; None where it has none."""
+        if self._cargo is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
+            from mpijob.backends.local.cargo import Cargo
+
+            self._cargo = Cargo(self.plan, self.connections())
+        return self._cargo
+
+    def connections(self) -> dict[str, Connection]:
+        """The data connections of the job's S3 volumes."""
+        return read_connections(self._home, self.uid)
 
     def _name_workers(self) -> None:
         """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.

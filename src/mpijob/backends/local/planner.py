@@ -19,6 +19,7 @@ from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Facts, Family, MPIJob, Plan
 from mpijob.model.command import own_launcher
+from mpijob.model.dependencies import unmet
 from mpijob.settings import Settings
 
 _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
@@ -61,7 +62,8 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
         needs=holds,
         free=facts.free,
         capacity=capacity,
-        starts_now=holds.fits(facts.free) and not facts.waiting_jobs,
+        starts_now=holds.fits(facts.free) and not facts.waiting_jobs and not unmet(facts.dependencies),
+        waits_for=unmet(facts.dependencies),
         wait_estimate_seconds=facts.wait_estimate_seconds,
         volumes=tuple(msgspec.to_builtins(place) for place in places),
         isolation=chosen.value,

@@ -124,6 +124,7 @@ class Runner:
             claimed.gpu_ids,
             settings.warn_after_seconds,
             settings.rules,
+            (settings.model_registry, settings.model_registry_token_file),
         )
         store.close()  # never carried across a fork
         supervisor = _fork_supervisor(self._home, orders)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpijob.backends.local.store import Store
     from mpijob.settings import Settings
 
+NEVER = 1e15  # seconds since the epoch: when a job that waits for others may start, until they have ended
 _MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
 
 
@@ -32,6 +33,7 @@ class Claimed(NamedTuple):
 
 def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed | None:
     """Give the next job that fits its whole gang, marked as this runner's; None when there is none."""
+    _release(store)
     if not store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before<=? LIMIT 1", now):
         return None
     with store.transaction() as db:
@@ -45,8 +47,17 @@ def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed 
 
 def ready(store: Store, now: float, settings: Settings) -> bool:
     """Return whether the next job in order could be claimed now."""
+    _release(store)
     chosen = _next(store, now, settings)
     return chosen is not None and _fits(chosen, held(store), settings)
+
+
+def _release(store: Store) -> None:
+    """Let jobs in that waited for others, where there are some."""
+    if store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before>=? LIMIT 1", NEVER):
+        from mpijob.backends.local import holding  # a list needs none: start-up is a feature
+
+        holding.release(store)
 
 
 class _Waiting(NamedTuple):
@@ -142,15 +153,19 @@ def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: 
 def next_wake(store: Store, now: float) -> float | None:
     """Return in how many seconds the earliest delayed attempt is due, None when nothing waits for a time."""
     _mend_delays(store, now)
-    rows = store.read("SELECT min(not_before) FROM jobs WHERE phase='Queued' AND not_before>?", now)
+    rows = store.read(
+        "SELECT min(not_before) FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",
+        now, NEVER,
+    )  # fmt: skip
     return None if rows[0][0] is None else max(0.0, rows[0][0] - now)
 
 
 def _mend_delays(store: Store, now: float) -> None:
     """Shorten a wait that is longer than the job's own: then the clock was set back since it began."""
     waiting = store.read(
-        "SELECT uid, attempt, not_before FROM jobs WHERE phase='Queued' AND not_before>?", now
-    )
+        "SELECT uid, attempt, not_before FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",
+        now, NEVER,
+    )  # fmt: skip
     for uid, attempt, due in waiting:
         delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)
         if due - now > delay + _MOMENT_SECONDS:

@@ -147,7 +147,7 @@ class Store:
         return int(self.read("PRAGMA data_version")[0][0])
 
     # -- jobs -------------------------------------------------------------------------------------
-    def add(self, plan: Plan, state: JobState, labels: str, priority: int) -> None:
+    def add(self, plan: Plan, state: JobState, labels: str, priority: int, not_before: float = 0.0) -> None:
         """Write a new job as one transaction; raise Conflict when a job of that name is not finished.
 
         The record of a finished job that had the name before stays, under its uid.
@@ -165,9 +165,10 @@ class Store:
             needs = plan.needs
             db.execute(
                 "INSERT INTO jobs (uid, namespace, name, owner, queue, labels, priority, phase, state,"
-                " cores, memory, gpus) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                " cores, memory, gpus, not_before) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (ref.uid, ref.namespace, ref.name, state.owner, state.queue, labels, priority,
-                 state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus),
+                 state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus,
+                 not_before),
             )  # fmt: skip
             db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
             text = f"submitted by {state.owner}" + (
@@ -202,15 +203,18 @@ class Store:
         plan: Plan = _decoder(Plan).decode(rows[0][0])
         return plan
 
-    def put(self, state: JobState, *events: Event, **columns: Any) -> None:
-        """Write a job's state, its other columns and the events that go with it, together."""
+    def put(self, state: JobState, *events: Event, only_if: str = "1", **columns: Any) -> None:
+        """Write a job's state, its other columns and the events that go with it, together.
+
+        Nothing is written where the condition `only_if` does not hold (any more).
+        """
         assigned = "".join(f", {column}=?" for column in columns)
         with self.transaction() as db:
-            db.execute(
-                f"UPDATE jobs SET phase=?, state=?, attempt=?, version=version+1{assigned} WHERE uid=?",
+            done = db.execute(
+                f"UPDATE jobs SET phase=?, state=?, attempt=?, version=version+1{assigned} WHERE uid=? AND {only_if}",
                 (state.phase.value, _encode(state), state.attempt, *columns.values(), state.ref.uid),
             )
-            _add_events(db, state.ref.uid, events)
+            _add_events(db, state.ref.uid, events if done.rowcount else ())
 
     def ask(self, uid: str, desired: str, grace: float | None) -> None:
         """Note what a user wants to happen to a job."""

@@ -7,26 +7,46 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.backends import code, secrets
 from mpijob.backends.local import keepsakes
 from mpijob.backends.local.paths import SCRIPTS, Home, cannot_write
-from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan
+from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, VolumeKind, dependencies
+from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.buckets import Connection
 
 
-def lay_out(home: Home, plan: Plan) -> None:
+def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
     """Put everything in place that the job's processes will need."""
+    found = connections(plan.job, settings)
     told = {secret.env: secrets.value(secret) for secret in plan.job.secrets}
     work = home.work(plan.uid)
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
         _provide_agent(home)
         keepsakes.write_secrets(home, plan.uid, told)
+        keepsakes.write_connections(home, plan.uid, found)
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
     code.lay_out(plan.job.code, work)
+
+
+def connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
+    """Return the data connections of the job's S3 volumes, by the volumes' sources."""
+    sources = [volume.source for volume in job.volumes if volume.kind is VolumeKind.S3]
+    if not sources:
+        return {}
+    from mpijob.backends import buckets
+
+    return {
+        source: buckets.named(buckets.parted(source)[0], settings.connections, os.environ)
+        for source in sources
+    }
 
 
 def undo(home: Home, plan: Plan) -> None:
@@ -48,8 +68,10 @@ def first_state(plan: Plan, who: Identity) -> JobState:
         image=job.image,
         queue=job.queue,
         priority=job.priority_number,
-        reason="WaitingForResources",
-        message="waiting for its turn",
+        reason=dependencies.WAITING if plan.waits_for else "WaitingForResources",
+        message=dependencies.sentence([ref.name for ref in plan.waits_for])
+        if plan.waits_for
+        else "waiting for its turn",
         attempts_allowed=job.retry.limit + 1,
         world=plan.world,
         workers_wanted=job.workers,

@@ -31,6 +31,7 @@ from mpijob.backends.local.store import Store
 from mpijob.backends.local.teller import Teller
 from mpijob.backends.local.timekeeper import Timekeeper
 from mpijob.backends.local.watchman import Watchman
+from mpijob.errors import Conflict, MpiJobError
 from mpijob.model import JobState, Phase
 from mpijob.observation.phase import Reason
 
@@ -78,9 +79,13 @@ class Supervisor:
             if prepare is not None:
                 prepare()
             self._open()
-            self._start_workers()
+            self._fetch()
+            if not (self._ledger.stopped or self._ledger.cancelled or self._ledger.suspended):
+                self._start_workers()
         self._watch_until_over()
         self._end_everything()
+        self._store_back()
+        self._register()
         return self._teller.conclude()
 
     @contextlib.contextmanager
@@ -91,6 +96,55 @@ class Supervisor:
         except OSError as error:
             what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
             self._ledger.stop(_reason_of(error), what)
+
+    # -- files of buckets -------------------------------------------------------------------------
+    def _fetch(self) -> None:
+        cargo = self._orders.cargo()
+        if not cargo:
+            return
+        try:
+            for told in cargo.fetch(self._end_if_wished):
+                self._teller.tell("DataFetched", told)
+        except MpiJobError as error:
+            if not (self._ledger.cancelled or self._ledger.suspended):
+                text = f"the job's data could not be fetched: {error.message}"
+                self._ledger.stop(Reason.DATA_NOT_FETCHED, text)
+        self._time = Timekeeper(
+            self._orders.plan, self._ledger
+        )  # what is fetched takes none of the job's time
+
+    def _end_if_wished(self) -> None:
+        self._look_at_wishes()
+        if self._ledger.cancelled or self._ledger.suspended:
+            raise Conflict("the job was ended while its data was fetched")
+
+    def _store_back(self) -> None:
+        cargo = self._orders.cargo()
+        if not cargo or self._ledger.proved is None:
+            return
+        for told in cargo.store():
+            if isinstance(told, str):
+                self._teller.tell("DataStored", told)
+            else:
+                self._teller.remark(told)
+
+    def _register(self) -> None:
+        """Write the model down, where the job makes one and has succeeded."""
+        if self._job.model is None or self._teller.standing(ended=True).phase is not Phase.SUCCEEDED:
+            return
+        from mpijob.backends.local import crowning
+
+        orders, owner = self._orders, self._teller.state.owner
+        try:
+            entry = crowning.entry(orders.plan, orders.work, orders.connections(), owner)
+        except MpiJobError as error:
+            self._teller.tell("ModelNotRegistered", error.message)
+            return
+        told = crowning.tried(entry, *orders.registry)
+        if isinstance(told, str):
+            self._teller.tell("ModelRegistered", told)
+        else:
+            self._teller.remark(told)
 
     # -- beginning --------------------------------------------------------------------------------
     def _open(self) -> None:

@@ -30,6 +30,7 @@ class Teller:
         self._orders = orders
         self._ledger = ledger
         self._untold: list[Event] = []
+        self._remarks: list[Finding] = []
         self._worries: tuple[Finding, ...] = ()
         self._told: set[tuple[str, int | None, int | None]] = set()
         self.state = state
@@ -71,11 +72,16 @@ class Teller:
         self._stand(standing or self.standing())
         self._put(*events)
 
+    def remark(self, finding: Finding) -> None:
+        """Tell what does not change how the attempt ended, and still matters."""
+        self._remarks.append(finding)
+        self._put(self.event("Remark", finding.message, finding.severity))
+
     def conclude(self) -> JobState:
         """Tell how the attempt ended and, when it failed, why."""
         standing = self.standing(ended=True)
         failed = standing.phase is Phase.FAILED
-        findings = self._findings(standing) if failed else ()
+        findings = (*(self._findings(standing) if failed else ()), *self._remarks)
         self._ledger.culprit = findings[0].worker if findings else None
         self._stand(standing, findings, self._clock.now())
         severity = Severity.ERROR if failed else Severity.NOTICE

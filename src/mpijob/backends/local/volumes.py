@@ -37,6 +37,8 @@ def binds(job: MPIJob, home: Home, directory: Path) -> tuple[Bind, ...]:
 def _source(volume: Volume, job: MPIJob, home: Home, directory: Path) -> Path:
     if volume.kind is VolumeKind.PATH:
         return (directory / os.path.expanduser(volume.source)).absolute()
+    if volume.kind is VolumeKind.S3:
+        return home.root / "volumes" / job.namespace / "s3" / job.name / volume.source.strip("/")
     if volume.kind is VolumeKind.SCRATCH:
         return home.root / "scratch" / job.namespace / job.name
     return home.root / "volumes" / job.namespace / volume.kind.value / (volume.source.strip("/") or "unnamed")

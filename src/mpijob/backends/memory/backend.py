@@ -97,6 +97,8 @@ class MemoryBackend:
         """Return what admission needs to judge this job."""
         with self._changed:
             known = shelf.facts(self._engine, job.namespace)
+            found = shelf.dependencies(self._engine, (JobRef(job.namespace, name) for name in job.after))
+            known = msgspec.structs.replace(known, dependencies=found)
         return msgspec.structs.replace(known, max_workers=self._max_workers)
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:

@@ -7,6 +7,7 @@ Nothing here waits: time passes only when somebody calls `advance` or `leap`.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -28,7 +29,9 @@ from mpijob.model import (
     Role,
     Sample,
     WorkerState,
+    dependencies,
 )
+from mpijob.model.dependencies import Dependency
 
 EPOCH = 1_700_000_000.0
 _STEP_SECONDS = 0.2
@@ -90,18 +93,41 @@ class Engine:
         record = Record(plan, self._next(), first_state(plan, who, self.now))
         self.records[record.state.ref.uid] = record
         self.tell(record, "Submitted", f"{plan.job.workers} workers, {plan.world} ranks, by {who.user}")
-        self.enqueue(record)
+        if plan.waits_for:
+            self._hold(record)
+        else:
+            self.enqueue(record)
         return record.state.ref
 
     def enqueue(self, record: Record) -> None:
         """Put a job into the queue, and start whoever may start now."""
         record.rests_until = None
-        record.change(phase=Phase.QUEUED, queued=self.now, reason="", message="")
+        record.change(phase=Phase.QUEUED, queued=self.now, reason="", message="", waiting_for="")
         self.tell(record, "Queued", "Waiting for its turn")
         self.schedule()
 
+    def _hold(self, record: Record) -> None:
+        text = dependencies.sentence([ref.name for ref in record.plan.waits_for])
+        record.rests_until = math.inf
+        record.change(reason=dependencies.WAITING, message=text, waiting_for=text)
+
+    def _release(self) -> None:
+        """Let held jobs into the queue, or end them, when those have ended that they wait for."""
+        for record in list(self.records.values()):
+            if not record.waits or record.rests_until != math.inf:
+                continue  # not held, or not any more: letting one in may let in others
+            known = [(ref, self.records.get(ref.uid)) for ref in record.plan.waits_for]
+            found = [Dependency.of(ref, other.state if other else None) for ref, other in known]
+            waits, finding = dependencies.judge(record.state.ref.name, found)
+            if finding is not None:
+                record.rests_until = None
+                self.end(record, Phase.FAILED, dependencies.FAILED, finding.message, findings=(finding,))
+            elif not waits:
+                self.enqueue(record)
+
     def schedule(self) -> None:
         """Start every job that may start now, each wholly or not at all."""
+        self._release()
         while record := queue.next_up(self.records.values(), self.capacity, self.quotas):
             self._start(record)
 

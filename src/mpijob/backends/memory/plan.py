@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpijob.admission import needs
 from mpijob.dialects import launch
 from mpijob.model import Facts, Family, MPIJob, Plan
+from mpijob.model.dependencies import unmet
 
 
 def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
@@ -25,7 +26,8 @@ def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
         needs=needs(job),
         free=facts.free,
         capacity=facts.capacity,
-        starts_now=needs(job).fits(facts.free) and not facts.waiting_jobs,
+        starts_now=needs(job).fits(facts.free) and not facts.waiting_jobs and not unmet(facts.dependencies),
+        waits_for=unmet(facts.dependencies),
         isolation="none",
         guarantee="nothing is started, so nothing can be left running",
         why=("engine memory: the client was made with it",),

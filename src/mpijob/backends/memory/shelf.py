@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from mpijob import admission
@@ -15,6 +17,7 @@ from mpijob.backends.refusals import no_such_job
 from mpijob.history import ledger
 from mpijob.model import Facts, JobRef, JobState, Phase, RankState, Scope
 from mpijob.model.accounts import Account, AccountQuery
+from mpijob.model.dependencies import Dependency
 from mpijob.model.stacks import Means, RankStack
 
 Seen = dict[str, tuple[int, JobState]]
@@ -29,6 +32,12 @@ def current(engine: Engine) -> list[Record]:
 def newest(engine: Engine, ref: JobRef) -> Record | None:
     """Return the newest job of that name, if there is any."""
     return next((record for record in current(engine) if _same_name(record.state.ref, ref)), None)
+
+
+def dependencies(engine: Engine, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
+    """Return where the jobs stand that one waits for."""
+    found = ((ref, engine.records.get(ref.uid) if ref.uid else newest(engine, ref)) for ref in refs)
+    return tuple(Dependency.of(ref, record.state if record else None) for ref, record in found)
 
 
 def find(engine: Engine, ref: JobRef) -> Record:

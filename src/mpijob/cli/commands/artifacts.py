@@ -42,5 +42,22 @@ def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str)
     app.out.lines(str(path) for path in fetched)
 
 
+@command("store", outputs=())
+@name_argument
+@pass_app
+def artifacts_store(app: App, name: str) -> None:
+    """Store what a job wrote to its S3 volumes once more."""
+    from mpijob.cli import exits
+
+    with app.out.progress(f"storing what {name} wrote …"):
+        told = app.client.store(name)
+    app.out.lines(one for one in told if isinstance(one, str))
+    for one in told:
+        if not isinstance(one, str):
+            app.out.note(one.message)
+    exits.end(exits.FAILED if any(not isinstance(one, str) for one in told) else exits.OK)
+
+
+artifacts.add_command(artifacts_store)
 artifacts.add_command(artifacts_list)
 artifacts.add_command(artifacts_fetch)

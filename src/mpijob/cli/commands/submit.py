@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpijob.cli import exits, shown
+from mpijob.cli import exits, graphs, shown
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
 from mpijob.cli.jobspec import Given, TakesCommand, given_options
 from mpijob.cli.options import command
 from mpijob.cli.output import Format
-from mpijob.model import Plan
+from mpijob.model import MPIJob, Plan
 from mpijob.observation.masking import masked_plan
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
             "--server goes with --dry-run: without it the job is created, and judged anyway"
         )
     asked = Given.of(app, given)
+    if several := graphs.jobs_of(asked):
+        _create_several(app, several, dry_run=dry_run)
+        return
     if dry_run:
         _show_plan(app, _planned(app, asked, server=server))
         return
@@ -65,8 +68,12 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
     """
     from mpijob.cli.follow import Follower, Look
 
-    handle = _submitted(app, Given.of(app, given))
+    asked = Given.of(app, given)
     look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps)
+    if several := graphs.jobs_of(asked):
+        graphs.follow(app, graphs.submit(app, several), look, stays=not remove)
+        return
+    handle = _submitted(app, asked)
     state = Follower(app, handle, look, stays=not remove).to_the_end()
     if remove:
         app.client.delete(handle.ref)
@@ -81,6 +88,16 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 def plan(app: App, server: bool, **given: Any) -> None:
     """Show exactly what would run; start nothing."""
     _show_plan(app, _planned(app, Given.of(app, given), server=server))
+
+
+def _create_several(app: App, jobs: tuple[MPIJob, ...], *, dry_run: bool) -> None:
+    from mpijob.client import graph
+
+    if not dry_run:
+        graphs.show(app, graphs.submit(app, jobs))
+        return
+    for job in graph.ordered(jobs):
+        _show_plan(app, app.client.plan(graph.alone(job, jobs)))
 
 
 def _planned(app: App, asked: Given, *, server: bool) -> Plan:

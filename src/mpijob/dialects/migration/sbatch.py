@@ -278,6 +278,11 @@ _GONE = {
     "namespace": (_CLUSTER, "nothing"),
     "volumes": ("directories are those of the site", "look that each directory exists there"),
     "pull_secrets": (_CLUSTER, "nothing"),
+    "pull_policy": (_CLUSTER, "nothing"),
+    "after": (
+        "Slurm knows jobs by number",
+        "submit that one first, then this with --dependency=afterok:NUMBER",
+    ),
     "launcher": ("srun needs nothing of its own", "nothing"),
     "priority": ("Slurm works priorities out itself", "ask for a --qos"),
     "placement": ("labels of nodes are a cluster's", "use --constraint or --nodelist"),
@@ -289,4 +294,5 @@ _GONE = {
     "grace_seconds": ("the site says how long a job may take to end (KillWait)", "nothing"),
     "keep_on_failure_seconds": ("a failed job is gone at once", "nothing"),
     "census": ("srun proves nothing", "nothing"),
+    "model": ("a site has no model registry", "mpijob register afterwards, or the registry's own client"),
 }

@@ -23,7 +23,7 @@ PLACE = "set placement.node_selector to a label of the nodes you mean"
 GONE = {
     "output": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
     "error": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
-    "dependency": ("jobs do not wait for each other by number", "mpijob wait FIRST && mpijob create -f FILE"),
+    "dependency": ("jobs wait for each other by name, not by number", "mpijob create -f FILE --after FIRST"),
     "qos": ("qualities of service are Slurm's", "set priority: low, normal, high or urgent, or a queue"),
     "constraint": ("features are Slurm's", PLACE),
     "nodelist": ("names of Slurm's nodes mean nothing elsewhere", PLACE),

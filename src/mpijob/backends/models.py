@@ -1,0 +1,189 @@
+"""A model registry that speaks Kubeflow's REST API: the result of a job, written down as a version of a model.
+
+Three things are made, each only where it is not there yet: the model, its version, and the artifact that says where
+the files are. So registering is repeated without harm, after a failure or by two people at once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from mpijob.errors import BackendError, InvalidJob, NotAllowed
+from mpijob.model import MPIJob, VolumeKind
+
+_ROOT = "/api/model_registry/v1alpha3"
+_SECONDS = 20.0
+_MOST_BYTES = 4 << 20
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What is written down about one result."""
+
+    model: str
+    version: str
+    uri: str
+    format: str = ""
+    author: str = ""
+    told: Mapping[str, str] = {}
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """Where it is in the registry."""
+
+    model: str
+    version: str
+    uri: str
+    model_id: str
+    version_id: str
+    artifact_id: str
+
+
+class Registry:
+    """One registry."""
+
+    def __init__(self, address: str, token: str = "") -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidJob(
+                f"{address!r} is no address of a model registry" if address else "no model registry is set",
+                hint='set model_registry = "https://registry.example.org" in the settings',
+            )
+        self._secure, self._host, self._path = parts.scheme == "https", parts.netloc, parts.path.rstrip("/")
+        self._token = token
+
+    def register(self, entry: Entry) -> Registered:
+        """Write a result down; what is there already stays as it is."""
+        model = self._made(
+            "registered_model", {"name": entry.model}, {"name": entry.model, "owner": entry.author}
+        )
+        about = {
+            key: {"metadataType": "MetadataStringValue", "string_value": text}
+            for key, text in entry.told.items()
+        }
+        version = self._made(
+            "model_version",
+            {"name": entry.version, "parentResourceId": model["id"]},
+            {
+                "name": entry.version,
+                "registeredModelId": model["id"],
+                "author": entry.author,
+                "customProperties": about,
+            },
+        )
+        artifact = self._made(
+            "model_artifact",
+            {"name": entry.model, "parentResourceId": version["id"]},
+            {
+                "name": entry.model,
+                "artifactType": "model-artifact",
+                "uri": entry.uri,
+                "modelFormatName": entry.format,
+            },
+            below=f"model_versions/{version['id']}/artifacts",
+        )
+        ids = (str(one["id"]) for one in (model, version, artifact))
+        return Registered(entry.model, entry.version, str(artifact.get("uri", entry.uri)), *ids)
+
+    def _made(self, kind: str, wanted: Mapping[str, str], fields: Mapping[str, Any], below: str = "") -> Any:
+        """Return what is there by this name, or make it; another who made it meanwhile is as good."""
+        found = self._ask("GET", f"{kind}?{urlencode(wanted, quote_via=quote)}")
+        if found is not None:
+            return found
+        body = {key: value for key, value in fields.items() if value not in ("", {})}
+        made = self._ask("POST", below or f"{kind}s", body)
+        made = made if made is not None else self._ask("GET", f"{kind}?{urlencode(wanted, quote_via=quote)}")
+        if made is None:
+            raise BackendError(f"the model registry {self._host} did not make the {kind.replace('_', ' ')}")
+        return made
+
+    def _ask(self, method: str, what: str, body: Mapping[str, Any] | None = None) -> Any:
+        headers = {"accept": "application/json", "content-type": "application/json"}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
+        content = msgspec.json.encode(body) if body is not None else None
+        status, text = self._sent(method, f"{self._path}{_ROOT}/{what}", content, headers)
+        if status == 404 or (status == 409 and method == "POST"):
+            return None
+        if status in (401, 403):
+            raise NotAllowed(
+                f"the model registry {self._host} lets you in no further ({status})",
+                hint="look at model_registry_token_file, and ask who keeps the registry for rights",
+            )
+        if not 200 <= status < 300:
+            raise BackendError(f"the model registry {self._host} answered {status}: {text[:200]!r}")
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise BackendError(f"{self._host} is no model registry: it answers with no JSON") from error
+
+    def _sent(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        connection = self._connection()
+        try:
+            connection.request(method, path, content, dict(headers))
+            answer = connection.getresponse()
+            return answer.status, answer.read(_MOST_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise BackendError(f"the model registry {self._host} did not answer: {error}") from error
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if not self._secure:
+            return http.client.HTTPConnection(self._host, timeout=_SECONDS)
+        return http.client.HTTPSConnection(self._host, timeout=_SECONDS, context=ssl.create_default_context())
+
+
+def token_of(path: str) -> str:
+    """Return the token in a file, "" where none is named."""
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        raise InvalidJob(
+            f"the token of the model registry cannot be read: {error.strerror} ({path})",
+            hint="look at model_registry_token_file in the settings",
+        ) from error
+
+
+def uri_of(
+    job: MPIJob, buckets: Mapping[str, tuple[str, str, str, str]], directories: Mapping[str, str]
+) -> str:
+    """Return where the model of a job is, for whoever serves it later.
+
+    `buckets` tells endpoint, bucket, region and prefix of the S3 volumes by their sources; `directories` where the
+    other volumes, and the working directory (as ""), are on this machine.
+    """
+    assert job.model is not None
+    path = job.model.path
+    for volume in sorted(job.volumes, key=lambda one: -len(one.mount)):
+        mount = volume.mount.rstrip("/")
+        if path != mount and not path.startswith(mount + "/"):
+            continue
+        rest = path[len(mount) :].strip("/")
+        if volume.kind is VolumeKind.S3 and volume.source in buckets:
+            return _s3(*buckets[volume.source], volume.source.partition("/")[2], rest)
+        if mount in directories:
+            return "file://" + quote("/".join(filter(None, (directories[mount], rest))))
+        if volume.kind is VolumeKind.CLAIM:
+            return "pvc://" + quote("/".join(filter(None, (volume.source, rest))))
+    if "" in directories and not path.startswith("/"):
+        return "file://" + quote("/".join(filter(None, (directories[""], path))))
+    raise InvalidJob(
+        f"model.path: {path or 'it'} is on no volume of the job, and goes with its pods",
+        hint="write the model to a volume (kind: s3 or claim) and name its path there",
+    )
+
+
+def _s3(endpoint: str, bucket: str, region: str, prefix: str, folder: str, rest: str) -> str:
+    key = "/".join(part.strip("/") for part in (prefix, folder, rest) if part.strip("/"))
+    return f"s3://{bucket}/{quote(key)}?{urlencode({'endpoint': endpoint, 'defaultRegion': region})}"

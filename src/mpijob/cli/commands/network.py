@@ -1,0 +1,143 @@
+"""network: how fast workers talk, measured before a long job; and who talked to whom in one that ran."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mpijob.cli import text
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import job_flags
+from mpijob.cli.jobspec import Given, given_options
+from mpijob.cli.options import SETTINGS, Duration, command, name_argument
+from mpijob.cli.output import Format
+from mpijob.model.quantity import as_bytes
+
+if TYPE_CHECKING:
+    from mpijob.observation.network import Matrix
+    from mpijob.observation.talk import Talk
+
+_SHOWN = (Format.TABLE, Format.JSON, Format.YAML)
+_MOST_FLOWS = 20
+
+
+@click.group("network", context_settings=SETTINGS)
+def network() -> None:
+    """Measure how fast workers talk to each other, and show who talked to whom."""
+
+
+@command("probe", outputs=_SHOWN)
+@given_options
+@job_flags
+@click.option("--timeout", type=Duration(), metavar="TIME", help="How long the probe may take.")
+@click.option("--keep", is_flag=True, help="Keep the probe's job.")
+@pass_app
+def probe(app: App, timeout: float | None, keep: bool, **given: Any) -> None:
+    """Measure latency and bandwidth of every pair of workers, and name the links that stand out.
+
+    A short job with the workers, image and placement of the file or the flags: one rank on each.
+    """
+    from mpijob.client import probing
+
+    given["words"] = given["words"] or (f"network-{os.urandom(3).hex()}",)
+    like = Given.of(app, given, ("true",)).job()
+    if not 2 <= like.workers <= probing.MOST_WORKERS:
+        raise click.UsageError(f"a probe takes 2 to {probing.MOST_WORKERS} workers, not {like.workers}")
+    with app.out.progress(f"measuring {like.workers * (like.workers - 1) // 2} pairs of workers …"):
+        found = probing.measure(app.client, like, timeout, keep=keep)
+    if app.out.structured:
+        app.out.value(found)
+    else:
+        app.out.lines(_matrix(found))
+
+
+def _matrix(found: Matrix) -> Iterator[str]:
+    size = len(found.hosts)
+    names = [found.nodes[at] or found.hosts[at] for at in range(size)]
+    header = ("WORKER", "MACHINE", *(str(at) for at in range(size)))
+    yield "µs one way (upper right), MB/s (lower left):"
+    yield from text.table(
+        header, ((str(at), names[at], *(_cell(found, at, to) for to in range(size))) for at in range(size))
+    )
+    for one in found.slow:
+        yield one.message
+    for machine in found.suspects:
+        yield f"every link of {machine} is slow: leave it out with --exclude-node {machine}"
+    if not found.slow:
+        yield "no link stands out"
+
+
+def _cell(found: Matrix, at: int, to: int) -> str:
+    link = found.link(at, to) if at != to else None
+    if link is None:
+        return "·"
+    return f"{link.latency_us:.0f}" if at < to else f"{link.bandwidth_mb:.0f}"
+
+
+@command("ledger", outputs=_SHOWN, namespace=False)
+@pass_app
+def ledger(app: App) -> None:
+    """Show what earlier probes measured, machine by machine."""
+    from mpijob.client import probing
+
+    found = probing.ledger(app.client)
+    if app.out.structured:
+        app.out.value(found)
+        return
+    rows = (
+        (
+            datetime.fromtimestamp(one.time, UTC).strftime("%Y-%m-%d %H:%M"),
+            one.machine,
+            f"{one.slow}/{one.links}",
+            f"{one.latency_us:.0f}",
+            f"{one.bandwidth_mb:.0f}",
+        )
+        for one in found
+    )
+    app.out.lines(text.table(("TIME", "MACHINE", "SLOW LINKS", "µs", "MB/s"), rows))
+
+
+@command("talk", outputs=_SHOWN)
+@name_argument
+@pass_app
+def talk(app: App, name: str) -> None:
+    """Show who talked to whom in a job that ran with Open MPI's monitoring."""
+    from mpijob.client import probing
+
+    found = probing.profile(app.client, name)
+    if app.out.structured:
+        app.out.value(found)
+    else:
+        app.out.lines(_talk(found))
+
+
+def _talk(found: Talk) -> Iterator[str]:
+    total = found.size or 1
+    for title, flows in (
+        ("By the program's own calls:", found.flows),
+        ("Inside collective calls:", found.inner),
+    ):
+        largest = sorted(flows, key=lambda one: -one.size)[:_MOST_FLOWS]
+        if largest:
+            yield title
+            rows = (
+                (
+                    str(one.sender),
+                    str(one.receiver),
+                    str(one.messages),
+                    as_bytes(one.size),
+                    f"{one.size / total:.0%}",
+                )
+                for one in largest
+            )
+            yield from text.table(("FROM", "TO", "MESSAGES", "SIZE", "SHARE"), rows)
+    for shape, (size, messages) in found.collective.items():
+        yield f"{shape}: {messages} calls, {as_bytes(size)}"
+
+
+for _command in (probe, ledger, talk):
+    network.add_command(_command)

@@ -1,0 +1,37 @@
+"""register: the model of a job that has succeeded, written down in the model registry."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.output import Format
+
+
+@command("register", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@name_argument
+@click.option("--model", metavar="NAME", help="Name of the model; without it, as the job says.")
+@click.option("--model-version", default="", metavar="NAME", help="Name of this version of it.")
+@click.option("--model-path", default="", metavar="PATH", help="Where the job wrote it.")
+@click.option("--model-format", default="", metavar="NAME", help="Format of the files.")
+@pass_app
+def register(
+    app: App, name: str, model: str | None, model_version: str, model_path: str, model_format: str
+) -> None:
+    """Write the model of a job down in the model registry.
+
+    What is there already stays as it is: the command can be repeated.
+    """
+    from mpijob.model import Model
+
+    given = None
+    if model:
+        given = Model(name=model, version=model_version, path=model_path, format=model_format)
+    elif model_version or model_path or model_format:
+        raise click.UsageError("--model-version, --model-path and --model-format go with --model NAME")
+    made = app.client.register(name, given)
+    if app.out.structured:
+        app.out.value(made)
+    else:
+        app.out.line(f"model '{made.model}' has version '{made.version}' now, at {made.uri}")

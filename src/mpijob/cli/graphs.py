@@ -1,0 +1,63 @@
+"""A file with several jobs of which some wait for others: submitted together, followed one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from mpijob.cli import exits
+from mpijob.cli.context import App
+from mpijob.cli.follow import Follower, Look
+from mpijob.cli.jobspec import Given
+from mpijob.cli.listed import show_states
+from mpijob.model import JobState, MPIJob, Phase
+
+if TYPE_CHECKING:
+    from mpijob.client import Job
+
+
+def jobs_of(asked: Given) -> tuple[MPIJob, ...]:
+    """Return the jobs of a file that holds several; nothing for any other command line."""
+    if not asked.file or asked.text.count("---") == 0:
+        return ()
+    from mpijob.client.alongside import beside
+    from mpijob.dialects import jobfile, yamltree
+
+    if len(yamltree.parse(asked.text, asked.file).roots) < 2:
+        return ()
+    changes = {change.path: change.value for change in asked.changes}
+    if set(changes) - {"namespace"}:
+        raise click.UsageError(f"{asked.file} holds several jobs: NAME and flags would be for one of them")
+    found = jobfile.read_all(asked.text, file=asked.file)
+    placed = found if asked.file == "-" else tuple(beside(job, asked.file) for job in found)
+    return tuple(job.replace(**changes) for job in placed)
+
+
+def submit(app: App, jobs: Sequence[MPIJob]) -> list[Job]:
+    """Submit the jobs of a file, each behind those that it waits for."""
+    with app.out.progress(f"submitting {len(jobs)} jobs …"):
+        return app.client.submit_all(jobs)
+
+
+def show(app: App, made: Sequence[Job]) -> None:
+    """Print where the jobs stand."""
+    states = [one.state() for one in made]
+    if app.out.structured:
+        app.out.value(states)
+    else:
+        show_states(app, states, namespaced=False)
+
+
+def follow(app: App, made: Sequence[Job], look: Look, *, stays: bool) -> None:
+    """Follow each job to its end, in the order in which they may start, and end as the worst of them."""
+    ended: list[JobState] = []
+    for one in made:
+        app.out.note(f"-- {one.name}")
+        ended.append(Follower(app, one, look, stays=stays).to_the_end())
+    if not stays:
+        for one in made:
+            app.client.delete(one.ref)
+    wrong = [state.phase for state in ended if state.phase is not Phase.SUCCEEDED]
+    exits.end(exits.after(wrong[0] if wrong else Phase.SUCCEEDED))

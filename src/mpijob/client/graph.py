@@ -1,0 +1,48 @@
+"""Several jobs of which some wait for others: put in order, known to be sound, then submitted one by one.
+
+What waits is the engine's business (`after` in the job): nothing has to stay and watch. Here the order is found,
+and a circle is refused before anything is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from graphlib import CycleError, TopologicalSorter
+
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import MPIJob
+
+
+def ordered(jobs: Iterable[MPIJob]) -> tuple[MPIJob, ...]:
+    """Return the jobs so that each stands behind those that it waits for.
+
+    >>> from mpijob import MPIJob
+    >>> from mpijob.client import graph
+    >>> train = MPIJob(name="train", command=["python", "train.py"], after=["prepare"])
+    >>> [job.name for job in graph.ordered([train, MPIJob(name="prepare", command=["python", "prepare.py"])])]
+    ['prepare', 'train']
+    """
+    all_jobs = tuple(jobs)
+    known = {job.name: job for job in all_jobs}
+    if len(known) < len(all_jobs):
+        names = [job.name for job in all_jobs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _refused(f"two jobs are called '{twice}'", "give each a name of its own")
+    inside = {job.name: [name for name in job.after if name in known] for job in all_jobs}
+    try:
+        return tuple(known[name] for name in TopologicalSorter(inside).static_order())
+    except CycleError as error:
+        circle = " → ".join(f"'{name}'" for name in error.args[1])
+        raise _refused(
+            f"jobs wait for each other in a circle: {circle}", "take one of the waits away"
+        ) from error
+
+
+def alone(job: MPIJob, others: Sequence[MPIJob]) -> MPIJob:
+    """Return the job as it can be planned before the others of its graph are there."""
+    names = {other.name for other in others}
+    return job.replace(after=tuple(name for name in job.after if name not in names))
+
+
+def _refused(message: str, hint: str) -> InvalidJob:
+    return InvalidJob.of((Finding(code="BAD_GRAPH", field="after", message=message, hint=hint),), "the jobs")

@@ -1,0 +1,55 @@
+"""A step of a Kubeflow pipeline that is an MPI job: `run_job`, for pipelines of kfp v2.
+
+The component is made here; what its container does is in `step`, which needs no kfp. The job travels as the text of
+a job file, so a pipeline is compiled where the job's files are and runs where they are not.
+
+    from kfp import dsl
+    from mpijob.kfp import job_text, run_job
+
+    @dsl.pipeline(name="training")
+    def training(lr: float = 0.1):
+        train = run_job(job=job_text(job), changes={"env.LR": lr}, run=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
+        evaluate(files=train.outputs["files"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpijob.errors import Unsupported
+
+if TYPE_CHECKING:
+    from mpijob.model import MPIJob
+
+__all__ = ["component", "job_text", "run_job"]
+
+PACKAGES = ("mpijob[kubernetes]",)
+IMAGE = "python:3.12"
+
+
+def job_text(job: MPIJob, directory: str | Path = ".") -> str:
+    """Return a job as a step takes it: a job file that holds the files which go along."""
+    from mpijob.backends import code
+    from mpijob.dialects import jobfile
+
+    whole = code.resolve(job, Path(directory))
+    return jobfile.write(whole.replace(code=code.inlined(whole.code)))
+
+
+def component(*, image: str = IMAGE, packages: Sequence[str] = PACKAGES) -> Any:
+    """Return the component for an image that has Python; `packages` are installed in it, none where it has mpijob."""
+    try:
+        from mpijob.kfp.components import make
+    except ImportError as error:
+        raise Unsupported(
+            "pipelines are made with kfp, and it is not installed", hint="pip install 'mpijob[pipelines]'"
+        ) from error
+    return make(image, tuple(packages))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "run_job":
+        return component()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
