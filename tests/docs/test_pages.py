@@ -21,7 +21,7 @@ from mpijob.cli.root import cli
 
 DOCS = ROOT / "docs"
 EXECUTED = (
-    "advanced", "checkpoints", "distribute", "failing", "log-analysis", "profiling", "tuning",
+    "advanced", "checkpoints", "distribute", "failing", "log-analysis", "presets", "profiling", "tuning",
 )  # fmt: skip
 ELSEWHERE = {
     "accounting": "test_guides", "audit": "test_guides", "history": "test_guides", "local-engine": "test_guides",
