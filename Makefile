@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test check static ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
+.PHONY: help run test test-frameworks check static docs sbom lock matrix ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -51,6 +51,11 @@ test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page in a real browser with real
 
 bench-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## Measure the page: answers, first load, event streams, weight
 	$(BIN)/python -m bench.page
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.docs ## Build the documentation site into site/: offline, every link checked, a warning is an error
+	PYTHONPATH=. $(BIN)/mkdocs --quiet build
+	$(BIN)/python -m tools.site site
 
 dist: $(VENV)/.dev $(MPIJOB_PAGE) ## Build the source distribution and the wheel, both with the page in them
 	rm -rf dist
@@ -125,6 +130,10 @@ $(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/s
 frontend/node_modules/.package-lock.json: frontend/package-lock.json
 	@node --version >/dev/null || { echo "Node 20.19 or newer is needed to build the page"; exit 1; }
 	cd frontend && npm ci --silent
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
 
 $(VENV)/.browser: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --group browser
