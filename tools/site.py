@@ -131,6 +131,29 @@ def fetched(site: Path) -> list[str]:
 # What MkDocs calls
 
 
+def on_config(config: Any) -> Any:
+    """Let no page be lost: what the navigation does not name comes last."""
+    if more := unnamed(config["nav"]):
+        config["nav"].append({"More": more})
+    return config
+
+
+def unnamed(nav: Any) -> list[str]:
+    """Return the pages right in docs/ and in its reference that a navigation does not have."""
+    told = set(named(nav))
+    here = [*sorted(DOCS.glob("*.md")), *sorted((DOCS / "reference").glob("*.md"))]
+    return [one for one in (page.relative_to(DOCS).as_posix() for page in here) if one not in told]
+
+
+def named(part: Any) -> Iterator[str]:
+    """Yield the pages of a navigation."""
+    if isinstance(part, str):
+        yield part
+    else:
+        for one in part.values() if isinstance(part, dict) else part:
+            yield from named(one)
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the files of the repository that pages link to, and the lists of folders."""
     from mkdocs.structure.files import File

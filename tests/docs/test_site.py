@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -15,22 +13,19 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
 
-def pages(part: Any) -> Iterator[str]:
-    """Yield the pages of the navigation."""
-    if isinstance(part, str):
-        yield part
-    else:
-        for one in part.values() if isinstance(part, dict) else part:
-            yield from pages(one)
-
-
 @pytest.mark.req("C-docs")
-def test_every_page_stands_once_in_the_navigation() -> None:
-    told = list(pages(CONFIG["nav"]))
-    here = {page.relative_to(site.DOCS).as_posix() for page in site.DOCS.glob("*.md")}
-    here |= {f"reference/{page.name}" for page in (site.DOCS / "reference").glob("*.md")}
+def test_every_page_of_the_navigation_exists_and_stands_there_once() -> None:
+    told = list(site.named(CONFIG["nav"]))
+    made = {*site.LISTS, *(site.outside(path) for path in site.ALWAYS)}
     assert len(told) == len(set(told))
-    assert here - set(told) == set()
+    assert [name for name in told if name not in made and not (site.DOCS / name).is_file()] == []
+
+
+def test_a_page_that_nobody_named_comes_last() -> None:
+    missing = site.unnamed([{"Start": ["README.md"]}])
+    assert "quickstart.md" in missing
+    assert "reference/cli.md" in missing
+    assert "README.md" not in missing
 
 
 @pytest.mark.req("C-docs")
