@@ -2,7 +2,8 @@
 
 Pages are written for readers of the repository too, so they link to files outside docs/. Here such a link
 becomes a page of the site (Markdown) or a file to look at (anything else), a link to a folder becomes the
-page that stands for it, and the folders without such a page get a list. MkDocs calls the `on_…` functions; `python -m tools.site site` looks whether what was built needs the internet.
+page that stands for it, and the folders without such a page get a list. MkDocs calls the `on_…` functions;
+`python -m tools.site site` looks whether what was built needs the internet.
 """
 
 from __future__ import annotations
