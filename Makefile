@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-frameworks check static docs sbom lock matrix ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
+.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -59,9 +59,29 @@ docs: $(VENV)/.docs ## Build the documentation site into site/: offline, every l
 
 dist: $(VENV)/.dev $(MPIJOB_PAGE) ## Build the source distribution and the wheel, both with the page in them
 	rm -rf dist
-	$(BIN)/python -m pip install --quiet 'build>=1.2'
+	$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/python -m build --quiet
 	$(BIN)/python -m tools.dist
+
+test-dist: dist ## Install what `make dist` made with pip, pipx and uv, without a compiler and without Node, and run a job with each
+	$(BIN)/python -m tools.installs dist
+
+sbom: dist ## Write dist/sbom.json: what the services are made of, as CycloneDX, the same bytes each time
+	$(PYTHON) -m venv --clear .make/sbom
+	.make/sbom/bin/python -m pip install --quiet --only-binary :all: --require-hashes --requirement deploy/images/requirements.txt
+	.make/sbom/bin/python -m pip install --quiet --no-deps dist/*.whl
+	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON --output-file dist/sbom.json .make/sbom/bin/python
+	$(BIN)/python -m tools.dist sbom
+
+lock: $(VENV)/.dev ## Pin the packages of the services by hash anew, in deploy/images/requirements.txt
+	$(BIN)/python -m pip install --quiet --group release
+	env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra kubernetes --extra regex --extra ui --extra cluster --extra metrics --extra postgres \
+	  --output-file deploy/images/requirements.txt pyproject.toml
+
+matrix: ## Write docs/reference/compatibility.md from the last results of `make test` and `make test-cluster`
+	$(BIN)/python -m tools.matrix
 
 cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this machine (root; docs/testbed.md)
 	$(BIN)/python -m testbed up
