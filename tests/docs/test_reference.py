@@ -17,7 +17,7 @@ from mpijob.model.describe import FIELDS
 PAGES = reference.pages()
 
 
-@pytest.mark.req("FR-SDK-005", "C-explain")
+@pytest.mark.req("FR-SDK-005", "C-explain", "FR-032")
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_reference_page_is_in_step_with_the_code(name: str) -> None:
     page = (reference.FOLDER / name).read_text(encoding="utf-8")
