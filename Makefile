@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 RESULTS := .make/results.json
 CLUSTER_RESULTS := .make/results-cluster.json
 UI_RESULTS := .make/results-ui.json
+FRAMEWORK_RESULTS := .make/results-frameworks.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
@@ -33,6 +34,10 @@ test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers static 
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
+test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads; downloads gigabytes once
+	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
 check: $(VENV)/.dev static ## The quick round: format, lint, types, import contracts, unit tests
 	$(BIN)/python -m pytest $(SPREAD) tests/unit $(PYTEST_FLAGS)
@@ -130,6 +135,12 @@ $(VENV)/.run: pyproject.toml
 .make/kubeflow/.done:
 	$(PYTHON) -m venv --clear .make/kubeflow
 	.make/kubeflow/bin/python -m pip install --quiet 'kubeflow==0.5.*'
+	@touch $@
+
+# Frameworks have an environment of their own: PyPI's torch brings all of CUDA along.
+.make/frameworks/.done: pyproject.toml
+	$(PYTHON) -m venv --clear .make/frameworks
+	.make/frameworks/bin/python -m pip install --quiet --editable '.[local]' --group frameworks
 	@touch $@
 
 # Open MPI and Intel MPI for the tests, each in a directory of its own: in one place they overwrite each other.
