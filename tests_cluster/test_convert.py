@@ -59,6 +59,7 @@ def test_every_mpijob_of_a_namespace_is_converted_and_runs_beside_the_old_one(pl
     assert (len(again["rows"]), again["moved"]) == (1, 1), "one to move, one moved"
 
 
+@pytest.mark.req("AC1", "C-hpc")
 def test_a_converted_batch_script_runs_as_a_trainjob_that_kubectl_applies(place: Place) -> None:
     script = f"#!/bin/bash\n#SBATCH -J summed -N 2 --mem=160M\nsrun python3 -c {json.dumps(SUM)}\n"
     (read,) = convert(script)

@@ -25,7 +25,7 @@ def phase(page: Page, word: str) -> None:
     )
 
 
-@pytest.mark.req("FR-016", "FR-UI-001", "FR-UI-005", "FR-020", "B-story5")
+@pytest.mark.req("FR-016", "FR-UI-001", "FR-UI-005", "FR-020", "B-story5", "AC1")
 def test_a_job_is_made_watched_and_succeeds(page: Page, client: Client) -> None:
     page.get_by_role("link", name="Create job").first.click()
     page.locator("#field-name").fill("hello")

@@ -1,13 +1,20 @@
-"""Look into what `make dist` made: a wheel or source distribution without the page is not to be published."""
+"""Look into what `make dist` and `make sbom` made.
+
+A wheel or source distribution without the page is not to be published, nor a bill of materials that lacks a package
+which the project asks for.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 DIST = Path(__file__).resolve().parent.parent / "dist"
+LOCK = DIST.parent / "deploy" / "images" / "requirements.txt"
 PAGE = "mpijob/api/page/index.html"
 
 
@@ -27,6 +34,16 @@ def _names(path: Path) -> list[str]:
         return source.getnames()
 
 
-if __name__ == "__main__":
+def unlisted(sbom: Path = DIST / "sbom.json") -> list[str]:
+    """Return what the file of pinned packages has and the bill of materials has not."""
+    listed = {part["name"].lower() for part in json.loads(sbom.read_text(encoding="utf-8"))["components"]}
+    pinned = re.findall(r"^([\w.-]+)==", LOCK.read_text(encoding="utf-8"), re.MULTILINE)
+    return [name for name in ("mpijob", *pinned) if name.lower() not in listed]
+
+
+if __name__ == "__main__" and "sbom" in sys.argv:
+    if absent := unlisted():
+        sys.exit(f"not in the bill of materials: {', '.join(absent)}")
+elif __name__ == "__main__":
     if lacking := missing():
         sys.exit(f"the page is not in: {', '.join(lacking)}")

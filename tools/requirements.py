@@ -21,6 +21,7 @@ LIST = ROOT / "docs" / "requirements.toml"
 RESULTS = ROOT / ".make" / "results.json"
 UI_RESULTS = ROOT / ".make" / "results-ui.json"  # of `make test-ui`
 CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
+FRAMEWORK_RESULTS = ROOT / ".make" / "results-frameworks.json"  # of `make test-frameworks`
 RESULT_WORDS = ("passed", "failed", "partly", "open")
 
 
@@ -153,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=["", *RESULT_WORDS], default="")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    written = args.results or [RESULTS, CLUSTER_RESULTS, UI_RESULTS]
+    written = args.results or [RESULTS, CLUSTER_RESULTS, UI_RESULTS, FRAMEWORK_RESULTS]
     table = rows(load(), [shown for path in written for shown in results(path)])
     sys.stdout.write((as_json(table) if args.json else render(table, only=args.only)) + "\n")
     if not any(path.exists() for path in written):

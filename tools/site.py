@@ -2,28 +2,32 @@
 
 Pages are written for readers of the repository too, so they link to files outside docs/. Here such a link
 becomes a page of the site (Markdown) or a file to look at (anything else), a link to a folder becomes the
-page that stands for it, and the folders without such a page get a list. MkDocs calls the `on_…` functions.
+page that stands for it, and the folders without such a page get a list. MkDocs calls the `on_…` functions;
+`python -m tools.site site` looks whether what was built needs the internet.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs"
+DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
+ALWAYS = tuple(ROOT / name for name in ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"))
 PROJECT = "project"  # where pages of the repository's root are on the site
 FILES = "files"  # where files of the repository are
 LISTS = {
     "decisions/README.md": ("Decisions", "Why it is built this way; half a page each.", DOCS / "decisions"),
-    "examples/README.md": ("Examples", "", ROOT / "examples"),
+    "examples/README.md": ("Examples", "", EXAMPLES),
 }
 _LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)\s]*)?\))")
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+_FETCHED = re.compile(r'(?:src="|rel="stylesheet" href="|url\()(https?://[^")]+)')
 _BEGIN = 2000  # where a title is looked for
 
 
@@ -37,7 +41,7 @@ def outside(path: Path) -> str | None:
 
 def place(target: Path) -> str:
     """Return where on the site a file or a folder of the repository is."""
-    if target == ROOT / "examples" or (target.is_dir() and target.is_relative_to(ROOT / "examples")):
+    if target == EXAMPLES / "README.md" or (target.is_dir() and target.is_relative_to(EXAMPLES)):
         return "examples/README.md"
     if target.is_dir():
         target /= "README.md"
@@ -62,7 +66,9 @@ def _link(found: re.Match[str], source: Path, uri: str) -> str:
 
 def linked(pages: Iterable[Path]) -> Iterator[Path]:
     """Yield the files outside docs/ that pages link to, and those that these link to, each once."""
-    todo, seen = list(pages), set[Path]()
+    todo = [*pages, *ALWAYS, EXAMPLES / "README.md"]
+    seen = {*ALWAYS, EXAMPLES / "README.md"}
+    yield from ALWAYS
     while todo:
         page = todo.pop()
         for target in _targets(page):
@@ -113,7 +119,40 @@ def _title(page: Path) -> str:
     return found[1] if found else page.stem
 
 
+def fetched(site: Path) -> list[str]:
+    """Return what pages of the built site would fetch from elsewhere: there must be nothing."""
+    found = (
+        (page.relative_to(site), address)
+        for page in sorted(site.rglob("*.html"))
+        for address in _FETCHED.findall(page.read_text(encoding="utf-8"))
+    )
+    return [f"{page}: {address}" for page, address in found]
+
+
 # What MkDocs calls
+
+
+def on_config(config: Any) -> Any:
+    """Let no page be lost: what the navigation does not name comes last."""
+    if more := unnamed(config["nav"]):
+        config["nav"].append({"More": more})
+    return config
+
+
+def unnamed(nav: Any) -> list[str]:
+    """Return the pages right in docs/ and in its reference that a navigation does not have."""
+    told = set(named(nav))
+    here = [*sorted(DOCS.glob("*.md")), *sorted((DOCS / "reference").glob("*.md"))]
+    return [one for one in (page.relative_to(DOCS).as_posix() for page in here) if one not in told]
+
+
+def named(part: Any) -> Iterator[str]:
+    """Yield the pages of a navigation."""
+    if isinstance(part, str):
+        yield part
+    else:
+        for one in part.values() if isinstance(part, dict) else part:
+            yield from named(one)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -131,5 +170,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Make a page's links for the site."""
     uri = page.file.src_uri
     sources = {outside(path): path for path in linked(DOCS.rglob("*.md"))} if uri.startswith(PROJECT) else {}
-    source = ROOT / "examples" / "README.md" if uri.startswith("examples/") else sources.get(uri, DOCS / uri)
+    source = EXAMPLES / "README.md" if uri.startswith("examples/") else sources.get(uri, DOCS / uri)
     return rewritten(markdown, source, uri)
+
+
+if __name__ == "__main__":
+    if elsewhere := fetched(Path(sys.argv[1])):
+        sys.exit("\n".join(["the site fetches from elsewhere:", *elsewhere]))

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+FOLDERS = (ROOT / "docs", ROOT / "examples", ROOT / "deploy")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))])
+_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def missing(page: Path) -> list[str]:
-    """Return the relative links of a page that lead nowhere."""
-    targets = _LINK.findall(page.read_text(encoding="utf-8"))
-    return [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    """Return the relative links of a page that lead nowhere, a heading that is not there included."""
+    wrong = []
+    for target, heading in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        there = page.parent / target if target else page
+        if "://" in target:
+            continue
+        if not there.exists() or (heading and heading not in headings(there)):
+            wrong.append(f"{target}#{heading}".removesuffix("#"))
+    return wrong
+
+
+@functools.cache
+def headings(page: Path) -> frozenset[str]:
+    """Return the names by which a page's headings are linked to."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    plain = (re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in _HEADING.findall(text))
+    return frozenset(re.sub(r"[-\s]+", "-", one) for one in plain)
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("[here](page.md#part) [web](https://example.org/x) [gone](no/such.md)")
-    assert missing(page) == ["no/such.md"]
+    page.write_text(
+        "# A part\n[here](page.md#a-part) [web](https://example.org/x) [gone](no/such.md) [no](#b)"
+    )
+    assert missing(page) == ["no/such.md", "#b"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])

@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from tests.docs.readers import an_environment
+from tests.docs.readers import ROOT, an_environment
 
 pytestmark = pytest.mark.engine
 
@@ -35,6 +35,7 @@ from mpijob import AsyncClient
 async with AsyncClient() as loop_client:
     print((await loop_client.state("hello")).phase.value)
 """
+FIRST_JOB = ROOT / "examples" / "notebook" / "first_job.ipynb"
 HIDE_WIDGETS = "import sys; sys.modules['ipywidgets'] = None"
 
 
@@ -81,3 +82,24 @@ def test_without_ipywidgets_a_line_of_text_takes_the_widgets_place(tmp_path: Pat
     *_, shown = outputs(tmp_path, HIDE_WIDGETS, SUBMIT, "job.widget()")
     assert "default/hello Succeeded, workers 2/2 Succeeded" in shown[0]["data"]["text/plain"]
     assert "application/vnd.jupyter.widget-view+json" not in shown[0]["data"]
+
+
+@pytest.mark.req("C-docs", "FR-014", "SC-001", "AC9")
+def test_the_getting_started_notebook_works_from_the_first_cell_to_the_last(tmp_path: Path) -> None:
+    book = json.loads(FIRST_JOB.read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+    hello, shown, function, broken, why, curve, widget, ended, _ = outputs(tmp_path, *cells)
+    assert sorted(text(hello).split("\n")) == ["", "Rank-0 hello", "Rank-1 hello"]
+    assert "Succeeded" in shown[0]["data"]["text/html"]
+    assert text(function).startswith("pi is about 3.1")
+    assert text(broken).startswith("PYTHON_EXCEPTION - Rank 1")
+    assert "ValueError: the data is not there" in text(why)
+    assert text(curve) == "['loss'] 100%\n"
+    assert "application/vnd.jupyter.widget-view+json" in widget[0]["data"]
+    assert text(ended) == "Succeeded\n"
+
+
+@pytest.mark.parametrize("book", sorted(FIRST_JOB.parent.glob("*.ipynb")), ids=lambda book: book.stem)
+def test_a_notebook_holds_no_output_of_an_earlier_run(book: Path) -> None:
+    cells = json.loads(book.read_text(encoding="utf-8"))["cells"]
+    assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []

@@ -17,7 +17,7 @@ from mpijob.model.describe import FIELDS
 PAGES = reference.pages()
 
 
-@pytest.mark.req("FR-SDK-005", "C-explain")
+@pytest.mark.req("FR-SDK-005", "C-explain", "FR-032")
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_a_reference_page_is_in_step_with_the_code(name: str) -> None:
     page = (reference.FOLDER / name).read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_every_flag_of_a_job_is_in_the_reference_once() -> None:
 @pytest.mark.parametrize("kind", [Client, AsyncClient, Job])
 def test_every_verb_of_a_class_is_in_its_section(kind: type) -> None:
     section = PAGES["sdk.md"].partition(f"## `{kind.__name__}`\n")[2].partition("\n## ")[0]
-    inner = {"ref", "scope", "localized"} if kind is not Job else set()
+    inner = {"ref", "scope", "localized", "apart"} if kind is not Job else set()
     verbs = {name for name in dir(kind) if not name.startswith("_")} - inner
     assert verbs == set(re.findall(r"^- `(?:await )?(\w+)", section, re.M))
 

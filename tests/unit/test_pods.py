@@ -14,6 +14,7 @@ from mpijob.model import (
     Family,
     Launch,
     MPIJob,
+    Network,
     Placement,
     Resources,
     Role,
@@ -82,8 +83,9 @@ def test_a_user_id_is_named_only_where_the_cluster_has_none_of_its_own() -> None
 
 def test_locked_memory_and_a_second_network_come_only_when_the_namespace_has_them() -> None:
     assert main(a_job(), ipc_lock=True)["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
-    metadata = pods.template(a_job(), Shape(networks="roce"), Role.WORKER)["metadata"]
-    assert metadata["annotations"]["k8s.v1.cni.cncf.io/networks"] == "roce"
+    attached = a_job(network=Network(attachments=("roce", "fabric/ib-a")))
+    metadata = pods.template(attached, Shape(), Role.WORKER)["metadata"]
+    assert metadata["annotations"]["k8s.v1.cni.cncf.io/networks"] == "roce, fabric/ib-a"
 
 
 def test_the_users_image_runs_in_every_role() -> None:

@@ -166,6 +166,7 @@ def test_what_is_written_reads_back_as_the_same_job(job: MPIJob) -> None:
     assert reading.foreign == Foreign()
 
 
+@pytest.mark.req("FR-INT-008")
 @SETTINGS
 @given(
     st.sampled_from([(1,), (0,), (0, 1)]),

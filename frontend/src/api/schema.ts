@@ -2359,6 +2359,8 @@ export interface components {
             owner?: string;
             /** @default {} */
             placement?: components["schemas"]["Placement"];
+            /** @default [] */
+            presets?: string[];
             /** @default 0 */
             priority?: string | number;
             /** @default [] */
@@ -2436,8 +2438,11 @@ export interface components {
          *
          *         Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
          *         (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
+         *         `attachments` are further networks that the pods get (Multus), as a fast fabric needs.
          */
         Network: {
+            /** @default [] */
+            attachments?: string[];
             /** @default [] */
             egress?: string[];
             /** @default true */

@@ -76,6 +76,9 @@ class Backend(Protocol):
     async def whoami(self) -> Identity:
         """Return the user as this place knows them."""
 
+    async def devices(self) -> frozenset[str] | None:
+        """Return which kinds of devices some machine here has, by resource name; None where nobody may see it."""
+
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what admission needs to judge this job for this user."""
 

@@ -8,7 +8,7 @@ from mpijob.checks.rule import Findings, Limits, dns_name, error, warning
 from mpijob.errors import Finding
 from mpijob.model import MPIJob
 from mpijob.model.network import destination
-from mpijob.model.words import PRIORITIES, SIGNALS, did_you_mean, shown
+from mpijob.model.words import FABRICS, PRESETS, PRIORITIES, SIGNALS, choice_hint, did_you_mean, shown
 
 _MOST_RETRIES = 98  # attempts are counted in names with two digits
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = -1_000_000_000, 1_000_000_000
@@ -36,6 +36,18 @@ def placement(job: MPIJob, limits: Limits) -> Findings:
             yield error(field, f"{shown(effect)} is not known here", f"allowed: {', '.join(_EFFECTS)}")
 
 
+def presets(job: MPIJob, limits: Limits) -> Findings:
+    """Each is known, and the job has one network."""
+    for index, name in enumerate(job.presets):
+        if name not in PRESETS:
+            yield error(f"presets[{index}]", f"{shown(name)} is no preset", choice_hint(name, PRESETS))
+    networks = [name for name in dict.fromkeys(job.presets) if name in (*FABRICS, "tcp")]
+    if len(networks) > 1:
+        yield error(
+            "presets", f"{' and '.join(networks)} are two networks, a job has one", "name one of them"
+        )
+
+
 def network(job: MPIJob, limits: Limits) -> Findings:
     """Every word names a place that a network policy can open."""
     for index, word in enumerate(job.network.egress):
@@ -44,6 +56,12 @@ def network(job: MPIJob, limits: Limits) -> Findings:
         except ValueError as reason:
             hint = "for example: internet:443, 10.1.0.0/16, minio.data.svc, namespace/data"
             yield error(f"network.egress[{index}]", f"{shown(word)} names no place to reach: {reason}", hint)
+    for index, word in enumerate(job.network.attachments):
+        if not all(dns_name(part) for part in word.partition("@")[0].split("/", 1)):
+            message = f"{shown(word)} cannot be the name of a network"
+            yield error(
+                f"network.attachments[{index}]", message, "for example: ib-a, fabric/ib-a, fabric/ib-a@net1"
+            )
 
 
 def priority(job: MPIJob, limits: Limits) -> Findings:

@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_SETTINGS", "launch mpi", launching.settings),
     rule("BAD_FLAGS", "launch mpi", launching.flags),
     rule("BAD_CUSTOM_LAUNCH", "launch mpi", custom.custom),
+    rule("BAD_PRESET", "presets", policy.presets),
     rule("BAD_PLACEMENT", "placement", policy.placement),
     rule("BAD_NETWORK", "network namespace", policy.network),
     rule("BAD_PRIORITY", "priority", policy.priority),

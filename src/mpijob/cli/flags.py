@@ -86,6 +86,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--mpi-host-line", "launch.custom.host_line", str, "Hostfile line of a custom MPI."),
     Flag("--mpi-tag", "launch.custom.tag", str, "How a custom MPI tags ranks in output.", "REGEX"),
     Flag("--mpi-rank-variable", "launch.custom.rank_variable", str, "Rank variable of a custom MPI.", "NAME"),
+    Flag("--preset", "presets", str, "Settings that belong together: infiniband, nccl …", "NAME", _LIST),
     Flag("--image", "image", str, "Container image."),
     Flag("--arg", "args", str, "Argument after the command.", "WORD", _LIST),
     Flag("--program", "programs", values.program, "One of several programs.", "RANKS:COMMAND", _LIST),
@@ -114,6 +115,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--topology", "placement.topology", str, "any, packed-node, packed-rack, packed-zone, spread."),
     Flag("--egress", "network.egress", str, "Place that the job may reach.", "PLACE", _LIST),
     Flag("--after", "after", str, "Job that must have succeeded before.", "JOB", _LIST),
+    Flag("--attach", "network.attachments", str, "Further network of the workers (Multus).", "NAME", _LIST),
     Flag("--queue", "queue", str, "Queue to wait in.", "NAME"),
     Flag("--priority", "priority", _N, "A number, or the name of a priority class."),
     Flag(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from mpijob.client import legacy, saying
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import JobStatus, log_query
-from mpijob.model import Event, Resources
+from mpijob.model import Event, JobState, Resources
 
 
 class AsyncDocumented(AsyncDesk):
-    """`create_mpi_job`, `get_job_status`, `stream_job_events`, `get_job_logs`, `delete_job`."""
+    """Names of the documents (`create_mpi_job` …) and of the Kubeflow SDK (`get_job`, `list_jobs` …)."""
 
     async def create_mpi_job(
         self,
@@ -46,6 +46,32 @@ class AsyncDocumented(AsyncDesk):
         query = log_query(roles=legacy.roles(pod_type), workers=() if pod_index is None else (pod_index,))
         lines = saying.lines(self.ref(name), self.port, query)
         return "".join([legacy.shown(line) async for line in lines])
+
+    async def get_job(self, name: str) -> AsyncJob:
+        """Return a job's handle, as `get`."""
+        return await self._job((await self.port.get(self.ref(name))).ref)
+
+    async def list_jobs(self) -> list[JobState]:
+        """Return the namespace's jobs, newest first."""
+        from mpijob.client import again
+
+        return [state async for state in again.pages(self.scope(), self.port)]
+
+    async def get_job_events(self, name: str) -> list[Event]:
+        """Return what has happened so far."""
+        return [event async for event in self.port.events(self.ref(name))]
+
+    async def wait_for_job_status(
+        self,
+        name: str,
+        status: Iterable[str] = ("Complete",),
+        timeout: float = 600,  # noqa: ASYNC109 the blocking name
+    ) -> JobState:
+        """Return the state once the job has one of these: Created, Running, Complete, Failed, or a phase of ours."""
+        from mpijob.client import waiting
+
+        wanted = legacy.phases(status)
+        return await waiting.wait(self.ref(name), self.port, seconds=timeout, phases=wanted)
 
     async def delete_job(self, name: str, grace_period: float | None = None) -> None:
         """Delete a job, with this grace period if it still runs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.client import saying
@@ -11,11 +11,11 @@ from mpijob.client.front import JobStatus, log_query
 
 if TYPE_CHECKING:
     from mpijob.client.job import Job
-    from mpijob.model import Event, Resources
+    from mpijob.model import Event, JobState, Resources
 
 
 class Documented(Desk):
-    """`create_mpi_job`, `get_job_status`, `stream_job_events`, `get_job_logs`, `delete_job`."""
+    """Names of the documents (`create_mpi_job` …) and of the Kubeflow SDK (`get_job`, `list_jobs` …)."""
 
     def create_mpi_job(
         self,
@@ -50,6 +50,30 @@ class Documented(Desk):
         query = log_query(roles=legacy.roles(pod_type), workers=() if pod_index is None else (pod_index,))
         lines = self._bridge.iterate(saying.lines(self.ref(name), self._witnessed, query))
         return "".join(legacy.shown(line) for line in lines)
+
+    def get_job(self, name: str) -> Job:
+        """Return a job's handle, as `get`."""
+        return self._job(self._bridge.call(self.backend.get(self.ref(name))).ref)
+
+    def list_jobs(self) -> list[JobState]:
+        """Return the namespace's jobs, newest first."""
+        from mpijob.client import again
+
+        return list(self._bridge.iterate(again.pages(self.scope(), self.backend)))
+
+    def get_job_events(self, name: str) -> list[Event]:
+        """Return what has happened so far."""
+        return list(self._bridge.iterate(self.backend.events(self.ref(name))))
+
+    def wait_for_job_status(
+        self, name: str, status: Iterable[str] = ("Complete",), timeout: float = 600
+    ) -> JobState:
+        """Return the state once the job has one of these: Created, Running, Complete, Failed, or a phase of ours."""
+        from mpijob.client import legacy, waiting
+
+        wanted = legacy.phases(status)
+        work = waiting.wait(self.ref(name), self.backend, seconds=timeout, phases=wanted)
+        return self._bridge.call(work)
 
     def delete_job(self, name: str, grace_period: float | None = None) -> None:
         """Delete a job, with this grace period if it still runs."""

@@ -30,6 +30,11 @@ async def prepare(
 
     remarks = _refuse_errors(checks.run(job, max_workers=max_workers))  # is it well formed?
     job = checks.normal(job)
+    if job.presets:
+        from mpijob.dialects import presets
+
+        job, settled = presets.settle(job, await backend.devices())  # written out for this place
+        remarks = (*remarks, *settled)
     advice, plan = await _judged(job, who, backend, replaces)
     return msgspec.structs.replace(plan, notices=(*remarks, *advice, *plan.notices))
 
@@ -68,6 +73,7 @@ async def submit_prepared(
 
         await witness.tell(backend, Verb.CREATE, JobRef(job.namespace, job.name), job, error)
         raise
+    _say_warnings(plan)
     if replaces is not None and not replaces.phase.final:
         await backend.cancel(replaces.ref, grace_seconds=0)
     return await backend.submit(plan, who)
@@ -80,6 +86,15 @@ async def plan(job: MPIJob, backend: Backend, *, max_workers: int, server: bool 
         return made
     said = await backend.rehearse(made) or (_no_server(backend.name),)
     return msgspec.structs.replace(made, notices=(*made.notices, *said))
+
+
+def _say_warnings(plan: Plan) -> None:
+    """Say what a submitted job should not be silent about; notices stand in the plan."""
+    if worrying := [one for one in plan.notices if one.severity is Severity.WARNING]:
+        import logging  # seldom needed: start-up is a feature
+
+        for one in worrying:
+            logging.getLogger("mpijob").warning("warning: %s", one)
 
 
 def _no_server(place: str) -> Finding:

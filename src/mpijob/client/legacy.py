@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mpijob.errors import InvalidJob
-from mpijob.model import Family, LogLine, MPIJob, Resources, Role
+from mpijob.model import Family, LogLine, MPIJob, Phase, Resources, Role
+from mpijob.model.words import choice_hint
+from mpijob.model.words import shown as shown_word
 
 _ROLES = {"": (), "all": (), "launcher": (Role.LAUNCHER,), "worker": (Role.WORKER, Role.RANK)}
 
@@ -56,6 +58,23 @@ def family_of(runtime: str) -> Family:
         if family.value in runtime.lower().replace("-", "").replace("_", ""):
             return family
     return Family.AUTO
+
+
+def phases(words: Iterable[str]) -> tuple[Phase, ...]:
+    """Return the phases that the Kubeflow SDK's words for a status mean; our own words are taken too."""
+    found = [phase for word in words for phase in _STATUSES.get(word) or (_phase(word),)]
+    return tuple(dict.fromkeys(found))
+
+
+_STATUSES = {"Complete": (Phase.SUCCEEDED,), "Created": (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING)}
+
+
+def _phase(word: str) -> Phase:
+    try:
+        return Phase(word)
+    except ValueError as error:
+        known = (*_STATUSES, *(phase.value for phase in Phase))
+        raise InvalidJob(f"{shown_word(word)} is no status", hint=choice_hint(word, known)) from error
 
 
 def roles(pod_type: str) -> tuple[Role, ...]:

@@ -56,6 +56,10 @@ class Threaded:
         """Return the user as this place knows them."""
         return await moved(self._inner.whoami)
 
+    async def devices(self) -> frozenset[str] | None:
+        """Return which kinds of devices some machine here has."""
+        return await moved(self._inner.devices)
+
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what admission needs to judge this job for this user."""
         return await moved(lambda: self._inner.facts(job, who))

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
+from mpijob.cluster import crd_words
 from mpijob.model.governance import GROUP, SINGLETON, VERSION, NamespaceLimits, Platform, PlatformStatus
 
 Schema = dict[str, Any]
@@ -104,14 +105,16 @@ def _struct(info: types.Type) -> Schema:
     schema: Schema = {
         "type": "object",
         "description": _told(info.cls),
-        "properties": {field.encode_name: _field(field) for field in info.fields},
+        "properties": {field.encode_name: _field(info.cls, field) for field in info.fields},
     }
     required = [field.encode_name for field in info.fields if field.required]
     return schema | ({"required": required} if required else {})
 
 
-def _field(field: types.Field) -> Schema:
+def _field(owner: type, field: types.Field) -> Schema:
     schema = _schema(field.type)
+    if own := crd_words.told(owner, field.name):
+        schema = {**schema, "description": own}
     value = field.default
     plain = isinstance(value, (str, int, float, bool)) and value != ""
     return schema | ({"default": msgspec.to_builtins(value)} if plain else {})

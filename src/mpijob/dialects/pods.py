@@ -19,7 +19,7 @@ from mpijob.errors import Finding, Severity
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
 from mpijob.model.command import own_launcher
 from mpijob.model.quantity import Amount
-from mpijob.model.words import MIG_PREFIX, PRIORITIES
+from mpijob.model.words import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
 
 PREPARE_CONTAINER = "mpijob-prepare"
 POD_ADDRESS = "MPIJOB_POD_IP"
@@ -69,7 +69,7 @@ def notices(job: MPIJob, shape: Shape) -> Iterator[Finding]:
     if priority_class(job, shape) == "" and job.priority not in (0, "normal"):
         message = f"priority {job.priority} has no priority class on this cluster and is only noted"
         yield _notice("priority", message, "name a priority class of the cluster instead")
-    if any(name.startswith("rdma/") for name in job.resources.others) and not shape.ipc_lock:
+    if any(name.startswith(FABRIC_DEVICES) for name in job.resources.others) and not shape.ipc_lock:
         message = "RDMA needs locked memory (IPC_LOCK), which the restricted policy does not give"
         yield _notice("resources.others", message, "ask for a namespace that allows IPC_LOCK")
 
@@ -114,8 +114,8 @@ def _metadata(job: MPIJob, shape: Shape, role: Role) -> Document:
     }
     annotations = {_ISTIO: "false", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     annotations |= placing.pod_annotations(job, shape, role)
-    if shape.networks:
-        annotations["k8s.v1.cni.cncf.io/networks"] = shape.networks
+    if job.network.attachments:
+        annotations["k8s.v1.cni.cncf.io/networks"] = ", ".join(job.network.attachments)
     if job.owner:
         annotations[terms.OWNER_LABEL] = job.owner
     return {"labels": labels, "annotations": annotations}

@@ -111,7 +111,6 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     topology_aware: bool = False
     nfs_driver: str = ""
     ipc_lock: bool = False
-    networks: str = ""
     prove_gpus: bool = True
     ttl_seconds: int | None = None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mpijob.model.words import BIND_TO, GPU_KINDS, MAP_BY, PRIORITIES, SIGNALS
+from mpijob.model.words import BIND_TO, GPU_KINDS, MAP_BY, PRESETS, PRIORITIES, SIGNALS
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -37,6 +37,11 @@ FIELDS: dict[str, Description] = {
     ),
     "MPIJob.mpi": _D("Which MPI library starts the ranks; auto lets the plan decide and say why.", "mpich"),
     "MPIJob.launch": _D("How ranks are laid out and started.", "{bind_to: core}"),
+    "MPIJob.presets": _D(
+        "Settings that belong together, by name; what the job says itself wins, and the plan writes them out.",
+        "[infiniband, nccl]",
+        PRESETS,
+    ),
     "MPIJob.image": _D(
         "The container image of launcher and workers; noted and not used on one machine.",
         "quay.io/team/train:1",
@@ -184,6 +189,9 @@ FIELDS: dict[str, Description] = {
     "Placement.topology": _D("How close together the workers are wanted.", "packed-rack"),
     "Network.isolated": _D(
         "Whether a network policy lets only the job's own pods talk to each other.", "true"
+    ),
+    "Network.attachments": _D(
+        "Further networks of the pods, by the names that Multus knows them by.", "[fabric/ib-a]"
     ),
     "Network.egress": _D(
         "Where its pods may go beside: internet, an address or block, a service, a namespace; a port may follow.",

@@ -172,10 +172,12 @@ class Network(Value, frozen=True, kw_only=True):
 
     Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
     (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
+    `attachments` are further networks that the pods get (Multus), as a fast fabric needs.
     """
 
     isolated: bool = True
     egress: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
 
 
 class Retry(Value, frozen=True, kw_only=True):
@@ -234,6 +236,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
 
     mpi: Family = Family.AUTO
     launch: Launch = Launch()
+    presets: tuple[str, ...] = ()
 
     image: str = ""
     command: tuple[str, ...] = ()
@@ -306,6 +309,7 @@ def _part(field: str, value: dict[str, Any], wanted: Any) -> Any:
 _COERCED: dict[str, Any] = {
     "command": tuple,
     "args": tuple,
+    "presets": tuple,
     "programs": tuple,
     "secrets": tuple,
     "volumes": tuple,

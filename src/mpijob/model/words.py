@@ -23,6 +23,14 @@ BIND_TO = {
     "mpich": ("none", *PLACES, "rr", "user"),
     "intel": ("none", *PLACES, "rr", "user"),
 }
+FABRICS = {
+    "infiniband": "rdma/hca",
+    "roce": "rdma/roce",
+    "efa": "vpc.amazonaws.com/efa",
+}  # and its usual device
+FABRIC_DEVICES = ("rdma/", "vpc.amazonaws.com/efa")  # how the names of such devices begin
+HUGE_PAGES = "hugepages-2Mi"
+PRESETS = (*FABRICS, "tcp", "nccl", "cpu-pinning", "huge-pages")
 SIGNALS = (
     "HUP",
     "INT",

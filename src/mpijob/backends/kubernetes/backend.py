@@ -166,6 +166,13 @@ class KubernetesBackend:
             user=info.get("username", ""), groups=groups, administrator="system:masters" in groups
         )
 
+    async def devices(self) -> frozenset[str] | None:
+        """Return what the nodes offer beside CPU and memory; None for a user who may not list nodes."""
+        from mpijob.backends.kubernetes import room
+
+        with telling("look at the nodes"):
+            return room.devices(self._api)
+
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what the cluster says about itself to this user."""
         self._refuse_own_files(job)

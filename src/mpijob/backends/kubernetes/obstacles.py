@@ -9,11 +9,10 @@ from mpijob.backends.kubernetes.reads import Answer
 from mpijob.dialects.terms import Document
 from mpijob.model import MPIJob, VolumeKind
 from mpijob.model.cluster import Claim
-from mpijob.model.words import PRIORITIES
+from mpijob.model.words import FABRIC_DEVICES, PRIORITIES
 
 NFS_DRIVER = "nfs.csi.k8s.io"
 _LEVEL_LABEL = "pod-security.kubernetes.io/enforce"
-_RDMA = "rdma/"
 
 
 def labels(namespace: Document | None) -> Mapping[str, str] | None:
@@ -78,7 +77,7 @@ def wants_nfs(job: MPIJob) -> bool:
 
 def wants_rdma(job: MPIJob) -> bool:
     """Return whether the workers ask for an RDMA device."""
-    return any(name.startswith(_RDMA) for name in job.resources.others)
+    return any(name.startswith(FABRIC_DEVICES) for name in job.resources.others)
 
 
 def names(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.dialects import machines
 from mpijob.dialects.machines import Count
 from mpijob.dialects.terms import Document
-from mpijob.model import Amounts, MPIJob
+from mpijob.model import Amounts, MPIJob, quantity
 from mpijob.model.cluster import Ask, QueueFacts, Room
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
 
 MOST_PODS = 3000  # a list longer than this costs more than it tells
 _NO_LIMIT = float(1 << 60)
+_NOT_TOLD = (401, 403)
 _FAKE = ("kwok.x-k8s.io/node", "mpijob.dev/no-devices")
 
 
@@ -64,6 +71,18 @@ def devices_are_real(nodes: Sequence[Document], job: MPIJob) -> bool:
     """Return whether a GPU that a machine counts is one that a rank can see; test machines only count them."""
     having = [node for node in nodes if _has(node, job.resources.gpu_kind)]
     return not any(mark in machines.marks(node) for node in having for mark in _FAKE)
+
+
+def devices(api: Api) -> frozenset[str] | None:
+    """Return the names of everything that some node offers; None where the user may not list nodes."""
+    try:
+        nodes = api.list(kinds.NODE.path()).items
+    except ApiError as error:
+        if error.status not in _NOT_TOLD:
+            raise
+        return None
+    offered = ((node.get("status") or {}).get("allocatable") or {} for node in nodes)
+    return frozenset(name for one in offered for name, amount in one.items() if quantity.parse(amount))
 
 
 def _has(node: Document, resource: str) -> bool:

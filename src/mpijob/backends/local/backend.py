@@ -104,6 +104,10 @@ class LocalBackend:
             user = str(os.geteuid())
         return Identity(user=user, administrator=os.geteuid() == 0)
 
+    async def devices(self) -> frozenset[str] | None:
+        """Return the fabrics whose adapters are in this machine; jobs use them without asking for a device."""
+        return machine.fabrics()
+
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what this machine has and what of it is free."""
         from mpijob import admission

@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mpijob.model import Amounts, quantity
+from mpijob.model.words import FABRICS
 
 if TYPE_CHECKING:
     from mpijob.settings import Settings
@@ -42,6 +43,20 @@ def _nvidia_gpus() -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(str(index) for index in range(count))
+
+
+def fabrics(root: str = "/sys/class/infiniband") -> frozenset[str]:
+    """Return the fast networks of this machine, under the names that a cluster's device plugins give them."""
+    found = set[str]()
+    for device in sorted(os.listdir(root)) if os.path.isdir(root) else ():
+        if device.startswith("efa"):
+            found.add(FABRICS["efa"])
+            continue
+        kind = ""
+        with contextlib.suppress(OSError):
+            kind = _text(f"{root}/{device}/ports/1/link_layer").strip()
+        found.add(FABRICS["infiniband" if kind == "InfiniBand" else "roce"])
+    return frozenset(found)
 
 
 def node_name() -> str:

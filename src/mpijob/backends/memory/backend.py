@@ -58,10 +58,12 @@ class MemoryBackend:
         quotas: Mapping[str, Quota] | None = None,
         who: Identity | None = None,
         max_workers: int = 100,
+        devices: frozenset[str] | None = frozenset(),
     ) -> None:
         self._engine = Engine(capacity, quotas or {}, script or Script())
         self._who = who or Identity("me")
         self._max_workers = max_workers
+        self._devices = devices
         self._changed = threading.Condition()
         self._schedules = MemorySchedules()
 
@@ -92,6 +94,10 @@ class MemoryBackend:
     async def whoami(self) -> Identity:
         """Return the user that the backend was made for."""
         return self._who
+
+    async def devices(self) -> frozenset[str] | None:
+        """Return the devices that the test or demo says there are."""
+        return self._devices
 
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what admission needs to judge this job."""

@@ -1,0 +1,81 @@
+"""The documentation site: every page is in its navigation, links are made for it, and nothing is fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tools import matrix, site
+from tools.requirements import Shown
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.req("C-docs")
+def test_every_page_of_the_navigation_exists_and_stands_there_once() -> None:
+    told = list(site.named(CONFIG["nav"]))
+    made = {*site.LISTS, *(site.outside(path) for path in site.ALWAYS)}
+    assert len(told) == len(set(told))
+    assert [name for name in told if name not in made and not (site.DOCS / name).is_file()] == []
+
+
+def test_a_page_that_nobody_named_comes_last() -> None:
+    missing = site.unnamed([{"Start": ["README.md"]}])
+    assert "quickstart.md" in missing
+    assert "reference/cli.md" in missing
+    assert "README.md" not in missing
+
+
+@pytest.mark.req("C-docs")
+def test_there_is_a_way_in_for_each_kind_of_reader() -> None:
+    sections = [next(iter(one)) for one in CONFIG["nav"]]
+    assert sections[1:4] == ["Data scientists", "MLOps engineers", "Administrators"]
+    assert CONFIG["strict"] is True
+
+
+def test_links_out_of_the_docs_are_made_for_the_site() -> None:
+    text = "[a](../ARCHITECTURE.md) [r](../deploy/base/audit/policy.yaml) [e](../examples/hello/) [d](decisions/)"
+    assert site.rewritten(text, site.DOCS / "audit.md", "audit.md") == (
+        "[a](project/architecture.md) [r](files/deploy/base/audit/policy.yaml.txt) "
+        "[e](examples/README.md) [d](decisions/README.md)"
+    )
+
+
+def test_what_stands_in_a_code_block_is_left_alone() -> None:
+    text = "```text\n[a](../ARCHITECTURE.md)\n```\n"
+    assert site.rewritten(text, site.DOCS / "audit.md", "audit.md") == text
+
+
+def test_a_page_that_fetches_from_elsewhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "good.html").write_text('<a href="https://example.org">x</a><script src="a.js">')
+    assert site.fetched(tmp_path) == []
+    (tmp_path / "bad.html").write_text('<script src="https://example.org/x.js">')
+    assert site.fetched(tmp_path) == ["bad.html: https://example.org/x.js"]
+
+
+@pytest.mark.req("NFR-004")
+def test_the_matrix_says_what_the_last_run_showed() -> None:
+    row = matrix.ROWS[0]
+    assert matrix.verdict(row, [Shown(row.test, "passed", ())]) == "verified"
+    assert matrix.verdict(row, [Shown(row.test, "failed", ())]) == "FAILED"
+    assert matrix.verdict(row, []) == "not run lately"
+    assert matrix.verdict(matrix.Row("X", "1", "any"), []) == "not run here"
+
+
+@pytest.mark.req("NFR-004")
+def test_every_test_that_the_matrix_names_exists() -> None:
+    for row in matrix.ROWS:
+        if row.test:
+            file, _, name = row.test.partition("[")[0].partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.req("NFR-004")
+def test_the_page_of_the_matrix_has_every_row_and_only_the_verdicts_may_have_aged() -> None:
+    written = matrix.PAGE.read_text(encoding="utf-8").splitlines()
+    due = matrix.page([]).splitlines()
+    assert len(written) == len(due), f"to write it anew: {matrix.COMMAND}"
+    for old, new in zip(written, due, strict=True):
+        assert old == new or new.replace("not run lately", "verified") == old

