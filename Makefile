@@ -28,7 +28,7 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
+test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
@@ -117,6 +117,13 @@ $(VENV)/.run: pyproject.toml
 .make/registry/.done:
 	mkdir -p .make/registry
 	command -v docker-registry >/dev/null || { cd .make/registry && { apt-get download -qq docker-registry || { apt-get update -qq && apt-get download -qq docker-registry; }; } && dpkg-deb -x docker-registry_*.deb .; }
+	@touch $@
+
+# A real MLflow server for the tests, in an environment of its own, with what a server needs of it and no more.
+.make/mlflow/.done:
+	$(PYTHON) -m venv --clear .make/mlflow
+	.make/mlflow/bin/python -m pip install --quiet --no-compile 'mlflow-skinny==3.9.0' Flask Flask-CORS sqlalchemy alembic graphene numpy aiohttp
+	.make/mlflow/bin/python -m pip install --quiet --no-compile --no-deps 'mlflow==3.9.0'
 	@touch $@
 
 $(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/src frontend/public -type f) frontend/index.html frontend/vite.config.ts

@@ -44,6 +44,8 @@ def record(
     server = None if metrics is None else _serve_metrics(archive, settings, *metrics)
     if settings.traces:
         _send_traces(archive, settings, stop)
+    if settings.mlflow:
+        _mirror(archive, settings, stop)
     try:
         with telling("record jobs"):
             recorder = Recorder(Api(access), archive, Policy.of(settings), namespace, settings.rules)
@@ -67,3 +69,12 @@ def _send_traces(archive: Archive, settings: Settings, stop: threading.Event) ->
     from mpijob.client import sources, tracing
 
     tracing.Sender(sources.OfRecord(archive, of_archive(archive)), settings.traces, stop).start()
+
+
+def _mirror(archive: Archive, settings: Settings, stop: threading.Event) -> None:
+    from mpijob.backends.kubernetes.remembered import of_archive
+    from mpijob.client import mlflow, sources, tracking
+
+    server = mlflow.Server(settings.mlflow, settings.mlflow_token_file)
+    source = sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
+    tracking.Sender(tracking.Mirror(source, server), stop).start()
