@@ -100,7 +100,7 @@ class AsyncInspecting(AsyncDesk):
         from mpijob.client import training_curves
 
         ref = self.ref(name, namespace)
-        _, told = await self._apart(
+        _, told = await self.apart(
             lambda: training_curves.points_of(self.backend, ref, self.settings, since=since)
         )
         return tuple(told)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     )
     from mpijob.model.accounts import Account, AccountQuery
     from mpijob.model.choices import Choices
-    from mpijob.settings import Settings
+    from mpijob.settings import RateSetting, Settings
 
 _POLL_SECONDS = 0.5
 _REMOVAL_SECONDS = 60.0
@@ -362,6 +362,13 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes import accounts
 
         return await accounts.find(self, query, time.time())
+
+    async def rates(self) -> dict[str, RateSetting]:
+        """Return what hours cost, as the cluster's administrators have set it."""
+        from mpijob.backends.kubernetes.governing import Governor
+
+        with telling("read what hours cost"):
+            return Governor(self._api).rates()
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""
