@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from testbed import services
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 from tests_cluster.test_recorder import known, recorder, said
 
@@ -24,6 +28,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.keeping import Policy
 from mpijob.settings import history_directory
 
+ROOT = Path(__file__).resolve().parents[1]
 REPORT = r'echo "mpijob-report {\"step\": $i, \"steps\": 40, \"loss\": 0.5}"'
 TELLS = f"i=0; while [ $i -lt 40 ]; do i=$((i + 1)); {REPORT}; sleep 0.2; done"
 BREAKS = f"{TELLS}; [ $OMPI_COMM_WORLD_RANK = 0 ] || exit 3; sleep 60"
@@ -137,3 +142,49 @@ def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfi
                 client.state("lost")
             assert [one.ref.name for one in client.accounts(selector="team=cv").items] == ["lost"]
         archive.close()
+
+
+def recorder_in(place: Place, image: str) -> list[dict[str, Any]]:
+    """Return what is deployed, under names and in the namespace of this test; the record is on no volume."""
+    done = subprocess.run(
+        ["kubectl", "kustomize", ROOT / "deploy" / "base" / "recorder"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    text = done.stdout.replace("mpijob-recorder", place.namespace).replace("mpijob-system", place.namespace)
+    documents = [one for one in yaml.safe_load_all(text) if one and one["kind"] != "PersistentVolumeClaim"]
+    for one in documents:
+        if one["kind"] == "Deployment":
+            pod = one["spec"]["template"]["spec"]
+            pod["containers"][0]["image"] = image
+            pod["volumes"][0] = {"name": "record", "emptyDir": {}}
+    return documents
+
+
+@pytest.mark.testbed
+@pytest.mark.req("C-history", "C-metrics", "FR-019", "FR-OBS-004")
+def test_the_deployed_recorder_records_and_answers_prometheus_as_a_pod(kubeconfig: Path) -> None:
+    with own_place(kubeconfig, "acct-pod") as other:
+        documents = recorder_in(other, services.provide())
+        other.apply(*documents)
+        try:
+            other.kubectl("rollout", "status", f"deployment/{other.namespace}", "--timeout=120s")
+            job = other.succeeded(a_job("seen", "echo hello"))
+            ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9464/metrics').read().decode())"
+            exec_ = ("exec", f"deployment/{other.namespace}", "--", "python3", "-c", ask)
+            ended = f'mpijob_jobs_finished_total{{namespace="{other.namespace}",phase="Succeeded"}} 1.0'
+            told = eventually(
+                lambda: ended in (text := other.kubectl(*exec_)) and text, "the end is told", PATIENCE
+            )
+            assert "mpijob_record_lines" in str(told)
+            job.delete(grace_period=0)
+            words = ("logs", "seen", "-n", other.namespace)
+            eventually(
+                lambda: (
+                    "hello" in other.kubectl("exec", f"deployment/{other.namespace}", "--", "mpijob", *words)
+                ),
+                "the record answers for the deleted job",
+                PATIENCE,
+            )
+        finally:
+            other.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=json.dumps(
+                {"apiVersion": "v1", "kind": "List", "items": documents}))  # fmt: skip
