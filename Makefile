@@ -13,13 +13,14 @@ SPREAD := --numprocesses 2 --dist loadgroup
 CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
 BENCH_FLAGS ?=
 FAULT_FLAGS ?=
+KILL_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults requirements bench bench-cluster clean
+.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -29,7 +30,7 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
+test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
@@ -103,6 +104,9 @@ test-cluster-long: $(VENV)/.servers ## All cluster tests, with those that take m
 faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and print how often all came out right
 	$(BIN)/python -m testbed run -- $(BIN)/python -m tests_cluster.fault_table $(FAULT_FLAGS)
 
+kills: $(VENV)/.dev $(VENV)/.servers ## Kill the recorder and PostgreSQL at moments of fifty seeds, and print how often nothing was lost
+	$(BIN)/python -m tests.engine.kills $(KILL_FLAGS)
+
 requirements: ## Print requirement → tests → result of the last `make test` and `make test-cluster`, and the open rows
 	@$(PYTHON) -m tools.requirements
 
@@ -153,6 +157,13 @@ $(VENV)/.run: pyproject.toml
 .make/registry/.done:
 	mkdir -p .make/registry
 	command -v docker-registry >/dev/null || { cd .make/registry && { apt-get download -qq docker-registry || { apt-get update -qq && apt-get download -qq docker-registry; }; } && dpkg-deb -x docker-registry_*.deb .; }
+	@touch $@
+
+# A real MLflow server for the tests, in an environment of its own, with what a server needs of it and no more.
+.make/mlflow/.done:
+	$(PYTHON) -m venv --clear .make/mlflow
+	.make/mlflow/bin/python -m pip install --quiet --no-compile 'mlflow-skinny==3.9.0' Flask Flask-CORS sqlalchemy alembic graphene numpy aiohttp
+	.make/mlflow/bin/python -m pip install --quiet --no-compile --no-deps 'mlflow==3.9.0'
 	@touch $@
 
 $(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/src frontend/public -type f) frontend/index.html frontend/vite.config.ts

@@ -20,7 +20,7 @@ from testbed.shell import run, say
 
 IMAGE = f"{places.IMAGES}/mpijob:1"
 _PACKAGES = ("python3", "ca-certificates")
-_EXTRAS = ("kubernetes", "regex", "ui", "cluster")
+_EXTRAS = ("kubernetes", "regex", "ui", "cluster", "metrics", "postgres")
 _CHECKOUT = places.SOURCES.parent
 _HOME = Path("usr/local/lib") / f"python{versions.PYTHON}" / "dist-packages"
 _PROGRAM = "#!/usr/bin/python3\nimport sys\n\nfrom mpijob.cli.main import main\n\nsys.exit(main())\n"

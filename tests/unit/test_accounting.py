@@ -16,10 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli_support import Cli
 from tests.unit.history_support import a_spec, a_state
+from tests.unit.kube_store import Store
 
 from mpijob import AsyncClient, Client, MPIJob, Phase
 from mpijob.accounting import costs, estimates, fields, making, reports
 from mpijob.accounting.tallying import tally
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.kubernetes.governing import LIMITS, PLATFORM, Governor
 from mpijob.backends.memory import MemoryBackend
 from mpijob.errors import Finding, InvalidJob
 from mpijob.history import keeping, ledger, schema
@@ -396,3 +399,41 @@ def test_the_sdk_answers_the_same_blocking_and_not() -> None:
     assert asyncio.run(ask()) == (page, report, found, ())
     assert [one.ref.name for one in page.items] == ["a"]
     assert report.total.jobs == 1
+
+
+@pytest.mark.req("Q17", "C-cost")
+def test_what_a_clusters_administrators_set_is_what_hours_cost() -> None:
+    store = Store()
+    store.objects[LIMITS.path("", "team")] = {
+        "metadata": {"name": "team"},
+        "spec": {"rates": {"cpuHour": 7.0, "gpuHour": 2.0}},
+    }
+    store.objects[LIMITS.path("", "free")] = {"metadata": {"name": "free"}, "spec": {}}
+    assert Governor(store).rates() == {"team": RateSetting(7.0, 0.0, 2.0, "EUR")}
+    defaults = {"rates": {"memoryGibHour": 0.5, "currency": "USD"}}
+    store.objects[PLATFORM.path("", "default")] = {"metadata": {}, "spec": {"defaults": defaults}}
+    found = Governor(store).rates()
+    assert (found["*"].gib_hour, found["*"].currency, "free" in found) == (0.5, "USD", False)
+
+    def forbidden(method: str, path: str) -> None:
+        raise ApiError("no", status=403)
+
+    store.before = forbidden
+    assert Governor(store).rates() == {}
+
+    class Ruled(MemoryBackend):
+        async def rates(self) -> dict[str, RateSetting]:
+            return {"default": RateSetting(core_hour=3600.0, currency="USD")}
+
+    settings = Settings(rates={"default": RateSetting(core_hour=1.0), "*": RateSetting(gpu_hour=1.0)})
+    with Client(Ruled(), settings=settings) as client:
+        client.run(MPIJob(name="a", workers=2, command=("true",)))
+        assert client.rates()["*"].gpu_hour == 1.0
+        report = client.usage_report(("user",))
+        assert report.total.cost == pytest.approx(report.total.core_hours * 3600.0)
+        assert asyncio.run(_rates(Ruled(), settings))["default"].currency == "USD"
+
+
+async def _rates(backend: MemoryBackend, settings: Settings) -> Any:
+    async with AsyncClient(backend, settings=settings) as client:
+        return await client.rates()

@@ -36,6 +36,7 @@ from mpijob.history.values import Fact, numbers, spans
 from mpijob.model import Event, JobRef, Phase, Role, Sample, Scope
 from mpijob.model.accounts import AccountQuery
 from mpijob.model.job import Retention
+from mpijob.observation import cri
 from mpijob.settings import KeepSetting, Settings, history_directory
 
 DAY = 86_400.0
@@ -295,13 +296,38 @@ def test_no_file_whatever_it_holds_is_read_beyond_what_it_proves(
 @pytest.mark.security
 def test_a_frame_that_claims_less_than_it_holds_is_not_unpacked(tmp_path: Path) -> None:
     payload = zlib.compress(b"x" * 10_000_000)
-    head = chunks._HEAD.pack(chunks._MAGIC, len(payload), 10, zlib.crc32(payload))
+    head = chunks._HEAD.pack(chunks._PLAIN, len(payload), 10, zlib.crc32(payload))
     bomb = tmp_path / "bomb"
     bomb.write_bytes(head + payload)
     assert [*chunks.read(str(bomb), bomb.stat().st_size)] == [b"x" * 10]
 
 
 # -- whole jobs at once ----------------------------------------------------------------------------
+@given(st.lists(st.tuples(st.integers(0, 10**10), st.binary(max_size=60)), max_size=40), st.booleans())
+def test_frames_give_back_every_byte_with_stamps_or_without(
+    tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, bytes]], odd: bool
+) -> None:
+    rows = [cri.format_line(time_ns, "stdout", text.replace(b"\n", b"\r"), False) for time_ns, text in said]
+    lines = b"".join([*rows, *([b"no stamp here\n"] if odd else [])])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "LARGE_BYTES", 1)
+        data = chunks.frame(lines)
+    path = tmp_path_factory.getbasetemp() / "one.frame"
+    path.write_bytes(data)
+    assert b"".join(chunks.read(str(path), len(data))) == lines
+    assert (data[:4] == b"mjl2") is (bool(rows) and not odd)
+
+
+@pytest.mark.parametrize("parts", [(5, 3), (1, 1 << 31), (0, 0), (2, 11)])
+def test_a_frame_of_stamps_that_do_not_fit_is_torn(tmp_path: Path, parts: tuple[int, int]) -> None:
+    stamps, rest = zlib.compress(b"2" * 62), zlib.compress(b"a\nb\n" * 100)
+    payload = chunks._PARTS.pack(*parts) + stamps + rest
+    head = chunks._HEAD.pack(chunks._APART, len(payload), 80, zlib.crc32(payload))
+    (tmp_path / "f").write_bytes(head + payload)
+    with pytest.raises(chunks.Torn):
+        [*chunks.read(str(tmp_path / "f"), len(head) + len(payload))]
+
+
 def test_a_job_taken_in_twice_is_there_once(archive: Archive, tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     log.write_bytes(b"".join(line(number) for number in range(50)) + line(50)[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ from mpijob.model.governance import (
     Engines,
     Management,
     OptionalEngine,
+    OptionalService,
     Platform,
     PlatformStatus,
     Service,
     Services,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 MPI_CRD = "mpijobs.kubeflow.org"
 NONE = Service(management_state=Management.REMOVED)
 WITHOUT = Engine(management_state=Management.UNMANAGED)
@@ -192,6 +195,43 @@ def test_removal_waits_for_running_jobs_and_definitions_for_the_last_object(tmp_
         told = keep(server, removed, tmp_path)["mpi-operator"]
     assert (told.state, told.message) == ("Absent", "")
     assert CRD.path("", MPI_CRD) not in server.made
+
+
+@pytest.mark.req("C-history")
+def test_a_recorder_that_is_taken_away_leaves_what_it_has_recorded(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "deploy" / "base" / "recorder", tmp_path / "base" / "recorder")
+    server = Server()
+    more = {
+        "/api/v1": [("PersistentVolumeClaim", "persistentvolumeclaims", True), ("Service", "services", True)],
+        "/apis/rbac.authorization.k8s.io/v1": [
+            ("ClusterRole", "clusterroles", False),
+            ("ClusterRoleBinding", "clusterrolebindings", False),
+        ],
+        "/apis/networking.k8s.io/v1": [("NetworkPolicy", "networkpolicies", True)],
+    }
+    for root, known in more.items():
+        told = [{"kind": kind, "name": plural, "namespaced": own} for kind, plural, own in known]
+        found = server.objects.setdefault(root, {"metadata": {}, "resources": []})
+        found["resources"] += told
+
+    def state(management: Management) -> str:
+        services = Services(
+            controller=NONE, admission=NONE, recorder=OptionalService(management_state=management)
+        )
+        platform = Platform(
+            engines=Engines(jobset=WITHOUT, trainer=WITHOUT, kueue=WITHOUT), services=services, image="i:1"
+        )
+        return keep(server, platform, tmp_path)["recorder"].state
+
+    assert state(Management.MANAGED) == "Ready"
+    claim = "/api/v1/namespaces/mpijob-system/persistentvolumeclaims/mpijob-record"
+    assert claim in server.made
+    for _ in range(3):
+        gone = state(Management.REMOVED)
+    assert gone == "Absent"
+    assert [path for path in server.made if "mpijob-recorder" in path] == []
+    assert claim in server.made
+    assert state(Management.MANAGED) == "Ready"
 
 
 def test_an_upgrade_prunes_what_is_no_longer_wanted(tmp_path: Path) -> None:

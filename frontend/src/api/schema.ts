@@ -707,6 +707,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where else its training is seen. */
+        get: operations["links"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/logs": {
         parameters: {
             query?: never;
@@ -955,6 +972,23 @@ export interface paths {
         };
         /** Its configuration as a file. */
         get: operations["export_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where else its training is seen. */
+        get: operations["links_by_name"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2261,6 +2295,15 @@ export interface components {
             resource: string;
             source: string;
             used: number;
+        };
+        /**
+         * Links
+         * @description Where a job's training is seen elsewhere: `mlflow`, `tensorboard`, by their addresses.
+         */
+        Links: {
+            items: {
+                [key: string]: string;
+            };
         };
         /**
          * LogBatch
@@ -4840,6 +4883,41 @@ export interface operations {
             };
         };
     };
+    links: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where else its training is seen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Links"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     logs: {
         parameters: {
             query?: {
@@ -5403,6 +5481,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    links_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where else its training is seen. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Links"];
+                };
             };
             /** @description What went wrong. */
             default: {

@@ -7,10 +7,11 @@ import uPlot from "uplot";
 import { api, take, type JobDetail, type Usage } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { bytes, clock } from "../words";
+import Curves from "./Curves";
 
 type Band = Usage["cpu_cores"];
 
-/** What the workers used: the middle one as a line, least and most as a band; the same numbers as a table. */
+/** What a training told, and what the workers used: the middle one as a line, least and most as a band; the same numbers as a table. */
 export default function Metrics({ detail }: { detail: JobDetail }) {
   const { namespace, name, phase } = detail.row;
   const [open, setOpen] = useState(false);
@@ -19,18 +20,33 @@ export default function Metrics({ detail }: { detail: JobDetail }) {
     queryFn: () => take(api.GET("/api/v1/trainjobs/{namespace}/{name}/metrics", { params: { path: { namespace, name } } })),
     refetchInterval: phase === "Running" ? 5000 : false,
   });
-  if (usage.error) return <ProblemAlert error={usage.error} />;
-  if (!usage.data) return null;
-  if (!usage.data.samples)
+  return (
+    <div className="stack">
+      <Curves detail={detail} />
+      {usage.error ? <ProblemAlert error={usage.error} /> : null}
+      {usage.data ? <Used usage={usage.data} phase={phase} open={open} setOpen={setOpen} /> : null}
+    </div>
+  );
+}
+
+interface UsedProps {
+  usage: Usage;
+  phase: string;
+  open: boolean;
+  setOpen: (open: boolean) => void;
+}
+
+function Used({ usage, phase, open, setOpen }: UsedProps) {
+  if (!usage.samples)
     return (
       <p>
         Nothing was measured. Workers are measured about once a second while they run; this job
         {phase === "Running" ? " has just begun." : " was shorter than that, or has not run."}
       </p>
     );
-  const { times, cpu_cores: cpu, memory_bytes: memory } = usage.data;
+  const { times, cpu_cores: cpu, memory_bytes: memory } = usage;
   return (
-    <div className="stack">
+    <>
       <Chart title="CPU cores in use" times={times} band={cpu} words={(value) => value.toFixed(2)} />
       <Chart title="Memory in use" times={times} band={memory} words={bytes} />
       <ExpandableSection toggleText="The same as a table" isExpanded={open} onToggle={(_, on) => setOpen(on)}>
@@ -58,7 +74,7 @@ export default function Metrics({ detail }: { detail: JobDetail }) {
           </Tbody>
         </Table>
       </ExpandableSection>
-    </div>
+    </>
   );
 }
 

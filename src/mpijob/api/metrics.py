@@ -49,7 +49,9 @@ def metrics_page(settings: Settings, namespace: str | None) -> MetricsPage | Non
     from mpijob.client import Client, exporting, sources
 
     client = Client(namespace=namespace, settings=settings)
-    return MetricsPage(exporting.exporter(sources.OfClient(client), settings), token_in(settings.home))
+    return MetricsPage(
+        exporting.exporter(sources.OfClient(client), settings, client.rates), token_in(settings.home)
+    )
 
 
 def token_in(home: str) -> str:

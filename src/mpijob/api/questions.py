@@ -1,4 +1,4 @@
-"""What may be asked about accounts and curves; the other questions are in `answers`."""
+"""What may be asked about accounts and curves, and where curves are seen; the other questions are in `answers`."""
 
 from __future__ import annotations
 
@@ -39,3 +39,9 @@ class CurvesQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     rank: Annotated[int, msgspec.Meta(ge=0)] | None = None
     points: Annotated[int, msgspec.Meta(ge=1, le=2000)] = 720
+
+
+class Links(msgspec.Struct, frozen=True):
+    """Where a job's training is seen elsewhere: `mlflow`, `tensorboard`, by their addresses."""
+
+    items: dict[str, str]

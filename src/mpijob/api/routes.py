@@ -158,6 +158,9 @@ def _of_one(base: str) -> Iterator[Route]:
     yield _get(f"{base}/events", verbs_reading.events, "What happened.", answers.Events, where)
     yield _get(f"{base}/metrics", verbs_reading.metrics, "What was used.", Usage, answers.MetricsQuery)
     yield _get(f"{base}/curves", verbs_reading.curves, "Its training metrics.", Curves, questions.CurvesQuery)
+    yield _get(
+        f"{base}/links", verbs_reading.links, "Where else its training is seen.", questions.Links, where
+    )
     yield _get(f"{base}/why", verbs_reading.why, "Why it stands where it stands.", Diagnosis, where)
     yield _get(f"{base}/artifacts", verbs_reading.artifacts, "The files it left.", answers.Artifacts, where)
     yield _get(

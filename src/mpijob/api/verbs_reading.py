@@ -30,6 +30,7 @@ from mpijob.api.answers import (
 )
 from mpijob.api.asking import JSON, Ask
 from mpijob.api.problems import Refused
+from mpijob.api.questions import Links
 from mpijob.client import converting, drafts
 from mpijob.client.drafts import FIELDS as described
 from mpijob.client.guide import GUIDE, Guide
@@ -116,6 +117,11 @@ async def metrics(ask: Ask) -> Usage:
 async def curves(ask: Ask) -> Curves:
     """Return a training's metrics over time, and how far it is."""
     return await ask.client.curves(ask.ref, rank=ask.query.rank, points=ask.query.points)
+
+
+async def links(ask: Ask) -> Links:
+    """Return where its training is seen elsewhere."""
+    return Links(await ask.client.links(ask.ref))
 
 
 async def accounts(ask: Ask) -> AccountPage:

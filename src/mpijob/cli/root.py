@@ -37,6 +37,8 @@ ENTRIES: dict[str, Entry] = {
     "stacks": Entry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
     "top": Entry("usage", _SEE, "Show the CPU, memory and GPUs that workers use."),
     "curves": Entry("curves", _SEE, "Show the metrics of a training, how far it is and when it will end."),
+    "mlflow": Entry("tracking", _SEE, "Send what trainings tell to an MLflow server."),
+    "tensorboard": Entry("tracking", _SEE, "Run TensorBoard for a job."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
     "ui": Entry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
     "wait": Entry("steer", _SEE, "Wait until a job has ended, or has reached a phase."),

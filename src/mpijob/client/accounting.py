@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mpijob.client.desk import Desk
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mpijob.accounting.reports import Report
     from mpijob.model import JobRef, MPIJob, Phase
     from mpijob.model.accounts import AccountPage
+    from mpijob.settings import RateSetting
 
 
 class Accounting(Desk):
@@ -65,6 +66,12 @@ class Accounting(Desk):
         where = "" if all_namespaces else namespace or self.namespace
         wanted = accounts.query(where, since=since, until=until, **chosen)
         return self._bridge.call(accounts.report(self.backend, self.settings, wanted, tuple(by)))
+
+    def rates(self) -> Mapping[str, RateSetting]:
+        """Return what hours cost by namespace, "*" for all others: the cluster's own rates, else the settings'."""
+        from mpijob.client import accounts
+
+        return self._bridge.call(accounts.rates(self.backend, self.settings))
 
     def budgets(self) -> tuple[Budget, ...]:
         """Return how the namespaces that have a budget stand this month, with the forecast for its end."""

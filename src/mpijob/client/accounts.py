@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mpijob.accounting.reports import Report
     from mpijob.backends.base import Backend
     from mpijob.model import JobRef, MPIJob, Plan
-    from mpijob.settings import Settings
+    from mpijob.settings import RateSetting, Settings
 
 _ALL = 1_000_000
 _RUNS = 200  # so many earlier runs are enough to tell the next one
@@ -77,14 +77,20 @@ async def report(backend: Backend, settings: Settings, wanted: AccountQuery, by:
     reports.check(by)
     wanted = msgspec.structs.replace(wanted, by_end=True, limit=_ALL)
     found = await _all(backend, wanted)
-    return reports.report(found, by, settings.rates, since=wanted.since, until=wanted.until)
+    return reports.report(found, by, await rates(backend, settings), since=wanted.since, until=wanted.until)
+
+
+async def rates(backend: Backend, settings: Settings) -> Mapping[str, RateSetting]:
+    """Return what hours cost: what a cluster's administrators have set on it, else what the settings say."""
+    told = getattr(backend, "rates", None)
+    return settings.rates if told is None else {**settings.rates, **await told()}
 
 
 async def budgets(backend: Backend, settings: Settings, now: float | None = None) -> tuple[Budget, ...]:
     """Return how the namespaces that have a budget stand this month."""
     now = time.time() if now is None else now
     wanted = AccountQuery(since=now - 32 * 86400.0, by_end=True, limit=_ALL)
-    return costs.budgets(await _all(backend, wanted), settings.budgets, settings.rates, now)
+    return costs.budgets(await _all(backend, wanted), settings.budgets, await rates(backend, settings), now)
 
 
 async def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | None:
@@ -93,7 +99,7 @@ async def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimat
         namespace=job.namespace, program=making.program(job), phases=(Phase.SUCCEEDED.value,), limit=_RUNS
     )
     found = (await page(backend, wanted)).items
-    rate = costs.rate(settings.rates, job.namespace)
+    rate = costs.rate(await rates(backend, settings) if found else {}, job.namespace)
     return estimates.estimate(found, ranks=job.world, needs=admission.needs(job), rate=rate)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mpijob.client.async_desk import AsyncDesk
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mpijob.accounting.reports import Report
     from mpijob.model import JobRef, MPIJob, Phase
     from mpijob.model.accounts import AccountPage
+    from mpijob.settings import RateSetting
 
 
 class AsyncAccounting(AsyncDesk):
@@ -66,6 +67,12 @@ class AsyncAccounting(AsyncDesk):
         where = "" if all_namespaces else namespace or self.namespace
         wanted = accounts.query(where, since=since, until=until, **chosen)
         return await self.apart(lambda: accounts.report(self.backend, self.settings, wanted, tuple(by)))
+
+    async def rates(self) -> Mapping[str, RateSetting]:
+        """Return what hours cost by namespace, "*" for all others: the cluster's own rates, else the settings'."""
+        from mpijob.client import accounts
+
+        return await self.apart(lambda: accounts.rates(self.backend, self.settings))
 
     async def budgets(self) -> tuple[Budget, ...]:
         """Return how the namespaces that have a budget stand this month, with the forecast for its end."""

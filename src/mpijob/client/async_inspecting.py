@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mpijob.history.audit_verify import Verdict
     from mpijob.model import StackReport
     from mpijob.model.audit import AuditEvent, AuditQuery
-    from mpijob.observation.curves import Curves
+    from mpijob.observation.curves import Curves, Point
 
 
 class AsyncInspecting(AsyncDesk):
@@ -92,6 +92,26 @@ class AsyncInspecting(AsyncDesk):
                 self.backend, ref, self.settings, tuple(patterns), rank=rank, points=points, since=since
             )
         )
+
+    async def points(
+        self, name: Target, *, since: float | None = None, namespace: str | None = None
+    ) -> tuple[Point, ...]:
+        """Return each thing that the ranks of a training told, in the order of its lines."""
+        from mpijob.client import training_curves
+
+        ref = self.ref(name, namespace)
+        _, told = await self.apart(
+            lambda: training_curves.points_of(self.backend, ref, self.settings, since=since)
+        )
+        return tuple(told)
+
+    async def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
+        """Return where a job's training is seen elsewhere: `mlflow`, `tensorboard`."""
+        from mpijob.client import tracking
+        from mpijob.client.remembering import remembering
+
+        state = await remembering(self.port).get(self.ref(name, namespace))
+        return await asyncio.to_thread(tracking.links, self.settings, state)
 
     async def bundle(
         self,

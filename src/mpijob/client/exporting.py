@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from mpijob.model import Event, JobRef, JobState, Sample
     from mpijob.model.accounts import Account
     from mpijob.observation.curves import Curves
-    from mpijob.settings import Settings
+    from mpijob.settings import RateSetting, Settings
+
+    Rates = Callable[[], Mapping[str, RateSetting]]
 
 FRESH_SECONDS = 2.0
 MOST_JOBS = 200  # running jobs whose workers are told one by one
@@ -65,7 +67,13 @@ class Source(Protocol):
 class Exporter:
     """Collects from a source into a registry of its own; made by `exporter`."""
 
-    def __init__(self, source: Source, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        rates: Rates | None = None,
+    ) -> None:
         from prometheus_client import (
             CollectorRegistry,
             Counter,
@@ -76,6 +84,8 @@ class Exporter:
 
         self.registry: CollectorRegistry = CollectorRegistry(auto_describe=False)
         self._source, self._settings, self._clock = source, settings, clock
+        self._told_rates: Rates = rates or (lambda: settings.rates)
+        self._rates: Mapping[str, RateSetting] = settings.rates
         self._ready = False
         self._lock = threading.Lock()
         self._since = clock() - _BACK_SECONDS
@@ -83,7 +93,7 @@ class Exporter:
         self._words: dict[str, set[str]] = {}
         self._families: list[Any] = []
         self._budgets: tuple[float, tuple[costs.Budget, ...]] = (-_BUDGET_SECONDS, ())
-        self._looked = -FRESH_SECONDS
+        self._looked, self._rated = -FRESH_SECONDS, -_BUDGET_SECONDS
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they double what is stored and nobody asks for them
         self.registry.register(self)  # first: one scrape tells what it counts
         own: Any = {"registry": self.registry}
@@ -134,6 +144,8 @@ class Exporter:
         try:
             going = [*self._source.going()]
             self._begin_at_zero(going)
+            if begun - self._rated >= _BUDGET_SECONDS:
+                self._rates, self._rated = self._told_rates(), begun
             self._count(now)
             families = [*_going(going, now, self._word), *self._workers(going), *self._money(now)]
             up = 1.0
@@ -180,9 +192,9 @@ class Exporter:
         ):
             self._hours.labels(namespace, resource, "held").inc(held)
             self._hours.labels(namespace, resource, "used").inc(used)
-        rate = costs.rate(self._settings.rates, account.ref.namespace)
+        rate = costs.rate(self._rates, account.ref.namespace)
         if rate != costs.FREE:
-            self._cost.labels(namespace, rate.currency).inc(costs.cost(account, self._settings.rates))
+            self._cost.labels(namespace, rate.currency).inc(costs.cost(account, self._rates))
 
     def _word(self, label: str, value: str) -> str:
         """Return a label's value, or `other` when there are too many of them."""
@@ -246,9 +258,7 @@ class Exporter:
         asked, found = self._budgets
         if time.monotonic() - asked >= _BUDGET_SECONDS:  # it reads a month of jobs
             query = AccountQuery(since=now - 32 * 86400.0, by_end=True, limit=10_000)
-            found = costs.budgets(
-                self._source.ended(query), self._settings.budgets, self._settings.rates, now
-            )
+            found = costs.budgets(self._source.ended(query), self._settings.budgets, self._rates, now)
             self._budgets = (time.monotonic(), found)
         shares = [((one.namespace,), one.share) for one in found]
         forecasts = [((one.namespace,), one.forecast / one.monthly) for one in found if one.monthly]
@@ -313,11 +323,11 @@ def _gauge(name: str, text: str, labels: tuple[str, ...], rows: Iterable[Any]) -
     return family
 
 
-def exporter(source: Source, settings: Settings) -> Exporter:
+def exporter(source: Source, settings: Settings, rates: Rates | None = None) -> Exporter:
     """Return an exporter over a source; raise Unsupported where the extra is not installed."""
     if find_spec("prometheus_client") is None:
         raise Unsupported("metrics need prometheus_client", hint="run: pip install 'mpijob[metrics]'")
-    return Exporter(source, settings)
+    return Exporter(source, settings, rates=rates)
 
 
 def serve(made: Exporter, address: str, port: int) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mpijob.history.audit_verify import Verdict
     from mpijob.model import StackReport
     from mpijob.model.audit import AuditEvent, AuditQuery
-    from mpijob.observation.curves import Curves
+    from mpijob.observation.curves import Curves, Point
 
 
 class Inspecting(Desk):
@@ -96,6 +96,21 @@ class Inspecting(Desk):
             self.backend, ref, self.settings, tuple(patterns), rank=rank, points=points, since=since
         )
         return self._bridge.call(work)
+
+    def points(
+        self, name: Target, *, since: float | None = None, namespace: str | None = None
+    ) -> tuple[Point, ...]:
+        """Return each thing that the ranks of a training told, in the order of its lines."""
+        from mpijob.client import training_curves
+
+        work = training_curves.points_of(self.backend, self.ref(name, namespace), self.settings, since=since)
+        return tuple(self._bridge.call(work)[1])
+
+    def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
+        """Return where a job's training is seen elsewhere: `mlflow`, `tensorboard`."""
+        from mpijob.client import tracking
+
+        return tracking.links(self.settings, self._bridge.call(self._records.get(self.ref(name, namespace))))
 
     def bundle(
         self,

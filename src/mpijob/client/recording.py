@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mpijob.errors import Unsupported
-from mpijob.settings import CLUSTER, Settings, history_directory
+from mpijob.settings import CLUSTER, RateSetting, Settings, history_directory
 
 if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.client.exporting import Rates
     from mpijob.history.archive import Archive
 
 
@@ -41,12 +44,16 @@ def record(
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     directory = history_directory(settings, access.context or "cluster")
     archive = Archive(directory, shared=True, database=settings.history_database, objects=store_of(settings))
-    server = None if metrics is None else _serve_metrics(archive, settings, *metrics)
+    api = Api(access)
+    rates = partial(_rates, api, settings)
+    server = None if metrics is None else _serve_metrics(archive, settings, rates, *metrics)
     if settings.traces:
         _send_traces(archive, settings, stop)
+    if settings.mlflow:
+        _mirror(archive, settings, stop)
     try:
         with telling("record jobs"):
-            recorder = Recorder(Api(access), archive, Policy.of(settings), namespace, settings.rules)
+            recorder = Recorder(api, archive, Policy.of(settings), namespace, settings.rules)
             recorder.run(stop, lambda: ready(directory))
     finally:
         if server is not None:
@@ -54,12 +61,20 @@ def record(
         archive.close()
 
 
-def _serve_metrics(archive: Archive, settings: Settings, address: str, port: int) -> Any:
+def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
+    from mpijob.backends.kubernetes.failures import telling
+    from mpijob.backends.kubernetes.governing import Governor
+
+    with telling("read what hours cost"):
+        return {**settings.rates, **Governor(api).rates()}
+
+
+def _serve_metrics(archive: Archive, settings: Settings, rates: Rates, address: str, port: int) -> Any:
     from mpijob.backends.kubernetes.remembered import of_archive
     from mpijob.client import exporting, sources
 
     source = sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
-    return exporting.serve(exporting.exporter(source, settings), address, port)
+    return exporting.serve(exporting.exporter(source, settings, rates), address, port)
 
 
 def _send_traces(archive: Archive, settings: Settings, stop: threading.Event) -> None:
@@ -67,3 +82,12 @@ def _send_traces(archive: Archive, settings: Settings, stop: threading.Event) ->
     from mpijob.client import sources, tracing
 
     tracing.Sender(sources.OfRecord(archive, of_archive(archive)), settings.traces, stop).start()
+
+
+def _mirror(archive: Archive, settings: Settings, stop: threading.Event) -> None:
+    from mpijob.backends.kubernetes.remembered import of_archive
+    from mpijob.client import mlflow, sources, tracking
+
+    server = mlflow.Server(settings.mlflow, settings.mlflow_token_file)
+    source = sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
+    tracking.Sender(tracking.Mirror(source, server), stop).start()

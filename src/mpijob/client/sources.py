@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mpijob.history.past import Past
     from mpijob.model import Event, JobState
     from mpijob.model.accounts import Account, AccountQuery
-    from mpijob.observation.curves import Curves
+    from mpijob.observation.curves import Curves, Point
 
 _GOING = tuple(phase for phase in Phase if not phase.final)
 _RECENT_SECONDS = 120.0
@@ -65,6 +65,17 @@ class OfClient:
         except MpiJobError:
             return None
 
+    def state(self, ref: JobRef) -> JobState | None:
+        """Return where a job stands or stood."""
+        try:
+            return self._client.state(ref)
+        except NotFound:
+            return None
+
+    def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
+        """Return all that a training told."""
+        return self._client.points(ref, since=since)
+
     def health(self) -> dict[str, tuple[str, float]]:
         """Nothing more is to be told."""
         return {}
@@ -75,7 +86,7 @@ class OfRecord:
 
     def __init__(self, archive: Archive, past: Past, patterns: tuple[str, ...] = ()) -> None:
         self._archive, self._past = archive, past
-        self._read = curves.reader(patterns)
+        self._read, self._wanted = curves.reader(patterns), "" if patterns else curves.LOOKED_FOR
 
     def going(self) -> Iterator[JobState]:
         """Return the jobs that have not ended."""
@@ -95,8 +106,16 @@ class OfRecord:
 
     def curves(self, ref: JobRef) -> Curves | None:
         """Return what a training told in the last minutes."""
-        query = LogQuery(regex=curves.LOOKED_FOR, since=time.time() - _RECENT_SECONDS)
+        query = LogQuery(regex=self._wanted, since=time.time() - _RECENT_SECONDS)
         return curves.curves(curves.points(self._past.logs(ref, query), self._read))
+
+    def state(self, ref: JobRef) -> JobState | None:
+        """Return where a job stands or stood."""
+        return self._past.state(ref)
+
+    def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
+        """Return all that a training told."""
+        return curves.points(self._past.logs(ref, LogQuery(regex=self._wanted, since=since)), self._read)
 
     def health(self) -> dict[str, tuple[str, float]]:
         """Return how the recorder is."""

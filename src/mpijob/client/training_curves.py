@@ -13,8 +13,8 @@ from mpijob.observation import curves
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
-    from mpijob.model import JobRef
-    from mpijob.observation.curves import Curves
+    from mpijob.model import JobRef, JobState
+    from mpijob.observation.curves import Curves, Point
     from mpijob.settings import Settings
 
 _MOST_POINTS = 200_000
@@ -34,6 +34,21 @@ async def read(
 
     Numbers leave here and no lines: this is no look into a log that an audit would tell.
     """
+    state, told = await points_of(backend, ref, settings, patterns, rank=rank, since=since)
+    running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
+    return curves.curves(told, most=points, rank=rank, now=time.time() if running else None)
+
+
+async def points_of(
+    backend: Backend,
+    ref: JobRef,
+    settings: Settings,
+    patterns: Sequence[str] = (),
+    *,
+    rank: int | None = None,
+    since: float | None = None,
+) -> tuple[JobState, list[Point]]:
+    """Return where a job stands and what its lines told, rank by rank."""
     reads = remembering(backend)
     own = (*patterns, *settings.metric_patterns)
     find = curves.reader(own)
@@ -42,7 +57,7 @@ async def read(
     )
     state = await reads.get(ref)
     stream = reads.logs(state.ref, query)
-    told = []
+    told: list[Point] = []
     try:
         async for line in stream:
             told += curves.points((line,), find)
@@ -50,5 +65,4 @@ async def read(
                 del told[::2]  # a year of steps fits into memory, and no screen shows more
     finally:
         await close(stream)
-    running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
-    return curves.curves(told, most=points, rank=rank, now=time.time() if running else None)
+    return state, told

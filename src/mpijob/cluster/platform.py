@@ -188,11 +188,12 @@ class Keeper:
             crd = self._objects.api.find(CRD.path("", entry.name))
             if crd is not None and self._objects.instances(crd):
                 return False
-        return self._objects.remove(entry, component)
+        return entry.kind == _DATA or self._objects.remove(entry, component)
 
 
 _WHERE_SERVED = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-_LASTING = ("CustomResourceDefinition", "Namespace")
+_DATA = "PersistentVolumeClaim"  # what was recorded outlives whoever recorded it
+_LASTING = ("CustomResourceDefinition", "Namespace", _DATA)
 
 
 def _removal_order(entries: Iterable[Entry]) -> list[Entry]:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from mpijob.model.choices import Choices, Option
     from mpijob.model.overseen import Told
     from mpijob.model.rights import Question
-    from mpijob.settings import Settings
+    from mpijob.settings import RateSetting, Settings
 
 _POLL_SECONDS = 0.5
 _REMOVAL_SECONDS = 60.0
@@ -424,6 +424,13 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes import accounts
 
         return await accounts.find(self, query, time.time())
+
+    async def rates(self) -> dict[str, RateSetting]:
+        """Return what hours cost, as the cluster's administrators have set it."""
+        from mpijob.backends.kubernetes.governing import Governor
+
+        with telling("read what hours cost"):
+            return Governor(self._api).rates()
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying by the metrics and the logs of its pods; what was measured before is kept."""

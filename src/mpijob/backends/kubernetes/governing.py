@@ -18,8 +18,9 @@ from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import demands
 from mpijob.dialects.terms import Document
 from mpijob.errors import Conflict, NotFound, Unsupported
-from mpijob.model.governance import API, SINGLETON, NamespaceLimits, Platform, limits_of, platform_of
+from mpijob.model.governance import API, SINGLETON, NamespaceLimits, Platform, Rates, limits_of, platform_of
 from mpijob.model.overview import Line
+from mpijob.settings import RateSetting
 
 LIMITS = Kind(API, "MPIJobLimits", "mpijoblimits", namespaced=False)
 PLATFORM = Kind(API, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
@@ -50,6 +51,18 @@ class Governor:
                 raise
             found = None
         return Platform() if found is None else platform_of(found)
+
+    def rates(self) -> dict[str, RateSetting]:
+        """Return what hours cost by namespace, "*" for all others, as far as it is set and may be read."""
+        try:
+            found = self._api.list(LIMITS.path("")).items
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            found = []
+        told = {one["metadata"]["name"]: limits_of(one).rates for one in found}
+        told["*"] = self.platform().defaults.rates
+        return {name: _rate(rates) for name, rates in told.items() if rates is not None}
 
     def quotas(self, namespace: str) -> tuple[Line, ...]:
         """Return every line of a namespace's ResourceQuotas."""
@@ -134,6 +147,10 @@ class Governor:
                 raise NotFound(
                     f"namespace '{namespace}' does not exist", hint="mpijob admin overview lists them"
                 )
+
+
+def _rate(rates: Rates) -> RateSetting:
+    return RateSetting(rates.cpu_hour, rates.memory_gib_hour, rates.gpu_hour, rates.currency)
 
 
 def lines_of(quota: Document) -> tuple[Line, ...]:

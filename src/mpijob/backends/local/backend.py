@@ -447,6 +447,10 @@ class LocalBackend:
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
+    def workplace(self, ref: JobRef) -> Path:
+        """Return the directory in which a job works: what it writes there is seen while it runs."""
+        return self._home.work(self._row(ref).uid)
+
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
         from mpijob.backends.local import artifacts

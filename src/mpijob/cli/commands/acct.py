@@ -100,7 +100,7 @@ def list_accounts(app: App, columns: str, only_names: bool, names: tuple[str, ..
         )
         return
     wanted = fields.named(columns) if columns else fields.USUAL
-    page, rates = app.client.accounts(names=names, **chosen), app.client.settings.rates
+    page, rates = app.client.accounts(names=names, **chosen), app.client.rates()
     if app.out.structured:
         app.out.value({"items": [_whole(one, rates) for one in page.items], "after": page.after})
     elif app.out.format is Format.CSV:

@@ -70,9 +70,10 @@ def _training(app: App, state: JobState) -> list[str]:
         return []
     since = (state.finished or app.now()) - _LAST_SECONDS
     try:
-        return lines(app.client.curves(state.ref, points=80, since=since))
+        told = lines(app.client.curves(state.ref, points=80, since=since))
     except NotAllowed:
         return []  # who may not read the lines is told so among the findings, and is shown the rest
+    return [*told, *(f"{name}: {link}" for name, link in app.client.links(state.ref).items())]
 
 
 def _section(app: App, title: str, lines: list[str]) -> None:

@@ -60,8 +60,9 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
     from mpijob.client import ending, exporting, sources
 
     stop = ending.until_ended()
-    source = sources.OfClient(app.client.twin(), all_namespaces=all_namespaces)
-    made = exporting.exporter(source, app.client.settings)
+    client = app.client.twin()
+    source = sources.OfClient(client, all_namespaces=all_namespaces)
+    made = exporting.exporter(source, app.client.settings, client.rates)
     server = exporting.serve(made, address, port)
     app.out.note(f"metrics at http://{address}:{port}/metrics")
     stop.wait()

@@ -103,7 +103,8 @@ def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:
     accounts = [job.account for job in found.jobs]
     if not all(accounts):
         return []
-    told = [fields.shown(one, names, app.client.settings.rates) for one in accounts if one is not None]
+    rates = app.client.rates()
+    told = [fields.shown(one, names, rates) for one in accounts if one is not None]
     return [(name.replace("_", "-"), *(values[at] for values in told)) for at, name in enumerate(names)]
 
 

@@ -1,0 +1,55 @@
+"""Two seeds of `make kills`: whatever is killed, the record has all that was promised."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mpijob.backends.kubernetes.listening import Listener
+
+from . import kills
+from .test_postgres import Server
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    place = Path("/tmp") / f"mpijob-kills-{os.getpid()}"  # a path that its own user may reach
+    one = Server(place)
+    try:
+        yield one
+    finally:
+        one.stop()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.mark.req("C-history", "C-ha")
+def test_a_recorder_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
+    kills.run(2, tmp_path)
+
+
+@pytest.mark.req("C-history", "C-ha")
+def test_a_recorder_and_its_database_killed_again_and_again_lose_nothing(
+    server: Server, tmp_path: Path
+) -> None:
+    kills.run(1, tmp_path, server)
+
+
+def test_a_recorder_that_forgets_where_it_was_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the runs above show they can also deny: here every new recorder begins with the first line again."""
+
+    class Forgetful(Listener):
+        def _listen(self) -> None:
+            self._stamp, self._repeats = b"", 0
+            super()._listen()
+
+    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.Listener", Forgetful)
+    with pytest.raises(AssertionError, match="are not what it said"):
+        kills.run(2, tmp_path)
