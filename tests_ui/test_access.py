@@ -58,14 +58,29 @@ def test_no_screen_breaks_a_rule_in_light_or_dark(page: Page, client: Client) ->
 def test_a_job_is_made_and_removed_by_the_keyboard_alone(page: Page, client: Client) -> None:
     page.keyboard.press("c")
     expect(page.get_by_role("heading", name="Create job")).to_be_visible()
-    page.locator("#field-name").focus()
+    expect(page.get_by_role("button", name="Skip: I know that I want an MPI job")).to_be_visible()
+    page.get_by_role("button", name="Skip: I know that I want an MPI job").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Basics")).to_be_focused()
+    tab_to(page, "field-name")
     page.keyboard.type("typed")
+    page.keyboard.press("Enter")  # the next step
+    expect(page.get_by_role("heading", name="Workload")).to_be_focused()
     tab_to(page, "field-command")
     page.keyboard.type("sleep 60")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Resources")).to_be_focused()
     tab_to(page, "field-workers")
     page.keyboard.press("Control+a")
     page.keyboard.type("2")
     expect(page.get_by_test_id("plan")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Advanced")).to_be_focused()
+    tab_to_words(page, "Next")
+    page.keyboard.press("Enter")
+    expect(page.get_by_test_id("review")).to_be_visible()
+    expect(page.get_by_role("heading", name="Review")).to_be_focused()
+    tab_to_words(page, "Create job")
     page.keyboard.press("Enter")
     expect(page.get_by_text("typed was created")).to_be_visible()
     page.get_by_role("button", name="Delete").focus()
@@ -82,13 +97,18 @@ def test_a_job_is_made_and_removed_by_the_keyboard_alone(page: Page, client: Cli
     assert client.list().total == 0
 
 
-def tab_to(page: Page, id: str) -> None:
+def tab_to(page: Page, id: str, of: str = "id") -> None:
     """Press Tab until the field has the focus: every control in between can be passed."""
     for _ in range(20):
         page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.id") == id:
+        if page.evaluate(f"document.activeElement.{of}") == id:
             return
     raise AssertionError(f"Tab never reached {id}")
+
+
+def tab_to_words(page: Page, words: str) -> None:
+    """Press Tab until a button with these words has the focus."""
+    tab_to(page, words, "textContent")
 
 
 def test_at_twice_the_size_nothing_is_cut_off(page: Page, client: Client) -> None:

@@ -46,7 +46,7 @@ def test_markup_in_texts_is_text_everywhere(page: Page, client: Client) -> None:
     expect(page.get_by_role("log")).to_contain_text(PAYLOADS[0])
     page.get_by_role("textbox", name="Find in the lines shown").fill("onerror")
     expect(page.get_by_role("log").locator("mark").first).to_be_visible()
-    page.goto(f"{base}/create?from=default/evil")
+    page.goto(f"{base}/create?from=default/evil&step=workload")
     expect(page.locator("#field-env")).to_have_value(re.compile("EVIL=<script>"))
     page.goto(f"{base}/jobs?text={PAYLOADS[1]}")
     expect(page.get_by_text("No job matches")).to_be_visible()

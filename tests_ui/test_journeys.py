@@ -25,14 +25,39 @@ def phase(page: Page, word: str) -> None:
     )
 
 
+def step(page: Page, name: str) -> None:
+    """Go to a step of the wizard."""
+    page.get_by_role("navigation", name="Steps").get_by_role("button", name=name).click()
+    expect(page.get_by_role("heading", level=2, name=name)).to_be_focused()
+
+
+def create(page: Page) -> None:
+    """Look at the review, then create."""
+    step(page, "Review")
+    page.get_by_role("button", name="Create job").click()
+
+
 @pytest.mark.req("FR-016", "FR-UI-001", "FR-UI-005", "FR-020", "B-story5")
 def test_a_job_is_made_watched_and_succeeds(page: Page, client: Client) -> None:
     page.get_by_role("link", name="Create job").first.click()
+    page.locator("label[for=choose-mpi]").click()
+    page.get_by_role("button", name="Create this job").click()
     page.locator("#field-name").fill("hello")
+    page.get_by_role("button", name="Next").click()
     page.locator("#field-command").fill("sh -c 'echo hello from $MPIJOB_RANK; sleep 1'")
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("#field-workers")).to_have_value("4")
     page.locator("#field-workers").fill("2")
     page.locator("#field-resources-memory").fill("128Mi")
     expect(page.get_by_test_id("plan")).to_contain_text("1 launcher + 2 workers = 2 ranks")
+    page.get_by_role("button", name="Review", exact=True).click()
+    expect(page.get_by_test_id("review")).to_contain_text(
+        "2 workers with 1 CPU, 128Mi of memory and no GPU each start 2 ranks."
+    )
+    page.get_by_role("button", name="Copy as command").click()
+    expect(page.get_by_test_id("review")).to_contain_text(
+        "mpijob create hello --workers 2 --memory 128Mi -- sh -c 'echo hello from $MPIJOB_RANK; sleep 1'"
+    )
     assert client.list().total == 0  # looking at the plan started nothing
     page.get_by_role("button", name="Create job").click()
     expect(page.get_by_text("hello was created")).to_be_visible()
@@ -66,38 +91,80 @@ def test_a_failed_job_shows_the_cause_and_the_way_out(page: Page, client: Client
     expect(page.get_by_role("log")).to_contain_text("cannot open data")
     page.get_by_role("button", name="Clone and modify").click()
     expect(page.locator("#field-name")).to_have_value("broken-2")
+    step(page, "Workload")
     page.locator("#field-command").fill("sh -c 'echo mended'")
-    page.get_by_role("button", name="Create job").click()
+    create(page)
     phase(page, "Succeeded")
 
 
 @pytest.mark.req("FR-UI-009")
 def test_what_is_wrong_stands_at_its_field_before_anything_is_sent(page: Page, client: Client) -> None:
     page.get_by_role("link", name="Create job").first.click()
+    step(page, "Workload")
+    page.locator("#field-command").fill("hostname 'one")
+    step(page, "Basics")
     page.locator("#field-name").fill("Not A Name")
-    page.locator("#field-command").fill("hostname")
+    expect(page.get_by_test_id("problem")).to_contain_text("No closing quotation")
+    page.get_by_test_id("problem").get_by_role("button", name="Command").click()
+    expect(page.locator("#field-command")).to_be_focused()
+    page.locator("#field-command").fill("hostname 'one'")
+    step(page, "Basics")
     expect(page.locator("#field-name-said")).to_contain_text("name")
     expect(page.locator("#field-name")).to_have_attribute("aria-invalid", "true")
     page.locator("#field-name").fill("fine")
     expect(page.get_by_test_id("plan")).to_be_visible()
-    page.locator("#field-workers").fill("many")
-    expect(page.locator("#field-workers-said")).to_contain_text("whole number")
+    step(page, "Resources")
+    page.locator("#field-workers").fill("0")
+    expect(page.locator("#field-workers-said")).to_contain_text("workers")
+    expect(page.locator("#field-workers")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_role("button", name="Resources (something is wrong here)")).to_be_visible()
     assert client.list().total == 0
 
 
-@pytest.mark.req("FR-016")
-def test_form_and_yaml_are_the_same_job(page: Page) -> None:
-    page.get_by_role("link", name="Create job").first.click()
-    page.locator("#field-name").fill("both")
-    page.locator("#field-command").fill("python train.py")
-    page.get_by_role("button", name="YAML").click()
+WRITTEN = """\
+# who asked: the vision team
+name: both # short
+workers: 3
+command: [python, train.py]
+priority: high
+mystery: 1 # not ours
+"""
+
+
+@pytest.mark.req("FR-016", "C-wizard")
+def test_form_and_yaml_are_one_document_with_its_comments(page: Page) -> None:
+    page.goto(page.url.split("/jobs")[0] + "/create?view=yaml")
     text = page.get_by_role("textbox", name="The job as YAML")
-    expect(text).to_have_value("name: both\ncommand: [python, train.py]\n")
-    text.fill("name: both\nworkers: 3\ncommand: [python, train.py]\npriority: high\n")
-    page.get_by_role("button", name="Form").click()
+    text.fill(WRITTEN)
+    expect(page.get_by_test_id("problem")).to_contain_text("mystery")
+    page.get_by_role("button", name="Split").click()
+    step(page, "Resources")
     expect(page.locator("#field-workers")).to_have_value("3")
-    page.get_by_role("button", name="YAML").click()
-    expect(text).to_have_value(re.compile("priority: high"))
+    page.get_by_role("button", name="One worker more").click()
+    step(page, "Workload")
+    page.locator("#field-command").fill("python train.py --note 'two words'")
+    page.locator("#field-env").fill("LR=0.1\nSEED=7")
+    for line in ("# who asked: the vision team", "name: both # short", "workers: 4", "mystery: 1 # not ours",
+                 "command: [python, train.py, --note, two words]", "LR: '0.1'"):  # fmt: skip
+        expect(text).to_contain_text(line.replace("'", '"') if line.startswith("LR") else line)
+    page.reload()  # the draft is kept
+    expect(text).to_contain_text("mystery: 1 # not ours")
+    page.get_by_role("button", name="Form").click()
+    expect(page.locator("#field-env")).to_have_value("LR=0.1\nSEED=7")
+
+
+@pytest.mark.req("C-wizard", "FR-UI-005")
+def test_a_job_that_finds_no_room_is_offered_the_largest_that_does(page: Page, client: Client) -> None:
+    client.submit(a_job("holds", "sleep 60", workers=4))  # half of the four cores
+    page.goto(page.url.split("/jobs")[0] + "/create?view=yaml")
+    page.get_by_role("textbox", name="The job as YAML").fill(
+        "name: large\nworkers: 6\ncommand: ['true']\nresources: {cpu: 500m, memory: 128Mi}\n"
+    )
+    fits = page.get_by_test_id("fit")
+    expect(fits).to_contain_text("Waiting for")
+    fits.get_by_role("button", name=re.compile("^Use . workers: that would start now")).click()
+    expect(fits).to_contain_text(re.compile("fits now|start now", re.IGNORECASE))
+    expect(page.get_by_role("textbox", name="The job as YAML")).not_to_contain_text("workers: 6")
 
 
 @pytest.mark.req("AC2")
@@ -171,7 +238,7 @@ def test_a_fix_is_applied_by_one_click_and_the_job_succeeds(page: Page, client: 
     expect(page.get_by_test_id("changes")).to_contain_text('resources.memory: "128Mi" → ')
     expect(page.locator("#field-name")).to_have_value("hungry-2")
     expect(page.get_by_test_id("plan")).to_be_visible()
-    page.get_by_role("button", name="Create job").click()
+    create(page)
     phase(page, "Succeeded")
 
 

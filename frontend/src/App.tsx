@@ -30,7 +30,7 @@ import { LiveBadge } from "./components/LiveBadge";
 import { JobList } from "./pages/JobList";
 import { SignIn } from "./pages/SignIn";
 
-const CreateJob = lazy(() => import("./pages/CreateJob").then((page) => ({ default: page.CreateJob })));
+const CreateJob = lazy(() => import("./wizard/CreateJob").then((page) => ({ default: page.CreateJob })));
 const JobDetails = lazy(() => import("./pages/JobDetails").then((page) => ({ default: page.JobDetails })));
 const Glance = lazy(() => import("./pages/Glance").then((page) => ({ default: page.Glance })));
 const Learn = lazy(() => import("./pages/Learn").then((page) => ({ default: page.Learn })));
@@ -75,6 +75,8 @@ export function App() {
 function Shell({ user }: { user: string }) {
   const [dark, toggle] = useTheme();
   const { pathname: at, search } = useLocation();
+  const origin = new URLSearchParams(search);
+  const begun = ["from", "template", "fix"].map((key) => origin.get(key) ?? "").join(" ");
   const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
   const masthead = (
     <Masthead>
@@ -144,7 +146,7 @@ function Shell({ user }: { user: string }) {
         <Route path="/jobs" element={<JobList />} />
         <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
         <Route path="/jobs/:namespace/:name/:tab" element={<JobDetails />} />
-        <Route path="/create" element={<CreateJob key={search} />} />
+        <Route path="/create" element={<CreateJob key={begun} />} />
         <Route path="/learn" element={<Learn />} />
         <Route path="/queues" element={<Glance />} />
         <Route path="/" element={<Navigate to="/jobs" replace />} />

@@ -25,7 +25,7 @@ export function Glance() {
         {told ? (
           <div className="stack">
             <Part title="In use">
-              <Usage told={told} />
+              <Usage told={told as Overview} />
             </Part>
             <Part title={`Waiting: ${plural(told.waiting.length, "job")}`}>
               {told.waited_seconds === null ? null : <p>Jobs here began after {duration(told.waited_seconds)} (median).</p>}
