@@ -120,7 +120,7 @@ def main() -> None:
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with tempfile.TemporaryDirectory() as work, place(Path(work)) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        page = browser.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+        page = browser.new_page(viewport={"width": 1280, "height": 1200}, reduced_motion="reduce")
         page.on("console", lambda said: print(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: print(error))
         page.goto(server.address)

@@ -112,3 +112,9 @@ export async function streamLogs(path: string, signal: AbortSignal, onBatch: (ba
 
 /** Count whether a piece of help was helpful. */
 export const vote = (topic: string, helpful: boolean): Promise<unknown> => take(api.POST("/api/v1/opinions", { body: { topic, helpful } }));
+
+/** The address of exactly this job: a later one of its name is another. */
+export const addressOf = (row: JobRow) => ({
+  path: { namespace: row.namespace, name: row.name },
+  query: row.uid.includes("/") ? {} : { uid: row.uid },
+});

@@ -5,9 +5,8 @@ import { api, problemOf, sent, take, type Finding } from "../api/client";
 import { useRested } from "../hooks";
 import { differences, nextName, patched, read, values, write, type Difference, type Values } from "./document";
 import { isInitial } from "./fields";
+import { forget, keep, kept } from "./kept";
 import { join, split } from "./shell";
-
-const KEPT = "mpijob-draft";
 
 interface Origin {
   readonly from: string;
@@ -27,23 +26,19 @@ const commandOf = (job: Values | null): string => {
 };
 const written = (text: string): Written => ({ text, command: commandOf(values(text)) });
 
-function kept(): Written {
-  try {
-    const found = JSON.parse(sessionStorage.getItem(KEPT) ?? "null") as Partial<Written> | null;
-    return typeof found?.text === "string" ? { text: found.text, command: found.command ?? "" } : EMPTY;
-  } catch {
-    return EMPTY;
-  }
+function before(): Written {
+  const found = kept();
+  return found ? { ...written(found.text), ...(found.command === undefined ? {} : { command: found.command }) } : EMPTY;
 }
 
 /** A copy of a job, with one of the fixes for it laid over. */
 async function copied({ from, fix }: Origin): Promise<{ text: string; origin: Values }> {
   const [namespace = "", name = ""] = from.split("/");
   const path = { namespace, name };
-  const detail = await take(api.GET("/api/v1/trainjobs/{namespace}/{name}", { params: { path } }));
+  const yaml = await take(api.GET("/api/v1/trainjobs/{namespace}/{name}/export", { params: { path }, parseAs: "text" }) as Promise<{ data?: string; response: Response }>);
   const told = fix ? await take(api.GET("/api/v1/trainjobs/{namespace}/{name}/why", { params: { path } })) : null;
   const patch = told?.fixes?.find((one) => one.number === Number(fix))?.patch ?? {};
-  return { text: write(patched(detail.yaml, patch), "name", nextName(name)), origin: values(detail.yaml) ?? {} };
+  return { text: write(patched(yaml, patch), "name", nextName(name)), origin: values(yaml) ?? {} };
 }
 
 async function templated(name: string): Promise<string> {
@@ -67,7 +62,7 @@ export interface Draft {
 
 export function useDraft(origin: Origin): Draft {
   const foreign = Boolean(origin.from || origin.template);
-  const [now, setNow] = useState<Written>(() => (foreign ? EMPTY : kept()));
+  const [now, setNow] = useState<Written>(() => (foreign ? EMPTY : before()));
   const [was, setWas] = useState<Values | null>(null);
   const begin = useMutation({
     mutationFn: async () => (origin.from ? copied(origin) : { text: await templated(origin.template), origin: null }),
@@ -80,7 +75,7 @@ export function useDraft(origin: Origin): Draft {
     if (foreign) begin.mutate();
   }, [origin.from, origin.template, origin.fix]); // eslint-disable-line -- begun once for each origin
   useEffect(() => {
-    if (now !== EMPTY) sessionStorage.setItem(KEPT, JSON.stringify(now));
+    if (now !== EMPTY) keep(now);
   }, [now]);
   const job = useMemo(() => values(now.text), [now.text]);
   const changes = useMemo(
@@ -99,7 +94,7 @@ export function useDraft(origin: Origin): Draft {
         const words = split(command);
         return { command, text: words === null ? old.text : write(old.text, "command", words.length ? words : undefined) };
       }),
-    forget: () => sessionStorage.removeItem(KEPT),
+    forget,
   };
 }
 
