@@ -90,7 +90,9 @@ def jobs() -> Iterator[MPIJob]:
         name="bert-16", workers=4, command=("python3", "-c", HUNGRY), resources=SMALL, labels=first,
         description="Fine-tuning, batch 64. See the *team page*.", grace_seconds=1.0,
     )  # fmt: skip
-    yield MPIJob(name="typo", workers=2, command=("sh", "-c", "pyhton3 train.py"), resources=SMALL, labels=first)
+    yield MPIJob(
+        name="typo", workers=2, command=("sh", "-c", "pyhton3 train.py"), resources=SMALL, labels=first
+    )
     save = f"{TRAIN}open(f'model-{{rank}}.txt', 'w').write('weights')\n"
     yield MPIJob(name="resnet-4", workers=4, command=("python3", "-c", save), resources=SMALL)
     yield MPIJob(name="llm-ft", workers=6, command=("sleep", "60"), resources=SMALL)

@@ -12,6 +12,7 @@ interface Props {
   found: string;
   onHit: (step: number) => void;
   begun: number;
+  attempts: number;
 }
 
 const MINUTE = 60;
@@ -29,7 +30,7 @@ function Typed({ name, value, onChange, children }: { name: string; value: strin
 }
 
 /** Which lines: who, how serious, when, and which words; the server chooses, the address keeps it. */
-export function Filters({ params, onChange, find, onFind, found, onHit, begun }: Props) {
+export function Filters({ params, onChange, find, onFind, found, onHit, begun, attempts }: Props) {
   const workers = params.get("workers") ?? "";
   const [since, until] = [params.get("since") ?? "", params.get("until") ?? ""];
   const when = (word: string): void => {
@@ -53,6 +54,14 @@ export function Filters({ params, onChange, find, onFind, found, onHit, begun }:
         onChange={(value) => onChange({ level: value })}
       />
       <Choice label="When" value={since || until ? "own" : ""} options={since || until ? [...TIMES, ["own", "As chosen"]] : TIMES} onChange={when} />
+      {attempts > 1 ? (
+        <Choice
+          label="Attempt"
+          value={params.get("attempt") ?? ""}
+          options={[["", "This attempt"], ...Array.from({ length: attempts }, (_, at) => [String(at + 1), `Attempt ${at + 1}`] as const)]}
+          onChange={(value) => onChange({ attempt: value })}
+        />
+      ) : null}
       <Typed name="ranks" value={params.get("ranks") ?? ""} onChange={onChange}>
         {(words, set) => <TextInput aria-label="Ranks, for example 0-3,5" placeholder="Ranks: 0-3,5" value={words} onChange={(_, value) => set(value)} />}
       </Typed>

@@ -140,6 +140,7 @@ export function Logs({ detail }: { detail: JobDetail }) {
         found={find ? `${hits.length ? hit + 1 : 0} / ${hits.length}` : ""}
         onHit={goHit}
         begun={row.created}
+        attempts={row.attempt}
       />
       <div className="filters">
         <Checkbox id="follow" label="Follow" isChecked={follow} onChange={(_, on) => setFollow(on)} />

@@ -26,6 +26,7 @@ function Told<T>({ found, children }: { found: { data: T | undefined; error: unk
 /** For whoever runs the place: all projects, GPUs, alerts, what fails, who did what, how far the move is. */
 export function Admin() {
   useTitle("Administration");
+  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
   return (
     <>
       <PageSection>
@@ -33,10 +34,10 @@ export function Admin() {
       </PageSection>
       <PageSection isFilled>
         <div className="stack">
-          <Cluster />
+          {place.data?.cluster ? <Cluster /> : <p>Projects, queues and quotas of all are governed on a cluster; this is one machine.</p>}
           <Patterns />
           <Audit />
-          <Migration />
+          {place.data?.cluster ? <Migration /> : null}
           <Opinions />
         </div>
       </PageSection>

@@ -1,5 +1,5 @@
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr, type ThProps } from "@patternfly/react-table";
-import { memo, useState } from "react";
+import { memo, useState, type Dispatch, type SetStateAction } from "react";
 import { Link } from "react-router-dom";
 import type { Action, JobRow, ListQuery } from "../api/client";
 import { WORDS } from "../components/Actions";
@@ -16,7 +16,7 @@ interface Props {
   sort: Sort;
   onSort: (sort: Sort) => void;
   selected: ReadonlySet<string>;
-  onSelect: (selected: ReadonlySet<string>) => void;
+  onSelect: Dispatch<SetStateAction<ReadonlySet<string>>>;
   onAction: (action: Action, row: JobRow) => void;
 }
 
@@ -32,10 +32,12 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
   });
   const all = rows.length > 0 && rows.every((row) => selected.has(row.uid));
   const toggle = (uid: string, on: boolean): void => {
-    const next = new Set(selected);
-    if (on) next.add(uid);
-    else next.delete(uid);
-    onSelect(next);
+    onSelect((was) => {
+      const next = new Set(was); // rows are drawn again only when they change: what they know of the others is old
+      if (on) next.add(uid);
+      else next.delete(uid);
+      return next;
+    });
   };
   const gpus = rows.some((row) => row.gpus > 0);
   const queues = rows.some((row) => row.queue);

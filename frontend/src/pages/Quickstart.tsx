@@ -10,7 +10,7 @@ import { keep } from "../wizard/kept";
 import { doneOf, subscribe } from "../done";
 
 const NAME = "first-steps";
-const YAML = `name: ${NAME}\nworkers: 2\ncommand: [sh, -c, 'echo hello from rank $MPIJOB_RANK of $MPIJOB_SIZE']\nresources: {cpu: 500m, memory: 128Mi}\n`;
+const YAML = `name: ${NAME}\nworkers: 2\ncommand: [sh, -c, 'echo hello from rank $MPIJOB_RANK']\nresources: {cpu: 500m, memory: 128Mi}\n`;
 
 const HUNGRY = `name: wants-memory
 workers: 2
@@ -36,7 +36,7 @@ export function Quickstart() {
           Open the wizard with a job of two workers
         </Link>, look at the plan, create it.
         <ClipboardCopy isReadOnly hoverTip="Copy" clickTip="Copied" textAriaLabel="The same on the command line">
-          {`mpijob create ${NAME} --workers 2 --cpu 500m --memory 128Mi -- sh -c 'echo hello from rank $MPIJOB_RANK of $MPIJOB_SIZE'`}
+          {`mpijob create ${NAME} --workers 2 --cpu 500m --memory 128Mi -- sh -c 'echo hello from rank $MPIJOB_RANK'`}
         </ClipboardCopy>
       </>,
     ],

@@ -42,8 +42,8 @@ const look = (dark: boolean) =>
         color: "var(--pf-t--global--text--color--regular)",
       },
       "&.cm-focused": { outline: "2px solid var(--pf-t--global--color--brand--default)" },
-      ".cm-content": { fontFamily: "var(--pf-t--global--font--family--mono)", minHeight: "24rem", caretColor: "currentColor" },
-      ".cm-scroller": { maxHeight: "60vh", overflow: "auto" },
+      ".cm-content": { fontFamily: "var(--pf-t--global--font--family--mono)", caretColor: "currentColor" },
+      ".cm-scroller": { minHeight: "24rem", maxHeight: "60vh", overflow: "auto" },
       ".cm-gutters": {
         backgroundColor: "var(--pf-t--global--background--color--secondary--default)",
         color: "var(--pf-t--global--text--color--subtle)",
@@ -84,7 +84,7 @@ export default function YamlEditor({ text, findings, onText }: Props) {
           syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
           keymap.of([...defaultKeymap, ...historyKeymap, ...searchKeymap]), // Tab is left to the page: it leads on
           look(dark),
-          EditorView.contentAttributes.of({ "aria-label": "The job as YAML", spellcheck: "false" }),
+          EditorView.contentAttributes.of({ "aria-label": "The job as YAML", spellcheck: "false", tabindex: "0" }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) told.current(update.state.doc.toString());
           }),

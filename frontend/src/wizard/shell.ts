@@ -32,5 +32,11 @@ export function split(line: string): string[] | null {
   return word === null ? words : [...words, word];
 }
 
-export const quoted = (word: string): string => (PLAIN.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
+/** One word as a shell reads it back, in the quotation that is easiest to read. */
+export function quoted(word: string): string {
+  if (PLAIN.test(word)) return word;
+  if (word.includes("'") && !/["$`\\!]/.test(word)) return `"${word}"`;
+  return `'${word.replaceAll("'", `'"'"'`)}'`;
+}
+
 export const join = (words: readonly string[]): string => words.map(quoted).join(" ");
