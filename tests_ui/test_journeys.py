@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from mpijob import Client, MPIJob
-from mpijob.model import Resources
+from mpijob.model import Resources, Retry
 
 SMALL = Resources(cpu="500m", memory="128Mi")
 
@@ -25,14 +25,39 @@ def phase(page: Page, word: str) -> None:
     )
 
 
+def step(page: Page, name: str) -> None:
+    """Go to a step of the wizard."""
+    page.get_by_role("navigation", name="Steps").get_by_role("button", name=name).click()
+    expect(page.get_by_role("heading", level=2, name=name)).to_be_focused()
+
+
+def create(page: Page) -> None:
+    """Look at the review, then create."""
+    step(page, "Review")
+    page.get_by_role("button", name="Create job").click()
+
+
 @pytest.mark.req("FR-016", "FR-UI-001", "FR-UI-005", "FR-020", "B-story5", "AC1")
 def test_a_job_is_made_watched_and_succeeds(page: Page, client: Client) -> None:
     page.get_by_role("link", name="Create job").first.click()
+    page.locator("label[for=choose-mpi]").click()
+    page.get_by_role("button", name="Create this job").click()
     page.locator("#field-name").fill("hello")
+    page.get_by_role("button", name="Next").click()
     page.locator("#field-command").fill("sh -c 'echo hello from $MPIJOB_RANK; sleep 1'")
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator("#field-workers")).to_have_value("4")
     page.locator("#field-workers").fill("2")
     page.locator("#field-resources-memory").fill("128Mi")
     expect(page.get_by_test_id("plan")).to_contain_text("1 launcher + 2 workers = 2 ranks")
+    page.locator("form").get_by_role("button", name="Review", exact=True).click()
+    expect(page.get_by_test_id("review")).to_contain_text(
+        "2 workers with 1 CPU, 128Mi of memory and no GPU each start 2 ranks."
+    )
+    page.get_by_role("button", name="Copy as command").click()
+    expect(page.get_by_test_id("review")).to_contain_text(
+        "mpijob create hello --workers 2 --memory 128Mi -- sh -c 'echo hello from $MPIJOB_RANK; sleep 1'"
+    )
     assert client.list().total == 0  # looking at the plan started nothing
     page.get_by_role("button", name="Create job").click()
     expect(page.get_by_text("hello was created")).to_be_visible()
@@ -66,38 +91,80 @@ def test_a_failed_job_shows_the_cause_and_the_way_out(page: Page, client: Client
     expect(page.get_by_role("log")).to_contain_text("cannot open data")
     page.get_by_role("button", name="Clone and modify").click()
     expect(page.locator("#field-name")).to_have_value("broken-2")
+    step(page, "Workload")
     page.locator("#field-command").fill("sh -c 'echo mended'")
-    page.get_by_role("button", name="Create job").click()
+    create(page)
     phase(page, "Succeeded")
 
 
 @pytest.mark.req("FR-UI-009")
 def test_what_is_wrong_stands_at_its_field_before_anything_is_sent(page: Page, client: Client) -> None:
     page.get_by_role("link", name="Create job").first.click()
+    step(page, "Workload")
+    page.locator("#field-command").fill("hostname 'one")
+    step(page, "Basics")
     page.locator("#field-name").fill("Not A Name")
-    page.locator("#field-command").fill("hostname")
+    expect(page.get_by_test_id("problem")).to_contain_text("No closing quotation")
+    page.get_by_test_id("problem").get_by_role("button", name="Command").click()
+    expect(page.locator("#field-command")).to_be_focused()
+    page.locator("#field-command").fill("hostname 'one'")
+    step(page, "Basics")
     expect(page.locator("#field-name-said")).to_contain_text("name")
     expect(page.locator("#field-name")).to_have_attribute("aria-invalid", "true")
     page.locator("#field-name").fill("fine")
     expect(page.get_by_test_id("plan")).to_be_visible()
-    page.locator("#field-workers").fill("many")
-    expect(page.locator("#field-workers-said")).to_contain_text("whole number")
+    step(page, "Resources")
+    page.locator("#field-workers").fill("0")
+    expect(page.locator("#field-workers-said")).to_contain_text("workers")
+    expect(page.locator("#field-workers")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_role("button", name="Resources (something is wrong here)")).to_be_visible()
     assert client.list().total == 0
 
 
-@pytest.mark.req("FR-016")
-def test_form_and_yaml_are_the_same_job(page: Page) -> None:
-    page.get_by_role("link", name="Create job").first.click()
-    page.locator("#field-name").fill("both")
-    page.locator("#field-command").fill("python train.py")
-    page.get_by_role("button", name="YAML").click()
+WRITTEN = """\
+# who asked: the vision team
+name: both # short
+workers: 3
+command: [python, train.py]
+priority: high
+mystery: 1 # not ours
+"""
+
+
+@pytest.mark.req("FR-016", "C-wizard")
+def test_form_and_yaml_are_one_document_with_its_comments(page: Page) -> None:
+    page.goto(page.url.split("/jobs")[0] + "/create?view=yaml")
     text = page.get_by_role("textbox", name="The job as YAML")
-    expect(text).to_have_value("name: both\ncommand: [python, train.py]\n")
-    text.fill("name: both\nworkers: 3\ncommand: [python, train.py]\npriority: high\n")
-    page.get_by_role("button", name="Form").click()
+    text.fill(WRITTEN)
+    expect(page.get_by_test_id("problem")).to_contain_text("mystery")
+    page.get_by_role("button", name="Split").click()
+    step(page, "Resources")
     expect(page.locator("#field-workers")).to_have_value("3")
-    page.get_by_role("button", name="YAML").click()
-    expect(text).to_have_value(re.compile("priority: high"))
+    page.get_by_role("button", name="One worker more").click()
+    step(page, "Workload")
+    page.locator("#field-command").fill("python train.py --note 'two words'")
+    page.locator("#field-env").fill("LR=0.1\nSEED=7")
+    for line in ("# who asked: the vision team", "name: both # short", "workers: 4", "mystery: 1 # not ours",
+                 "command: [python, train.py, --note, two words]", "LR: '0.1'"):  # fmt: skip
+        expect(text).to_contain_text(line.replace("'", '"') if line.startswith("LR") else line)
+    page.reload()  # the draft is kept
+    expect(text).to_contain_text("mystery: 1 # not ours")
+    page.get_by_role("button", name="Form").click()
+    expect(page.locator("#field-env")).to_have_value("LR=0.1\nSEED=7")
+
+
+@pytest.mark.req("C-wizard", "FR-UI-005")
+def test_a_job_that_finds_no_room_is_offered_the_largest_that_does(page: Page, client: Client) -> None:
+    client.submit(a_job("holds", "sleep 60", workers=4))  # half of the four cores
+    page.goto(page.url.split("/jobs")[0] + "/create?view=yaml")
+    page.get_by_role("textbox", name="The job as YAML").fill(
+        "name: large\nworkers: 6\ncommand: ['true']\nresources: {cpu: 500m, memory: 128Mi}\n"
+    )
+    fits = page.get_by_test_id("fit")
+    expect(fits).to_contain_text("Waiting for")
+    fits.get_by_role("button", name=re.compile("^Use . workers: that would start now")).click()
+    expect(fits).to_contain_text(re.compile("fits now|start now", re.IGNORECASE))
+    expect(page.get_by_role("textbox", name="The job as YAML")).not_to_contain_text("workers: 6")
 
 
 @pytest.mark.req("AC2")
@@ -171,7 +238,7 @@ def test_a_fix_is_applied_by_one_click_and_the_job_succeeds(page: Page, client: 
     expect(page.get_by_test_id("changes")).to_contain_text('resources.memory: "128Mi" → ')
     expect(page.locator("#field-name")).to_have_value("hungry-2")
     expect(page.get_by_test_id("plan")).to_be_visible()
-    page.get_by_role("button", name="Create job").click()
+    create(page)
     phase(page, "Succeeded")
 
 
@@ -189,7 +256,7 @@ def test_who_waits_is_shown_in_order_with_what_for(page: Page, client: Client) -
     client.submit(a_job("holds", "sleep 60", workers=7))
     client.submit(a_job("first", "true", workers=6))
     client.submit(a_job("second", "true", workers=6))
-    page.get_by_role("link", name="Queues and quota").click()
+    page.get_by_role("link", name="Queues, quota and cost").click()
     rows = page.get_by_role("grid", name="Waiting jobs in order").locator("tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.nth(0)).to_contain_text("first")
@@ -197,17 +264,141 @@ def test_who_waits_is_shown_in_order_with_what_for(page: Page, client: Client) -
     expect(rows.nth(1)).to_contain_text("second")
 
 
-@pytest.mark.req("FR-UI-006")
+@pytest.mark.req("FR-UI-006", "C-wizard")
 def test_the_guide_leads_to_a_job_of_ours_or_to_the_right_snippet(page: Page) -> None:
-    page.get_by_role("link", name="Learn").click()
+    page.get_by_role("link", name="Create job").first.click()  # it stands before the wizard
+    page.get_by_role("button", name="I am not sure: ask me").click()
     page.get_by_role("button", name="PyTorch with torchrun").click()
-    expect(page.get_by_role("heading", name="PyTorch training job")).to_be_visible()
-    expect(page.get_by_text("TrainerClient().train")).to_be_visible()
-    page.get_by_role("button", name="Begin again").click()
+    kind = page.get_by_test_id("kind")
+    expect(kind).to_contain_text("PyTorch training job")
+    expect(kind).to_contain_text("TrainerClient().train")
+    expect(kind.get_by_role("link", name=re.compile("^Read on"))).to_have_attribute(
+        "href", re.compile("kubeflow")
+    )
+    page.get_by_role("button", name="Ask me from the beginning").click()
     page.get_by_role("button", name="MPI, mpi4py or Horovod").click()
     page.get_by_role("button", name="No, or it should become faster").click()
-    page.get_by_role("link", name="Create this job").click()
-    expect(page.get_by_role("heading", name="Create job", level=1)).to_be_visible()
+    page.get_by_role("button", name="Create this job").click()
+    expect(page.get_by_role("heading", level=2, name="Basics")).to_be_visible()
+    page.goto(page.url.split("/create")[0] + "/create")  # who has chosen once is not asked again
+    expect(page.get_by_role("heading", level=2, name="Basics")).to_be_visible()
+
+
+@pytest.mark.req("FR-016", "AC1", "US2-2", "SC-012")
+def test_a_newcomer_goes_through_the_first_steps_in_the_browser_alone(page: Page, client: Client) -> None:
+    page.get_by_role("link", name="Learn", exact=True).click()
+    steps = page.get_by_role("list", name="First steps").get_by_role("listitem")
+    expect(steps.nth(0)).to_have_attribute("data-done", "false")
+    page.get_by_role("link", name="Open the wizard with a job of two workers").click()
+    expect(page.get_by_test_id("review")).to_contain_text("first-steps")
+    expect(page.get_by_test_id("plan")).to_be_visible()
+    page.get_by_role("button", name="Create job").click()
+    phase(page, "Succeeded")
+    page.get_by_role("tab", name="Logs").click()
+    expect(page.get_by_role("log")).to_contain_text("hello from rank 1")
+    page.get_by_role("link", name="Learn", exact=True).click()
+    for at in range(3):
+        expect(steps.nth(at)).to_have_attribute("data-done", "true")
+    page.get_by_role("link", name="Create a job that wants more memory than it has").click()
+    page.get_by_role("button", name="Create job").click()
+    phase(page, "Failed")
+    expect(page.get_by_test_id("why")).to_contain_text("memory")
+    page.get_by_test_id("why").get_by_role("button", name="Yes").click()
+    expect(page.get_by_text("Thank you.")).to_be_visible()
+    page.get_by_role("link", name="Clone with this change").first.click()
+    expect(page.get_by_test_id("changes")).to_contain_text("resources.memory")
+    expect(page.get_by_test_id("plan")).to_be_visible()
+    create(page)
+    phase(page, "Succeeded")
+    page.get_by_role("link", name="Learn", exact=True).click()
+    for at in range(5):
+        expect(steps.nth(at)).to_have_attribute("data-done", "true")
+    page.get_by_role("link", name="Administration").click()
+    opinions = page.get_by_role("grid", name="Opinions on help")
+    expect(opinions).to_contain_text("why:MEMORY_LIMIT")
+    assert {state.ref.name for state in client.jobs()} == {"first-steps", "wants-memory", "wants-memory-2"}
+
+
+@pytest.mark.req("FR-015", "FR-UI-002")
+def test_jobs_are_looked_at_closely_and_compared_from_the_list(page: Page, client: Client) -> None:
+    client.submit(a_job("small", "echo so far so good", workers=1)).wait(60)
+    client.submit(a_job("large", "exit 3", workers=2)).wait(60)
+    page.reload()
+    row = page.locator('[data-job="default/small"]')
+    row.get_by_role("button", name="Details").click()
+    expect(page.locator(".peek")).to_contain_text("so far so good")
+    expect(page.locator(".peek").get_by_role("listitem")).to_have_count(1)
+    page.get_by_role("checkbox", name="Select all rows").check()
+    page.get_by_role("button", name="Compare (2)").click()
+    table = page.get_by_role("grid", name="Jobs side by side")
+    expect(table.locator("tbody tr", has_text="workers")).to_contain_text("2")
+    expect(table).to_contain_text("Failed")
+    assert "job=default%2Fsmall" in page.url  # the comparison can be sent to somebody
+
+
+@pytest.mark.req("FR-015", "FR-UI-002")
+def test_a_new_job_is_announced_and_not_pushed_under_the_cursor(page: Page, client: Client) -> None:
+    client.submit(a_job("old", "true")).wait(60)
+    page.reload()
+    expect(page.locator("tr[data-job]")).to_have_count(1)
+    client.submit(a_job("new", "true")).wait(60)
+    announced = page.get_by_role("button", name="1 new job – show")
+    expect(announced).to_be_visible()
+    expect(page.locator("tr[data-job]")).to_have_count(1)
+    announced.click()
+    expect(page.locator("tr[data-job]")).to_have_count(2)
+
+
+@pytest.mark.req("AC2", "C-tabs")
+def test_lines_are_found_by_error_and_time_and_can_be_linked(page: Page, client: Client) -> None:
+    script = (
+        "i=0; while [ $i -lt 300 ]; do echo step $i; i=$((i+1)); done; echo ERROR broken part >&2; "
+        "while [ $i -lt 600 ]; do echo step $i; i=$((i+1)); done; sleep 1.2; echo WARNING late"
+    )
+    client.submit(a_job("talks", script, workers=1)).wait(60)
+    base = page.url.split("/jobs")[0] + "/jobs/default/talks"
+    page.goto(f"{base}/logs")
+    log = page.get_by_role("log")
+    expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("602 lines, 2 warnings")
+    expect(log).to_contain_text("WARNING late")  # it follows
+    page.get_by_role("button", name="Previous error").click()
+    page.get_by_role("button", name="Previous error").click()
+    expect(log.locator(".line-current")).to_contain_text("broken part")
+    log.press("n")
+    expect(log.locator(".line-current")).to_contain_text("WARNING late")
+    log.press("p")
+    log.locator(".line-current a").click()
+    expect(page).to_have_url(re.compile(r"line=\d+"))
+    page.reload()  # somebody else opens the link
+    expect(log.locator(".line-current")).to_contain_text("broken part")
+    page.get_by_role("button", name="Show the whole log").click()
+    page.get_by_role("combobox", name="Level").select_option("error")
+    expect(page.get_by_role("status").filter(has_text="line")).to_contain_text("1 line")
+    page.goto(base)
+    page.get_by_role("list", name="Timeline").get_by_role("link", name="Running").click()
+    expect(page).to_have_url(re.compile("since=.*until="))
+    expect(log).to_contain_text("step")
+
+
+@pytest.mark.req("FR-017", "C-tabs")
+def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, client: Client) -> None:
+    job = a_job("again", "echo this is attempt $MPIJOB_ATTEMPT; exit 3", workers=1)
+    client.submit(job.replace(retry=Retry(limit=1, backoff_seconds=0.1))).wait(60)
+    base = page.url.split("/jobs")[0] + "/jobs/default/again"
+    page.goto(f"{base}/logs")
+    expect(page.get_by_role("log")).to_contain_text("this is attempt 2")
+    page.get_by_role("combobox", name="Attempt").select_option("1")
+    expect(page.get_by_role("log")).to_contain_text("this is attempt 1")
+    page.get_by_role("tab", name="Configuration").click()
+    expect(page.get_by_role("region", name="When it fails or ends")).to_contain_text("retry.limit")
+    page.get_by_role("tab", name="Events").click()
+    expect(page.get_by_role("grid", name="Events")).to_contain_text("Retrying")
+    page.get_by_role("tab", name="YAML").click()
+    for form, words in (("yaml", "name: again"), ("json", '"name"'), ("sbatch", "#SBATCH")):
+        page.get_by_role("combobox", name="Download as").select_option(form)
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download", exact=True).click()
+        assert words in download.value.path().read_text()
 
 
 @pytest.mark.req("FR-UI-003", "FR-UI-008", "PMV-007", "C-timeline")
@@ -223,6 +414,8 @@ def test_workers_are_shown_with_shape_word_and_use(page: Page, client: Client) -
     expect(page.get_by_role("heading", name="Failed")).to_be_visible()
     expect(page.get_by_role("grid", name="Ranks").locator("tbody tr").nth(2)).to_contain_text("4")
     tiles.last.get_by_role("link").click()
+    expect(page.get_by_role("heading", name=re.compile("mixed-worker-"))).to_be_focused()
+    page.get_by_role("link", name="Lines of this worker").click()
     expect(page).to_have_url(re.compile("/logs\\?workers="))
     page.get_by_role("tab", name="Overview").click()
     page.get_by_role("button", name="What happened, and what was checked").click()

@@ -26,13 +26,15 @@ import { Link, Navigate, Route, Routes, useLocation } from "react-router-dom";
 import { api, ApiProblem, take } from "./api/client";
 import { Live } from "./api/live";
 import { useSession } from "./api/session";
-import { LiveBadge } from "./components/LiveBadge";
+import { LiveBadge, Lost } from "./components/LiveBadge";
 import { JobList } from "./pages/JobList";
 import { SignIn } from "./pages/SignIn";
 
-const CreateJob = lazy(() => import("./pages/CreateJob").then((page) => ({ default: page.CreateJob })));
+const CreateJob = lazy(() => import("./wizard/CreateJob").then((page) => ({ default: page.CreateJob })));
 const JobDetails = lazy(() => import("./pages/JobDetails").then((page) => ({ default: page.JobDetails })));
 const Glance = lazy(() => import("./pages/Glance").then((page) => ({ default: page.Glance })));
+const Compare = lazy(() => import("./pages/Compare").then((page) => ({ default: page.Compare })));
+const Admin = lazy(() => import("./pages/Admin").then((page) => ({ default: page.Admin })));
 const Learn = lazy(() => import("./pages/Learn").then((page) => ({ default: page.Learn })));
 const DARK = "pf-v6-theme-dark";
 
@@ -75,6 +77,8 @@ export function App() {
 function Shell({ user }: { user: string }) {
   const [dark, toggle] = useTheme();
   const { pathname: at, search } = useLocation();
+  const origin = new URLSearchParams(search);
+  const begun = ["from", "template", "fix"].map((key) => origin.get(key) ?? "").join(" ");
   const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
   const masthead = (
     <Masthead>
@@ -118,8 +122,13 @@ function Shell({ user }: { user: string }) {
               <Link to="/jobs">Training jobs</Link>
             </NavItem>
             <NavItem isActive={at.startsWith("/queues")}>
-              <Link to="/queues">Queues and quota</Link>
+              <Link to="/queues">Queues, quota and cost</Link>
             </NavItem>
+            {place.data?.administrator ? (
+              <NavItem isActive={at.startsWith("/admin")}>
+                <Link to="/admin">Administration</Link>
+              </NavItem>
+            ) : null}
             <NavItem isActive={at.startsWith("/learn")}>
               <Link to="/learn">Learn</Link>
             </NavItem>
@@ -139,12 +148,15 @@ function Shell({ user }: { user: string }) {
       mainContainerId="content"
       isManagedSidebar
     >
+      <Lost />
       <Suspense fallback={<Spinner aria-label="Loading" />}>
       <Routes>
         <Route path="/jobs" element={<JobList />} />
         <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
         <Route path="/jobs/:namespace/:name/:tab" element={<JobDetails />} />
-        <Route path="/create" element={<CreateJob key={search} />} />
+        <Route path="/create" element={<CreateJob key={begun} />} />
+        <Route path="/compare" element={<Compare />} />
+        <Route path="/admin" element={<Admin />} />
         <Route path="/learn" element={<Learn />} />
         <Route path="/queues" element={<Glance />} />
         <Route path="/" element={<Navigate to="/jobs" replace />} />

@@ -36,4 +36,4 @@ export function bytes(amount: number | null | undefined): string {
   return `${Number(value.toFixed(value < 10 ? 1 : 0))} ${units[at]}`;
 }
 
-export const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
+export const plural = (count: number, noun: string, nouns = `${noun}s`): string => `${count} ${count === 1 ? noun : nouns}`;

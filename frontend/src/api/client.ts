@@ -22,6 +22,11 @@ export type Usage = Schemas["Usage"];
 export type JobEvent = Schemas["Event"];
 export type Delta = Schemas["Delta"];
 export type Action = JobRow["actions"][number];
+export type Kind = Schemas["Guide"]["kinds"][string];
+export type Fit = Omit<Schemas["Fit"], "wait_range"> & { wait_range?: readonly number[] | null };
+export type Plan = Schemas["Plan"];
+export type Counsel = Schemas["Counsel"];
+export type Choices = Schemas["Choices"];
 export type ListQuery = NonNullable<paths["/api/v1/trainjobs"]["get"]["parameters"]["query"]>;
 
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
@@ -104,3 +109,12 @@ export async function streamLogs(path: string, signal: AbortSignal, onBatch: (ba
     for (const part of parts) if (part) onBatch(JSON.parse(part) as LogBatch);
   }
 }
+
+/** Count whether a piece of help was helpful. */
+export const vote = (topic: string, helpful: boolean): Promise<unknown> => take(api.POST("/api/v1/opinions", { body: { topic, helpful } }));
+
+/** The address of exactly this job: a later one of its name is another. */
+export const addressOf = (row: JobRow) => ({
+  path: { namespace: row.namespace, name: row.name },
+  query: row.uid.includes("/") ? {} : { uid: row.uid },
+});

@@ -1,15 +1,15 @@
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
-import { api, take, type JobDetail } from "../api/client";
+import { addressOf, api, take, type JobDetail } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { bytes, moment } from "../words";
 
 /** The files that the job left, each to be fetched. */
 export function Artifacts({ detail }: { detail: JobDetail }) {
-  const { namespace, name, phase } = detail.row;
+  const { namespace, name, phase, uid } = detail.row;
   const files = useQuery({
     queryKey: ["job", namespace, name, "artifacts", phase],
-    queryFn: () => take(api.GET("/api/v1/trainjobs/{namespace}/{name}/artifacts", { params: { path: { namespace, name } } })),
+    queryFn: () => take(api.GET("/api/v1/trainjobs/{namespace}/{name}/artifacts", { params: addressOf(detail.row) })),
   });
   if (files.error) return <ProblemAlert error={files.error} />;
   if (!files.data) return null;
@@ -27,7 +27,7 @@ export function Artifacts({ detail }: { detail: JobDetail }) {
         {files.data.items.map((file) => (
           <Tr key={file.path}>
             <Td dataLabel="File" modifier="breakWord">
-              <a href={`/api/v1/trainjobs/${namespace}/${name}/artifact?path=${encodeURIComponent(file.path)}`} download>
+              <a href={`/api/v1/trainjobs/${namespace}/${name}/artifact?path=${encodeURIComponent(file.path)}${uid.includes("/") ? "" : `&uid=${uid}`}`} download>
                 {file.path}
               </a>
             </Td>

@@ -1,15 +1,14 @@
-import {
-  Card,
-  CardBody,
-  CardTitle,
-  ProgressStep,
-  ProgressStepper,
-} from "@patternfly/react-core";
+import { Progress, ProgressMeasureLocation } from "@patternfly/react-core";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router-dom";
-import type { JobDetail, JobState } from "../api/client";
+import { addressOf, api, take, type JobDetail } from "../api/client";
+import { Part } from "../components/Part";
 import { Terms } from "../components/Terms";
 import { useNow } from "../hooks";
+import { LastLines } from "../pages/Peek";
 import { ago, duration, moment, plural } from "../words";
+import { Markdown } from "../components/Markdown";
+import { Timeline } from "./Timeline";
 import { Why } from "./Why";
 import { WorkerTiles } from "./Workers";
 
@@ -21,87 +20,64 @@ export function Overview({ detail }: { detail: JobDetail }) {
   const sentence =
     `${plural(row.workers, "worker")} with ${resources.cpu ?? "1"} CPU and ${resources.memory ?? "1Gi"}` +
     `${gpus ? ` and ${plural(gpus, "GPU")}` : ""} each, ${plural(row.ranks, "rank")}${row.mpi ? ` on ${row.mpi}` : ""}`;
-  const facts: [string, string][] = [
+  const facts: [string, string | JSX.Element][] = [
     ["Resources", sentence],
     ["Command", [...(spec.command ?? []), ...(spec.args ?? [])].join(" ")],
     ["Waiting for", [state.waiting_for, state.queue_position ? `position ${state.queue_position}` : ""].filter(Boolean).join(", ")],
+    ["May start in", state.wait_estimate_seconds && !row.started ? `about ${duration(state.wait_estimate_seconds)}` : ""],
     ["Message", row.phase === "Failed" ? "" : (state.message ?? "")],
     ["Owner", row.owner],
     ["Queue", row.queue],
+    ["Priority", state.priority ? String(state.priority) : ""],
     ["Created", `${ago(row.created, now)} (${moment(row.created)})`],
     ["Attempt", `${row.attempt} of ${Math.max(row.attempt, state.attempts_allowed ?? 1)}`],
-    ["Description", spec.description ?? ""],
+    ["Description", spec.description ? <Markdown text={spec.description} /> : ""],
   ];
   return (
     <div className="stack">
       <Why detail={detail} />
-      <Card component="section" aria-label="Timeline">
-        <CardTitle component="h2">Timeline</CardTitle>
-        <CardBody>
-          <Timeline state={state} now={now} />
-        </CardBody>
-      </Card>
-      <Card component="section" aria-label="About">
-        <CardTitle component="h2">About</CardTitle>
-        <CardBody>
-          <Terms isHorizontal entries={facts.filter(([, value]) => value)} />
-        </CardBody>
-      </Card>
-      <Card component="section" aria-label="Workers">
-        <CardTitle component="h2">Workers</CardTitle>
-        <CardBody>
-          <WorkerTiles detail={detail} />
-          <Link to={`/jobs/${row.namespace}/${row.name}/logs`}>View detailed logs</Link>
-        </CardBody>
-      </Card>
+      <Part title="Timeline">
+        <Timeline detail={detail} now={now} />
+        <HowFar detail={detail} />
+      </Part>
+      <Part title="About">
+        <Terms isHorizontal entries={facts.filter(([, value]) => value)} />
+      </Part>
+      <Part title="Workers">
+        <WorkerTiles detail={detail} />
+      </Part>
+      <Part title="Last lines">
+        <LastLines row={row} count={10} />
+        <Link to={`/jobs/${row.namespace}/${row.name}/logs`}>View detailed logs</Link>
+      </Part>
     </div>
   );
 }
 
-interface Step {
-  readonly word: string;
-  readonly begin: number | null;
-  readonly end: number | null;
-}
-
-/** The job's life with the time that each part took. */
-function Timeline({ state, now }: { state: JobState; now: number }) {
-  const created = state.created ?? 0;
-  const ended = state.finished ?? null;
-  const steps: Step[] = [
-    { word: "Queued", begin: created, end: state.started ?? ended },
-    { word: "Starting", begin: state.started ?? null, end: state.running ?? (state.started ? ended : null) },
-    { word: "Running", begin: state.running ?? null, end: state.running ? ended : null },
-  ];
-  const outcome = ended ? state.phase : "End";
+/** How far a training is, and when it will end, where its lines tell. */
+function HowFar({ detail }: { detail: JobDetail }) {
+  const { row } = detail;
+  const curves = useQuery({
+    queryKey: ["job", row.namespace, row.name, "curves", "far"],
+    queryFn: () => {
+      const { path, query } = addressOf(row);
+      return take(api.GET("/api/v1/trainjobs/{namespace}/{name}/curves", { params: { path, query: { ...query, points: 1 } } }));
+    },
+    enabled: row.started !== null,
+    refetchInterval: row.phase === "Running" ? 5000 : false,
+    retry: false,
+  });
+  const told = curves.data;
+  if (!told || told.progress === null || told.progress === undefined) return null;
+  const steps = told.steps ? `step ${told.step ?? 0} of ${told.steps}` : told.epochs ? `epoch ${told.epoch ?? 0} of ${told.epochs}` : "";
+  const rest = row.phase === "Running" && told.eta ? `ends in about ${duration(told.eta)}` : "";
   return (
-    <ProgressStepper aria-label="Timeline">
-      {steps.map((step) => {
-        const done = step.end !== null;
-        const here = step.begin !== null && !done;
-        return (
-          <ProgressStep
-            key={step.word}
-            id={`step-${step.word}`}
-            titleId={`step-${step.word}-title`}
-            variant={done ? "success" : here ? "info" : "pending"}
-            isCurrent={here}
-            aria-label={`${step.word}: ${step.begin === null ? "not reached" : duration((step.end ?? now) - step.begin)}`}
-            description={step.begin === null ? "–" : duration((step.end ?? now) - step.begin)}
-          >
-            {step.word}
-          </ProgressStep>
-        );
-      })}
-      <ProgressStep
-        id="step-end"
-        titleId="step-end-title"
-        variant={state.phase === "Succeeded" ? "success" : state.phase === "Failed" ? "danger" : ended ? "warning" : "pending"}
-        aria-label={outcome}
-        description={ended ? moment(ended) : "–"}
-      >
-        {outcome}
-      </ProgressStep>
-    </ProgressStepper>
+    <Progress
+      id="how-far"
+      title="Progress"
+      value={Math.round(100 * told.progress)}
+      label={[`${Math.round(100 * told.progress)} %`, steps, rest].filter(Boolean).join(", ")}
+      measureLocation={ProgressMeasureLocation.top}
+    />
   );
 }

@@ -1,10 +1,13 @@
+import { Button, Drawer, DrawerActions, DrawerCloseButton, DrawerContent, DrawerContentBody, DrawerHead, DrawerPanelBody, DrawerPanelContent } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
-import { useState } from "react";
-import { Link } from "react-router-dom";
-import type { JobDetail, Phase, WorkerState } from "../api/client";
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
+import { Link, useSearchParams } from "react-router-dom";
+import { addressOf, api, take, type JobDetail, type Phase, type WorkerState } from "../api/client";
 import { Choice } from "../components/Choice";
 import { LOOKS, PhaseLabel } from "../components/PhaseLabel";
-import { bytes } from "../words";
+import { Terms } from "../components/Terms";
+import { bytes, clock } from "../words";
 
 const WORST: readonly Phase[] = ["Failed", "Cancelled", "Pending", "Queued", "Initializing", "Suspended", "Deleting", "Running", "Succeeded"];
 const worst = (one: WorkerState, other: WorkerState): number =>
@@ -30,7 +33,7 @@ export function WorkerTiles({ detail, by = "none" }: { detail: JobDetail; by?: s
     <>
       {[...groups].map(([title, some]) => (
         <div key={title}>
-          {title ? <h3>{title}</h3> : null}
+          {title ? <h3>{`${title} (${some.length})`}</h3> : null}
           <ul className="tiles" aria-label={title ? `Workers, ${title}` : "Workers"}>
             {some.map((worker) => (
               <Tile key={worker.index} worker={worker} detail={detail} />
@@ -44,12 +47,20 @@ export function WorkerTiles({ detail, by = "none" }: { detail: JobDetail; by?: s
 
 function Tile({ worker, detail }: { worker: WorkerState; detail: JobDetail }) {
   const { icon: Icon, color } = LOOKS[worker.phase];
+  const more = [
+    worker.node,
+    worker.restarts ? `${worker.restarts} restarts` : "",
+    worker.exit_code === null || worker.exit_code === undefined ? "" : `exit ${worker.exit_code}`,
+    (worker.gpus ?? []).length ? `GPU ${(worker.gpus ?? []).join(", ")}` : "",
+    worker.reason,
+    worker.message,
+  ];
   return (
     <li>
       <Link
-        to={`/jobs/${detail.row.namespace}/${detail.row.name}/logs?workers=${worker.index}`}
+        to={`/jobs/${detail.row.namespace}/${detail.row.name}/workers?worker=${worker.index}`}
         className={`tile tile-${color}`}
-        title={[worker.node, worker.reason, worker.message].filter(Boolean).join(" · ")}
+        title={more.filter(Boolean).join(" · ")}
       >
         <strong>
           <Icon /> worker {worker.index}
@@ -61,73 +72,144 @@ function Tile({ worker, detail }: { worker: WorkerState; detail: JobDetail }) {
   );
 }
 
-export function Workers({ detail }: { detail: JobDetail }) {
-  const [by, setBy] = useState("none");
-  const workers = [...(detail.state.workers ?? [])].sort(worst);
-  const ranks = detail.state.ranks ?? [];
+/** Everything about one worker: how it is, what happened to it, where its lines are. */
+function Panel({ worker, detail, onClose }: { worker: WorkerState; detail: JobDetail; onClose: () => void }) {
+  const head = useRef<HTMLHeadingElement>(null);
+  useEffect(() => head.current?.focus(), [worker.index]);
+  const { row } = detail;
+  const base = `/jobs/${row.namespace}/${row.name}`;
+  const events = useQuery({
+    queryKey: ["job", row.namespace, row.name, "events"],
+    queryFn: () => take(api.GET("/api/v1/trainjobs/{namespace}/{name}/events", { params: addressOf(row) })),
+  });
+  const own = (events.data?.items ?? []).filter((one) => one.worker === worker.index);
+  const ranks = (detail.state.ranks ?? []).filter((one) => one.worker === worker.index);
   return (
-    <div className="stack">
-      <label className="inline">
-        <span>Group by</span>
-        <Choice label="Group by" value={by} options={[["none", "none"], ["node", "node"], ["status", "status"]]} onChange={setBy} />
-      </label>
-      <WorkerTiles detail={detail} by={by} />
-      <Table aria-label="Workers, worst first" variant="compact">
-        <Thead>
-          <Tr>
-            {["Worker", "Ranks", "Status", "Node", "Restarts", "Exit", "CPU", "Memory", "Reason"].map((word) => (
-              <Th key={word}>{word}</Th>
-            ))}
-          </Tr>
-        </Thead>
-        <Tbody>
-          {workers.map((worker) => (
-            <Tr key={worker.index}>
-              <Td dataLabel="Worker">{worker.name}</Td>
-              <Td dataLabel="Ranks">{ranksOf(detail, worker.index).replace(/ranks? /, "") || "–"}</Td>
-              <Td dataLabel="Status">
-                <PhaseLabel phase={worker.phase} />
-              </Td>
-              <Td dataLabel="Node">{worker.node || "–"}</Td>
-              <Td dataLabel="Restarts">{worker.restarts ?? 0}</Td>
-              <Td dataLabel="Exit">{worker.exit_code ?? "–"}</Td>
-              <Td dataLabel="CPU">{worker.cpu_cores === null || worker.cpu_cores === undefined ? "–" : worker.cpu_cores.toFixed(2)}</Td>
-              <Td dataLabel="Memory">
-                {bytes(worker.memory_bytes)}
-                {worker.memory_limit_bytes ? ` of ${bytes(worker.memory_limit_bytes)}` : ""}
-              </Td>
-              <Td dataLabel="Reason" modifier="breakWord">
-                {[worker.reason, worker.message].filter(Boolean).join(": ") || "–"}
-              </Td>
-            </Tr>
+    <DrawerPanelContent aria-labelledby="worker-title" widths={{ default: "width_33" }}>
+      <DrawerHead>
+        <h3 id="worker-title" ref={head} tabIndex={-1}>
+          {worker.name}
+        </h3>
+        <DrawerActions>
+          <DrawerCloseButton onClick={onClose} aria-label="Close what is said of the worker" />
+        </DrawerActions>
+      </DrawerHead>
+      <DrawerPanelBody className="stack close">
+        <Terms
+          entries={[
+            ["Status", <PhaseLabel key="phase" phase={worker.phase} />],
+            ["Node", worker.node || "none yet"],
+            ["Ranks", ranks.map((one) => `${one.rank}${one.exit_code === null || one.exit_code === undefined ? "" : ` (exit ${one.exit_code}${one.followed ? ", a consequence" : ""})`}`).join(", ") || "–"],
+            ["GPUs", (worker.gpus ?? []).join(", ") || "none"],
+            ["Restarts", String(worker.restarts ?? 0)],
+            ["Memory", `${bytes(worker.memory_bytes)}${worker.memory_limit_bytes ? ` of ${bytes(worker.memory_limit_bytes)}` : ""}`],
+            ["Reason", [worker.reason, worker.message].filter(Boolean).join(": ") || "–"],
+          ]}
+        />
+        <ul className="steps" aria-label={`Events of worker ${worker.index}`}>
+          {own.map((one) => (
+            <li key={`${one.sequence}${one.time}`}>
+              <time>{clock(one.time * 1000)}</time> {one.reason}: {one.message}
+            </li>
           ))}
-        </Tbody>
-      </Table>
-      {ranks.length ? (
-        <Table aria-label="Ranks" variant="compact">
-          <Thead>
-            <Tr>
-              {["Rank", "Worker", "Node", "GPUs", "Exit"].map((word) => (
-                <Th key={word}>{word}</Th>
-              ))}
-            </Tr>
-          </Thead>
-          <Tbody>
-            {ranks.map((rank) => (
-              <Tr key={rank.rank}>
-                <Td dataLabel="Rank">{rank.rank}</Td>
-                <Td dataLabel="Worker">{rank.worker}</Td>
-                <Td dataLabel="Node">{rank.node || "–"}</Td>
-                <Td dataLabel="GPUs">{(rank.gpus ?? []).join(", ") || "–"}</Td>
-                <Td dataLabel="Exit">
-                  {rank.exit_code ?? "–"}
-                  {rank.followed ? " (consequence)" : ""}
-                </Td>
+        </ul>
+        <Link to={`${base}/logs?workers=${worker.index}`}>Lines of this worker</Link>
+        <Link to={`${base}/metrics`}>Metrics</Link>
+      </DrawerPanelBody>
+    </DrawerPanelContent>
+  );
+}
+
+export function Workers({ detail }: { detail: JobDetail }) {
+  const [params, setParams] = useSearchParams();
+  const by = params.get("by") ?? "none";
+  const set = (key: string, value: string): void =>
+    setParams((was) => {
+      const next = new URLSearchParams(was);
+      if (value) next.set(key, value);
+      else next.delete(key);
+      return next;
+    });
+  const workers = [...(detail.state.workers ?? [])].sort(worst);
+  const chosen = workers.find((one) => String(one.index) === params.get("worker"));
+  const ranks = detail.state.ranks ?? [];
+  const close = (): void => {
+    set("worker", "");
+    window.setTimeout(() => document.querySelector<HTMLElement>(`a[href$="worker=${chosen?.index ?? 0}"]`)?.focus(), 0);
+  };
+  return (
+    <Drawer isExpanded={Boolean(chosen)} isInline>
+      <DrawerContent panelContent={chosen ? <Panel worker={chosen} detail={detail} onClose={close} /> : null}>
+        <DrawerContentBody className="stack">
+          <label className="inline">
+            <span>Group by</span>
+            <Choice label="Group by" value={by} options={[["none", "none"], ["node", "node"], ["status", "status"]]} onChange={(value) => set("by", value)} />
+          </label>
+          <WorkerTiles detail={detail} by={by} />
+          <div className="wide">
+          <Table aria-label="Workers, worst first" variant="compact">
+            <Thead>
+              <Tr>
+                {["Worker", "Ranks", "Status", "Node", "Restarts", "Exit", "CPU", "Memory", "Reason"].map((word) => (
+                  <Th key={word}>{word}</Th>
+                ))}
               </Tr>
-            ))}
-          </Tbody>
-        </Table>
-      ) : null}
-    </div>
+            </Thead>
+            <Tbody>
+              {workers.map((worker) => (
+                <Tr key={worker.index}>
+                  <Td dataLabel="Worker">
+                    <Button variant="link" isInline onClick={() => set("worker", String(worker.index))}>
+                      worker {worker.index}
+                    </Button>
+                  </Td>
+                  <Td dataLabel="Ranks">{ranksOf(detail, worker.index).replace(/ranks? /, "") || "–"}</Td>
+                  <Td dataLabel="Status">
+                    <PhaseLabel phase={worker.phase} />
+                  </Td>
+                  <Td dataLabel="Node">{worker.node || "–"}</Td>
+                  <Td dataLabel="Restarts">{worker.restarts ?? 0}</Td>
+                  <Td dataLabel="Exit">{worker.exit_code ?? "–"}</Td>
+                  <Td dataLabel="CPU">{worker.cpu_cores === null || worker.cpu_cores === undefined ? "–" : worker.cpu_cores.toFixed(2)}</Td>
+                  <Td dataLabel="Memory">
+                    {bytes(worker.memory_bytes)}
+                    {worker.memory_limit_bytes ? ` of ${bytes(worker.memory_limit_bytes)}` : ""}
+                  </Td>
+                  <Td dataLabel="Reason" modifier="breakWord">
+                    {[worker.reason, worker.message].filter(Boolean).join(": ") || "–"}
+                  </Td>
+                </Tr>
+              ))}
+            </Tbody>
+          </Table>
+          </div>
+          {ranks.length ? (
+            <Table aria-label="Ranks" variant="compact">
+              <Thead>
+                <Tr>
+                  {["Rank", "Worker", "Node", "GPUs", "Exit"].map((word) => (
+                    <Th key={word}>{word}</Th>
+                  ))}
+                </Tr>
+              </Thead>
+              <Tbody>
+                {ranks.map((rank) => (
+                  <Tr key={rank.rank}>
+                    <Td dataLabel="Rank">{rank.rank}</Td>
+                    <Td dataLabel="Worker">{rank.worker}</Td>
+                    <Td dataLabel="Node">{rank.node || "–"}</Td>
+                    <Td dataLabel="GPUs">{(rank.gpus ?? []).join(", ") || "–"}</Td>
+                    <Td dataLabel="Exit">
+                      {rank.exit_code ?? "–"}
+                      {rank.followed ? " (consequence)" : ""}
+                    </Td>
+                  </Tr>
+                ))}
+              </Tbody>
+            </Table>
+          ) : null}
+        </DrawerContentBody>
+      </DrawerContent>
+    </Drawer>
   );
 }

@@ -1,23 +1,28 @@
-import { Card, CardBody, CardTitle, PageSection, Progress, ProgressMeasureLocation, Title } from "@patternfly/react-core";
-import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
+import { PageSection, Title } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
 import { Link } from "react-router-dom";
-import { api, take, type JobRow, type Overview } from "../api/client";
+import { api, take, type JobRow } from "../api/client";
+import { Meter } from "../components/Meter";
+import { Part } from "../components/Part";
 import { ProblemAlert } from "../components/ProblemAlert";
+import { Rows } from "../components/Rows";
 import { useNow, useTitle } from "../hooks";
 import { ago, bytes, duration, plural } from "../words";
+import { Costs } from "./Costs";
 
-/** The place at a glance: what is free, who waits and what for, who uses it, what fails. */
+const useOverview = () => useQuery({ queryKey: ["glance"], queryFn: () => take(api.GET("/api/v1/overview")), refetchInterval: 5000 });
+type Overview = NonNullable<ReturnType<typeof useOverview>["data"]>;
+
+/** The place at a glance: what is free, who waits and what for, who uses it, what it costs, what fails. */
 export function Glance() {
-  useTitle("Queues and quota");
+  useTitle("Queues, quota and cost");
   const now = useNow();
-  const glance = useQuery({ queryKey: ["glance"], queryFn: () => take(api.GET("/api/v1/overview")), refetchInterval: 5000 });
+  const glance = useOverview();
   const told = glance.data;
   return (
     <>
       <PageSection>
-        <Title headingLevel="h1">Queues and quota</Title>
+        <Title headingLevel="h1">Queues, quota and cost</Title>
         {told ? <p>{told.room}</p> : null}
       </PageSection>
       <PageSection isFilled>
@@ -25,20 +30,23 @@ export function Glance() {
         {told ? (
           <div className="stack">
             <Part title="In use">
-              <Usage told={told} />
+              <InUse told={told} />
             </Part>
+            <Queues />
             <Part title={`Waiting: ${plural(told.waiting.length, "job")}`}>
               {told.waited_seconds === null ? null : <p>Jobs here began after {duration(told.waited_seconds)} (median).</p>}
               {told.waiting.length ? (
                 <Rows
                   label="Waiting jobs in order"
-                  head={["Place", "Job", "Owner", "Waiting", "What for", "About"]}
-                  rows={told.waiting.map((one) => [
+                  head={["Place", "Job", "Owner", "Needs", "Waiting", "What for", "Ahead of it", "About"]}
+                  rows={told.waiting.map((one, at) => [
                     String(one.position ?? "–"),
                     <JobLink key="job" row={one.row} />,
                     one.row.owner,
+                    needs(one.row),
                     ago(one.row.created, now).replace(" ago", ""),
                     one.row.why,
+                    ahead(told.waiting.slice(0, at).map((other) => other.row)),
                     one.estimate_seconds === null ? "not enough history" : duration(one.estimate_seconds),
                   ])}
                 />
@@ -57,6 +65,7 @@ export function Glance() {
                 <p>No job on record has failed.</p>
               )}
             </Part>
+            <Costs />
             <Part title="By owner">
               <Shares label="Jobs by owner" shares={told.owners} />
             </Part>
@@ -72,52 +81,69 @@ export function Glance() {
   );
 }
 
-function Part({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <Card component="section" aria-label={title}>
-      <CardTitle component="h2">{title}</CardTitle>
-      <CardBody>{children}</CardBody>
-    </Card>
-  );
+const JobLink = ({ row }: { row: JobRow }) => <Link to={`/jobs/${row.namespace}/${row.name}`}>{row.name}</Link>;
+const needs = (row: JobRow): string => [plural(row.workers, "worker"), row.gpus ? plural(row.gpus, "GPU") : ""].filter(Boolean).join(", ");
+
+function ahead(rows: readonly JobRow[]): string {
+  if (!rows.length) return "nobody";
+  const [workers, gpus] = [rows.reduce((sum, row) => sum + row.workers, 0), rows.reduce((sum, row) => sum + row.gpus, 0)];
+  return `${plural(rows.length, "job")} with ${plural(workers, "worker")}${gpus ? `, ${plural(gpus, "GPU")}` : ""}`;
 }
 
-const JobLink = ({ row }: { row: JobRow }) => <Link to={`/jobs/${row.namespace}/${row.name}`}>{row.name}</Link>;
-
-function Usage({ told }: { told: Overview }) {
+function InUse({ told }: { told: Overview }) {
   const { capacity, free, quota, room_known: known } = told.facts;
-  const used = (all: number, left: number): number => Math.max(0, all - left);
-  const bars: [string, number, number, (value: number) => string][] =
+  const used = (all = 0, left = 0): number => Math.max(0, all - left);
+  const all: [string, number, number, ((value: number) => string)?][] =
     known === false
       ? []
       : [
-          ["Cores", used(capacity.cores ?? 0, free.cores ?? 0), capacity.cores ?? 0, (value) => value.toFixed(1)],
-          ["Memory", used(capacity.memory_bytes ?? 0, free.memory_bytes ?? 0), capacity.memory_bytes ?? 0, bytes],
-          ["GPUs", used(capacity.gpus ?? 0, free.gpus ?? 0), capacity.gpus ?? 0, String],
+          ["Cores", used(capacity.cores, free.cores), capacity.cores ?? 0],
+          ["Memory", used(capacity.memory_bytes, free.memory_bytes), capacity.memory_bytes ?? 0, bytes],
+          ["GPUs", used(capacity.gpus, free.gpus), capacity.gpus ?? 0],
         ];
-  const limits: typeof bars = quota
-    ? [
-        ["Quota: cores", quota.used?.cores ?? 0, quota.cores ?? 0, (value) => value.toFixed(1)],
-        ["Quota: memory", quota.used?.memory_bytes ?? 0, quota.memory_bytes ?? 0, bytes],
-        ["Quota: GPUs", quota.used?.gpus ?? 0, quota.gpus ?? 0, String],
-        ["Quota: jobs", quota.jobs_running ?? 0, quota.jobs ?? 0, String],
-      ]
-    : [];
-  const shown = [...bars, ...limits].filter(([, , all]) => all > 0);
+  if (quota)
+    all.push(
+      ["Quota: cores", quota.used?.cores ?? 0, quota.cores ?? 0],
+      ["Quota: memory", quota.used?.memory_bytes ?? 0, quota.memory_bytes ?? 0, bytes],
+      ["Quota: GPUs", quota.used?.gpus ?? 0, quota.gpus ?? 0],
+      ["Quota: jobs", quota.jobs_running ?? 0, quota.jobs ?? 0],
+    );
+  const shown = all.filter(([, , most]) => most > 0);
   if (!shown.length) return <p>How much there is may not be seen here.</p>;
   return (
-    <div className="stack">
-      {shown.map(([word, now, all, words]) => (
-        <Progress
-          key={word}
-          id={`use-${word.replace(/\W+/g, "-")}`}
-          title={word}
-          value={Math.min(100, (100 * now) / all)}
-          label={`${words(now)} of ${words(all)}`}
-          measureLocation={ProgressMeasureLocation.top}
-          variant={now > all ? "danger" : undefined}
+    <>
+      {shown.map(([word, now, most, words]) => (
+        <Meter key={word} word={word} used={now} most={most} {...(words ? { words } : {})} />
+      ))}
+    </>
+  );
+}
+
+/** The queues of the project, with how long jobs waited in each lately. */
+function Queues() {
+  const found = useQuery({ queryKey: ["queues"], queryFn: () => take(api.GET("/api/v1/queues")), refetchInterval: 10000, retry: false });
+  const told = found.data;
+  const named = (told?.items ?? []).filter((one) => one.name);
+  if (!told || (!named.length && !told.lines.length)) return null;
+  return (
+    <Part title={`Queues of ${told.namespace}`}>
+      {named.length ? (
+        <Rows
+          label="Queues"
+          head={["Queue", "Running", "Waiting", "Jobs waited (median)", "About it"]}
+          rows={named.map((one) => [one.name, String(one.running), String(one.waiting), duration(one.waited_seconds), one.text || "–"])}
+        />
+      ) : null}
+      {told.lines.map((line) => (
+        <Meter
+          key={`${line.source}${line.resource}`}
+          word={`${line.source}: ${line.resource}`}
+          used={line.used}
+          most={line.most}
+          {...(line.resource.includes("memory") ? { words: bytes } : {})}
         />
       ))}
-    </div>
+    </Part>
   );
 }
 
@@ -127,33 +153,7 @@ function Shares({ label, shares }: { label: string; shares: Overview["owners"] }
       label={label}
       head={["Name", "Jobs", "Going on", "Failed", "Worker hours"]}
       rows={shares.map((one) => [one.name, String(one.jobs), String(one.going), String(one.failed), (one.busy_seconds / 3600).toFixed(2)])}
+      file={label.toLowerCase().replaceAll(" ", "-")}
     />
-  );
-}
-
-function Rows({ label, head, rows }: { label: string; head: readonly string[]; rows: readonly (readonly ReactNode[])[] }) {
-  return (
-    <Table aria-label={label} variant="compact">
-      <Thead>
-        <Tr>
-          {head.map((word) => (
-            <Th key={word} modifier="nowrap">
-              {word}
-            </Th>
-          ))}
-        </Tr>
-      </Thead>
-      <Tbody>
-        {rows.map((cells, at) => (
-          <Tr key={at}>
-            {cells.map((cell, column) => (
-              <Td key={column} dataLabel={head[column]} modifier="breakWord">
-                {cell}
-              </Td>
-            ))}
-          </Tr>
-        ))}
-      </Tbody>
-    </Table>
   );
 }

@@ -15,17 +15,18 @@ import {
 } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useState } from "react";
-import { Link, useLocation, useNavigate, useParams } from "react-router-dom";
-import { api, take, type Action, type JobDetail } from "../api/client";
+import { Link, useLocation, useNavigate, useParams, useSearchParams } from "react-router-dom";
+import { api, take, type Action, type JobDetail, type JobRow } from "../api/client";
 import { useActions, WORDS } from "../components/Actions";
 import { PhaseLabel } from "../components/PhaseLabel";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { Artifacts } from "../details/Artifacts";
-import { Configuration } from "../details/Configuration";
+import { Configuration, useAttempts } from "../details/Configuration";
 import { Events } from "../details/Events";
-import { Logs } from "../details/Logs";
+import { Logs } from "../logs/Logs";
 import { Overview } from "../details/Overview";
 import { Workers } from "../details/Workers";
+import { Yaml } from "../details/Yaml";
 import { useTitle } from "../hooks";
 
 const Metrics = lazy(() => import("../details/Metrics"));
@@ -41,9 +42,12 @@ export function JobDetails() {
   const [created, setCreated] = useState(Boolean((location.state as { created?: boolean } | null)?.created));
   useTitle(name);
   const base = `/jobs/${namespace}/${name}`;
+  const uid = useSearchParams()[0].get("uid") ?? "";
+  const which = uid ? `?uid=${encodeURIComponent(uid)}` : "";
   const job = useQuery({
-    queryKey: ["job", namespace, name],
-    queryFn: () => take(api.GET("/api/v1/trainjobs/{namespace}/{name}", { params: { path: { namespace, name } } })),
+    queryKey: uid ? ["job", namespace, name, "at", uid] : ["job", namespace, name],
+    queryFn: () =>
+      take(api.GET("/api/v1/trainjobs/{namespace}/{name}", { params: { path: { namespace, name }, query: uid ? { uid } : {} } })),
     refetchInterval: (query) => (query.state.data && !FINAL.includes(query.state.data.row.phase) ? 3000 : 15000),
   });
   const { begin, question } = useActions((action) => {
@@ -76,9 +80,13 @@ export function JobDetails() {
                   {WORDS[action]}
                 </Button>
               ))}
+              <Button variant="secondary" component="a" href={`/api/v1/trainjobs/${namespace}/${name}/export${which}`} download={`${name}.yaml`}>
+                Download configuration
+              </Button>
             </Flex>
           ) : null}
         </div>
+        {detail ? <Attempts row={detail.row} /> : null}
         {created && detail ? (
           <Alert
             variant="success"
@@ -99,7 +107,7 @@ export function JobDetails() {
         {detail ? (
           <Tabs
             activeKey={active}
-            onSelect={(_, key) => navigate(key === "overview" ? base : `${base}/${String(key)}`)}
+            onSelect={(_, key) => navigate(key === "overview" ? `${base}${which}` : `${base}/${String(key)}${which}`)}
             aria-label="About this job"
             mountOnEnter
             unmountOnExit
@@ -116,6 +124,22 @@ export function JobDetails() {
         {question}
       </PageSection>
     </>
+  );
+}
+
+/** The jobs that had this name: each has its own page. */
+function Attempts({ row }: { row: JobRow }) {
+  const found = useAttempts(row).data?.items ?? [];
+  if (found.length < 2) return null;
+  return (
+    <nav aria-label="Attempts" className="filters">
+      {found.slice(0, 10).map((one, at) => (
+        <Link key={one.uid} to={`/jobs/${one.namespace}/${one.name}${at ? `?uid=${one.uid}` : ""}`} aria-current={one.uid === row.uid ? "page" : undefined}>
+          #{found.length - at} {one.phase}
+          {one.uid === row.uid ? " (this)" : ""}
+        </Link>
+      ))}
+    </nav>
   );
 }
 
@@ -148,23 +172,4 @@ function Content({ tab, detail }: { tab: TabName; detail: JobDetail }) {
     case "yaml":
       return <Yaml detail={detail} />;
   }
-}
-
-function Yaml({ detail }: { detail: JobDetail }) {
-  const file = URL.createObjectURL(new Blob([detail.yaml], { type: "text/plain" }));
-  return (
-    <>
-      <Flex>
-        <Button component="a" href={file} download={`${detail.row.name}.yaml`} variant="secondary">
-          Download
-        </Button>
-        <Button variant="secondary" onClick={() => void navigator.clipboard.writeText(detail.yaml)}>
-          Copy
-        </Button>
-      </Flex>
-      <pre className="exactly" tabIndex={0} aria-label="The job as YAML">
-        {detail.yaml}
-      </pre>
-    </>
-  );
 }

@@ -1,20 +1,19 @@
 import {
+  Alert,
   Button,
-  EmptyState,
-  EmptyStateActions,
-  EmptyStateBody,
-  EmptyStateFooter,
   Label,
   LabelGroup,
   PageSection,
   Pagination,
+  Popover,
   SearchInput,
+  TextInput,
   Title,
   Toolbar,
   ToolbarContent,
   ToolbarItem,
 } from "@patternfly/react-core";
-import CubesIcon from "@patternfly/react-icons/dist/esm/icons/cubes-icon";
+import KeyboardIcon from "@patternfly/react-icons/dist/esm/icons/keyboard-icon";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router-dom";
@@ -26,13 +25,16 @@ import { ProblemAlert } from "../components/ProblemAlert";
 import { useRested, useTitle } from "../hooks";
 import { plural } from "../words";
 import { JobTable } from "./JobTable";
+import { Nothing } from "./Nothing";
 import { useFilters } from "./filters";
+import { KEYS, useListKeys } from "./useListKeys";
 
 const DAYS = [
   ["", "Any time"],
   ["1", "Last 24 hours"],
   ["7", "Last 7 days"],
   ["30", "Last 30 days"],
+  ["own", "Between two days"],
 ] as const;
 
 /** All training jobs: filters live in the address, the server filters, sorts and pages. */
@@ -57,26 +59,44 @@ export function JobList() {
   const total = jobs.data?.total ?? 0;
   const nothing = jobs.data && total === 0 && !filters.active;
 
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent): void => {
-      const typing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
-      if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === "/") {
-        event.preventDefault();
-        document.querySelector<HTMLInputElement>("#search input, input#search")?.focus();
-      } else if (event.key === "c") navigate("/create");
-    };
-    window.addEventListener("keydown", onKey);
-    return () => window.removeEventListener("keydown", onKey);
-  }, [navigate]);
+  useListKeys();
+  const rights = useQuery({ queryKey: ["rights"], queryFn: () => take(api.GET("/api/v1/rights")), staleTime: 30000, retry: false });
+  const queues = [...new Set((jobs.data?.items ?? []).map((row) => row.queue).filter(Boolean))].sort();
 
   return (
     <>
       <PageSection>
         <div className="titled">
           <Title headingLevel="h1">Training jobs</Title>
-          <Button component={(props) => <Link {...props} to="/create" />}>Create job</Button>
+          <span className="pages">
+            <Popover
+              headerContent="Keys"
+              headerComponent="h2"
+              aria-label="Keys of this page"
+              bodyContent={
+                <dl className="keys">
+                  {KEYS.map(([key, what]) => (
+                    <div key={key}>
+                      <dt>
+                        <kbd>{key}</kbd>
+                      </dt>
+                      <dd>{what}</dd>
+                    </div>
+                  ))}
+                </dl>
+              }
+            >
+              <Button variant="plain" aria-label="Keys of this page" icon={<KeyboardIcon />} />
+            </Popover>
+            <Button variant="secondary" component={(props) => <Link {...props} to="/learn" />}>
+              Learn which type
+            </Button>
+            <Button component={(props) => <Link {...props} to="/create" />}>Create job</Button>
+          </span>
         </div>
+        {rights.data?.why["create"] ? (
+          <Alert isInline isPlain variant="info" component="p" title={`You cannot create jobs in ${rights.data.namespace}: ${rights.data.why["create"]}`} />
+        ) : null}
         <LabelGroup numLabels={10} aria-label="Jobs by status" className="counts">
           {(Object.keys(LOOKS) as Phase[])
             .filter((phase) => jobs.data?.counts[phase] || filters.status.includes(phase))
@@ -116,8 +136,20 @@ export function JobList() {
                   />
                 </ToolbarItem>
                 <ToolbarItem>
-                  <Choice label="Created" value={filters.days} options={DAYS} onChange={(days) => set({ days })} />
+                  <Choice label="Created" value={filters.days} options={DAYS} onChange={(days) => set({ days, from: "", to: "" })} />
                 </ToolbarItem>
+                {filters.days === "own"
+                  ? (["from", "to"] as const).map((word) => (
+                      <ToolbarItem key={word}>
+                        <TextInput
+                          type="date"
+                          aria-label={word === "from" ? "Created on or after" : "Created on or before"}
+                          value={filters[word]}
+                          onChange={(_, value) => set({ [word]: value })}
+                        />
+                      </ToolbarItem>
+                    ))
+                  : null}
                 {(jobs.data?.namespaces.length ?? 0) > 1 ? (
                   <ToolbarItem>
                     <Choice
@@ -141,6 +173,16 @@ export function JobList() {
                     </ToolbarItem>
                   ) : null;
                 })}
+                {queues.length || filters.queue ? (
+                  <ToolbarItem>
+                    <Choice
+                      label="Queue"
+                      value={filters.queue}
+                      options={[["", "All queues"], ...[...new Set([...queues, filters.queue])].filter(Boolean).map((one) => [one, one] as const)]}
+                      onChange={(queue) => set({ queue })}
+                    />
+                  </ToolbarItem>
+                ) : null}
                 {filters.active ? (
                   <ToolbarItem>
                     <Button
@@ -154,15 +196,6 @@ export function JobList() {
                     </Button>
                   </ToolbarItem>
                 ) : null}
-                {chosen.length
-                  ? (["cancel", "retry", "delete"] as const).map((action) => (
-                      <ToolbarItem key={action}>
-                        <Button variant="secondary" isDanger={action === "delete"} onClick={() => begin(action, chosen)}>
-                          {action === "retry" ? "Retry" : WORDS[action]}
-                        </Button>
-                      </ToolbarItem>
-                    ))
-                  : null}
                 <ToolbarItem align={{ default: "alignEnd" }} className="pages">
                   <span aria-live="polite">{plural(total, "job")}</span>
                   <Pagination
@@ -179,6 +212,29 @@ export function JobList() {
                 </ToolbarItem>
               </ToolbarContent>
             </Toolbar>
+            <div className="chosen" role="group" aria-label="With the selected jobs">
+              <span aria-live="polite" className="under">
+                {plural(chosen.length, "job")} selected
+              </span>
+              {chosen.length
+                ? (["cancel", "suspend", "resume", "retry", "delete"] as const)
+                    .filter((action) => rows.some((row) => selected.has(row.uid) && row.actions.includes(action)))
+                    .map((action) => (
+                      <Button key={action} variant="secondary" size="sm" isDanger={action === "delete"} onClick={() => begin(action, chosen)}>
+                        {action === "retry" ? "Retry" : WORDS[action]}
+                      </Button>
+                    ))
+                : null}
+              {chosen.length > 1 ? (
+                <Button
+                  variant="secondary"
+                  size="sm"
+                  onClick={() => navigate(`/compare?${chosen.map((one) => `job=${encodeURIComponent(one)}`).join("&")}`)}
+                >
+                  Compare ({chosen.length})
+                </Button>
+              ) : null}
+            </div>
             <div role="status" className="news">
               {held ? (
                 <Button variant="secondary" onClick={show}>
@@ -213,31 +269,4 @@ function useHeld(items: readonly JobRow[], key: string, firstPage: boolean) {
   const limit = seen?.key === key && firstPage ? seen.newest : Infinity;
   const rows = items.filter((row) => row.created <= limit);
   return { rows, held: items.length - rows.length, show: () => setSeen({ key, newest }) };
-}
-
-function Nothing() {
-  const templates = useQuery({ queryKey: ["templates"], queryFn: () => take(api.GET("/api/v1/templates")) });
-  return (
-    <EmptyState titleText="No training jobs yet" headingLevel="h2" icon={CubesIcon}>
-      <EmptyStateBody>
-        An MPI job starts one program on several workers at once. Begin with an example; it runs as it is.
-      </EmptyStateBody>
-      <EmptyStateFooter>
-        <EmptyStateActions>
-          <Button component={(props) => <Link {...props} to="/create" />}>Create job</Button>
-        </EmptyStateActions>
-        <EmptyStateActions>
-          {(templates.data?.items ?? []).slice(0, 3).map((one) => (
-            <Button
-              key={one.name}
-              variant="link"
-              component={(props) => <Link {...props} to={`/create?template=${encodeURIComponent(one.name)}`} />}
-            >
-              {one.name}
-            </Button>
-          ))}
-        </EmptyStateActions>
-      </EmptyStateFooter>
-    </EmptyState>
-  );
 }

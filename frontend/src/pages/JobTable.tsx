@@ -1,11 +1,12 @@
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr, type ThProps } from "@patternfly/react-table";
-import { memo } from "react";
+import { memo, useState, type Dispatch, type SetStateAction } from "react";
 import { Link } from "react-router-dom";
 import type { Action, JobRow, ListQuery } from "../api/client";
 import { WORDS } from "../components/Actions";
 import { PhaseLabel } from "../components/PhaseLabel";
 import { useNow } from "../hooks";
 import { ago, duration, moment } from "../words";
+import { Peek } from "./Peek";
 
 type Sort = NonNullable<ListQuery["sort"]>;
 const SORTED = ["name", "phase", "created", "duration"] as const;
@@ -15,7 +16,7 @@ interface Props {
   sort: Sort;
   onSort: (sort: Sort) => void;
   selected: ReadonlySet<string>;
-  onSelect: (selected: ReadonlySet<string>) => void;
+  onSelect: Dispatch<SetStateAction<ReadonlySet<string>>>;
   onAction: (action: Action, row: JobRow) => void;
 }
 
@@ -31,36 +32,51 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
   });
   const all = rows.length > 0 && rows.every((row) => selected.has(row.uid));
   const toggle = (uid: string, on: boolean): void => {
-    const next = new Set(selected);
-    if (on) next.add(uid);
-    else next.delete(uid);
-    onSelect(next);
+    onSelect((was) => {
+      const next = new Set(was); // rows are drawn again only when they change: what they know of the others is old
+      if (on) next.add(uid);
+      else next.delete(uid);
+      return next;
+    });
   };
   const gpus = rows.some((row) => row.gpus > 0);
+  const queues = rows.some((row) => row.queue);
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
+  const peek = (uid: string): void =>
+    setOpen((was) => {
+      const next = new Set(was);
+      if (!next.delete(uid)) next.add(uid);
+      return next;
+    });
+  const columns = 9 + Number(gpus) + Number(queues);
   return (
     <Table aria-label="Training jobs" variant="compact">
       <Thead>
         <Tr>
+          <Th screenReaderText="A closer look" />
           <Th
             aria-label="Select all jobs"
             select={{ isSelected: all, onSelect: (_, on) => onSelect(on ? new Set(rows.map((row) => row.uid)) : new Set()) }}
           />
           <Th modifier="nowrap" sort={sorting("name")}>Name</Th>
           <Th>Type</Th>
-          <Th modifier="nowrap" sort={sorting("phase")}>Status</Th>
+          <Th modifier="nowrap" width={30} sort={sorting("phase")}>Status</Th>
           <Th modifier="nowrap">Workers</Th>
           {gpus ? <Th>GPUs</Th> : null}
+          {queues ? <Th>Queue</Th> : null}
           <Th>Owner</Th>
           <Th modifier="nowrap" sort={sorting("created")}>Created</Th>
           <Th modifier="nowrap" sort={sorting("duration")}>Duration</Th>
           <Th screenReaderText="Actions" />
         </Tr>
       </Thead>
-      <Tbody>
-        {rows.map((row, index) => (
+      {rows.map((row, index) => (
+        <Tbody key={row.uid} isExpanded={open.has(row.uid)}>
           <Row
-            key={row.uid}
             row={row}
+            queues={queues}
+            open={open.has(row.uid)}
+            onPeek={peek}
             index={index}
             gpus={gpus}
             age={ago(row.created, now)}
@@ -69,8 +85,15 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
             onSelect={toggle}
             onAction={onAction}
           />
-        ))}
-      </Tbody>
+          {open.has(row.uid) ? (
+            <Tr isExpanded>
+              <Td colSpan={columns + 1} noPadding>
+                <Peek row={row} />
+              </Td>
+            </Tr>
+          ) : null}
+        </Tbody>
+      ))}
     </Table>
   );
 }
@@ -79,6 +102,9 @@ interface RowProps {
   row: JobRow;
   index: number;
   gpus: boolean;
+  queues: boolean;
+  open: boolean;
+  onPeek: (uid: string) => void;
   age: string;
   ran: string;
   selected: boolean;
@@ -87,10 +113,18 @@ interface RowProps {
 }
 
 const Row = memo(
-  function Row({ row, index, gpus, age, ran, selected, onSelect, onAction }: RowProps) {
+  function Row({ row, index, gpus, queues, open, age, ran, selected, onPeek, onSelect, onAction }: RowProps) {
     const place = `/jobs/${row.namespace}/${row.name}`;
     return (
       <Tr data-job={`${row.namespace}/${row.name}`}>
+        <Td
+          expand={{
+            rowIndex: index,
+            isExpanded: open,
+            expandId: `peek-${row.uid}`,
+            onToggle: () => onPeek(row.uid),
+          }}
+        />
         <Td
           select={{ rowIndex: index, isSelected: selected, onSelect: (_, on) => onSelect(row.uid, on) }}
         />
@@ -107,6 +141,7 @@ const Row = memo(
           {row.workers_ready}/{row.workers}
         </Td>
         {gpus ? <Td dataLabel="GPUs">{row.gpus}</Td> : null}
+        {queues ? <Td dataLabel="Queue">{row.queue || "–"}</Td> : null}
         <Td dataLabel="Owner">{row.owner}</Td>
         <Td dataLabel="Created">
           <time dateTime={new Date(row.created * 1000).toISOString()} title={moment(row.created)}>
@@ -124,5 +159,5 @@ const Row = memo(
     );
   },
   (was, is) =>
-    was.row === is.row && was.age === is.age && was.ran === is.ran && was.selected === is.selected && was.index === is.index,
+    was.row === is.row && was.age === is.age && was.ran === is.ran && was.selected === is.selected && was.index === is.index && was.open === is.open,
 );

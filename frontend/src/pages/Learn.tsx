@@ -1,77 +1,58 @@
-import {
-  Button,
-  Card,
-  CardBody,
-  CardTitle,
-  PageSection,
-  Title,
-} from "@patternfly/react-core";
+import { PageSection, Title } from "@patternfly/react-core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
-import { Link } from "react-router-dom";
+import { useEffect } from "react";
+import { useLocation, useNavigate } from "react-router-dom";
 import { api, take } from "../api/client";
-import { ProblemAlert } from "../components/ProblemAlert";
+import { Part } from "../components/Part";
 import { Terms } from "../components/Terms";
 import { useTitle } from "../hooks";
+import { Guide, useGuide } from "../wizard/Guide";
+import { Quickstart } from "./Quickstart";
 
-/** Which kind of job suits, and what the words mean; both come from the server. */
+/** A first job that ticks itself, which kind of job suits, what the words mean, what every field is for. */
 export function Learn() {
   useTitle("Learn");
-  const guide = useQuery({ queryKey: ["guide"], queryFn: () => take(api.GET("/api/v1/guide")), staleTime: Infinity });
-  const [at, setAt] = useState<string | null>(null);
-  const told = guide.data;
-  const place = at ?? told?.begin ?? "";
-  const question = told?.questions[place];
-  const kind = told?.kinds[place];
+  const navigate = useNavigate();
+  const { hash } = useLocation();
+  const told = useGuide().data;
+  const fields = useQuery({ queryKey: ["fields"], queryFn: () => take(api.GET("/api/v1/fields")), staleTime: Infinity });
+  useEffect(() => {
+    if (hash && fields.data) document.getElementById(decodeURIComponent(hash.slice(1)))?.scrollIntoView();
+  }, [hash, fields.data]);
   return (
     <>
       <PageSection>
         <Title headingLevel="h1">Learn</Title>
       </PageSection>
       <PageSection isFilled>
-        {guide.error ? <ProblemAlert error={guide.error} /> : null}
-        {told ? (
-          <div className="stack">
-            <Card component="section" aria-label="Which kind of job">
-              <CardTitle component="h2">Which kind of job?</CardTitle>
-              <CardBody aria-live="polite">
-                {question ? (
-                  <>
-                    <p>{question.text}</p>
-                    <div className="answers">
-                      {question.options.map((option) => (
-                        <Button key={option.text} variant="secondary" onClick={() => setAt(option.then)}>
-                          {option.text}
-                        </Button>
-                      ))}
-                    </div>
-                  </>
-                ) : null}
-                {kind ? (
-                  <>
-                    <h3>{kind.name}</h3>
-                    <p>Because {kind.why}.</p>
-                    <pre className="exactly">{kind.snippet}</pre>
-                    {kind.here ? <Link to="/create">Create this job</Link> : <a href={kind.link}>Read on: {kind.link}</a>}
-                  </>
-                ) : null}
-                {at ? (
-                  <p>
-                    <Button variant="link" isInline onClick={() => setAt(null)}>
-                      Begin again
-                    </Button>
-                  </p>
-                ) : null}
-              </CardBody>
-            </Card>
-            <Card component="section" aria-label="Words">
-              <CardTitle component="h2">Words</CardTitle>
-              <CardBody>
-                <Terms isHorizontal entries={Object.entries(told.glossary)} />
-              </CardBody>
-            </Card>
-          </div>
-        ) : null}
+        <div className="stack">
+          <Quickstart />
+          <Part title="Which kind of job?">
+            <Guide heading="h3" onChosen={() => void navigate("/create?step=basics")} />
+          </Part>
+          {told ? (
+            <Part title="Words">
+              <Terms isHorizontal entries={Object.entries(told.glossary)} />
+            </Part>
+          ) : null}
+          {fields.data ? (
+            <Part title="All fields of a job">
+              <Terms
+                isHorizontal
+                entries={Object.entries(fields.data.items).map(
+                  ([path, help]) =>
+                    [
+                      path,
+                      <span key={path} id={`about-${path}`}>
+                        {help.text} {help.words.length ? `One of: ${help.words.join(", ")}. ` : ""}
+                        {help.example ? <code>{`${path.split(".").pop() ?? ""}: ${help.example}`}</code> : null}
+                      </span>,
+                    ] as const,
+                )}
+              />
+            </Part>
+          ) : null}
+        </div>
       </PageSection>
     </>
   );

@@ -10,6 +10,9 @@ export interface Filters {
   readonly owner: string;
   readonly type: string;
   readonly days: string;
+  readonly from: string;
+  readonly to: string;
+  readonly queue: string;
   readonly sort: NonNullable<ListQuery["sort"]>;
   readonly after: string;
   readonly page: number;
@@ -18,6 +21,7 @@ export interface Filters {
 }
 
 const DAY = 86400;
+const seconds = (day: string): number => new Date(`${day}T00:00:00`).getTime() / 1000;
 
 export function useFilters() {
   const [params, setParams] = useSearchParams();
@@ -28,6 +32,7 @@ export function useFilters() {
     const days = params.get("days") ?? "";
     const owner = params.get("owner") ?? "";
     const type = params.get("type") ?? "";
+    const [from, to, queue] = ["from", "to", "queue"].map((key) => params.get(key) ?? "") as [string, string, string];
     return {
       text,
       status,
@@ -35,16 +40,19 @@ export function useFilters() {
       owner,
       type,
       days,
+      from,
+      to,
+      queue,
       sort: (params.get("sort") as Filters["sort"] | null) ?? "-created",
       after: params.get("after") ?? "",
       page: Number(params.get("page") ?? 1) || 1,
       limit: Number(params.get("limit") ?? 50) || 50,
-      active: Boolean(text || status.length || namespace || days || owner || type),
+      active: Boolean(text || status.length || namespace || days || owner || type || queue),
     };
   }, [params]);
 
   const query = useMemo<ListQuery>(() => {
-    const { text, status, namespace, owner, type, days, sort, after, limit } = filters;
+    const { text, status, namespace, owner, type, days, from, to, queue, sort, after, limit } = filters;
     const minute = Math.floor(Date.now() / 60000) * 60;
     return {
       sort,
@@ -54,7 +62,10 @@ export function useFilters() {
       ...(namespace ? { namespace } : {}),
       ...(owner ? { owner } : {}),
       ...(type ? { type: [type] } : {}),
-      ...(days ? { since: minute - Number(days) * DAY } : {}),
+      ...(queue ? { queue } : {}),
+      ...(Number(days) ? { since: minute - Number(days) * DAY } : {}),
+      ...(days === "own" && from ? { since: seconds(from) } : {}),
+      ...(days === "own" && to ? { until: seconds(to) + DAY } : {}),
       ...(after ? { after } : {}),
     };
   }, [filters]);

@@ -35,7 +35,7 @@ from mpijob.client import converting, drafts
 from mpijob.client.drafts import FIELDS as described
 from mpijob.client.guide import GUIDE, Guide
 from mpijob.diagnosis.report import Diagnosis
-from mpijob.errors import MpiJobError, NotAllowed, NotFound
+from mpijob.errors import InvalidJob, MpiJobError, NotAllowed, NotFound
 from mpijob.model import Event, Facts, JobRef, JobState, Phase, quantity
 from mpijob.model.accounts import AccountPage
 from mpijob.observation import masking, usage
@@ -93,6 +93,8 @@ async def export(ask: Ask) -> Response:
     ending = "json" if form == "json" else "yaml"
     if form not in ("yaml", "json"):
         (made,) = await asyncio.to_thread(converting.convert, text, to=form)
+        if not made.texts:
+            raise InvalidJob(f"{ref.name} cannot be written as {form}: {'; '.join(made.blockers)}")
         text, ending = "---\n".join(made.texts), made.ending.lstrip(".")
     headers = {"content-disposition": f'attachment; filename="{ref.name}.{ending}"'}
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)

@@ -2,7 +2,7 @@ import { Alert, ExpandableSection } from "@patternfly/react-core";
 import { useState } from "react";
 import type { PlanAnswer } from "../api/client";
 import { Terms } from "../components/Terms";
-import { bytes, duration } from "../words";
+import { duration } from "../words";
 
 interface Props {
   plan: PlanAnswer | undefined;
@@ -19,11 +19,9 @@ export function PlanPanel({ plan, waiting, busy, refused }: Props) {
   const [open, setOpen] = useState(false);
   if (waiting) return <p>Give the job a name and a command; what would run is shown here before anything starts.</p>;
   if (!plan) return <p role="status">{refused ? "This would be refused; the fields say why." : busy ? "Looking …" : ""}</p>;
-  const { needs = {}, free = {}, capacity = {}, notices = [] } = plan.plan;
+  const { notices = [] } = plan.plan;
   const rows: [string, string][] = [
     ["World", plan.summary],
-    ["CPU", `needs ${needs.cores ?? 0} of ${capacity.cores ?? 0} cores, ${free.cores ?? 0} free`],
-    ["Memory", `needs ${bytes(needs.memory_bytes ?? 0)} of ${bytes(capacity.memory_bytes ?? 0)}, ${bytes(free.memory_bytes ?? 0)} free`],
     ["Starts", plan.plan.starts_now === false ? waits(plan.plan.wait_estimate_seconds) : "now"],
   ];
   return (
@@ -41,8 +39,12 @@ export function PlanPanel({ plan, waiting, busy, refused }: Props) {
         </Alert>
       ))}
       <ExpandableSection toggleText="Exactly" isExpanded={open} onToggle={(_, on) => setOpen(on)}>
-        <pre className="exactly">{plan.plan.launch.join(" ")}</pre>
-        <pre className="exactly">{plan.plan.hostfile}</pre>
+        <pre className="exactly" tabIndex={0} aria-label="Launch line">
+          {plan.plan.launch.join(" ")}
+        </pre>
+        <pre className="exactly" tabIndex={0} aria-label="Hostfile">
+          {plan.plan.hostfile}
+        </pre>
         <ul>
           {(plan.plan.why ?? []).map((one) => (
             <li key={one}>{one}</li>

@@ -1,0 +1,136 @@
+/** The parts of the wizard around its fields: steps, templates, what is wrong, the advanced groups. */
+import { Alert, Button, ExpandableSection, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
+import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
+import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
+import { useQuery } from "@tanstack/react-query";
+import { useState, type ReactNode } from "react";
+import { api, problemOf, take, type Finding } from "../api/client";
+import { Choice } from "../components/Choice";
+import { fieldAt, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
+
+interface NavProps {
+  step: Step;
+  seen: ReadonlySet<Step>;
+  findings: readonly Finding[];
+  onGo: (step: Step) => void;
+}
+
+/** The steps in order; each can be gone to, and says whether something in it is wrong. */
+export function StepsNav({ step, seen, findings, onGo }: NavProps) {
+  const wrong = new Set(findings.map((one) => fieldAt(one.field ?? "")?.step));
+  return (
+    <nav aria-label="Steps">
+      <ol className="steps-nav">
+        {STEPS.map((one, at) => (
+          <li key={one}>
+            <button type="button" aria-current={one === step ? "step" : undefined} onClick={() => onGo(one)}>
+              <span className="steps-mark" aria-hidden>
+                {wrong.has(one) ? <ExclamationCircleIcon /> : seen.has(one) && one !== step ? <CheckCircleIcon /> : at + 1}
+              </span>
+              {STEP_WORDS[one]}
+              {wrong.has(one) ? <span className="pf-v6-screen-reader"> (something is wrong here)</span> : null}
+            </button>
+          </li>
+        ))}
+      </ol>
+    </nav>
+  );
+}
+
+/** All that is wrong, in the server's sentences; each leads to its field. */
+export function ErrorSummary({ error, created, onGo }: { error: unknown; created: boolean; onGo: (field: Field) => void }) {
+  if (!error) return null;
+  const problem = problemOf(error);
+  const findings = problem.findings ?? [];
+  return (
+    <Alert
+      isInline
+      variant="danger"
+      component="p"
+      title={created ? "The job was not created" : "This job would be refused"}
+      data-testid="problem"
+      role={created ? "alert" : undefined}
+    >
+      {findings.length ? (
+        <ul>
+          {findings.map((one, at) => {
+            const field = fieldAt(one.field ?? "");
+            return (
+              <li key={at}>
+                {field ? (
+                  <Button variant="link" isInline onClick={() => onGo(field)}>
+                    {field.label}
+                  </Button>
+                ) : (
+                  one.field
+                )}
+                {field || one.field ? ": " : ""}
+                {one.message}
+                {one.line ? ` (line ${one.line})` : ""}
+                {one.hint ? ` – ${one.hint}` : ""}
+              </li>
+            );
+          })}
+        </ul>
+      ) : (
+        <>
+          <p>{problem.message}</p>
+          {problem.hint ? <p>What to do: {problem.hint}</p> : null}
+        </>
+      )}
+    </Alert>
+  );
+}
+
+export function TemplateChoice({ value, onChange }: { value: string; onChange: (name: string) => void }) {
+  const templates = useQuery({ queryKey: ["templates"], queryFn: () => take(api.GET("/api/v1/templates")) });
+  const items = templates.data?.items ?? [];
+  const chosen = items.find((one) => one.name === value);
+  return (
+    <FormGroup label="Template">
+      <Choice
+        label="Start from a template"
+        value={value}
+        options={[["", "None: begin with an empty job"], ...items.map((one) => [one.name, `${one.name} (${one.origin})`] as const)]}
+        onChange={onChange}
+      />
+      {chosen?.description ? (
+        <FormHelperText>
+          <HelperText>
+            <HelperTextItem>{chosen.description}</HelperTextItem>
+          </HelperText>
+        </FormHelperText>
+      ) : null}
+    </FormGroup>
+  );
+}
+
+interface AdvancedProps {
+  fields: readonly Field[];
+  findings: readonly Finding[];
+  inputs: (which: (field: Field) => boolean) => ReactNode[];
+}
+
+/** What most jobs leave as it is, group by group; a group in which something is wrong is open. */
+export function Advanced({ fields, findings, inputs }: AdvancedProps) {
+  const groups = [...new Set(fields.map((field) => field.group ?? ""))];
+  return (
+    <>
+      <p>Nothing here has to be filled in.</p>
+      {groups.map((group) => (
+        <Group key={group} title={group} wrong={findings.some((one) => fieldAt(one.field ?? "")?.group === group)}>
+          {inputs((field) => field.step === "advanced" && field.group === group)}
+        </Group>
+      ))}
+    </>
+  );
+}
+
+function Group({ title, wrong, children }: { title: string; wrong: boolean; children: ReactNode }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <ExpandableSection toggleText={title} isExpanded={open || wrong} onToggle={(_, on) => setOpen(on)} isIndented>
+      <div className="fields">{children}</div>
+    </ExpandableSection>
+  );
+}
