@@ -77,7 +77,9 @@ def test_two_people_at_one_server_see_and_do_what_is_theirs(town: Town, server: 
     hers, his = Listener(alice), Listener(bob)
     job = {**JOB, "name": "hello", "namespace": mine}
     assert alice.json("POST", "/plan", {"job": job})["plan"]["world"] == 2
-    assert alice.json("POST", "/trainjobs", {"job": job})["namespace"] == mine  # the server itself may not create
+    assert (
+        alice.json("POST", "/trainjobs", {"job": job})["namespace"] == mine
+    )  # the server itself may not create
     try:
         said = alice.ask("GET", f"/trainjobs/{mine}/hello/logs?follow=true").read().decode()
         lines = [line["text"] for batch in said.splitlines() for line in json.loads(batch)["lines"]]
