@@ -8,7 +8,7 @@ import pytest
 from mpijob import Client
 from mpijob.client import probing
 from mpijob.model import Family, Launch
-from mpijob.observation import talk
+from mpijob.observation import network, talk
 
 from .support import PATIENCE, a_job, succeeded
 
@@ -36,7 +36,7 @@ def test_every_pair_of_workers_is_measured(client: Client, family: str, blind: b
         hidden = {"mpi4py.py": "raise ImportError"}
         wanted = wanted.replace(code=wanted.code.replace(files={**wanted.code.files, **hidden}))
     job = succeeded(client, wanted)
-    found = probing.network.read((line.text for line in job.logs()), {})
+    found = network.read((line.text for line in job.logs()), {})
     assert [(link.low, link.high) for link in found.links] == [(0, 1), (0, 2), (1, 2)]
     assert all(link.latency_us > 0 and link.bandwidth_mb > 1 for link in found.links)
 
