@@ -14,12 +14,12 @@ from tests_cluster.crds import Schemas
 
 from mpijob.dialects import mpioperator, trainjob
 from mpijob.dialects.terms import Gang, Shape
-from mpijob.model import Family, MPIJob, Placement, Topology
+from mpijob.model import Family, MPIJob, Network, Placement, Topology
 
 SHAPES = (
     Shape(),
     Shape(user=1000660000, service_account="runner", code="bert-code", uid="u1", attempt=2, suspend=True),
-    Shape(gang=Gang.COSCHEDULING, ipc_lock=True, networks="roce", topology_aware=True),
+    Shape(gang=Gang.COSCHEDULING, ipc_lock=True, topology_aware=True),
     Shape(gang=Gang.VOLCANO, launcher_cpu_limit=True, workload_priority="gold", ttl_seconds=60),
 )
 JOBS = (
@@ -27,6 +27,7 @@ JOBS = (
     a_rich_job(),
     a_rich_job(placement=Placement(topology=Topology.SPREAD), deadline_seconds=0.5),
     a_job(command=("mpirun", "-np", "4", "./solver")),
+    a_job(network=Network(attachments=("fabric/ib-a",))),
 )
 
 
