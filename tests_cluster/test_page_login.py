@@ -25,7 +25,7 @@ from tests_cluster.page_support import (
     an_account,
     server_account,
 )
-from tests_cluster.support import Place, eventually, own_place
+from tests_cluster.support import Place, eventually, image, own_place
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security]  # the role of data scientists is the test bed's
 
@@ -199,7 +199,7 @@ def test_the_page_runs_as_a_pod_with_the_rights_that_are_shipped(town: Town) -> 
         told = hana.json("GET", "/capabilities")
         assert (told["user"], told["cluster"]) == (f"system:serviceaccount:{town.one.namespace}:hana", True)
         assert hana.status("GET", "/trainjobs")[0] == 200
-        job = {**JOB, "name": "planned", "namespace": town.one.namespace}
+        job = {**JOB, "name": "planned", "namespace": town.one.namespace, "image": image("openmpi4")}
         assert hana.json("POST", "/plan", {"job": job})["plan"]["world"] == 2
         assert Person(pod, "guessed").status("GET", "/trainjobs")[0] == 401
         pod.host = "evil.example"
