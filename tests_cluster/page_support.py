@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,13 +14,15 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import yaml
 from tests_cluster.support import PATIENCE, Place, eventually, image
 
+from mpijob.backends.kubernetes.api import Document
 from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.cluster import certificates
 
 ROOT = Path(__file__).parent.parent
 RIGHTS = ROOT / "deploy" / "base" / "page" / "rights.yaml"
@@ -71,8 +74,19 @@ def server_account(place: Place) -> Iterator[Path]:
         place.api.delete(ROLE.path("", name))
 
 
+class Reached(Protocol):
+    """Where a page answers, under which name, and whom to trust there."""
+
+    base: str
+    host: str
+    trust: ssl.SSLContext | None
+
+
 class Server:
     """`mpijob ui --cluster` as a process that a test may end and start again."""
+
+    host = ""
+    trust: ssl.SSLContext | None = None
 
     def __init__(self, kubeconfig: Path, home: str) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MPIJOB_")}
@@ -98,6 +112,50 @@ class Server:
         self.process.wait(PATIENCE)
 
 
+class Pod:
+    """The page as the shipped documents run it, reached through kubectl."""
+
+    def __init__(self, place: Place, service_image: str) -> None:
+        self._place = place
+        self._name = f"page-{os.urandom(3).hex()}"
+        self.host = f"{self._name}.{place.namespace}.svc"
+        keys = certificates.renewed([self.host])
+        self.trust: ssl.SSLContext | None = ssl.create_default_context(cadata=keys.bundle.decode())
+        self.trust.check_hostname = False  # kubectl carries it from another address
+        self.documents = self._documents(service_image, keys)
+        place.apply(*self.documents)
+        words = ("wait", "--for=condition=Available", f"deployment/{self._name}", "--timeout=120s")
+        place.kubectl(*words)
+        argv = ["kubectl", f"--kubeconfig={place.kubeconfig}", f"--namespace={place.namespace}",
+                "port-forward", f"deployment/{self._name}", ":8443"]  # fmt: skip
+        self._forward = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert self._forward.stdout is not None
+        port = self._forward.stdout.readline().split(" -> ")[0].rpartition(":")[2]
+        self.base = f"https://127.0.0.1:{port}"
+
+    def _documents(self, service_image: str, keys: certificates.Keys) -> list[Document]:
+        folder = str(RIGHTS.parent)
+        made = subprocess.run(
+            ["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60
+        )
+        text = made.stdout.replace("mpijob-page", self._name).replace("mpijob-system", self._place.namespace)
+        found = [one for one in yaml.safe_load_all(text) if one]
+        for one in found:
+            if one["kind"] == "Deployment":
+                one["spec"]["replicas"] = 1
+                one["spec"]["template"]["spec"]["containers"][0]["image"] = service_image
+        tls = {"tls.crt": keys.certificate.decode(), "tls.key": keys.key.decode()}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{self._name}-tls"},
+                  "type": "kubernetes.io/tls", "stringData": tls}  # fmt: skip
+        return [secret, *found]
+
+    def end(self) -> None:
+        self._forward.kill()
+        self._forward.wait(PATIENCE)
+        for kind in (ROLE, BINDING):
+            self._place.api.delete(kind.path("", self._name))
+
+
 @contextmanager
 def a_server(kubeconfig: Path, home: str) -> Iterator[Server]:
     server = Server(kubeconfig, home)
@@ -110,20 +168,20 @@ def a_server(kubeconfig: Path, home: str) -> Iterator[Server]:
 class Person:
     """Somebody at the page with their own token, as the OAuth proxy hands it on."""
 
-    def __init__(self, server: Server, token: str) -> None:
+    def __init__(self, server: Reached, token: str) -> None:
         self.server, self.token = server, token
         self._csrf = ""
 
     def ask(self, method: str, path: str, body: Any = None, **more: str) -> Any:
         headers = {"x-forwarded-access-token": self.token, **more}
+        headers |= {"host": self.server.host} if self.server.host else {}
         if method != "GET":
             self._csrf = self._csrf or self.json("GET", "/session")["csrf"]
             headers |= {"x-mpijob-csrf": self._csrf, "content-type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         url = f"{self.server.base}/api/v1{path}"
-        return urllib.request.urlopen(
-            urllib.request.Request(url, data, headers, method=method), timeout=PATIENCE
-        )
+        request = urllib.request.Request(url, data, headers, method=method)
+        return urllib.request.urlopen(request, timeout=PATIENCE, context=self.server.trust)
 
     def json(self, method: str, path: str, body: Any = None) -> Any:
         return json.load(self.ask(method, path, body))

@@ -15,7 +15,7 @@ from mpijob.api.gate import CSRF_HEADER
 from mpijob.api.login import FORWARDED
 from mpijob.api.openapi import PREFIX
 from mpijob.api.routes import ROUTES
-from mpijob.client.guests import DENIED_SECONDS, FRESH_SECONDS
+from mpijob.client.guests import DENIED_SECONDS, FRESH_SECONDS, STRANGER_SECONDS
 from mpijob.errors import BackendError
 
 pytestmark = pytest.mark.security
@@ -213,6 +213,19 @@ def test_a_cluster_that_is_gone_is_said_and_nothing_is_shown_unasked(place: tupl
     town.outage = None
     town.now += 2
     assert alice.names() == ["one"]
+
+
+def test_a_stranger_who_knocks_again_and_again_is_not_asked_about_each_time(
+    place: tuple[Town, TestClient],
+) -> None:
+    town, http = place
+    before = town.asked
+    for _ in range(20):
+        assert http.get(f"{PREFIX}/trainjobs", headers={FORWARDED: "late-token"}).status_code == 401
+    assert town.asked == before + 1
+    town.people["late-token"] = ("late", frozenset({"team-a"}))
+    town.now += STRANGER_SECONDS + 1
+    assert http.get(f"{PREFIX}/trainjobs", headers={FORWARDED: "late-token"}).status_code == 200
 
 
 def test_several_servers_behind_one_address_take_the_same_word() -> None:

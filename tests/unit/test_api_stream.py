@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 import uvicorn
 
@@ -247,6 +248,40 @@ def test_many_viewers_come_and_go_without_a_trace(caplog: pytest.LogCaptureFixtu
         server.create("more")
         assert server.open("/health").status == 200
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.security
+def test_a_job_that_claims_the_uid_of_another_namespace_hides_nothing_there() -> None:
+    async def story() -> None:
+        client = a_client()
+        board = Board(client)
+        mine = (await client.submit(a_job("mine"))).last
+        board.see(mine)
+        forged = msgspec.structs.replace(mine, ref=JobRef("elsewhere", "forged", mine.ref.uid))
+        before = board.rev
+        board.see(forged)
+        assert sorted(row.name for row in board.rows) == ["forged", "mine"]
+        board.forget(forged.ref)
+        assert [row.name for row in board.rows] == ["mine"]
+        theirs = board.since(before, lambda scope, there: scope[0] == "default")
+        assert (theirs.upsert, theirs.delete) == ((), ())
+
+    asyncio.run(story())
+
+
+def test_rows_of_a_scope_that_came_meanwhile_are_not_shown() -> None:
+    async def story() -> None:
+        client = a_client()
+        board = Board(client)
+        board.see((await client.submit(a_job("one"))).last)
+        allowed = board.scopes
+        other = msgspec.structs.replace(board.rows[0], uid="u2", name="two", namespace="elsewhere")
+        board._put(other)
+        board.forget(JobRef("default", "one"))
+        assert len(board.scopes) == len(allowed)
+        assert board.rows_in(allowed) == ()
+
+    asyncio.run(story())
 
 
 def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ Scope = tuple[
     str, str
 ]  # a namespace, and the kind of object that a job is there: who may list those may see it
 
-MaySee = Callable[[Scope], bool]
+MaySee = Callable[[Scope, bool], bool]
 
 
 class Change(NamedTuple):
@@ -56,13 +56,13 @@ class Board:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._everywhere = True
-        self._rows: dict[str, JobRow] = {}
-        self._named: dict[tuple[str, str, str], str] = {}  # namespace, name and older kind → uid
+        self._rows: dict[str, JobRow] = {}  # by namespace and uid
+        self._named: dict[tuple[str, str, str], str] = {}  # namespace, name and older kind → key
         self._epoch, self._number = secrets.token_hex(4), 0
         self._changes: deque[tuple[int, str, Scope]] = deque(maxlen=_KEPT_CHANGES)
-        self._explained: dict[str, tuple[str, str]] = {}  # uid → cause and why of jobs that failed
+        self._explained: dict[str, tuple[str, str]] = {}  # key → cause and why of jobs that failed
         self._by_scope: dict[Scope, dict[str, JobRow]] = {}
-        self._gone: dict[str, None] = {}  # uids never return, whatever a late watch tells
+        self._gone: dict[str, None] = {}  # keys never return, whatever a late watch tells
         self._news = asyncio.Event()  # set once and replaced: a lock would not outlive readers who leave
         self._tasks: list[asyncio.Task[None]] = []
         self.trouble: MpiJobError | None = None
@@ -91,7 +91,7 @@ class Board:
 
     def rows_in(self, scopes: frozenset[Scope]) -> tuple[JobRow, ...]:
         """Return the rows of some scopes, in no order."""
-        if len(scopes) == len(self._by_scope):
+        if scopes >= self._by_scope.keys():
             return self.rows
         return tuple(row for scope in scopes for row in self._by_scope.get(scope, {}).values())
 
@@ -117,24 +117,25 @@ class Board:
         return self._rows.get(self._named.get((ref.namespace, ref.name, ""), ""))
 
     # -- what is told -----------------------------------------------------------------------------
-    def since(self, rev: str, may_see: MaySee = lambda scope: True) -> Change:
-        """Return what changed after a revision, as far as somebody may see it."""
+    def since(self, rev: str, may_see: MaySee = lambda scope, there: True) -> Change:
+        """Return what changed after a revision, as far as somebody may see it, or may be told that it is gone."""
         epoch, _, number = rev.partition("-")
         oldest = self._changes[0][0] if self._changes else self._number + 1
         if epoch != self._epoch or not number.isdigit() or not oldest - 1 <= int(number) <= self._number:
             return Change(self.rev, whole=epoch == self._epoch and number == str(self._number))
         touched = self._touched(int(number), may_see)
-        here = tuple(self._rows[uid] for uid in touched if uid in self._rows)
-        return Change(self.rev, here, tuple(uid for uid in touched if uid not in self._rows))
+        here = tuple(self._rows[key] for key in touched if key in self._rows)
+        gone = tuple(key.partition("/")[2] for key in touched if key not in self._rows)
+        return Change(self.rev, here, gone)
 
     def _touched(self, number: int, may_see: MaySee) -> list[str]:
         """Return which jobs changed after a number, in that order; the last changes are looked at, not all."""
         found: dict[str, None] = {}
-        for at, uid, scope in reversed(self._changes):
+        for at, key, scope in reversed(self._changes):
             if at <= number:
                 break
-            if may_see(scope):
-                found[uid] = None
+            if may_see(scope, key in self._rows):
+                found[key] = None
         return [*found][::-1]
 
     async def changed(self, rev: str, seconds: float) -> bool:
@@ -148,26 +149,26 @@ class Board:
     def see(self, state: JobState) -> None:
         """Take note of a job's present state; one that is not here and goes need not come first."""
         row = rows.row(state)
-        if state.phase is not Phase.DELETING or row.uid in self._rows:
+        if state.phase is not Phase.DELETING or _key(row) in self._rows:
             self._put(row)
 
     def forget(self, ref: JobRef) -> None:
         """Take note that a job is gone."""
         gone = self.row_of(ref)
-        uid = ref.uid or (gone.uid if gone else "")
-        self._gone[uid] = None
+        key = f"{ref.namespace}/{ref.uid or (gone.uid if gone else '')}"
+        self._gone[key] = None
         while len(self._gone) > _KEPT_CHANGES:
             del self._gone[next(iter(self._gone))]
-        if self._drop(uid):
+        if self._drop(key):
             self._announce()
 
-    def _drop(self, uid: str) -> bool:
-        row = self._rows.pop(uid, None)
+    def _drop(self, key: str) -> bool:
+        row = self._rows.pop(key, None)
         if row is None:
             return False
         self._named.pop(_name(row), None)
         self._part(row)
-        self._explained.pop(uid, None)
+        self._explained.pop(key, None)
         self._note(row)
         return True
 
@@ -177,16 +178,17 @@ class Board:
 
     def _took(self, row: JobRow) -> bool:
         row = self._told_why(row)
-        if self._rows.get(row.uid) == row or row.uid in self._gone:
+        key = _key(row)
+        if self._rows.get(key) == row or key in self._gone:
             return False
         older = self._rows.get(self._named.get(_name(row), ""))
         if older is not None and older.uid != row.uid:  # a job of the same name that has ended makes way
             if (older.created, older.uid) > (row.created, row.uid):
                 return False
-            self._drop(older.uid)
-        if (before := self._rows.get(row.uid)) is not None:
+            self._drop(_key(older))
+        if (before := self._rows.get(key)) is not None:
             self._part(before)
-        self._rows[row.uid], self._named[_name(row)] = row, row.uid
+        self._rows[key], self._named[_name(row)] = row, key
         self._by_scope.setdefault(scope_of(row), {})[row.uid] = row
         self._note(row)
         return True
@@ -200,15 +202,15 @@ class Board:
 
     def _note(self, row: JobRow) -> None:
         self._number += 1
-        self._changes.append((self._number, row.uid, scope_of(row)))
+        self._changes.append((self._number, _key(row), scope_of(row)))
 
     def _told_why(self, row: JobRow) -> JobRow:
         """Return a failed job's row with the cause that was found; what a watch tells has none."""
         if row.phase is not Phase.FAILED:
             return row
         if row.cause:
-            self._explained[row.uid] = (row.cause, row.why)
-        cause, why = self._explained.get(row.uid, (row.cause, row.why))
+            self._explained[_key(row)] = (row.cause, row.why)
+        cause, why = self._explained.get(_key(row), (row.cause, row.why))
         return msgspec.structs.replace(row, cause=cause, why=why)
 
     def _announce(self) -> None:
@@ -237,14 +239,14 @@ class Board:
                 raise
             self._everywhere = False
             found = await self._all()
-        for uid in [uid for uid in self._rows if uid not in found]:
-            self._drop(uid)
+        for key in [key for key in self._rows if key not in found]:
+            self._drop(key)
         self._put(*found.values())
         self._announce()
 
     async def _all(self) -> dict[str, JobRow]:
         async with aclosing(self._client.jobs(all_namespaces=self._everywhere)) as states:  # type: ignore[type-var]  # a generator
-            return {row.uid: row async for row in _as_rows(states)}
+            return {_key(row): row async for row in _as_rows(states)}
 
     async def _watch(self) -> None:
         stream = self._client.watch(all_namespaces=self._everywhere)
@@ -271,8 +273,8 @@ class Board:
         try:
             async for told in stream:
                 if isinstance(told, Heard):
-                    for uid in missing or ():
-                        self._drop(uid)
+                    for key in missing or ():
+                        self._drop(key)
                     missing, self.ready = None, True
                     self.trouble = told.trouble
                     if told.trouble is None:
@@ -282,7 +284,7 @@ class Board:
                     self.forget(told.ref)
                 else:
                     row = rows.row(told)
-                    (missing or set()).discard(row.uid)
+                    (missing or set()).discard(_key(row))
                     self._took(row)
         finally:
             await stream.aclose()
@@ -292,7 +294,7 @@ class Board:
         await asyncio.sleep(_CHECK_SECONDS)
         since = time.time() - _EXPLAINED_SECONDS
         for row in [one for one in self._rows.values() if self._wants_cause(one, since)][:_ASKED_AT_ONCE]:
-            self._explained[row.uid] = ("", row.why)
+            self._explained[_key(row)] = ("", row.why)
             try:
                 self.see(await self._client.state(JobRef(row.namespace, row.name, row.uid)))
             except MpiJobError as error:  # it is gone, or may not be read: its row says what the watch told
@@ -300,7 +302,7 @@ class Board:
 
     def _wants_cause(self, row: JobRow, since: float) -> bool:
         recent = (row.finished or row.created) > since
-        return row.phase is Phase.FAILED and recent and row.uid not in self._explained
+        return row.phase is Phase.FAILED and recent and _key(row) not in self._explained
 
     async def _check(self) -> None:
         """See what a watch does not tell: jobs that are gone, and old jobs that still go on."""
@@ -315,6 +317,11 @@ class Board:
                 self.see(await self._client.state(row.name, row.namespace))
             except NotFound:
                 self.forget(JobRef(row.namespace, row.name))
+
+
+def _key(row: JobRow) -> str:
+    """Return what a row is kept by: a uid may be claimed by anybody's object, but not in another namespace."""
+    return f"{row.namespace}/{row.uid}"
 
 
 def _name(row: JobRow) -> tuple[str, str, str]:

@@ -11,6 +11,7 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from importlib.util import find_spec
 
 import msgspec
 import uvicorn
@@ -72,7 +73,7 @@ def config(app: ASGIApp, tls: tuple[str, str] | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Hasty,
-        ws="wsproto",
+        ws="wsproto" if find_spec("wsproto") else "none",
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -20,7 +20,7 @@ from starlette.types import Send
 from mpijob.api import problems
 from mpijob.api.answers import Delta, LogBatch, LogQuery, LogRow
 from mpijob.api.asking import Ask
-from mpijob.api.board import Change
+from mpijob.api.board import Change, Scope
 from mpijob.client.guests import FRESH_SECONDS
 from mpijob.errors import MpiJobError
 from mpijob.model import JobRef, LogLine
@@ -115,12 +115,16 @@ async def change_flow(ask: Ask) -> AsyncIterator[Flow]:
 async def _seen(ask: Ask, rev: str, turns: int | None) -> tuple[Change, int]:
     """Return what changed for the visitor; where their rights did, that all is to be fetched anew."""
     await ask.still_here()
-    scopes, guest = await ask.scopes(), ask.guest
+    board, guest = ask.room.board, ask.guest
     if guest is None:
-        return ask.room.board.since(rev), 0
+        return board.since(rev), 0
+    scopes = asked = frozenset[Scope]()
+    while not asked >= board.scopes:  # what came meanwhile is asked about, too
+        asked = board.scopes
+        scopes = await guest.sees(asked)
     if turns is not None and turns != guest.turns:
-        return Change(ask.room.board.rev, whole=False), guest.turns
-    return ask.room.board.since(rev, lambda scope: scope in scopes or guest.saw(scope)), guest.turns
+        return Change(board.rev, whole=False), guest.turns
+    return board.since(rev, lambda scope, there: scope in scopes if there else guest.saw(scope)), guest.turns
 
 
 def _name(change: Change, rev: str) -> str:

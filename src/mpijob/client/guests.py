@@ -29,6 +29,9 @@ DENIED_SECONDS = 300.0  # a right that is new is seen within this time; one that
 MOST_GUESTS = 2000
 _IDLE_SECONDS = 900.0
 _OUTAGE_SECONDS = 1.0
+STRANGER_SECONDS = 5.0
+_AT_ONCE = 16
+_UNKNOWN, _AGAIN = "you are not signed in, or your login has ended", "sign in again"
 JOBS = ("trainjobs.trainer.kubeflow.org", "mpijobs.kubeflow.org")
 ADMINISTRATION = Question("update", "mpijobplatforms.mpijob.dev")
 Scope = tuple[str, str]
@@ -139,15 +142,19 @@ class Guests:
         self._known: dict[bytes, Guest] = {}
         self._asking: dict[bytes, asyncio.Lock] = {}
         self._outage: tuple[float, MpiJobError] | None = None
+        self._strangers: dict[bytes, float] = {}
+        self._door = asyncio.Semaphore(_AT_ONCE)
 
     async def guest(self, token: str) -> Guest:
         """Return who comes with a token; raise NotSignedIn, or what keeps the cluster from saying it."""
         key = sha256(token.encode("utf-8", "replace")).digest()
         found = self._known.get(key)
         if found is None or self._now() - found.known > FRESH_SECONDS:
-            async with self._asking.setdefault(key, asyncio.Lock()):
-                found = await self._identified(key, token)
-            self._asking.pop(key, None)
+            try:
+                async with self._asking.setdefault(key, asyncio.Lock()):
+                    found = await self._identified(key, token)
+            finally:
+                self._asking.pop(key, None)
         found.used = self._now()
         return found
 
@@ -161,24 +168,39 @@ class Guests:
             return found  # somebody else has asked meanwhile
         if self._outage is not None and self._now() - self._outage[0] < _OUTAGE_SECONDS:
             raise self._outage[1]  # a cluster that is gone is not asked by everybody at once
+        if self._now() - self._strangers.get(key, float("-inf")) < STRANGER_SECONDS:
+            raise NotSignedIn(_UNKNOWN, hint=_AGAIN)
         client = self._client(token) if found is None else found.client
-        try:
-            identity = await client.port.whoami()
-        except NotAllowed as error:
-            self._known.pop(key, None)
-            raise NotSignedIn(
-                "you are not signed in, or your login has ended", hint="sign in again"
-            ) from error
-        except BackendError as error:
-            self._outage = (self._now(), error)
-            raise
-        if not identity.user or identity.user == "system:anonymous":
-            raise NotSignedIn("you are not signed in", hint="sign in again")
+        identity = await self._asked(key, client)
         if found is None:
             found = self._known[key] = Guest(client, identity, self._now)
             self._make_room()
         found.identity, found.known = identity, self._now()
         return found
+
+    async def _asked(self, key: bytes, client: AsyncClient) -> Identity:
+        """Return who the cluster says that it is; not too many are asked about at once."""
+        try:
+            async with self._door:
+                identity = await client.port.whoami()
+        except NotAllowed as error:
+            self._refuse(key, client)
+            raise NotSignedIn(_UNKNOWN, hint=_AGAIN) from error
+        except BackendError as error:
+            self._outage = (self._now(), error)
+            raise
+        if not identity.user or identity.user == "system:anonymous":
+            self._refuse(key, client)
+            raise NotSignedIn(_UNKNOWN, hint=_AGAIN)
+        return identity
+
+    def _refuse(self, key: bytes, client: AsyncClient) -> None:
+        """Let go of somebody unknown, and do not ask for them again at once."""
+        self._known.pop(key, None)
+        _close(client)
+        self._strangers[key] = self._now()
+        while len(self._strangers) > MOST_GUESTS:
+            del self._strangers[next(iter(self._strangers))]
 
     def _client(self, token: str) -> AsyncClient:
         return AsyncClient(self._open(token), namespace=self._namespace, settings=self._settings)
@@ -192,9 +214,12 @@ class Guests:
             self._let_go(min(self._known, key=lambda key: self._known[key].used))
 
     def _let_go(self, key: bytes) -> None:
-        gone = self._known.pop(key)
-        if close := getattr(gone.client.backend, "close", None):
-            close()
+        _close(self._known.pop(key).client)
+
+
+def _close(client: AsyncClient) -> None:
+    if close := getattr(client.backend, "close", None):
+        close()
 
 
 def cluster_guests(settings: Settings, namespace: str | None = None) -> Guests:

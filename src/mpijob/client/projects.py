@@ -37,14 +37,12 @@ class Projects:
 
     async def house(self, guest: Guest, scopes: Iterable[Scope]) -> None:
         """Let a guest begin in a namespace of their own: the first where they may list jobs."""
-        guest.at_home = True
         own = guest.client.namespace
-        if await guest.sees((own, resource) for resource in JOBS):
-            return
-        seen = sorted(namespace for namespace, _ in await guest.sees(scopes))
-        names = seen or [one.name for one in await self.of(guest)]
-        if names:
-            guest.client.namespace = names[0]
+        if not await guest.sees((own, resource) for resource in JOBS):
+            seen = sorted(namespace for namespace, _ in await guest.sees(scopes))
+            names = seen or [one.name for one in await self.of(guest)]
+            guest.client.namespace = names[0] if names else own
+        guest.at_home = True
 
     async def _all(self) -> tuple[Option, ...]:
         if self._now() - self._known[0] > FRESH_SECONDS:

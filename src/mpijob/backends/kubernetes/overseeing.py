@@ -70,7 +70,7 @@ class _Overseer:
         self._pods: dict[Place, bytes] = {}
         self._pods_of: dict[Place, set[Place]] = {}
         self._place_of: dict[Place, Place] = {}  # of pods: their job's object
-        self._workloads: dict[str, bytes] = {}  # by the uid of the object that they are of
+        self._workloads: dict[Place, bytes] = {}  # by namespace and uid of the object that they are of
         self._owners: dict[Place, str] = {}  # of workloads
         self._told: dict[Name, tuple[JobRef, bytes]] = {}
         self._due: dict[Name, None] = {}
@@ -182,7 +182,7 @@ class _Overseer:
 
     def _state(self, place: Place, newest: _Object) -> JobState:
         pods = [msgspec.json.decode(self._pods[pod]) for pod in sorted(self._pods_of.get(place, ()))]
-        workload = self._workloads.get(newest.uid)
+        workload = self._workloads.get((place[0], newest.uid))
         found = None if workload is None else msgspec.json.decode(workload)
         return states.summary(msgspec.json.decode(newest.raw), found, pods)
 
@@ -271,9 +271,9 @@ class _Overseer:
         uid = owners[0] if owners else self._owners.get(place, "")
         if change.kind == "DELETED":
             self._owners.pop(place, None)
-            self._workloads.pop(uid, None)
+            self._workloads.pop((place[0], uid), None)
         elif uid:
-            self._owners[place], self._workloads[uid] = uid, change.object["raw"]
+            self._owners[place], self._workloads[place[0], uid] = uid, change.object["raw"]
         for one in metadata.get("ownerReferences") or ():
             for source in self._jobs:
                 known = self._objects.get((source, (place[0], str(one.get("name", "")))))
