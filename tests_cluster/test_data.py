@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from testbed import services
+from testbed import places, services
 from tests.engine.buckets_support import content, s3_server, variables
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
@@ -31,15 +31,8 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def lake(place: Place) -> Iterator[Connection]:
-    """Return a bucket on the node, whose connection is a Secret as Open Data Hub makes it."""
-    node = place.api.list(kinds.NODE.path()).items
-    addresses = [
-        one["address"]
-        for item in node
-        for one in item["status"].get("addresses", ())
-        if one["type"] == "InternalIP"
-    ]
-    with s3_server(addresses[0]) as connection:
+    """Return a bucket on this machine, whose connection is a Secret as Open Data Hub makes it."""
+    with s3_server(places.HOST_IP) as connection:
         data = {
             key: base64.b64encode(value.encode()).decode() for key, value in variables(connection).items()
         }
