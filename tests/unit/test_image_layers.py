@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from backports import zstd as zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import images
@@ -25,6 +24,11 @@ from mpijob.backends.registry.layers import Stack
 from mpijob.backends.registry.pictures import Blob
 from mpijob.errors import InvalidImage, MpiJobError, NotFound, Unsupported
 from mpijob.model.image import Image, Kind
+
+try:
+    from compression import zstd as zstandard
+except ImportError:
+    from backports import zstd as zstandard
 
 FULL = {**SYSTEM, **openmpi()}
 
