@@ -189,5 +189,5 @@ $(VENV)/.servers: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres,schedule]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres,schedule,zstd]' --group dev
 	@touch $@

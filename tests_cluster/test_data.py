@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from testbed import services
+from testbed import places, services
 from tests.engine.buckets_support import content, s3_server, variables
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
@@ -16,6 +16,7 @@ from mpijob import Client, Phase
 from mpijob.backends.buckets import Bucket, Connection
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.errors import NotFound
 from mpijob.model import Network, Volume, VolumeKind
 
 pytestmark = pytest.mark.testbed  # the server and the services' image are on the test bed's machine
@@ -31,15 +32,8 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def lake(place: Place) -> Iterator[Connection]:
-    """Return a bucket on the node, whose connection is a Secret as Open Data Hub makes it."""
-    node = place.api.list(kinds.NODE.path()).items
-    addresses = [
-        one["address"]
-        for item in node
-        for one in item["status"].get("addresses", ())
-        if one["type"] == "InternalIP"
-    ]
-    with s3_server(addresses[0]) as connection:
+    """Return a bucket on this machine, whose connection is a Secret as Open Data Hub makes it."""
+    with s3_server(places.HOST_IP) as connection:
         data = {
             key: base64.b64encode(value.encode()).decode() for key, value in variables(connection).items()
         }
@@ -51,7 +45,7 @@ def lake(place: Place) -> Iterator[Connection]:
 
 @pytest.mark.req("SC-015", "AC7", "D-storage", "Q14")
 def test_a_job_reads_its_input_from_a_data_connection_and_its_output_is_stored(
-    place: Place, lake: Connection
+    place: Place, lake: Connection, tmp_path: Path
 ) -> None:
     Bucket(lake, "in").put("numbers.txt", b"1 2 3")
     volumes = (
@@ -66,6 +60,11 @@ def test_a_job_reads_its_input_from_a_data_connection_and_its_output_is_stored(
     eventually(lambda: content(lake, "out") == stored, "what each worker wrote is stored", 60)
     assert {line.text for line in job.logs() if line.rank is not None} == {b"0"}  # no rank sees the keys
     assert job.spec.volumes == volumes
+    assert [one.path for one in place.client.artifacts("carry")] == ["out/rank-0", "out/rank-1"]
+    (fetched,) = place.client.fetch("carry", tmp_path, ["out/rank-1"])
+    assert fetched.read_bytes() == b"4 5 6"
+    with pytest.raises(NotFound):
+        place.client.fetch("carry", tmp_path, ["out/../in/numbers.txt"])
     job.delete(grace_period=0)
 
 

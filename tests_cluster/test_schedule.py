@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -50,3 +50,26 @@ def test_a_cronjob_starts_a_job_each_minute_and_leaves_it_out_while_the_last_one
     for kind in (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING):
         assert place.find(kind, cronjob.ACCOUNT) is None
     place.empty()
+
+
+@pytest.mark.security
+def test_whoever_may_not_grant_the_rights_of_the_pods_makes_no_schedule(
+    kubeconfig_of: Callable[[str], Path], place: Place, tmp_path: Path
+) -> None:
+    alice = Place(kubeconfig_of("alice"), "team-a", str(tmp_path / "home"))
+    words = (
+        "schedule",
+        "create",
+        "mine",
+        "--workers",
+        "2",
+        "--when",
+        "@daily",
+        "--cpu",
+        "50m",
+        "--memory",
+        "96Mi",
+    )
+    refused = alice.mpijob(*words, "--", "true", MPIJOB_SERVICE_IMAGE=services.IMAGE)
+    assert refused.returncode == 4, refused.stderr
+    assert place.api.find(kinds.CRON_JOB.path("team-a", "mine")) is None

@@ -22,6 +22,13 @@ from .support import PATIENCE, a_job, ended, succeeded
 
 pytestmark = pytest.mark.engine
 
+_OUTLIVES = """
+import socket, sys, time
+while not socket.socket().connect_ex(("127.0.0.1", int(sys.argv[1]))):
+    time.sleep(0.1)
+open("/out/result", "w").write("kept\\n")
+"""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Connection]:
@@ -85,8 +92,9 @@ def test_a_store_that_is_gone_at_the_end_leaves_the_job_succeeded_and_is_asked_a
     with s3_server() as lost:
         for name, value in variables(lost).items():
             monkeypatch.setenv(name, value)
-        script = f"while curl -s {lost.endpoint} >/dev/null; do sleep 0.1; done; echo kept >/out/result"
-        handle = connected.submit(a_job("unlucky", script, volumes=(s3("env/out", "/out"),), workers=1))
+        command = ("python", "-c", _OUTLIVES, lost.endpoint.rpartition(":")[2])
+        job = a_job("unlucky", command=command, volumes=(s3("env/out", "/out"),), workers=1)
+        handle = connected.submit(job)
         handle.wait(PATIENCE, {Phase.RUNNING})
     state = handle.wait(PATIENCE)
     assert state.phase is Phase.SUCCEEDED

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests import images
 from tests.images import SYSTEM, Thing, digest, folder, image, layer, link, openmpi, program
 
@@ -22,6 +24,11 @@ from mpijob.backends.registry.layers import Stack
 from mpijob.backends.registry.pictures import Blob
 from mpijob.errors import InvalidImage, MpiJobError, NotFound, Unsupported
 from mpijob.model.image import Image, Kind
+
+try:
+    from compression import zstd as zstandard
+except ImportError:
+    from backports import zstd as zstandard
 
 FULL = {**SYSTEM, **openmpi()}
 
@@ -306,8 +313,6 @@ def test_a_layer_that_breaks_off_in_the_middle_is_not_judged_by_its_beginning() 
 
 
 def test_what_cannot_be_read_here_is_said(tmp_path: Path) -> None:
-    zstd = b"\x28\xb5\x2f\xfd" + bytes(100)
-    assert "zstd" in refusal(rebuilt(zstd), Unsupported)
     head = tarfile.TarInfo("sparse")
     head.type = tarfile.GNUTYPE_SPARSE
     assert "sparse" in refusal(rebuilt(head.tobuf(tarfile.GNU_FORMAT) + bytes(1024)), Unsupported)
@@ -355,3 +360,47 @@ def test_reading_a_layer_takes_little_memory() -> None:
         tracemalloc.stop()
     assert peak < 8 << 20
     assert stack.bytes == len(data)
+
+
+# -- zstd ----------------------------------------------------------------------------------------------
+def frames(data: bytes, sizes: tuple[int, ...]) -> bytes:
+    """Return data packed as zstd:chunked does: a frame for each piece, and some that hold nothing between."""
+    nothing = b"\x50\x2a\x4d\x18" + (7).to_bytes(4, "little") + b"nothing"
+    packed, at = b"", 0
+    for size in (*sizes, len(data)):
+        packed += zstandard.compress(data[at : at + size]) + nothing
+        at += size
+    return packed
+
+
+@pytest.mark.req("FR-INT-004")
+@given(st.lists(st.integers(1, 3000), max_size=4), st.integers(16, 4000))
+def test_a_layer_packed_with_zstd_is_read_however_its_frames_and_pieces_fall(
+    sizes: list[int], step: int
+) -> None:
+    plain = layer({"usr/bin/mpirun": program(), "etc/passwd": program(b"root:x:0:0::/:/bin/sh\n" * 50)})
+    data = frames(plain, tuple(sizes))
+    stack = Stack()
+    pieces = [data[at : at + step] for at in range(0, len(data), step)]
+    stack.add(Blob(digest(data), len(data)), iter(pieces), digest(plain))
+    assert "usr/bin/mpirun" in stack.entries
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("cut", [5, 40, -1])
+def test_a_layer_whose_zstd_is_cut_or_broken_is_refused(cut: int) -> None:
+    data = zstandard.compress(layer({"a": program()}))
+    assert refusal(rebuilt(data[:cut]))
+    assert refusal(rebuilt(data[:8] + b"\xff" * 20))
+
+
+@pytest.mark.security
+def test_a_bomb_of_zstd_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "_FREE_GROWTH", 1 << 20)
+    bomb = zstandard.compress(bytes(16 << 20))
+    assert "made to harm" in refusal(rebuilt(bomb))
+
+
+def test_without_zstd_the_way_round_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpijob.backends.registry.zstd.is_there", lambda: False)
+    assert "zstd" in refusal(rebuilt(zstandard.compress(b"x")), Unsupported)

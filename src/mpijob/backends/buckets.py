@@ -28,7 +28,7 @@ VARIABLES = {
     "secret_key": "AWS_SECRET_ACCESS_KEY",
 }
 ENVIRONMENT = "env"  # the connection that stands for the variables of whoever submits
-_PART = 64 << 20  # larger files are stored in parts
+_PART = 16 << 20  # larger files are stored in parts, each of which is held in memory
 _MOST_XML = 16 << 20
 
 

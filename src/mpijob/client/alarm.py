@@ -47,15 +47,20 @@ def serve(settings: Settings) -> str:
     from mpijob.client.blocking import Client
 
     kept = LocalSchedules(settings)
-    with kept.time_kept() as bell:
-        if bell is None:
-            return "another process keeps the time of these schedules"
-        with Client(LocalBackend(settings), settings=settings) as client:
-            alarm = Alarm(client, kept)
-            while (seconds := alarm.round()) is not None:
-                select.select([bell], [], [], seconds)
-                _empty(bell)
-    return "there is no schedule"
+    while True:
+        with kept.time_kept() as bell:
+            if bell is None:
+                return "another process keeps the time of these schedules"
+            with Client(LocalBackend(settings), settings=settings) as client:
+                _keep_time(Alarm(client, kept), bell)
+        if not kept.all():  # one that was made while we were leaving has rung for nobody
+            return "there is no schedule"
+
+
+def _keep_time(alarm: Alarm, bell: int) -> None:
+    while (seconds := alarm.round()) is not None:
+        select.select([bell], [], [], seconds)
+        _empty(bell)
 
 
 def _empty(bell: int) -> None:

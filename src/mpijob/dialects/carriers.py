@@ -48,7 +48,7 @@ def keeping(job: MPIJob, shape: Shape, role: Role, security: Document) -> list[D
 
 def _container(name: str, verb: str, at: int, volume: Volume, shape: Shape, security: Document) -> Document:
     connection, _, folder = volume.source.partition("/")
-    amounts = {"cpu": "20m", "memory": "128Mi"}
+    amounts = {"cpu": "20m", "memory": "192Mi"}
     return {
         "name": name,
         "image": shape.service_image,

@@ -558,12 +558,22 @@ class KubernetesBackend:
             return stacks.collect(self._api, look.state, look.seen, ranks, stacks.tool() if bring else b"")
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
-        """Return the files that the job left: a cluster keeps none outside a volume."""
-        raise _no_files(self._eye.find(ref).ref)
+        """Return the files that the job left in buckets: a cluster keeps none outside a volume."""
+        from mpijob.backends.kubernetes import results
+
+        job = await self.spec(ref)
+        if not results.volumes(job):
+            raise _no_files(self._eye.find(ref).ref)
+        return tuple(sorted(results.left(self._api, job)))
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
-        raise _no_files(self._eye.find(ref).ref)
+        from mpijob.backends.kubernetes import results
+
+        job = await self.spec(ref)
+        if not results.volumes(job):
+            raise _no_files(self._eye.find(ref).ref)
+        results.fetch(self._api, job, path, target)
 
     def schedules(self) -> ClusterSchedules:
         """Return the recurring jobs of the cluster."""
@@ -593,5 +603,5 @@ class KubernetesBackend:
 def _no_files(ref: JobRef) -> Unsupported:
     return Unsupported(
         f"the files of {ref} go with its pods: a cluster keeps what is on a volume",
-        hint="give the job a volume (kind: claim) and write results there",
+        hint="give the job a volume of kind s3 and write results there; those of a claim are read by another job",
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from mpijob.backends import buckets, models
-from mpijob.backends.kubernetes import secretvalues
+from mpijob.backends.kubernetes import results
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.models import Registered
-from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.model import JobState, Model, MPIJob, VolumeKind
 from mpijob.settings import Settings
 
@@ -29,16 +28,6 @@ def register(api: Api, state: JobState, job: MPIJob, model: Model, settings: Set
 
 
 def _place(api: Api, namespace: str, source: str) -> tuple[str, str, str, str]:
-    """Return endpoint, bucket, region and prefix of a data connection, whose Secret the user must be able to read."""
-    name = buckets.parted(source)[0]
-    data = secretvalues.values(api, namespace, name)
-    if not data:
-        raise NotAllowed(
-            f"where '{source}' is, is told by the Secret '{name}' in namespace '{namespace}', and you cannot read it",
-            hint="ask for 'get secrets' there, or let somebody register the model who has it",
-        )
-    try:
-        one = buckets.from_variables(data)
-    except InvalidJob as error:
-        raise InvalidJob(f"data connection '{name}': {error.message}", hint=error.hint) from error
+    """Return endpoint, bucket, region and prefix of a data connection."""
+    one = results.connection(api, namespace, buckets.parted(source)[0])
     return one.endpoint, one.bucket, one.region, one.prefix

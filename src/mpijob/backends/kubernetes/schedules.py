@@ -61,16 +61,26 @@ class ClusterSchedules:
 
     def _grant(self, namespace: str) -> None:
         for kind, document in zip(_RIGHTS, cronjob.rights(namespace), strict=True):
-            if self._api.find(kind.path(namespace, cronjob.ACCOUNT)) is not None:
+            there = self._is_there(kind, namespace)
+            if there:
                 continue
             try:
                 self._api.create(kind.path(namespace), document)
             except ApiError as error:
-                if error.status == 409:  # somebody else makes a schedule at this moment
-                    continue
+                if error.status == 409 or (error.status == 403 and there is None):
+                    continue  # made by somebody else at this moment; or nobody here may know whether it is there
                 if error.status != 403:
                     raise
                 raise _no_rights(namespace, kind) from error
+
+    def _is_there(self, kind: Kind, namespace: str) -> bool | None:
+        """Whether an object of the pods' rights exists; None where the user may not look."""
+        try:
+            return self._api.find(kind.path(namespace, cronjob.ACCOUNT)) is not None
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return None
 
     def get(self, namespace: str, name: str) -> Recurrence:
         """Return one schedule; raise NotFound."""

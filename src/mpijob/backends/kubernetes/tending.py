@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes import owning
-from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.failures import ApiError, telling, translate
 from mpijob.dialects import seen_kinds
 from mpijob.model import JobRef, Phase, dependencies
 from mpijob.observation.phase import Reason
@@ -34,6 +34,7 @@ class Tending:
         self._eye = eye
         self._surroundings = surroundings
         self._patience: dict[JobRef, float] = {}
+        self._others: set[JobRef] = set()
 
     def tend(self, state: JobState) -> None:
         """Do what the job needs now, if anything."""
@@ -70,17 +71,20 @@ class Tending:
 
         look = self._eye.attempt(ref)
         note = waiting_jobs.read(look.found.job)
-        if note is None:
+        if note is None or ref in self._others:
             return
         refs = (JobRef(ref.namespace, name, uid) for name, uid in note.jobs.items())
         waits, finding = dependencies.judge(ref.name, self._eye.dependencies(refs))
-        if finding is not None:
-            with telling(f"end job {ref.name}, which will not start"):
+        try:
+            if finding is not None:
                 reason = Reason.DEPENDENCY_FAILED.value
                 steering.give_up(self._api, look.found, look.seen, reason, finding.message)
-        elif not waits:
-            with telling(f"start job {ref.name}"):
+            elif not waits:
                 self._api.patch(look.found.path, waiting_jobs.release(look.found.job, note))
+        except ApiError as error:
+            if error.status != 403:
+                raise translate(error, doing=f"start job {ref.name}") from error
+            self._others.add(ref)  # who may create jobs and not change them leaves it to the controller
 
     def _overdue(self, state: JobState) -> bool:
         """Whether the workers had all the time that the job gives them, counted from when they were made."""

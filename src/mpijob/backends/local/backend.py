@@ -418,6 +418,7 @@ class LocalBackend:
             archiving.put_away(self._store, gone, self._settings)
             self._store.remove(gone.uid)
             shutil.rmtree(self._home.job(gone.uid), ignore_errors=True)
+        self._wake()  # whatever waits for this job hears of it
 
     def _earlier(self, ref: JobRef) -> Sequence[Row]:
         """Return the finished jobs that had the name before; one addressed by its uid is meant alone."""

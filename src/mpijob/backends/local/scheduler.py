@@ -176,7 +176,8 @@ def _mend_delays(store: Store, now: float) -> None:
 def position(store: Store, seq: int, priority: int) -> int:
     """Return how many queued jobs stand before one, plus one."""
     rows = store.read(
-        "SELECT count(*) FROM jobs WHERE phase='Queued' AND (priority>? OR (priority=? AND seq<?))",
-        priority, priority, seq,
+        "SELECT count(*) FROM jobs WHERE phase='Queued' AND not_before<?"
+        " AND (priority>? OR (priority=? AND seq<?))",
+        NEVER, priority, priority, seq,
     )  # fmt: skip
     return int(rows[0][0]) + 1

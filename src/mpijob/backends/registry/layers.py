@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from mpijob.backends.registry import zstd
 from mpijob.backends.registry.pictures import Blob
 from mpijob.dialects import imagefiles
 from mpijob.dialects.imagetree import Tree
@@ -82,6 +83,7 @@ class Flow(io.RawIOBase):
         self._packed = hashlib.new(blob.digest.partition(":")[0]) if blob.digest else None
         self._content = hashlib.sha256()
         self._inflate: Any = None
+        self._unpacker: Callable[[], Any]
         self._begun = self._over = False
         self._ready = self._pending = b""
         self._at = 0
@@ -126,7 +128,7 @@ class Flow(io.RawIOBase):
             if not self._pending[self._at :].strip(b"\0"):
                 self._at = len(self._pending)
                 return
-            self._inflate = zlib.decompressobj(_GZIP)
+            self._inflate = self._unpacker()
         part = self._pending[self._at : self._at + _SLICE]
         data = self._unpacked(part)
         left = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
@@ -153,17 +155,22 @@ class Flow(io.RawIOBase):
     def _begin(self, piece: bytes) -> None:
         self._begun = True
         if piece[:2] == b"\x1f\x8b":
-            self._inflate = zlib.decompressobj(_GZIP)
-        elif piece[:4] == b"\x28\xb5\x2f\xfd" or "zstd" in self._blob.kind:
-            raise Unsupported(
-                f"layer {self._short} is packed with zstd, which cannot be read here",
-                hint="build or push the image with gzip: podman push --compression-format gzip",
-            )
+            self._unpacker = lambda: zlib.decompressobj(_GZIP)
+        elif zstd.is_packed(piece) or "zstd" in self._blob.kind:
+            if not zstd.is_there():
+                raise Unsupported(
+                    f"layer {self._short} is packed with zstd, which cannot be read here",
+                    hint="pip install 'mpijob[zstd]', or push it with gzip: podman push --compression-format gzip",
+                )
+            self._unpacker = zstd.Unpacker
+        else:
+            return
+        self._inflate = self._unpacker()
 
     def _unpacked(self, part: bytes) -> bytes:
         try:
             data: bytes = self._inflate.decompress(part, _PIECE)
-        except zlib.error as error:
+        except (zlib.error, zstd.Broken) as error:
             raise InvalidImage(f"layer {self._short} cannot be unpacked: {error}") from error
         return data
 
@@ -180,7 +187,8 @@ class Flow(io.RawIOBase):
     def _end(self) -> None:
         self._over = True
         while self._inflate is not None and not self._inflate.eof:  # what it still holds back
-            if not (data := self._unpacked(b"")):
+            data = self._unpacked(b"")
+            if not data and not self._inflate.eof:
                 raise InvalidImage(f"layer {self._short} ends before its packed content does")
             self._take(data)
 
