@@ -410,12 +410,13 @@ class KubernetesBackend:
                 patience.answered()
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
-        """Return what the metrics API measured last, where the cluster has one."""
-        from mpijob.backends.kubernetes import usage
+        """Return what the metrics API measured last, where the cluster has one, and what its Prometheus knows."""
+        from mpijob.backends.kubernetes import platform_metrics, usage
 
         found = self._eye.find(ref)
         with telling(f"read the usage of {ref.name}"):
-            return usage.samples(self._api, found, self._eye.served)
+            prometheus = platform_metrics.of_settings(self._settings)
+            return usage.samples(self._api, found, self._eye.served, prometheus)
 
     async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
