@@ -265,7 +265,7 @@ def test_what_was_known_of_pods_stays_when_they_are_gone() -> None:
     worker = WorkerState(0, "w", Phase.RUNNING, node="n1", exit_code=3, memory_limit_bytes=5)
     ref = JobRef("cv", "bert", "u1")
     before = JobState(ref=ref, phase=Phase.RUNNING, workers=(worker,), ranks=(RankState(0, 0),), started=1.0)
-    now = JobState(ref=ref, phase=Phase.FAILED, workers=(WorkerState(0, "w", Phase.FAILED),))
+    now = JobState(ref=ref, phase=Phase.FAILED, workers=(WorkerState(0, "without-a-pod", Phase.FAILED),))
     state = richer(before, now)
     assert state.phase is Phase.FAILED
     assert (state.workers[0].node, state.workers[0].exit_code, state.workers[0].phase) == (

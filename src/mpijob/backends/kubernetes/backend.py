@@ -426,6 +426,11 @@ class KubernetesBackend:
 
         return await accounts.find(self, query, time.time())
 
+    @property
+    def usual_image(self) -> str:
+        """The image of a job that names none."""
+        return self._settings.image
+
     async def rates(self) -> dict[str, RateSetting]:
         """Return what hours cost, as the cluster's administrators have set it."""
         from mpijob.backends.kubernetes.governing import Governor
