@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from mpijob.model.accounts import Account, AccountQuery
     from mpijob.model.choices import Choices, Option
     from mpijob.model.overseen import Told
+    from mpijob.model.reporting import Told
     from mpijob.model.rights import Question
     from mpijob.settings import RateSetting, Settings
 
@@ -425,6 +426,12 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes import accounts
 
         return await accounts.find(self, query, time.time())
+
+    async def told(self, ref: JobRef) -> Told | None:
+        """Return how far a training is in Trainer's own words; None where it says nothing."""
+        from mpijob.dialects import trainer_status
+
+        return trainer_status.told(self._eye.find(ref).job)
 
     @property
     def usual_image(self) -> str:
