@@ -31,6 +31,9 @@ CLUSTER: list[Panel] = [
 JOB: list[Panel] = [
     ("Cores by worker", "short", "timeseries", [(f"mpijob_worker_cpu_cores{_JOB}", "worker {{worker}}")]),
     ("Memory by worker", "bytes", "timeseries", [(f"mpijob_worker_memory_bytes{_JOB}", "worker {{worker}}")]),
+    ("Network by worker", "Bps", "timeseries", [(f"mpijob_worker_network_bytes{_JOB}", "worker {{worker}}")]),
+    ("Waiting for disks by worker", "short", "timeseries",
+     [(f"mpijob_worker_io_waiting{_JOB}", "worker {{worker}}")]),
     ("GPUs by worker", "short", "timeseries", [(f"mpijob_worker_gpus_busy{_JOB}", "worker {{worker}}")]),
     ("GPU memory by worker", "bytes", "timeseries", [(f"mpijob_worker_gpu_memory_bytes{_JOB}", "worker {{worker}}")]),
     ("Training metrics", "short", "timeseries", [(f"mpijob_training_metric{_JOB}", "{{metric}}")]),

@@ -17,7 +17,7 @@ from mpijob.backends.local.retention import forget_old
 from mpijob.backends.local.store import Store
 from mpijob.settings import Settings
 
-from .support import a_job, ended, eventually, succeeded
+from .support import PATIENCE, a_job, ended, eventually, running, succeeded
 
 pytestmark = pytest.mark.engine
 BUSY = "python3 -c 'import time; t = time.time() + 2.5; a = bytearray(40 << 20)\nwhile time.time() < t: pass'"
@@ -114,3 +114,55 @@ def test_a_notifier_tells_a_receiver_of_a_real_job(
             notifier.terminate()
             notifier.wait(60)
     assert [json.loads(body)["phase"] for _, body in taken] == ["Running", "Failed"]
+
+
+TALKS = """
+import os, socket, sys, time
+server = socket.create_server(("127.0.0.1", 0))
+here = socket.create_connection(server.getsockname())
+there, _ = server.accept()
+while not os.path.exists(sys.argv[1]):
+    here.sendall(b"x" * 50_000)
+    left = 50_000
+    while left:
+        left -= len(there.recv(left))
+    time.sleep(0.05)
+"""
+WAITS = """
+import os, sys
+file = (os.POSIX_SPAWN_OPEN, 9, sys.argv[1], os.O_RDONLY, 0)
+os.posix_spawn("/bin/true", ["true"], os.environ, file_actions=[file])
+"""
+
+
+@pytest.mark.req("C-metrics", "FR-OBS-001")
+def test_traffic_and_waits_of_each_worker_are_measured(client: Client, tmp_path: Path) -> None:
+    """A child that waits for a pipe before it is a program lets its parent wait as a disk would: uninterruptibly."""
+    go, pipe = tmp_path / "go", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    talks, waits = (f"{sys.executable} -c '{text}' {path}" for text, path in ((TALKS, go), (WAITS, pipe)))
+    job = running(client, a_job("busy", f"if [ $MPIJOB_RANK = 0 ]; then {talks}; else {waits}; fi"))
+
+    def found() -> dict[int, tuple[float, float]]:
+        rows = client.metrics("busy")
+        return {
+            worker: (max(one.network for one in mine), max(one.io_wait for one in mine))
+            for worker in (0, 1)
+            if (mine := [one for one in rows if one.worker == worker])
+        }
+
+    eventually(
+        lambda: (told := found()) and len(told) == 2 and told[0][0] > 200_000 and told[1][1] > 0.5,
+        "both are measured",
+        30.0,
+    )
+    (network, no_wait), (no_network, _) = found()[0], found()[1]
+    assert network < 20_000_000
+    assert no_wait < 0.5
+    assert no_network < 100_000
+    go.touch()
+    pipe.write_text("")
+    job.wait_for_completion(PATIENCE)
+    assert max(one.network for one in client.metrics("busy")) > 200_000
+    job.delete()
+    assert max(one.io_wait for one in client.metrics("busy")) > 0.5

@@ -8,12 +8,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.unit.test_metrics import ROOT, rules
 from tools import dashboards
 
 from mpijob import Client
+from mpijob.backends.kubernetes.platform_metrics import Prometheus
 from mpijob.settings import Settings
 
 from .support import a_job, ended, eventually, running
@@ -158,3 +161,58 @@ def test_the_rules_record_and_warn_as_they_say(tmp_path: Path) -> None:
         [one for group in rules()["groups"] for one in group["rules"]],
     )
     assert [one["alert"] for one in alerts if "alert" in one and one["alert"] not in tested] == []
+
+
+@pytest.mark.req("C-metrics", "FR-022", "FR-OBS-001")
+def test_what_a_clusters_prometheus_knows_of_pods_is_what_workers_use(tmp_path: Path) -> None:
+    """The kubelet's and NVIDIA's names, told by a page that counts; Prometheus and the questions are real."""
+    begun, own, port = time.time(), free_port(), free_port()
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seconds = time.time() - begun
+            of = 'namespace="team",pod="a-0",container="node"'
+            rows = {
+                f"container_cpu_usage_seconds_total{{{of}}}": 0.5 * seconds,
+                f"container_memory_working_set_bytes{{{of}}}": 1 << 20,
+                'container_network_receive_bytes_total{namespace="team",pod="a-0"}': 1000 * seconds,
+                'container_network_transmit_bytes_total{namespace="team",pod="a-0"}': 500 * seconds,
+                f"container_pressure_io_waiting_seconds_total{{{of}}}": 0.25 * seconds,
+                'DCGM_FI_DEV_GPU_UTIL{exported_namespace="team",exported_pod="a-0",gpu="0"}': 50,
+                'DCGM_FI_DEV_GPU_UTIL{exported_namespace="team",exported_pod="a-0",gpu="1"}': 100,
+                'DCGM_FI_DEV_FB_USED{exported_namespace="team",exported_pod="a-0",gpu="0"}': 3,
+                'container_network_receive_bytes_total{namespace="team",pod="another"}': 9e9,
+            }
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write("".join(f"{name} {value}\n" for name, value in rows.items()).encode())
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    page = ThreadingHTTPServer(("127.0.0.1", own), Page)
+    threading.Thread(target=page.serve_forever, daemon=True).start()
+    scrape = {"job_name": "pods", "honor_labels": True, "static_configs": [{"targets": [f"127.0.0.1:{own}"]}]}
+    (tmp_path / "p.yaml").write_text(
+        yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]})
+    )
+    argv = [
+        "prometheus", "--config.file=p.yaml", f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
+    ]  # fmt: skip
+    asked = Prometheus(f"http://127.0.0.1:{port}")
+    with process(*argv, log=tmp_path / "log", cwd=tmp_path):
+        names = ["a-0", "b-0"]
+        eventually(lambda: "network" in asked.used("team", names).get("a-0", {}), "it has rates", 30.0)
+        found = asked.used("team", names)
+    page.shutdown()
+    assert set(found) == {"a-0"}
+    used = found["a-0"]
+    assert time.time() - 30 < used.pop("time") < time.time() + 1
+    assert (used["memory_bytes"], used["gpus"], used["gpu_memory_bytes"]) == (1 << 20, 1.5, 3 << 20)
+    cores = used[
+        "cpu_cores"
+    ]  # a rate over a minute has seen a few seconds: what is right is how rates compare
+    assert 0 < cores <= 0.6
+    assert (used["network"] / cores, used["io_wait"] / cores) == pytest.approx((3000, 0.5), rel=0.1)
+    assert asked.used("team", names) == {}, "a Prometheus that is away tells nothing"

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from tests.unit.cli_support import Cli
 import mpijob
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.dialects import trainer_status
 from mpijob.errors import InvalidJob
 from mpijob.model import LogLine, Role
 from mpijob.model.reporting import WORD
@@ -166,3 +168,34 @@ def test_how_far_a_training_came_is_told_by_its_last_lines() -> None:
     assert curves.reached([b"step 900 of 1000, loss 0.1"]) == "step 900/1000"
     assert curves.reached([WORD.encode() + b' {"epoch": 3, "loss": 1}']) == ("epoch 3")
     assert curves.reached([b"nothing of the kind", b""]) == ""
+
+
+@pytest.mark.req("PMV-014")
+@pytest.mark.parametrize("place", ["status", "annotation"])
+def test_what_trainer_knows_completes_what_lines_tell(place: str) -> None:
+    status = {
+        "progressPercentage": 45, "estimatedRemainingSeconds": 795, "lastUpdatedTime": "2026-11-15T00:00:30Z",
+        "metrics": [{"name": name, "value": value} for name, value in (("loss", "0.25"), ("odd", "x"), ("bad", "nan"))],
+    }  # fmt: skip
+    job: dict[str, Any] = {"metadata": {}, "status": {"trainerStatus": status}}
+    if place == "annotation":
+        job = {"metadata": {"annotations": {trainer_status.ANNOTATION: json.dumps(status)}}}
+    told_by_trainer = trainer_status.told(job)
+    assert told_by_trainer is not None
+    found = curves.completed(curves.Curves(), told_by_trainer)
+    assert (found.progress, found.eta, found.updated) == (0.45, 795.0, 1794700830.0)
+    assert [(one.name, one.last) for one in found.series] == [("bad", None), ("loss", 0.25)]
+    own = curves.curves(curves.points([a_line("step 3/4 loss=2", 5.0)], curves.reader()))
+    both = curves.completed(own, told_by_trainer)
+    assert both.progress == 0.75
+    assert [(one.name, one.last) for one in both.series] == [("loss", 2.0), ("bad", None)]
+
+
+_WORDS = st.sampled_from(["progressPercentage", "metrics", "name", "value", "lastUpdatedTime"])
+_PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+
+
+@given(st.recursive(_PLAIN, lambda one: st.lists(one, max_size=3) | st.dictionaries(_WORDS, one)))
+def test_no_status_of_a_cluster_is_too_strange(status: Any) -> None:
+    found = trainer_status.told({"metadata": {}, "status": {"trainerStatus": status}})
+    assert found is None or found.progress is None or 0 <= found.progress <= 1

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.cluster_objects import COUNTED, Cluster, at_work, ended, running
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import kinds, logs, recorder
+from mpijob.backends.kubernetes import kinds, logs, platform_metrics, recorder, usage
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.listening import Life, Listener
 from mpijob.backends.kubernetes.recorder import Recorder
@@ -29,9 +29,10 @@ from mpijob.history.archive import Archive
 from mpijob.history.audit import directory_of
 from mpijob.history.keeping import Policy
 from mpijob.history.past import Past
-from mpijob.model import Family, JobRef, JobState, LogQuery, Phase, RankState, Role, WorkerState
+from mpijob.model import Family, JobRef, JobState, LogQuery, Phase, RankState, Role, Sample, WorkerState
 from mpijob.model.accounts import AccountQuery
 from mpijob.model.audit import AuditQuery
+from mpijob.settings import Settings
 
 TEAM = "team-cv"
 POD = "/api/v1/namespaces/cv/pods/p"
@@ -264,7 +265,7 @@ def test_what_was_known_of_pods_stays_when_they_are_gone() -> None:
     worker = WorkerState(0, "w", Phase.RUNNING, node="n1", exit_code=3, memory_limit_bytes=5)
     ref = JobRef("cv", "bert", "u1")
     before = JobState(ref=ref, phase=Phase.RUNNING, workers=(worker,), ranks=(RankState(0, 0),), started=1.0)
-    now = JobState(ref=ref, phase=Phase.FAILED, workers=(WorkerState(0, "w", Phase.FAILED),))
+    now = JobState(ref=ref, phase=Phase.FAILED, workers=(WorkerState(0, "without-a-pod", Phase.FAILED),))
     state = richer(before, now)
     assert state.phase is Phase.FAILED
     assert (state.workers[0].node, state.workers[0].exit_code, state.workers[0].phase) == (
@@ -396,6 +397,23 @@ def test_what_the_metrics_api_measures_is_written_down_while_a_job_runs(archive:
     }
     (account,) = Past(archive).accounts(AccountQuery())
     assert (account.measured, account.peak_bytes) == (True, 64 << 20)
+
+
+def test_what_only_prometheus_knows_is_added_to_what_the_metrics_api_measured() -> None:
+    measured = Sample(5.0, 1, 0.25, 64, 2)
+    used = {
+        "time": 7.0,
+        "cpu_cores": 9.0,
+        "memory_bytes": 9.0,
+        "network": 1.5,
+        "gpus": 0.5,
+        "gpu_memory_bytes": 8.0,
+    }
+    assert usage._with(measured, used, 1, 2) == Sample(5.0, 1, 0.25, 64, 2, 0.5, 8, 0.0, 1.5)
+    assert usage._with(None, used, 1, 2) == Sample(7.0, 1, 9.0, 9, 2, 0.5, 8, 0.0, 1.5)
+    assert usage._with(measured, {}, 1, 2) == measured
+    assert platform_metrics.of_settings(Settings()) is None
+    assert platform_metrics.of_settings(Settings(prometheus="http://p:9090")) is not None
 
 
 @pytest.mark.usefixtures("quick")

@@ -3125,7 +3125,9 @@ export interface components {
          */
         Usage: {
             cpu_cores: components["schemas"]["Band"];
+            io_wait: components["schemas"]["Band"];
             memory_bytes: components["schemas"]["Band"];
+            network: components["schemas"]["Band"];
             samples: number;
             times: number[];
         };

@@ -10,6 +10,8 @@ import { bytes, clock } from "../words";
 import Curves from "./Curves";
 
 type Band = Usage["cpu_cores"];
+const two = (value: number): string => value.toFixed(2);
+const perSecond = (value: number): string => `${bytes(value)}/s`;
 
 /** What a training told, and what the workers used: the middle one as a line, least and most as a band; the same numbers as a table. */
 export default function Metrics({ detail }: { detail: JobDetail }) {
@@ -44,11 +46,13 @@ function Used({ usage, phase, open, setOpen }: UsedProps) {
         {phase === "Running" ? " has just begun." : " was shorter than that, or has not run."}
       </p>
     );
-  const { times, cpu_cores: cpu, memory_bytes: memory } = usage;
+  const { times, cpu_cores: cpu, memory_bytes: memory, network, io_wait: waits } = usage;
   return (
     <>
-      <Chart title="CPU cores in use" times={times} band={cpu} words={(value) => value.toFixed(2)} />
+      <Chart title="CPU cores in use" times={times} band={cpu} words={two} />
       <Chart title="Memory in use" times={times} band={memory} words={bytes} />
+      {network.high.some(Boolean) ? <Chart title="Network" times={times} band={network} words={perSecond} /> : null}
+      {waits.high.some(Boolean) ? <Chart title="Waiting for disks" times={times} band={waits} words={two} /> : null}
       <ExpandableSection toggleText="The same as a table" isExpanded={open} onToggle={(_, on) => setOpen(on)}>
         <Table aria-label="Usage over time" variant="compact">
           <Thead>

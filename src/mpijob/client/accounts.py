@@ -96,16 +96,22 @@ async def budgets(backend: Backend, settings: Settings, now: float | None = None
 async def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | None:
     """Return what a job will take and cost, from earlier runs of its program in its namespace."""
     wanted = AccountQuery(
-        namespace=job.namespace, program=making.program(job), phases=(Phase.SUCCEEDED.value,), limit=_RUNS
+        namespace=job.namespace, program=_program(backend, job), phases=(Phase.SUCCEEDED.value,), limit=_RUNS
     )
     found = (await page(backend, wanted)).items
     rate = costs.rate(await rates(backend, settings) if found else {}, job.namespace)
     return estimates.estimate(found, ranks=job.world, needs=admission.needs(job), rate=rate)
 
 
+def _program(backend: Backend, job: MPIJob) -> str:
+    """Return what a job runs, in the image that it would get."""
+    usual: str = getattr(backend, "usual_image", "")
+    return making.program(job.replace(image=job.image or usual))
+
+
 async def advise(backend: Backend, job: MPIJob) -> Counsel:
     """Return what earlier runs of a job's program say about the next one."""
-    program = making.program(job)
+    program = _program(backend, job)
     finals = tuple(phase.value for phase in Phase if phase.final)
     wanted = AccountQuery(namespace=job.namespace, program=program, phases=finals, limit=_RUNS)
     return advice.counsel(job, program, (await page(backend, wanted)).items)

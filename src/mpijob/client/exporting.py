@@ -272,6 +272,8 @@ _USED: dict[str, tuple[str, Callable[[Sample], float]]] = {
     "mpijob_worker_cpu_cores": ("Cores that a worker keeps busy.", lambda one: one.cpu_cores),
     "mpijob_worker_memory_bytes": ("Memory that a worker uses.", lambda one: one.memory_bytes),
     "mpijob_worker_gpus_busy": ("GPUs that a worker keeps busy.", lambda one: one.gpus),
+    "mpijob_worker_io_waiting": ("Processes of a worker that wait for a disk.", lambda one: one.io_wait),
+    "mpijob_worker_network_bytes": ("What a worker sends and receives a second.", lambda one: one.network),
     "mpijob_worker_gpu_memory_bytes": ("GPU memory that a worker uses.", lambda one: one.gpu_memory_bytes),
 }
 

@@ -33,7 +33,7 @@ def record(
             "this machine's jobs need no recorder: their record is kept when they are deleted",
             hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
-    from mpijob.backends.kubernetes import kubeconfig
+    from mpijob.backends.kubernetes import kubeconfig, platform_metrics
     from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.failures import telling
     from mpijob.backends.kubernetes.recorder import Recorder
@@ -53,7 +53,8 @@ def record(
         _mirror(archive, settings, stop)
     try:
         with telling("record jobs"):
-            recorder = Recorder(api, archive, Policy.of(settings), namespace, settings.rules)
+            prometheus = platform_metrics.of_settings(settings)
+            recorder = Recorder(api, archive, Policy.of(settings), namespace, settings.rules, prometheus)
             recorder.run(stop, lambda: ready(directory))
     finally:
         if server is not None:

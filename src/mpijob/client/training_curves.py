@@ -36,7 +36,10 @@ async def read(
     """
     state, told = await points_of(backend, ref, settings, patterns, rank=rank, since=since)
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
-    return curves.curves(told, most=points, rank=rank, now=time.time() if running else None)
+    found = curves.curves(told, most=points, rank=rank, now=time.time() if running else None)
+    known = getattr(backend, "told", None)
+    beyond = await known(state.ref) if known is not None and rank is None and not state.deleted else None
+    return found if beyond is None else curves.completed(found, beyond)
 
 
 async def points_of(

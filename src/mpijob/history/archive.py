@@ -185,9 +185,10 @@ class Archive:
         """
         with self.transaction() as db:
             db.executemany(
-                "INSERT INTO samples (uid, attempt, worker, time, cores, memory, gpus, gpu_memory)"
-                " VALUES (?,?,?,?,?,?,?,?)",
-                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes)
+                "INSERT INTO samples (uid, attempt, worker, time, cores, memory, gpus, gpu_memory, io_wait, network)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?)",
+                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
+                  s.io_wait, s.network)
                  for s in ledger.thinned(ledger.count(db, uid, samples), most)],
             )  # fmt: skip
             if seen := db.execute("SELECT last_seen FROM jobs WHERE uid=?", (uid,)).fetchone():

@@ -146,8 +146,8 @@ class Past:
         """Return the usage that was measured."""
         row = self._row(ref)
         rows = self._archive.read(
-            "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory FROM samples WHERE uid=? AND time>=?"
-            " ORDER BY time, worker", row[0], since
+            "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory, io_wait, network FROM samples"
+            " WHERE uid=? AND time>=? ORDER BY time, worker", row[0], since
         ) if row else []  # fmt: skip
         return tuple(Sample(*one) for one in rows)
 

@@ -103,6 +103,10 @@ CREATE INDEX accounts_by_owner ON accounts (owner, created, uid);
 CREATE INDEX accounts_by_program ON accounts (program, created, uid);
 CREATE INDEX accounts_by_end ON accounts (ended);
 """,
+    """
+ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
+""",
 )
 _FILLS = {2: "ledger"}  # the format that came with this number is filled from what is there already
 VERSION = len(_STEPS)

@@ -138,7 +138,10 @@ class Artifact(msgspec.Struct, frozen=True, order=True):
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one worker used at one moment: cores busy, resident memory, GPUs busy (2 of 4 at half load are 1.0)."""
+    """What one worker used at one moment: cores busy, resident memory, GPUs busy (2 of 4 at half load are 1.0).
+
+    `io_wait` is how many of its processes waited for a disk, `network` the bytes that it sent and received a second.
+    """
 
     time: float
     worker: int
@@ -147,3 +150,5 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int = 1
     gpus: float = 0.0
     gpu_memory_bytes: int = 0
+    io_wait: float = 0.0
+    network: float = 0.0

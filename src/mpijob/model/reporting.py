@@ -11,7 +11,18 @@ import json
 import sys
 from typing import SupportsFloat
 
+import msgspec
+
 WORD = "mpijob-report"
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a training is, as its engine knows it: `progress` from 0 to 1, `eta` in seconds, last values by name."""
+
+    progress: float | None = None
+    eta: float | None = None
+    metrics: dict[str, float] = {}
+    updated: float | None = None
 
 
 def report(*, step: SupportsFloat | None = None, **values: SupportsFloat) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from mpijob.errors import InvalidJob
 from mpijob.model import LogLine
-from mpijob.model.reporting import WORD
+from mpijob.model.reporting import WORD, Told
 from mpijob.observation import filters
 
 POINTS = 720
@@ -77,6 +77,23 @@ class Curves(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
     eta: float | None = None
     updated: float | None = None
+
+
+def completed(found: Curves, told: Told) -> Curves:
+    """Return curves with what an engine knows beyond them: lines come first, for they tell when."""
+    known = {one.name for one in found.series}
+    at = told.updated or 0.0
+    more = tuple(
+        Series(name, 0, (at,), (None,), (_finite(value),), 1, *(3 * (_finite(value),)))
+        for name, value in sorted(told.metrics.items())
+        if name not in known
+    )
+    if found.progress is not None:
+        return msgspec.structs.replace(found, series=(*found.series, *more))
+    return msgspec.structs.replace(
+        found, series=(*found.series, *more), progress=told.progress, eta=told.eta,
+        updated=found.updated or told.updated,
+    )  # fmt: skip
 
 
 Reader = Callable[[bytes], Mapping[str, float]]

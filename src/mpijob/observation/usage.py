@@ -30,6 +30,8 @@ class Usage(msgspec.Struct, frozen=True):
     times: tuple[float, ...]
     cpu_cores: Band
     memory_bytes: Band
+    io_wait: Band
+    network: Band
     samples: int
 
 
@@ -41,6 +43,8 @@ def bands(samples: Sequence[Sample], *, points: int = POINTS) -> Usage:
         times,
         _band(groups, lambda one: one.cpu_cores),
         _band(groups, lambda one: one.memory_bytes),
+        _band(groups, lambda one: one.io_wait),
+        _band(groups, lambda one: one.network),
         len(samples),
     )
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from mpijob.model.accounts import Account, AccountQuery
     from mpijob.model.choices import Choices, Option
     from mpijob.model.overseen import Told
+    from mpijob.model.reporting import Told
     from mpijob.model.rights import Question
     from mpijob.settings import RateSetting, Settings
 
@@ -410,12 +411,13 @@ class KubernetesBackend:
                 patience.answered()
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
-        """Return what the metrics API measured last, where the cluster has one."""
-        from mpijob.backends.kubernetes import usage
+        """Return what the metrics API measured last, where the cluster has one, and what its Prometheus knows."""
+        from mpijob.backends.kubernetes import platform_metrics, usage
 
         found = self._eye.find(ref)
         with telling(f"read the usage of {ref.name}"):
-            return usage.samples(self._api, found, self._eye.served)
+            prometheus = platform_metrics.of_settings(self._settings)
+            return usage.samples(self._api, found, self._eye.served, prometheus)
 
     async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
@@ -424,6 +426,17 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes import accounts
 
         return await accounts.find(self, query, time.time())
+
+    async def told(self, ref: JobRef) -> Told | None:
+        """Return how far a training is in Trainer's own words; None where it says nothing."""
+        from mpijob.dialects import trainer_status
+
+        return trainer_status.told(self._eye.find(ref).job)
+
+    @property
+    def usual_image(self) -> str:
+        """The image of a job that names none."""
+        return self._settings.image
 
     async def rates(self) -> dict[str, RateSetting]:
         """Return what hours cost, as the cluster's administrators have set it."""

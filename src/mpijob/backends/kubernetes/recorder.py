@@ -18,6 +18,7 @@ from mpijob.backends.kubernetes import rounds
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.listening import Life, Listener, abandon
 from mpijob.backends.kubernetes.looking import Eye
+from mpijob.backends.kubernetes.platform_metrics import Prometheus
 from mpijob.backends.kubernetes.recording import Scribe
 from mpijob.backends.kubernetes.watching import Change
 from mpijob.dialects import terms
@@ -41,14 +42,20 @@ class Recorder:
     """Records the jobs of one namespace, or of all."""
 
     def __init__(
-        self, api: Api, archive: Archive, policy: keeping.Policy, namespace: str = "", rules: str = ""
+        self,
+        api: Api,
+        archive: Archive,
+        policy: keeping.Policy,
+        namespace: str = "",
+        rules: str = "",
+        prometheus: Prometheus | None = None,
     ) -> None:
         self._api = api
         self._archive = archive
         self._policy = policy
         self._namespace = namespace
         self._eye = Eye(api, rules)
-        self._scribe = Scribe(api, self._eye, archive)
+        self._scribe = Scribe(api, self._eye, archive, prometheus)
         self._rounds = rounds.Rounds(
             api,
             self._eye.served,

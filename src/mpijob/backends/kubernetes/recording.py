@@ -17,6 +17,7 @@ from mpijob.backends.kubernetes import gathering, kinds, logs, states, story, us
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.listening import Life, restarts_of
 from mpijob.backends.kubernetes.looking import Eye, Look
+from mpijob.backends.kubernetes.platform_metrics import Prometheus
 from mpijob.backends.kubernetes.states import Document
 from mpijob.errors import MpiJobError
 from mpijob.history import audit, audit_ending
@@ -36,7 +37,8 @@ _NODE_LABELS = (
 class Scribe:
     """Writes jobs down; it remembers of which the spec and of which nodes the facts are there already."""
 
-    def __init__(self, api: Api, eye: Eye, archive: Archive) -> None:
+    def __init__(self, api: Api, eye: Eye, archive: Archive, prometheus: Prometheus | None = None) -> None:
+        self._prometheus = prometheus
         self._api = api
         self._eye = eye
         self._archive = archive
@@ -74,7 +76,7 @@ class Scribe:
     def _measure(self, look: Look) -> None:
         """Write down what the workers use now, where the cluster measures it; a record does without."""
         try:
-            found = usage.samples(self._api, look.found, self._eye.served)
+            found = usage.samples(self._api, look.found, self._eye.served, self._prometheus)
         except ApiError as error:
             _log.debug("no usage of %s: %s", look.found.ref, error)
             return
@@ -138,8 +140,8 @@ def richer(before: JobState, now: JobState) -> JobState:
     """Return a state with what was known of the same attempt and cannot be seen any more: pods go before their job."""
     if before.attempt != now.attempt:
         return now
-    known = {worker.name: worker for worker in before.workers}
-    workers = tuple(_richer_worker(known.get(worker.name), worker) for worker in now.workers)
+    known = {worker.index: worker for worker in before.workers}  # a worker without a pod has another name
+    workers = tuple(_richer_worker(known.get(worker.index), worker) for worker in now.workers)
     exit_code = before.launcher_exit_code if now.launcher_exit_code is None else now.launcher_exit_code
     return msgspec.structs.replace(
         now,

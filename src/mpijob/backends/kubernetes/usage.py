@@ -1,12 +1,17 @@
-"""What the workers use, as the cluster's metrics API measured it last."""
+"""What the workers use, as the cluster's metrics API measured it last, and what its Prometheus knows beyond."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
 
 from mpijob.backends.kubernetes import gathering, states
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.platform_metrics import Prometheus
 from mpijob.dialects.seen_fields import time_of
 from mpijob.model import Role, Sample, quantity
 
@@ -14,16 +19,35 @@ METRICS_API = "metrics.k8s.io/v1beta1"
 POD_METRICS = Kind(METRICS_API, "PodMetrics", "pods")
 
 
-def samples(api: Api, found: Found, served: frozenset[str]) -> tuple[Sample, ...]:
-    """Return one sample for each worker that is measured; none where the cluster has no metrics API."""
-    if METRICS_API not in served:
+def samples(
+    api: Api, found: Found, served: frozenset[str], prometheus: Prometheus | None = None
+) -> tuple[Sample, ...]:
+    """Return one sample for each worker that is measured; none where the cluster measures nothing."""
+    if METRICS_API not in served and prometheus is None:
         return ()
     workers = [pod for pod in gathering.pods(api, found.kind, found.job) if role_of(pod) is Role.WORKER]
-    found_samples = []
+    names = [pod["metadata"]["name"] for pod in workers]
+    more = {} if prometheus is None or not names else prometheus.used(found.ref.namespace, names)
+    attempt = gathering.attempt_of(found.job)
+    measured = []
     for pod in workers:
-        sample = _sample(api, pod, gathering.attempt_of(found.job))
-        found_samples += [sample] if sample is not None else []
-    return tuple(found_samples)
+        sample = _sample(api, pod, attempt) if METRICS_API in served else None
+        sample = _with(sample, more.get(pod["metadata"]["name"], {}), states.worker_index(pod), attempt)
+        measured += [sample] if sample is not None else []
+    return tuple(measured)
+
+
+def _with(sample: Sample | None, used: Mapping[str, float], worker: int, attempt: int) -> Sample | None:
+    """Return a sample with what Prometheus knows; CPU and memory are the metrics API's where it has them."""
+    if not used:
+        return sample
+    given = {name: value for name, value in used.items() if name != "time"}
+    if sample is None:
+        sample = Sample(used["time"], worker, 0.0, 0, attempt)
+    else:
+        given = {name: value for name, value in given.items() if name not in ("cpu_cores", "memory_bytes")}
+    whole = {name: int(value) if name.endswith("_bytes") else value for name, value in given.items()}
+    return msgspec.structs.replace(sample, **whole)
 
 
 def _sample(api: Api, pod: states.Document, attempt: int) -> Sample | None:

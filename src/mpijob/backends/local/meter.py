@@ -1,4 +1,4 @@
-"""CPU and memory of each worker, from the process table; its GPUs, from the driver.
+"""CPU, memory and waits of each worker, from the process table; its GPUs, from the driver; its traffic, from sockets.
 
 Resident sizes count shared pages once per process; only when their sum passes the limit is the
 exact share (PSS) asked for, because that is slow.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from mpijob.backends.local import processes
 from mpijob.backends.local.gpus import Busy, Gpus
 from mpijob.backends.local.store import Store
+from mpijob.backends.local.traffic import Traffic
 from mpijob.errors import BackendError
 from mpijob.model import Sample
 
@@ -41,6 +42,10 @@ class Meter:
         self._looked = time.monotonic()
         self._kept = time.monotonic()
         self._cpu: dict[int, float] = {}
+        self._waits: dict[
+            int, list[int]
+        ] = {}  # at each look, how many processes of a worker waited for a disk
+        self._traffic = Traffic()
         self._samples: list[Sample] = []
         self.table: dict[int, processes.Process] = {}  # as it was seen last
         self.guests: set[int] = set()  # those who only look at a worker are not measured with it
@@ -56,6 +61,8 @@ class Meter:
         self.guests &= table.keys()
         below = {index: processes.descendants(pid, table, self.guests) for pid, index in workers.items()}
         memory = {index: self._memory(found) for index, found in below.items()}
+        for index, found in below.items():
+            self._waits.setdefault(index, []).append(sum(process.state == "D" for process in found))
         if now - self._kept >= KEEP_SECONDS:
             self._keep(now, below, memory)
         return memory
@@ -70,14 +77,20 @@ class Meter:
         self, now: float, below: Mapping[int, list[processes.Process]], memory: Mapping[int, int]
     ) -> None:
         seconds, self._kept = now - self._kept, now
+        sent = self._traffic.measure({index: [one.pid for one in found] for index, found in below.items()})
         for index, found in below.items():
             cpu = sum(process.cpu_seconds for process in found)
             busy = max(0.0, cpu - self._cpu.get(index, 0.0)) / seconds
             self._cpu[index] = cpu
             mine = self._gpus_of(index)
             gpus = self._gpus.busy(mine) if mine else Busy()
+            waits = self._waits.pop(index, [])
+            io_wait = round(sum(waits) / max(1, len(waits)), 3)
+            network = round(sent.get(index, 0) / seconds, 1)
             self._samples.append(
-                Sample(self._now(), index, round(busy, 3), memory[index], self._attempt, *gpus)
+                Sample(
+                    self._now(), index, round(busy, 3), memory[index], self._attempt, *gpus, io_wait, network
+                )
             )
         self.flush()
 

@@ -77,7 +77,11 @@ CREATE TABLE tallies (
   PRIMARY KEY (uid, attempt, worker)
 ) STRICT, WITHOUT ROWID;
 """
-_STEPS = (_SCHEMA, _USAGE)
+_WAITS = """
+ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
+"""
+_STEPS = (_SCHEMA, _USAGE, _WAITS)
 
 _encode = msgspec.json.encode
 decode_state = msgspec.json.Decoder(JobState).decode
@@ -245,16 +249,17 @@ class Store:
 
         with self.transaction() as db:
             db.executemany(
-                "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?)",
-                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes)
+                "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?,?,?)",
+                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
+                  s.io_wait, s.network)
                  for s in ledger.count(db, uid, samples)],
             )  # fmt: skip
 
     def samples(self, uid: str) -> tuple[Sample, ...]:
         """Return a job's usage samples in time order."""
         rows = self.read(
-            "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory FROM samples WHERE uid=?"
-            " ORDER BY time, worker", uid,
+            "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory, io_wait, network FROM samples"
+            " WHERE uid=? ORDER BY time, worker", uid,
         )  # fmt: skip
         return tuple(Sample(*row) for row in rows)
 

@@ -9,7 +9,7 @@ from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
 from mpijob.errors import Unsupported
-from mpijob.model import Facts, JobState, Phase, Sample
+from mpijob.model import Facts, JobState, Phase, Sample, quantity
 from mpijob.model.cluster import ClusterFacts
 from mpijob.model.quantity import as_count
 
@@ -33,7 +33,10 @@ def top(app: App, name: str | None) -> None:
         app.out.note(f"nothing has been measured of {name} yet" if name else "no job is running")
         return
     app.out.lines(
-        text.table(("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "MEASURED"), _usage_rows(latest, app.now()))
+        text.table(
+            ("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "MEASURED"),
+            _usage_rows(latest, app.now()),
+        )
     )
 
 
@@ -50,6 +53,8 @@ def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, 
             f"{sample.cpu_cores:.2f}",
             shown.memory_of(sample.memory_bytes, None),
             f"{sample.gpus:.2f}" if sample.gpu_memory_bytes else "-",
+            f"{quantity.as_bytes(int(sample.network))}/s" if sample.network else "-",
+            f"{sample.io_wait:.2f}" if sample.io_wait else "-",
             text.ago(sample.time, now),
         )
         for name, samples in latest.items()

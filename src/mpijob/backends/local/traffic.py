@@ -1,0 +1,102 @@
+"""What each worker sends and receives: the kernel's own counters of the TCP connections that its processes hold.
+
+All workers of a machine share its network, so an interface's counters tell nothing of one of them. The kernel is asked
+for every connection (sock_diag), and /proc says whose they are. What goes through shared memory is no traffic.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+
+_SOCK_DIAG, _BY_FAMILY, _DONE, _ERROR = 4, 20, 3, 2
+_DUMP = 0x301  # a request for all of them
+_TCP, _INFO, _ALL_STATES = 6, 2, 0xFFFFFFFF
+_HEADER = struct.Struct("=IHHII")
+_MESSAGE = 72  # bytes of inet_diag_msg; its inode is the last field
+_ACKED = 120  # bytes into tcp_info: bytes_acked, bytes_received
+_MOST_PROCESSES = 500  # beyond, looking through their files would cost more than the number is worth
+
+
+class Traffic:
+    """Remembers how far each connection was, and tells what was added."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+        self._works = True
+
+    def measure(self, workers: Mapping[int, Iterable[int]]) -> dict[int, int]:
+        """Return the bytes that each worker (index to pids) sent and received since the last time."""
+        held = {index: [*pids] for index, pids in workers.items()}
+        if not self._works or sum(map(len, held.values())) > _MOST_PROCESSES:
+            return {}
+        owners = {inode: index for index, pids in held.items() for pid in pids for inode in _sockets(pid)}
+        if not owners:
+            self._known.clear()
+            return {}
+        try:
+            now = {inode: total for inode, total in connections() if inode in owners}
+        except OSError:
+            self._works = False  # a kernel, or a sandbox, without it
+            return {}
+        found: dict[int, int] = {}
+        for inode, total in now.items():
+            added = total - self._known.get(inode, 0)
+            found[owners[inode]] = found.get(owners[inode], 0) + max(0, added)
+        self._known = now
+        return found
+
+
+def _sockets(pid: int) -> Iterator[int]:
+    """Yield the inodes of a process's sockets."""
+    place = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(place)
+    except OSError:
+        return
+    for name in names:
+        try:
+            target = os.readlink(f"{place}/{name}")
+        except OSError:
+            continue
+        if target.startswith("socket:["):
+            yield int(target[8:-1])
+
+
+def connections() -> Iterator[tuple[int, int]]:
+    """Yield the inode of every TCP connection of this machine, and the bytes that went over it both ways."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as line:
+            line.settimeout(2.0)
+            body = struct.pack("=BBBBI48x", family, _TCP, 1 << (_INFO - 1), 0, _ALL_STATES)
+            line.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _DUMP, 1, 0) + body)
+            yield from _answers(line)
+
+
+def _answers(line: socket.socket) -> Iterator[tuple[int, int]]:
+    while True:
+        data = line.recv(1 << 18)
+        at = 0
+        while at + _HEADER.size <= len(data):
+            length, kind, *_ = _HEADER.unpack_from(data, at)
+            if kind == _DONE:
+                return
+            if kind == _ERROR or length < _HEADER.size:
+                raise OSError("the kernel does not tell its connections")
+            yield from _connection(data[at + _HEADER.size : at + length])
+            at += (length + 3) & ~3
+
+
+def _connection(message: bytes) -> Iterator[tuple[int, int]]:
+    (inode,) = struct.unpack_from("=I", message, _MESSAGE - 4)
+    at = _MESSAGE
+    while at + 4 <= len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
+        if kind == _INFO and length - 4 >= _ACKED + 16:
+            acked, received = struct.unpack_from("=QQ", message, at + 4 + _ACKED)
+            yield inode, acked + received
+        if length < 4:
+            return
+        at += (length + 3) & ~3

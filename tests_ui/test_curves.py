@@ -1,0 +1,63 @@
+"""A training in the page: how far it is, its curves, the numbers, and where else they are seen."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from mpijob import Client, MPIJob
+from mpijob.model import Resources
+
+TRAINS = """
+import math, os, sys, time
+rank = int(os.environ["MPIJOB_RANK"])
+for step in range(1, 61):
+    loss, accuracy = 2.3 * math.exp(-step / 18) + 0.08 * math.sin(step), 1 - math.exp(-step / 25)
+    print('mpijob-report {"step": %d, "steps": 80, "loss": %g, "accuracy": %g}' % (step, loss, accuracy), flush=True)
+    time.sleep(0.05)
+while not os.path.exists(sys.argv[1]):
+    sum(range(200_000))
+    time.sleep(0.05)
+print('mpijob-report {"step": 80, "steps": 80, "loss": 0.05, "accuracy": 0.99}', flush=True)
+"""
+
+
+@pytest.mark.req("PMV-014", "C-custom", "C-tb")
+def test_a_training_is_watched_by_its_curves(page: Page, client: Client, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = client.submit(
+        MPIJob(
+            name="train",
+            workers=2,
+            command=(sys.executable, "-c", TRAINS, str(go)),
+            resources=Resources(cpu="500m", memory="128Mi"),
+            grace_seconds=1.0,
+        )
+    )
+    links = Path(client.settings.home) / "links"
+    links.mkdir(parents=True, exist_ok=True)
+    (links / f"tensorboard-{job.ref.uid}").write_text(f"{os.getpid()} http://127.0.0.1:6006/")
+    page.locator('[data-job="default/train"]').get_by_role("link", name="train").click()
+    page.get_by_role("tab", name="Metrics").click()
+    training = page.get_by_role("region", name="Training")
+    expect(training.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "75")
+    expect(training).to_contain_text("step 60 of 80, ends in about")
+    loss = training.get_by_role("img", name=re.compile("^loss: "))
+    expect(loss.locator("canvas")).to_be_visible()
+    expect(training.get_by_role("img", name=re.compile("^accuracy: "))).to_be_visible()
+    expect(training.get_by_role("link", name="TensorBoard")).to_have_attribute(
+        "href", "http://127.0.0.1:6006/"
+    )
+    expect(training.get_by_role("grid", name="Training metrics")).to_contain_text("accuracy")
+    expect(page.get_by_role("img", name=re.compile("^CPU cores in use"))).to_be_visible()
+    go.touch()
+    job.wait_for_completion(60)
+    page.reload()
+    page.get_by_role("tab", name="Metrics").click()
+    expect(training.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
+    expect(training.get_by_role("img", name=re.compile("^loss: 0.05 at the end"))).to_be_visible()
