@@ -20,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster clean
+.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -30,7 +30,8 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test: $(VENV)/.dev .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done static ## Everything that needs no cluster: checks, all tests with real jobs, coverage
+test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done static ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
+	cd frontend && npm run --silent types-check
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
@@ -51,9 +52,12 @@ static: $(VENV)/.dev
 
 ui: $(MPIJOB_PAGE) ## Build the page of `mpijob ui` into the package (Node 20.19 or newer)
 
-test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page in a real browser with real jobs; sets up Node packages and Chromium itself (Debian, root)
+test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page alone, in a real browser with real jobs; sets up Node packages and Chromium itself (Debian, root)
 	cd frontend && npm run --silent types-check
 	$(BIN)/python -m pytest tests_ui --results $(UI_RESULTS) $(PYTEST_FLAGS)
+
+screenshots: $(VENV)/.browser $(MPIJOB_PAGE) ## Every screen of the page with real jobs behind it, light and dark, into .make/screenshots
+	$(BIN)/python -m tests_ui.screenshots .make/screenshots
 
 bench-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## Measure the page: answers, first load, event streams, weight
 	$(BIN)/python -m bench.page
@@ -170,7 +174,8 @@ $(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/s
 	cd frontend && npm run --silent build
 
 frontend/node_modules/.package-lock.json: frontend/package-lock.json
-	@node --version >/dev/null || { echo "Node 20.19 or newer is needed to build the page"; exit 1; }
+	command -v npm >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends nodejs npm; }
+	@node -e 'const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)' || { echo "Node 20.19 or newer is needed to build the page"; exit 1; }
 	cd frontend && npm ci --silent
 
 $(VENV)/.docs: $(VENV)/.dev

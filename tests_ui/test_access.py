@@ -29,8 +29,11 @@ SCREENS = (
 
 
 def violations(page: Page) -> list[str]:
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    found: Any = page.evaluate("rules => axe.run({runOnly: {type: 'tag', values: rules}})", RULES)
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    found: Any = page.evaluate(
+        "rules => axe.run({runOnly: {type: 'tag', values: rules}, resultTypes: ['violations']})", RULES
+    )
     return [
         f"{one['id']}: {node['target']} {node['failureSummary']}"
         for one in found["violations"]
@@ -50,18 +53,18 @@ def settled(page: Page) -> None:
 
 
 @pytest.mark.req("FR-UI-010", "FR-UI-004")
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_no_screen_breaks_a_rule(page: Page, client: Client, colours: str) -> None:
+def test_no_screen_breaks_a_rule_in_light_or_dark(page: Page, client: Client) -> None:
     client.submit(a_job("fine", "true")).wait(60)
     client.submit(a_job("broken", "sleep 1.2; echo no >&2; exit 7")).wait(60)
     base = page.url.split("/jobs")[0]
-    page.evaluate("word => localStorage.setItem('theme', word)", colours)
     told: dict[str, list[str]] = {}
     for screen in SCREENS:
         page.goto(base + screen)
         settled(page)
-        if found := violations(page):
-            told[screen] = found
+        for colours in ("dark", "light"):
+            page.get_by_role("button", name=f"Switch to {colours} colours").click()
+            if found := violations(page):
+                told[f"{screen} {colours}"] = found
     assert told == {}
 
 
