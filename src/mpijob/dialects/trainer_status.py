@@ -1,4 +1,4 @@
-"""How far a training is in Trainer's own words: `status.trainerStatus`, or the annotation in which the dashboard keeps it.
+"""How far a training is in Trainer's own words: `status.trainerStatus`, or the annotation of the dashboard.
 
 Trainer fills it where its gate `TrainJobStatus` is on and the program reports to it. What lines tell is told by
 `observation/curves`.
