@@ -96,6 +96,7 @@ def test_the_failure_of_one_job_of_a_file_is_the_status_of_all(tmp_path: Path) -
 def test_a_file_with_several_jobs_is_planned_created_and_takes_no_flags(tmp_path: Path) -> None:
     cli, file = Cli(), a_file(tmp_path, DIAMOND)
     assert cli("create", "-f", file, "--dry-run").exit_code == 0
+    assert cli("plan", "-f", file).exit_code == 0
     assert cli.connect().list().total == 0
     refused = cli("create", "-f", file, "--workers", "3")
     assert refused.exit_code == 2

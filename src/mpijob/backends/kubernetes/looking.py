@@ -87,9 +87,10 @@ class Eye:
 
     def dependencies(self, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
         """Return where jobs stand that another waits for."""
-        return tuple(Dependency.of(ref, self._state_of(ref)) for ref in refs)
+        return tuple(Dependency.of(ref, self.state_of(ref)) for ref in refs)
 
-    def _state_of(self, ref: JobRef) -> JobState | None:
+    def state_of(self, ref: JobRef) -> JobState | None:
+        """Return where a job stands that may be gone."""
         try:
             return self.look(ref).state
         except NotFound:

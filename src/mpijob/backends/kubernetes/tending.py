@@ -10,13 +10,14 @@ left alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes import owning
 from mpijob.backends.kubernetes.failures import ApiError, telling, translate
 from mpijob.dialects import seen_kinds
 from mpijob.model import JobRef, Phase, dependencies
+from mpijob.model.dependencies import Dependency
 from mpijob.observation.phase import Reason
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class Tending:
         note = waiting_jobs.read(look.found.job)
         if note is None or ref in self._others:
             return
-        refs = (JobRef(ref.namespace, name, uid) for name, uid in note.jobs.items())
-        waits, finding = dependencies.judge(ref.name, self._eye.dependencies(refs))
+        waits, finding = dependencies.judge(ref.name, [*self._tended(ref.namespace, note.jobs)])
         try:
             if finding is not None:
                 reason = Reason.DEPENDENCY_FAILED.value
@@ -85,6 +85,14 @@ class Tending:
             if error.status != 403:
                 raise translate(error, doing=f"start job {ref.name}") from error
             self._others.add(ref)  # who may create jobs and not change them leaves it to the controller
+
+    def _tended(self, namespace: str, jobs: Mapping[str, str]) -> Iterator[Dependency]:
+        """Yield where the jobs stand that another waits for; who waits for it waits for them, and tends them too."""
+        for name, uid in jobs.items():
+            state = self._eye.state_of(JobRef(namespace, name, uid))
+            if state is not None and not state.phase.final:
+                self.tend(state)
+            yield Dependency.of(JobRef(namespace, name, uid), state)
 
     def _overdue(self, state: JobState) -> bool:
         """Whether the workers had all the time that the job gives them, counted from when they were made."""

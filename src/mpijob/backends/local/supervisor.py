@@ -18,6 +18,7 @@ from functools import partial
 
 from mpijob.backends.local import ending, linux, processes, worker
 from mpijob.backends.local.clock import Clock
+from mpijob.backends.local.errands import Errands
 from mpijob.backends.local.faults import Faults
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.ledger import Ledger
@@ -31,7 +32,7 @@ from mpijob.backends.local.store import Store
 from mpijob.backends.local.teller import Teller
 from mpijob.backends.local.timekeeper import Timekeeper
 from mpijob.backends.local.watchman import Watchman
-from mpijob.errors import Conflict, MpiJobError
+from mpijob.errors import Conflict
 from mpijob.model import JobState, Phase
 from mpijob.observation.phase import Reason
 
@@ -51,6 +52,7 @@ class Supervisor:
         self._clock = Clock(state.started or 0.0)
         self._ledger = Ledger(orders.plan, self._clock.now())
         self._teller = Teller(store, orders, self._ledger, state, self._clock)
+        self._errands = Errands(orders, self._ledger, self._teller)
         self._reactor = Reactor()
         self._workers: dict[int, int] = {}
         self._programs: set[int] = set()
@@ -79,13 +81,15 @@ class Supervisor:
             if prepare is not None:
                 prepare()
             self._open()
-            self._fetch()
+            self._errands.before(self._end_if_wished)
+            self._time = Timekeeper(
+                self._orders.plan, self._ledger
+            )  # what is fetched takes none of the job's time
             if not (self._ledger.stopped or self._ledger.cancelled or self._ledger.suspended):
                 self._start_workers()
         self._watch_until_over()
         self._end_everything()
-        self._store_back()
-        self._register()
+        self._errands.after()
         return self._teller.conclude()
 
     @contextlib.contextmanager
@@ -97,54 +101,11 @@ class Supervisor:
             what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
             self._ledger.stop(_reason_of(error), what)
 
-    # -- files of buckets -------------------------------------------------------------------------
-    def _fetch(self) -> None:
-        cargo = self._orders.cargo()
-        if not cargo:
-            return
-        try:
-            for told in cargo.fetch(self._end_if_wished):
-                self._teller.tell("DataFetched", told)
-        except MpiJobError as error:
-            if not (self._ledger.cancelled or self._ledger.suspended):
-                text = f"the job's data could not be fetched: {error.message}"
-                self._ledger.stop(Reason.DATA_NOT_FETCHED, text)
-        self._time = Timekeeper(
-            self._orders.plan, self._ledger
-        )  # what is fetched takes none of the job's time
-
     def _end_if_wished(self) -> None:
+        """Leave what is fetched for the job when somebody wants it ended."""
         self._look_at_wishes()
         if self._ledger.cancelled or self._ledger.suspended:
             raise Conflict("the job was ended while its data was fetched")
-
-    def _store_back(self) -> None:
-        cargo = self._orders.cargo()
-        if not cargo or self._ledger.proved is None:
-            return
-        for told in cargo.store():
-            if isinstance(told, str):
-                self._teller.tell("DataStored", told)
-            else:
-                self._teller.remark(told)
-
-    def _register(self) -> None:
-        """Write the model down, where the job makes one and has succeeded."""
-        if self._job.model is None or self._teller.standing(ended=True).phase is not Phase.SUCCEEDED:
-            return
-        from mpijob.backends.local import crowning
-
-        orders, owner = self._orders, self._teller.state.owner
-        try:
-            entry = crowning.entry(orders.plan, orders.work, orders.connections(), owner)
-        except MpiJobError as error:
-            self._teller.tell("ModelNotRegistered", error.message)
-            return
-        told = crowning.tried(entry, *orders.registry)
-        if isinstance(told, str):
-            self._teller.tell("ModelRegistered", told)
-        else:
-            self._teller.remark(told)
 
     # -- beginning --------------------------------------------------------------------------------
     def _open(self) -> None:

@@ -87,7 +87,11 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 @pass_app
 def plan(app: App, server: bool, **given: Any) -> None:
     """Show exactly what would run; start nothing."""
-    _show_plan(app, _planned(app, Given.of(app, given), server=server))
+    asked = Given.of(app, given)
+    if several := graphs.jobs_of(asked):
+        _create_several(app, several, dry_run=True)
+        return
+    _show_plan(app, _planned(app, asked, server=server))
 
 
 def _create_several(app: App, jobs: tuple[MPIJob, ...], *, dry_run: bool) -> None:
