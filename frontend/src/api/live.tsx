@@ -50,6 +50,9 @@ export function Live({ children }: { children: ReactNode }) {
         void queries.invalidateQueries();
         told(JSON.parse((event as MessageEvent<string>).data) as Delta);
       });
+      source.addEventListener("bye", () => {
+        void queries.invalidateQueries({ queryKey: ["session"] }); // the login ended: the way back in is shown
+      });
       source.onerror = () => {
         setLive((was) => ({ ...was, connected: false }));
         if (source?.readyState === EventSource.CLOSED && !stopped) {
