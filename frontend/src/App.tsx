@@ -21,7 +21,7 @@ import {
 import MoonIcon from "@patternfly/react-icons/dist/esm/icons/moon-icon";
 import SunIcon from "@patternfly/react-icons/dist/esm/icons/sun-icon";
 import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState, type ReactNode } from "react";
 import { Link, Navigate, Route, Routes, useLocation } from "react-router-dom";
 import { api, ApiProblem, take } from "./api/client";
 import { Live } from "./api/live";
@@ -43,7 +43,9 @@ function wantsDark(): boolean {
   return kept ? kept === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-document.documentElement.classList.toggle(DARK, wantsDark()); // before anything is drawn: no flash of the other colours
+export const showColours = (): void => {
+  document.documentElement.classList.toggle(DARK, wantsDark());
+};
 
 function useTheme(): [boolean, () => void] {
   const [dark, setDark] = useState(wantsDark);
@@ -57,7 +59,21 @@ function useTheme(): [boolean, () => void] {
   return [dark, toggle];
 }
 
-export function App() {
+export const App = () => <SignedIn>{(user) => <Shell user={user} />}</SignedIn>;
+
+/** The places alone: head and navigation are the host's. */
+export const Embedded = () => (
+  <SignedIn>
+    {() => (
+      <>
+        <Lost />
+        <Places />
+      </>
+    )}
+  </SignedIn>
+);
+
+function SignedIn({ children }: { children: (user: string) => ReactNode }) {
   const session = useSession();
   if (session.isPending)
     return (
@@ -67,18 +83,12 @@ export function App() {
     );
   const out = session.error instanceof ApiProblem && session.error.status === 401;
   if (!session.data || out) return <SignIn error={session.error} />;
-  return (
-    <Live>
-      <Shell user={session.data.user} />
-    </Live>
-  );
+  return <Live>{children(session.data.user)}</Live>;
 }
 
 function Shell({ user }: { user: string }) {
   const [dark, toggle] = useTheme();
-  const { pathname: at, search } = useLocation();
-  const origin = new URLSearchParams(search);
-  const begun = ["from", "template", "fix"].map((key) => origin.get(key) ?? "").join(" ");
+  const { pathname: at } = useLocation();
   const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
   const masthead = (
     <Masthead>
@@ -149,7 +159,16 @@ function Shell({ user }: { user: string }) {
       isManagedSidebar
     >
       <Lost />
-      <Suspense fallback={<Spinner aria-label="Loading" />}>
+      <Places />
+    </Page>
+  );
+}
+
+function Places() {
+  const origin = new URLSearchParams(useLocation().search);
+  const begun = ["from", "template", "fix"].map((key) => origin.get(key) ?? "").join(" ");
+  return (
+    <Suspense fallback={<Spinner aria-label="Loading" />}>
       <Routes>
         <Route path="/jobs" element={<JobList />} />
         <Route path="/jobs/:namespace/:name" element={<JobDetails />} />
@@ -171,6 +190,5 @@ function Shell({ user }: { user: string }) {
         />
       </Routes>
       </Suspense>
-    </Page>
   );
 }

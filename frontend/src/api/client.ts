@@ -1,6 +1,7 @@
 /** The one place that speaks to the server. Types come from the OpenAPI document; sentences come with the answers. */
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema";
+import { at } from "../where";
 
 type Schemas = components["schemas"];
 export type Job = Schemas["MPIJob"];
@@ -55,9 +56,13 @@ export const setCsrf = (word: string): void => {
 
 export const api = createClient<paths>({ baseUrl: window.location.origin });
 api.use({
-  onRequest({ request }) {
-    if (!SAFE.has(request.method)) request.headers.set("X-MPIJob-CSRF", csrf);
-    return request;
+  async onRequest({ request }) {
+    const { method, headers, signal } = request;
+    if (!SAFE.has(method)) headers.set("X-MPIJob-CSRF", csrf);
+    if (!at("")) return request;
+    const { pathname, search } = new URL(request.url);
+    const body = SAFE.has(method) ? null : await request.text(); // a copied request would stream its body, which needs HTTP/2
+    return new Request(at(pathname + search), { method, headers, signal, ...(body ? { body } : {}) });
   },
 });
 
@@ -97,7 +102,7 @@ export const problemOf = (error: unknown): Problem =>
 
 /** Read the lines of a log as they come; `onBatch` may be called for hours. */
 export async function streamLogs(path: string, signal: AbortSignal, onBatch: (batch: LogBatch) => void): Promise<void> {
-  const response = await fetch(path, { signal, headers: { accept: "application/x-ndjson" } });
+  const response = await fetch(at(path), { signal, headers: { accept: "application/x-ndjson" } });
   if (!response.ok || !response.body) throw new ApiProblem(response.status, (await response.json()) as Problem);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,6 +1,7 @@
 /** The one stream of changes of this tab: it patches what the page knows and says how fresh that is. */
 import { useQueryClient } from "@tanstack/react-query";
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
+import { at } from "../where";
 import type { Delta, JobList, Problem } from "./client";
 
 export interface Liveness {
@@ -42,12 +43,15 @@ export function Live({ children }: { children: ReactNode }) {
     };
 
     const open = (): void => {
-      source = new EventSource("/api/v1/stream");
+      source = new EventSource(at("/api/v1/stream"));
       source.addEventListener("beat", (event) => told(JSON.parse((event as MessageEvent<string>).data) as Delta));
       source.addEventListener("change", (event) => changed(event as MessageEvent<string>));
       source.addEventListener("reset", (event) => {
         void queries.invalidateQueries();
         told(JSON.parse((event as MessageEvent<string>).data) as Delta);
+      });
+      source.addEventListener("bye", () => {
+        void queries.invalidateQueries({ queryKey: ["session"] }); // the login ended: the way back in is shown
       });
       source.onerror = () => {
         setLive((was) => ({ ...was, connected: false }));

@@ -2,6 +2,7 @@ import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { addressOf, api, take, type JobDetail } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
+import { at } from "../where";
 import { bytes, moment } from "../words";
 
 /** The files that the job left, each to be fetched. */
@@ -27,7 +28,7 @@ export function Artifacts({ detail }: { detail: JobDetail }) {
         {files.data.items.map((file) => (
           <Tr key={file.path}>
             <Td dataLabel="File" modifier="breakWord">
-              <a href={`/api/v1/trainjobs/${namespace}/${name}/artifact?path=${encodeURIComponent(file.path)}${uid.includes("/") ? "" : `&uid=${uid}`}`} download>
+              <a href={at(`/api/v1/trainjobs/${namespace}/${name}/artifact?path=${encodeURIComponent(file.path)}${uid.includes("/") ? "" : `&uid=${uid}`}`)} download>
                 {file.path}
               </a>
             </Td>

@@ -3,6 +3,7 @@ import { useState } from "react";
 import { Link } from "react-router-dom";
 import type { JobDetail } from "../api/client";
 import { Choice } from "../components/Choice";
+import { at } from "../where";
 
 const FORMS = [["yaml", "Job file"], ["json", "Job file as JSON"], ["trainjob", "TrainJob, for oc create -f"], ["mpijob", "MPIJob v2beta1"], ["sbatch", "Slurm script"]] as const;
 const ENDINGS: Record<string, string> = { json: "json", sbatch: "sh" };
@@ -12,7 +13,7 @@ export function Yaml({ detail }: { detail: JobDetail }) {
   const { namespace, name, uid } = detail.row;
   const [form, setForm] = useState("yaml");
   const [copied, setCopied] = useState(false);
-  const address = `/api/v1/trainjobs/${namespace}/${name}/export?format=${form}${uid.includes("/") ? "" : `&uid=${uid}`}`;
+  const address = at(`/api/v1/trainjobs/${namespace}/${name}/export?format=${form}${uid.includes("/") ? "" : `&uid=${uid}`}`);
   return (
     <div className="stack">
       <Flex>

@@ -5,6 +5,7 @@ import { useSearchParams } from "react-router-dom";
 import type { JobDetail, LogRow } from "../api/client";
 import { done } from "../done";
 import { useRested } from "../hooks";
+import { at } from "../where";
 import { clock, plural } from "../words";
 import { Density } from "./Density";
 import { Filters } from "./Filters";
@@ -121,7 +122,7 @@ export function Logs({ detail }: { detail: JobDetail }) {
     void navigator.clipboard?.writeText(address).catch(() => undefined);
   };
 
-  const base = `/api/v1/trainjobs/${row.namespace}/${row.name}/logs`;
+  const base = at(`/api/v1/trainjobs/${row.namespace}/${row.name}/logs`);
   const download = new URLSearchParams(query);
   for (const key of ["follow", "tail"]) download.delete(key);
   download.set("format", "text");

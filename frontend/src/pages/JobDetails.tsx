@@ -28,6 +28,7 @@ import { Overview } from "../details/Overview";
 import { Workers } from "../details/Workers";
 import { Yaml } from "../details/Yaml";
 import { useTitle } from "../hooks";
+import { at } from "../where";
 
 const Metrics = lazy(() => import("../details/Metrics"));
 const TABS = ["overview", "configuration", "workers", "logs", "metrics", "events", "artifacts", "yaml"] as const;
@@ -80,7 +81,7 @@ export function JobDetails() {
                   {WORDS[action]}
                 </Button>
               ))}
-              <Button variant="secondary" component="a" href={`/api/v1/trainjobs/${namespace}/${name}/export${which}`} download={`${name}.yaml`}>
+              <Button variant="secondary" component="a" href={at(`/api/v1/trainjobs/${namespace}/${name}/export${which}`)} download={`${name}.yaml`}>
                 Download configuration
               </Button>
             </Flex>

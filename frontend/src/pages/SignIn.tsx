@@ -14,6 +14,15 @@ export function SignIn({ error }: { error: unknown }) {
     window.location.reload();
   };
   const expired = error instanceof ApiProblem && error.status === 401;
+  if (expired && !error.problem.hint.includes("mpijob ui"))
+    return (
+      <LoginPage loginTitle="Training jobs" loginSubtitle={error.problem.hint}>
+        <p role="status">{error.problem.message}</p>
+        <Button isBlock onClick={() => window.location.reload()}>
+          Sign in again
+        </Button>
+      </LoginPage>
+    );
   return (
     <LoginPage loginTitle="Training jobs" loginSubtitle="Run `mpijob ui` in a terminal and open the address that it prints.">
       {error && !expired ? <ProblemAlert error={error} /> : null}

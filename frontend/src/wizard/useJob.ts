@@ -111,13 +111,13 @@ export function useJudgement(draft: Draft) {
   const asked = useRested(JSON.stringify(body), 300);
   const fresh = asked === JSON.stringify(body);
   const ready = draft.job === null ? draft.text.trim() !== "" : Boolean(draft.job["name"] && (draft.command.trim() || draft.job["programs"] || draft.job["apiVersion"]));
-  const question = { enabled: ready, retry: false, staleTime: 5000 } as const;
+  const question = { enabled: ready && fresh, retry: false, staleTime: 5000 } as const; // what is not typed to its end is not asked
   const plan = useQuery({
     queryKey: ["plan", asked],
     queryFn: () => take(api.POST("/api/v1/plan", { body: sent(JSON.parse(asked) as typeof body) })),
     ...question,
   });
-  const valid = ready && !open && draft.job !== null;
+  const valid = ready && fresh && !open && draft.job !== null;
   const fit = useQuery({
     queryKey: ["fit", asked],
     queryFn: () => take(api.POST("/api/v1/fit", { body: sent(JSON.parse(asked) as typeof body) })),

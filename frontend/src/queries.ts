@@ -1,0 +1,22 @@
+/** How the page asks the server: again when it seems worth it, and who is signed out is told. */
+import { QueryCache, QueryClient } from "@tanstack/react-query";
+import { ApiProblem } from "./api/client";
+
+export function makeQueries(): QueryClient {
+  const queries: QueryClient = new QueryClient({
+    queryCache: new QueryCache({
+      onError: (error, query) => {
+        if (error instanceof ApiProblem && error.status === 401 && query.queryKey[0] !== "session")
+          void queries.invalidateQueries({ queryKey: ["session"] });
+      },
+    }),
+    defaultOptions: {
+      queries: {
+        staleTime: 1000,
+        refetchInterval: (query) => (query.queryKey[0] === "jobs" ? 5000 : false),
+        retry: (count, error) => !(error instanceof ApiProblem && error.status >= 400 && error.status < 500) && count < 2,
+      },
+    },
+  });
+  return queries;
+}
