@@ -15,6 +15,7 @@ from mpijob.errors import InvalidJob
 from mpijob.model import (
     Code,
     CustomLaunch,
+    Elastic,
     Family,
     Launch,
     MPIJob,
@@ -128,6 +129,7 @@ def part(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 KINDS["CustomLaunch | None"] = st.none() | part(CustomLaunch)
+KINDS["Elastic | None"] = st.none() | part(Elastic)
 for _kind in (Resources, Launch, Code, Placement, Network, Retry, Signal, Retention):
     KINDS[_kind.__name__] = part(_kind)
 for _item in (Program, Secret, Volume):

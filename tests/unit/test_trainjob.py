@@ -149,6 +149,8 @@ def sensible(job: MPIJob) -> MPIJob:
         changes["deadline_seconds"] = abs(job.deadline_seconds) % 1e6
     changes["signal"] = job.signal.replace(seconds_before=abs(job.signal.seconds_before) % 1e6)
     changes["programs"] = tuple(one.replace(ranks=abs(one.ranks) % 9) for one in job.programs)
+    if job.elastic is not None:
+        changes["elastic"] = job.elastic.replace(max_workers=abs(job.elastic.max_workers) % 9 + 1)
     changes |= {"workers": abs(job.workers) % 9 + 1, "slots": abs(job.slots) % 9 + 1, "ranks": None}
     return job.replace(image="i", volumes=volumes, **changes)
 

@@ -17,6 +17,7 @@ from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.keepsakes import read_connections, read_secrets, temporary
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.worker import WorkerOrder
+from mpijob.dialects import launch
 from mpijob.model import Family, Plan, VolumeKind
 
 if TYPE_CHECKING:
@@ -189,6 +190,10 @@ class Orders:
             each = self.plan.job.resources
             cgroups.prepare(self.group, range(self.plan.job.workers), each.memory_bytes, each.cores)
         (self.temporary / "hostfile").write_text(self.plan.hostfile)
+        if self.plan.job.elastic is not None:
+            found = self.temporary / "discover_hosts.sh"
+            found.write_text(launch.discovery(self.plan.workers))
+            found.chmod(0o700)
         agent = self.temporary / "agent"
         agent.unlink(missing_ok=True)
         agent.symlink_to(self._agent)
