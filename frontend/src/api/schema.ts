@@ -1239,9 +1239,11 @@ export interface components {
         };
         /**
          * Artifact
-         * @description A file that a job left, by its path in the working directory.
+         * @description A file that a job left, by its path in the working directory; attempt 0 when it is of all attempts.
          */
         Artifact: {
+            /** @default 0 */
+            attempt?: number;
             path: string;
             size: number;
             time: number;

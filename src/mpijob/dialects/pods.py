@@ -29,6 +29,7 @@ _DEVICES = {
     "nvidia.com/": "/dev/nvidia[0-9]*",
     "amd.com/": "/dev/dri/renderD*",
     "intel.com/": "/dev/dri/renderD*",
+    "gpu.intel.com/": "/dev/dri/renderD*",
 }
 
 
@@ -308,6 +309,7 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
     devices = next((path for kind, path in _DEVICES.items() if job.resources.gpu_kind.startswith(kind)), "")
     ours = {
         "MPIJOB_SLOTS": str(job.slots),
+        "MPIJOB_ATTEMPT": str(shape.attempt),
         "MPIJOB_GPUS": gpus,
         "MPIJOB_DEVICES": devices if job.resources.gpu else "",
     }
