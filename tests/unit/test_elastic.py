@@ -19,6 +19,7 @@ from mpijob.admission import incoming as judgement
 from mpijob.backends.kubernetes import kinds, states, steering, story
 from mpijob.dialects import acts, incoming, mpioperator, seen_census, terms
 from mpijob.dialects.engine_choice import JOBSET_API, Engine, choose
+from mpijob.dialects.migration import operatorjobs
 from mpijob.dialects.terms import Gang, Shape
 from mpijob.dialects.trainjob import API as TRAINJOB
 from mpijob.errors import Conflict, Finding, Severity, Unsupported
@@ -134,10 +135,13 @@ def test_an_elastic_horovod_job_of_somebody_else_is_read_as_one() -> None:
         "metadata": {"name": "theirs"},
         "spec": {
             "slotsPerWorker": 2,
+            "runPolicy": {"schedulingPolicy": {"minAvailable": 2}},
             "mpiReplicaSpecs": {"Launcher": {**replica, "replicas": 1}, "Worker": replica},
         },
     }
     assert mpioperator.read([document]).job.elastic == Elastic(min_workers=2, max_workers=4)
+    told = {entry.field: entry.ours for entry in operatorjobs.read(document, keep=False).entries}
+    assert told["spec.runPolicy.schedulingPolicy.minAvailable"] == "elastic.min_workers"
 
 
 def test_a_name_leaves_room_for_the_last_worker_that_may_come() -> None:
