@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, own_place, shows
+from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, image, own_place, shows
 
 from mpijob import Job, MPIJob, Phase
 from mpijob.backends.kubernetes import kinds
 from mpijob.errors import Conflict, Unsupported
-from mpijob.model import Elastic, JobState
+from mpijob.model import Elastic, Family, JobState
 
 # Prints the workers whenever they change and whether ssh reaches each, and ends when there are two again after three.
 WATCHES = """
@@ -105,11 +105,19 @@ def _made_anew(place: Place, job: Job, uid: str) -> bool:
 
 @pytest.mark.req("R8")
 def test_jobs_of_a_fixed_size_are_not_scaled_and_the_reason_is_told(place: Place) -> None:
-    job = place.client.submit(a_job("fixed", "sleep 300", resources=TINY))
-    with pytest.raises(Unsupported, match="is not elastic: its ranks were fixed") as refused:
-        job.scale(3)
-    assert "mpijob clone fixed --workers 3" in refused.value.hint
-    job.delete(grace_period=0)
+    trained = place.client.submit(a_job("trained", "sleep 300", resources=TINY))
+    with pytest.raises(
+        Unsupported, match="is a TrainJob: only the MPI Operator's jobs can be scaled"
+    ) as refused:
+        trained.scale(3)
+    assert "mpijob clone trained --workers 3" in refused.value.hint
+    fixed = place.client.submit(
+        a_job("fixed", "sleep 300", resources=TINY, mpi=Family.MPICH, image=image("mpich"))
+    )
+    with pytest.raises(Unsupported, match="is not elastic: its ranks were fixed"):
+        fixed.scale(3)
+    for job in (trained, fixed):
+        job.delete(grace_period=0)
 
 
 @pytest.mark.req("R8")

@@ -16,7 +16,7 @@ from tests.unit.test_witness import a_client, told
 
 from mpijob import MPIJob, checks
 from mpijob.admission import incoming as judgement
-from mpijob.backends.kubernetes import kinds, states, steering, story
+from mpijob.backends.kubernetes import states, steering, story
 from mpijob.dialects import acts, incoming, mpioperator, seen_census, terms
 from mpijob.dialects.engine_choice import JOBSET_API, Engine, choose
 from mpijob.dialects.migration import operatorjobs
@@ -216,15 +216,14 @@ def test_scaling_is_written_onto_the_job_with_who_wanted_it() -> None:
 
 
 def test_a_trainjob_and_a_queued_job_are_not_scaled_and_the_reason_is_told() -> None:
-    api, found = stored(Cluster())
+    _, found = stored(Cluster())
     with pytest.raises(Unsupported, match="is a TrainJob: only the MPI Operator's"):
-        steering.scale(api, found, 2, 3)
+        steering.refuse_scaling(found, 3)
     queued = at_work()
     queued.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
-    api, found = stored(queued)
+    _, found = stored(queued)
     with pytest.raises(Unsupported, match="would stop it and queue it again"):
-        steering.scale(api, found, 3, 4)
-    assert kinds.MPIJOB is found.kind
+        steering.refuse_scaling(found, 4)
 
 
 def test_scaling_is_refused_outside_the_bounds_after_the_end_and_for_a_fixed_world(tmp_path: Path) -> None:

@@ -503,6 +503,7 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes import steering
 
         found, state, seen, _ = self._eye.look(ref)
+        steering.refuse_scaling(found, workers)
         refuse_scaling(state, self._eye.spec(found, seen.runtime), workers)
         if workers == state.workers_wanted:
             return state

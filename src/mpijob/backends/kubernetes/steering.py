@@ -101,8 +101,8 @@ def resume(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
         _set_suspended(api, found, suspended=False)
 
 
-def scale(api: Api, found: Found, before: int, workers: int, by: str = _SOMEBODY) -> None:
-    """Ask the MPI Operator for another number of workers; it makes and removes those of the highest numbers."""
+def refuse_scaling(found: Found, workers: int) -> None:
+    """Raise where the engine, or the queue, of a job does not let its number of workers change."""
     if found.kind is not kinds.MPIJOB:
         raise Unsupported(
             f"{found.ref} is a {found.kind.name}: only the MPI Operator's jobs can be scaled",
@@ -110,10 +110,14 @@ def scale(api: Api, found: Found, before: int, workers: int, by: str = _SOMEBODY
         )
     if _in_queue(found):
         raise Unsupported(
-            f"{found.ref} waits in queue {found.job['metadata']['labels'][terms.QUEUE_LABEL]}: Kueue admits a job at "
+            f"{found.ref} belongs to queue {found.job['metadata']['labels'][terms.QUEUE_LABEL]}: Kueue admits a job at "
             "one size, and would stop it and queue it again at another",
             hint="create elastic jobs without a queue, or clone the job at the other size",
         )
+
+
+def scale(api: Api, found: Found, before: int, workers: int, by: str = _SOMEBODY) -> None:
+    """Ask the MPI Operator for another number of workers; it makes and removes those of the highest numbers."""
     mark(api, found, acts.SCALED, f"scaled from {before} to {workers} workers by {by}")
     api.patch(found.path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": workers}}}})
 
