@@ -12,9 +12,13 @@ from tests.unit.cli_support import Cli, a_file
 
 from mpijob.cli import values
 from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES
-from mpijob.model import CustomLaunch, Elastic, MPIJob
+from mpijob.model import CustomLaunch, Elastic, Model, MPIJob
 
-OPTIONAL: dict[str, type[msgspec.Struct]] = {"launch.custom": CustomLaunch, "elastic": Elastic}
+OPTIONAL: dict[str, type[msgspec.Struct]] = {
+    "launch.custom": CustomLaunch,
+    "elastic": Elastic,
+    "model": Model,
+}
 
 
 def leaves(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:

@@ -59,6 +59,7 @@ def nested(path: str, line: str) -> str:
     required = {
         "custom": "command: [a]",
         "elastic": "max_workers: 9",
+        "model": "name: m",
         "programs": "ranks: 1\ncommand: [a]",
         "secrets": "env: A\nsource: a/b",
         "volumes": "mount: /a",
