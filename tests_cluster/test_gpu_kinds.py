@@ -55,7 +55,7 @@ def test_a_job_takes_no_more_of_a_kind_than_there_is_and_says_what_it_waits_for(
     first = place.running(a_job("first", "sleep 300", workers=1, resources=three))
     second = place.client.submit(a_job("second", workers=1, resources=three))
     state = shows(second, lambda now: "GPUs" in now.waiting_for, "waits for GPUs")
-    assert "Insufficient GPUs: requested 3, available 1" in state.waiting_for
+    assert state.waiting_for == "Waiting for resources. 1/3 GPUs available."
     assert [amount for pod in place.pods(first) for amount in _limits(pod, KINDS["amd"])] == ["3"]
     for job in (first, second):
         job.delete(0)
