@@ -31,7 +31,7 @@ _HOUR = 3600
 
 def program(name: str) -> versions.Program:
     """Return one of the programs by its name."""
-    return next(one for one in versions.PROGRAMS if one.name == name)
+    return next(one for one in (*versions.PROGRAMS, *versions.ON_REQUEST) if one.name == name)
 
 
 def binary(name: str) -> Path:
@@ -48,6 +48,14 @@ def build_missing() -> None:
     _check_go()
     for module in dict.fromkeys(one.module for one in absent):
         _build_in(module, [one for one in absent if one.module == module])
+
+
+def requested(name: str) -> Path:
+    """Return a program that no cluster needs to run; it is built when the cache does not hold it."""
+    if not binary(name).exists():
+        _check_go()
+        _build_in(program(name).module, [program(name)])
+    return binary(name)
 
 
 def module_folder(module: str) -> Path:
@@ -73,7 +81,7 @@ def _build(one: versions.Program, folder: Path) -> None:
     say(f"building {one.name} {one.version} (minutes when nothing of it was ever compiled here)")
     made = folder.parent / one.name  # beside the sources: a folder of that name may be among them
     link = _LINK.get(one.module, _PLAIN_LINK)
-    flags = ("-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", link)
+    flags = ("-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", link, "-tags", one.tags)
     environment = {**os.environ, "CGO_ENABLED": "0"}
     run("go", "build", *flags, "-o", made, one.package, cwd=folder, env=environment, timeout_seconds=_HOUR)
     shutil.move(made, binary(one.name))
@@ -89,7 +97,8 @@ def _merged_sums(go_mod: Path) -> str:
 
 
 def _hash_of_sources(one: versions.Program) -> str:
-    digest = hashlib.sha256(f"{one.package} {_LINK.get(one.module, _PLAIN_LINK)}".encode())
+    said = f"{one.package} {_LINK.get(one.module, _PLAIN_LINK)}" + (f" {one.tags}" if one.tags else "")
+    digest = hashlib.sha256(said.encode())
     folder = places.SOURCES / "go" / one.module
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())

@@ -13,6 +13,7 @@ COREDNS = "v1.14.7"
 KUBE_ROUTER = "v1.6.1"
 KWOK = "v0.8.0"
 PAUSE = "v1"
+OC = "4.19"  # its releases have no versions of Go's: the module file names the commit
 
 DEBIAN = "bookworm"
 PYTHON = "3.11"  # of that Debian: the wheels in the images are for it
@@ -21,12 +22,13 @@ GO = "1.26"
 
 @dataclass(frozen=True)
 class Program:
-    """A Go program: the module in testbed/go that pins it, and the package to build there."""
+    """A Go program: the module in testbed/go that pins it, the package to build there, and with which build tags."""
 
     name: str
     version: str
     module: str
     package: str
+    tags: str = ""
 
 
 PROGRAMS = (
@@ -41,4 +43,11 @@ PROGRAMS = (
         "kube-router", KUBE_ROUTER, "kube-router", "github.com/cloudnativelabs/kube-router/cmd/kube-router"
     ),
     Program("kwok", KWOK, "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+)
+
+# What no cluster needs to run: built when a test asks for it.
+ON_REQUEST = (
+    Program(
+        "oc", OC, "oc", "github.com/openshift/oc/cmd/oc", "include_gcs include_oss containers_image_openpgp"
+    ),
 )

@@ -272,6 +272,28 @@ def test_a_job_stays_what_it_is_and_whose_it_is(place: Place, alice: Place) -> N
     alice.kubectl("delete", "mpijobs.kubeflow.org", "fixed")
 
 
+@pytest.mark.req("E-webhook", "R8")
+def test_an_elastic_job_is_scaled_within_its_bounds_and_the_namespaces_limits(
+    webhook: Governed, place: Place, alice: Place
+) -> None:
+    document = by_hand("elastic")
+    document["metadata"]["annotations"] = {terms.REST_ANNOTATION: '{"elastic":{"max_workers":5}}'}
+    status, text = create(alice, document)
+    assert status == 0, text
+
+    def refused(workers: int) -> str:
+        body = json.dumps({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": workers}}}})
+        words = ("patch", "mpijobs.kubeflow.org", "elastic", "--type=merge", "--patch", body)
+        done = run(alice.kubeconfig, *words, namespace=place.namespace)
+        return plainly(done.stderr) if done.returncode else ""
+
+    assert refused(3) == ""
+    assert "cannot be changed" in refused(6)
+    with webhook.limits(place, maxWorkers=3):
+        eventually(lambda: "allows 1 to 3" in refused(5), "the limit holds for the new number")
+    alice.kubectl("delete", "mpijobs.kubeflow.org", "elastic")
+
+
 def test_known_traps_are_warned_of(place: Place, alice: Place) -> None:
     trap = by_hand("trap")
     trap["spec"]["runPolicy"]["cleanPodPolicy"] = "None"

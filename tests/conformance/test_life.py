@@ -46,6 +46,8 @@ def test_an_unknown_name_is_not_found_by_any_verb(client: Client) -> None:
         with pytest.raises(NotFound, match="nobody"):
             verb("nobody")
     with pytest.raises(NotFound, match="nobody"):
+        client.scale("nobody", 2)
+    with pytest.raises(NotFound, match="nobody"):
         list(client.logs("nobody"))
     with pytest.raises(NotFound, match="nobody"):
         list(client.events("nobody"))

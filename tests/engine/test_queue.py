@@ -94,15 +94,24 @@ def test_a_job_that_asks_for_no_gpu_sees_none(client: Client) -> None:
     assert said(job) == {0: ["<>"], 1: ["<>"]}
 
 
-@pytest.mark.req("Q8", "PMV-005")
-def test_a_retry_backs_off_counts_and_keeps_the_logs_of_every_attempt(client: Client) -> None:
-    script = 'echo "attempt $MPIJOB_ATTEMPT"; ls checkpoint 2>/dev/null; touch checkpoint; [ "$MPIJOB_ATTEMPT" = 3 ]'
+@pytest.mark.req("Q8", "PMV-005", "B-artifacts")
+def test_a_retry_backs_off_counts_and_keeps_the_logs_and_files_of_every_attempt(
+    client: Client, tmp_path: Path
+) -> None:
+    script = (
+        'echo "attempt $MPIJOB_ATTEMPT"; ls checkpoint 2>/dev/null; touch checkpoint; '
+        'echo "$MPIJOB_ATTEMPT" >"$MPIJOB_OUTPUT/model"; [ "$MPIJOB_ATTEMPT" = 3 ]'
+    )
     job = client.submit(a_job("stubborn", script, workers=1, retry=Retry(limit=2, backoff_seconds=0.2)))
     state = job.wait_for_completion(PATIENCE)
     assert (state.attempt, state.attempts_allowed) == (3, 3)
     assert [line.text.decode() for line in job.logs(ranks=(0,))] == [
         "attempt 1", "attempt 2", "checkpoint", "attempt 3", "checkpoint"]  # fmt: skip
     assert next(line.text for line in job.logs(attempt=2, ranks=(0,))) == b"attempt 2"
+    assert [(file.path, file.attempt) for file in client.artifacts("stubborn")] == [
+        ("attempt-1/model", 1), ("attempt-2/model", 2), ("attempt-3/model", 3), ("checkpoint", 0)]  # fmt: skip
+    client.fetch("stubborn", str(tmp_path), ("attempt-2/model",))
+    assert (tmp_path / "attempt-2/model").read_text() == "2\n"
     times = [event.time for event in job.events() if event.reason in ("Retrying", "GangScheduled")]
     assert times[2] - times[1] >= 0.2
     assert times[4] - times[3] >= 0.4

@@ -205,6 +205,14 @@ def test_the_actions_do_what_the_client_does(browser: Browser) -> None:
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
 
 
+def test_an_elastic_job_is_scaled(browser: Browser) -> None:
+    browser.create("e", labels=HANGS, elastic={"max_workers": 4})
+    answer = browser.post("/trainjobs/default/e/scale", {"workers": 3})
+    assert (answer.status_code, answer.json()["workers"]) == (200, 3)
+    assert browser.post("/trainjobs/default/e/scale", {"workers": 9}).json()["code"] == "CONFLICT"
+    assert browser.post("/trainjobs/default/e/scale", {"workers": 0}).status_code == 400
+
+
 def test_several_jobs_are_told_one_by_one(browser: Browser) -> None:
     browser.create("one", labels=HANGS)
     answer = browser.post("/bulk", {"action": "cancel", "jobs": ["default/one", "default/none", "strange"]})

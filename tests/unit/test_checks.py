@@ -19,6 +19,7 @@ from mpijob.model import (
     Volume,
     VolumeKind,
 )
+from mpijob.model.words import GPU_KINDS
 
 
 def a_job(**fields: Any) -> MPIJob:
@@ -142,7 +143,7 @@ def test_threads_beyond_the_cores_are_a_warning_with_the_fix() -> None:
 
 
 @pytest.mark.req("FR-003", "R6")
-@pytest.mark.parametrize("kind", ["nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "nvidia.com/mig-1g.5gb"])
+@pytest.mark.parametrize("kind", [*GPU_KINDS, "nvidia.com/mig-1g.5gb"])
 def test_known_gpu_kinds_are_taken(kind: str) -> None:
     assert found(a_job(resources=Resources(gpu=8, gpu_kind=kind)), "BAD_GPUS") == []
 

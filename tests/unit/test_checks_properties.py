@@ -17,6 +17,7 @@ from mpijob.errors import Severity
 from mpijob.model import (
     Code,
     CustomLaunch,
+    Elastic,
     Launch,
     MPIJob,
     Network,
@@ -37,6 +38,7 @@ PARTS: dict[str, type[msgspec.Struct]] = {
     "launcher": Resources,
     "placement": Placement,
     "network": Network,
+    "elastic": Elastic,
     "retry": Retry,
     "signal": Signal,
     "retention": Retention,
@@ -142,6 +144,7 @@ def test_a_foreign_object_in_any_field_is_an_error_at_that_field(name: str) -> N
     ("part", "name"), [(part, field) for part, kind in PARTS.items() for field in fields_of(kind)]
 )
 def test_a_foreign_object_in_any_part_is_an_error_at_its_path(part: str, name: str) -> None:
-    fields: dict[str, Any] = {part: PARTS[part](**{name: object()})}
+    needed = {"max_workers": 9} if part == "elastic" else {}
+    fields: dict[str, Any] = {part: PARTS[part](**needed | {name: object()})}
     job = MPIJob(name="bert", command=("a",), **fields)
     assert [one.field for one in checks.run(job) if one.code == "WRONG_TYPE"] == [f"{part}.{name}"]

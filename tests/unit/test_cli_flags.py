@@ -12,7 +12,13 @@ from tests.unit.cli_support import Cli, a_file
 
 from mpijob.cli import values
 from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES
-from mpijob.model import CustomLaunch, MPIJob
+from mpijob.model import CustomLaunch, Elastic, Model, MPIJob
+
+OPTIONAL: dict[str, type[msgspec.Struct]] = {
+    "launch.custom": CustomLaunch,
+    "elastic": Elastic,
+    "model": Model,
+}
 
 
 def leaves(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
@@ -20,7 +26,7 @@ def leaves(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
     found = []
     for field in msgspec.structs.fields(kind):
         path = prefix + field.name
-        inner = CustomLaunch if path == "launch.custom" else type(field.default)
+        inner = OPTIONAL.get(path, type(field.default))
         if issubclass(inner, msgspec.Struct):
             found += leaves(inner, f"{path}.")
         else:
@@ -60,6 +66,8 @@ def test_no_flag_is_given_twice() -> None:
 SAID: list[tuple[tuple[str, ...], str, Any]] = [
     (("--slots", "2"), "slots", 2),
     (("--mpi", "openmpi"), "mpi", "openmpi"),
+    (("--max-workers", "8"), "elastic", {"max_workers": 8}),
+    (("--min-workers", "2", "--max-workers", "8"), "elastic.min_workers", 2),
     (("--set", "btl=tcp,self", "--set", "a=b"), "launch.settings", {"btl": "tcp,self", "a": "b"}),
     (("--flag", "--verbose"), "launch.flags", ["--verbose"]),
     (("--env", "LR=0.10"), "env", {"LR": "0.10"}),

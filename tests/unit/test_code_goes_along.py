@@ -93,8 +93,12 @@ def test_what_the_job_wrote_is_listed_and_what_went_along_is_not(tmp_path: Path)
     code.lay_out(chosen, work)
     (work / "model.bin").write_bytes(b"12345")
     (work / "config.txt").write_text("changed by the job")
+    for folder in ("attempt-2", "attempt-x"):
+        (work / folder).mkdir()
+        (work / folder / "out").write_text("1")
     listed = artifacts.left(work, chosen)
-    assert [(file.path, file.size) for file in listed] == [("config.txt", 18), ("model.bin", 5)]
+    assert [(file.path, file.size, file.attempt) for file in listed] == [
+        ("attempt-2/out", 1, 2), ("attempt-x/out", 1, 0), ("config.txt", 18, 0), ("model.bin", 5, 0)]  # fmt: skip
 
 
 @pytest.mark.req("B-artifacts")

@@ -27,9 +27,8 @@ def test_what_trainer_cannot_start_goes_to_the_mpi_operator(family: Family) -> N
     assert family.value in choice.reasons[0]
 
 
-def test_a_launcher_image_and_elastic_workers_need_the_mpi_operator() -> None:
+def test_a_launcher_image_of_its_own_needs_the_mpi_operator() -> None:
     assert choose(a_job(), BOTH, launcher_image="front:1").engine is Engine.MPI_OPERATOR
-    assert choose(a_job(), BOTH, elastic=True).engine is Engine.MPI_OPERATOR
 
 
 def test_the_command_says_which_library_it_belongs_to() -> None:

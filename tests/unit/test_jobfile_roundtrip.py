@@ -15,8 +15,10 @@ from mpijob.errors import InvalidJob
 from mpijob.model import (
     Code,
     CustomLaunch,
+    Elastic,
     Family,
     Launch,
+    Model,
     MPIJob,
     Network,
     Placement,
@@ -128,6 +130,8 @@ def part(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 KINDS["CustomLaunch | None"] = st.none() | part(CustomLaunch)
+KINDS["Elastic | None"] = st.none() | part(Elastic)
+KINDS["Model | None"] = st.none() | part(Model)
 for _kind in (Resources, Launch, Code, Placement, Network, Retry, Signal, Retention):
     KINDS[_kind.__name__] = part(_kind)
 for _item in (Program, Secret, Volume):

@@ -16,7 +16,7 @@ from mpijob.dialects import mpioperator, trainjob
 from mpijob.dialects.extra import Foreign
 from mpijob.dialects.terms import Gang, Shape
 from mpijob.errors import InvalidJob
-from mpijob.model import Family, MPIJob
+from mpijob.model import Elastic, Family, MPIJob, Resources
 
 FAMILIES = (Family.OPENMPI, Family.INTEL, Family.MPICH)
 
@@ -39,6 +39,12 @@ def launcher(job: MPIJob, **shape: Any) -> dict[str, Any]:
     ("name", "job", "shape"),
     [
         ("mpijob-mpich", a_job(), Shape(family=Family.MPICH)),
+        (
+            "mpijob-intel-gpu",
+            a_job(resources=Resources(gpu=1, gpu_kind="gpu.intel.com/xe")),
+            Shape(family=Family.INTEL),
+        ),
+        ("mpijob-elastic", a_job(elastic=Elastic(min_workers=2, max_workers=8)), Shape(gang=Gang.VOLCANO)),
         ("mpijob-intel-rich", a_rich_job(), Shape(family=Family.INTEL, uid="u1", gang=Gang.VOLCANO)),
     ],
 )

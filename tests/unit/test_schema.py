@@ -58,6 +58,8 @@ def nested(path: str, line: str) -> str:
     """Return a job file that holds one line at a path, with the fields that its parts require."""
     required = {
         "custom": "command: [a]",
+        "elastic": "max_workers: 9",
+        "model": "name: m",
         "programs": "ranks: 1\ncommand: [a]",
         "secrets": "env: A\nsource: a/b",
         "volumes": "mount: /a",

@@ -16,7 +16,7 @@ from mpijob.dialects import trainjob
 from mpijob.dialects.extra import Foreign
 from mpijob.dialects.terms import SCHEDULERS, Gang, Shape
 from mpijob.errors import InvalidJob
-from mpijob.model import Family, MPIJob, Retry, VolumeKind
+from mpijob.model import Family, MPIJob, Resources, Retry, VolumeKind
 
 Document = dict[str, Any]
 
@@ -36,6 +36,8 @@ def container(replicated: Document) -> Document:
     [
         ("trainjob-small", a_job(), Shape()),
         ("trainjob-rich", a_rich_job(), Shape(uid="u1", user=1000660000, priority_classes={"high": "gold"})),
+        ("trainjob-amd", a_job(resources=Resources(gpu=2, gpu_kind="amd.com/gpu")), Shape()),
+        ("trainjob-mig", a_job(resources=Resources(gpu=1, gpu_kind="nvidia.com/mig-1g.5gb")), Shape()),
         ("trainjob-gang", a_job(queue="gpu"), Shape(gang=Gang.COSCHEDULING, attempt=2)),
     ],
 )
@@ -149,6 +151,8 @@ def sensible(job: MPIJob) -> MPIJob:
         changes["deadline_seconds"] = abs(job.deadline_seconds) % 1e6
     changes["signal"] = job.signal.replace(seconds_before=abs(job.signal.seconds_before) % 1e6)
     changes["programs"] = tuple(one.replace(ranks=abs(one.ranks) % 9) for one in job.programs)
+    if job.elastic is not None:
+        changes["elastic"] = job.elastic.replace(max_workers=abs(job.elastic.max_workers) % 9 + 1)
     changes |= {"workers": abs(job.workers) % 9 + 1, "slots": abs(job.slots) % 9 + 1, "ranks": None}
     return job.replace(image="i", volumes=volumes, **changes)
 

@@ -792,6 +792,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/scale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give an elastic job another number of workers. */
+        post: operations["scale"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/suspend": {
         parameters: {
             query?: never;
@@ -1065,6 +1082,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{name}/scale": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give an elastic job another number of workers. */
+        post: operations["scale_by_name"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{name}/suspend": {
         parameters: {
             query?: never;
@@ -1239,9 +1273,11 @@ export interface components {
         };
         /**
          * Artifact
-         * @description A file that a job left, by its path in the working directory.
+         * @description A file that a job left, by its path in the working directory; attempt 0 when it is of all attempts.
          */
         Artifact: {
+            /** @default 0 */
+            attempt?: number;
             path: string;
             size: number;
             time: number;
@@ -1807,6 +1843,17 @@ export interface components {
             yaml: string;
         };
         /**
+         * Elastic
+         * @description Between how many workers a job goes on whose command starts its own ranks, as elastic Horovod does.
+         *
+         *         The command runs once, in the launcher, and asks the program named by `MPIJOB_DISCOVER_HOSTS` for the workers.
+         */
+        Elastic: {
+            max_workers: number;
+            /** @default 1 */
+            min_workers?: number;
+        };
+        /**
          * Entry
          * @description One field of the source: as it stands there, what became of it, where it went, and what to do.
          */
@@ -2364,6 +2411,8 @@ export interface components {
             deadline_seconds?: number | null;
             /** @default  */
             description?: string;
+            /** @default null */
+            elastic?: components["schemas"]["Elastic"] | null;
             /** @default {} */
             env?: {
                 [key: string]: string;
@@ -2964,6 +3013,13 @@ export interface components {
                 [key: string]: number;
             };
             usable: number;
+        };
+        /**
+         * Scale
+         * @description How many workers an elastic job is to have.
+         */
+        Scale: {
+            workers: number;
         };
         /**
          * Scaling
@@ -5083,6 +5139,45 @@ export interface operations {
             };
         };
     };
+    scale: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Scale"];
+            };
+        };
+        responses: {
+            /** @description Give an elastic job another number of workers. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobRow"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     suspend: {
         parameters: {
             query?: {
@@ -5669,6 +5764,44 @@ export interface operations {
         };
         responses: {
             /** @description Run it again, as it was or with a fix. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobRow"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    scale_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Scale"];
+            };
+        };
+        responses: {
+            /** @description Give an elastic job another number of workers. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -30,6 +30,8 @@ def judge(asked: Incoming, around: Around, *, strict: bool = False) -> Verdict:
     if asked.trusted:
         return Verdict()
     limited = [*_limits(asked, around), *_quota(asked, around)] if asked.operation == _CREATE else []
+    if asked.scaled and asked.job is not None:
+        limited = [*_workers(asked.job, around.limits), *_gpus(asked.job, around.limits)]
     firm = [*_others(asked, around), *_privileges(asked), *_unchanged(asked)]
     soft = around.limits.enforcement is Enforcement.WARN
     fatal = [one for one in asked.traps if strict and one.severity is Severity.ERROR]

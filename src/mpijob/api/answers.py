@@ -228,6 +228,12 @@ class Changes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replace: bool = False
 
 
+class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many workers an elastic job is to have."""
+
+    workers: Annotated[int, msgspec.Meta(ge=1)]
+
+
 class Bulk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One action on several jobs, each as `namespace/name`."""
 

@@ -180,6 +180,10 @@ def _of_one(base: str) -> Iterator[Route]:
         sentence = (verb.__doc__ or "").splitlines()[0]
         yield _post(f"{base}/{verb.__name__}", verb, sentence, answers.JobRow, query=where)
     yield _post(
+        f"{base}/scale", verbs_acting.scale, "Give an elastic job another number of workers.",
+        answers.JobRow, query=where, body=answers.Scale,
+    )  # fmt: skip
+    yield _post(
         f"{base}/clone", verbs_acting.clone, "Create a changed copy.", answers.JobRow, query=where,
         body=answers.Changes, status=201,
     )  # fmt: skip

@@ -54,6 +54,13 @@ async def resume(ask: Ask) -> JobRow:
     return await _acted(ask, "resume", ask.ref)
 
 
+async def scale(ask: Ask) -> JobRow:
+    """Give an elastic job another number of workers."""
+    state = await ask.client.scale(ask.ref, ask.body.workers)
+    ask.room.board.see(state)
+    return rows.row(state)
+
+
 async def retry(ask: Ask) -> JobRow:
     """Run a job that has ended again, with the same configuration or with a numbered fix."""
     return _shown(ask, await ask.client.retry(ask.ref, with_fix=ask.body.with_fix))

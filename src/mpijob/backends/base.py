@@ -136,6 +136,9 @@ class Backend(Protocol):
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again, as its next attempt."""
 
+    async def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Give an elastic job another number of workers, within its bounds; refuse any other job with the reason."""
+
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove everything of it; its record may stay (see `past`)."""
 

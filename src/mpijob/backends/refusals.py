@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mpijob.errors import Conflict, NotFound
+from mpijob.errors import Conflict, NotFound, Unsupported
+from mpijob.model import Phase
 
 if TYPE_CHECKING:
-    from mpijob.model import JobRef, Phase
+    from mpijob.model import JobRef, JobState, MPIJob
 
 
 def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
@@ -31,3 +32,22 @@ def no_such_job(ref: JobRef) -> NotFound:
         f"no job '{ref.name}' in namespace '{ref.namespace}'",
         hint="mpijob list --all-namespaces shows every job",
     )
+
+
+def refuse_scaling(state: JobState, job: MPIJob, workers: int) -> None:
+    """Raise when a job cannot be given so many workers now, with what is in the way."""
+    name = state.ref.name
+    if state.phase.final or state.phase is Phase.DELETING:
+        raise Conflict(f"{state.ref} is {state.phase.value}; only a job that has not ended can be scaled")
+    if job.elastic is None:
+        raise Unsupported(
+            f"{state.ref} is not elastic: its ranks were fixed when it was created, and further workers would idle",
+            hint=f"make one of another size: mpijob clone {name} --workers {workers}; or an elastic one, with "
+            "--max-workers and a launcher that looks for workers itself (mpijob explain elastic)",
+        )
+    least, most = job.elastic.min_workers, job.elastic.max_workers
+    if not least <= workers <= most:
+        raise Conflict(
+            f"{state.ref} goes on with {least} to {most} workers, and {workers} are asked for",
+            hint=f"use {min(max(workers, least), most)}, or clone it with other bounds",
+        )

@@ -10,6 +10,7 @@ from mpijob.checks.shape import oversubscribed
 from mpijob.errors import Finding
 from mpijob.model import Family, MPIJob
 from mpijob.model.command import OwnLauncher, own_launcher
+from mpijob.model.command_options import DISCOVERY_OPTION
 from mpijob.model.words import shown
 
 
@@ -73,6 +74,9 @@ def own_ranks(job: MPIJob, limits: Limits) -> Findings:
     own = own_launcher(job.argv)
     if own is None or job.programs:
         return
+    within = job.fewest_workers * job.slots <= (own.ranks or 0) <= job.most_workers * job.slots
+    if job.elastic is not None and within:
+        return  # how many it begins with
     if own.ranks is not None and own.ranks != job.world and not oversubscribed(job):
         yield _ranks_differ(job, own, own.ranks)
     if own.per_worker is not None and own.per_worker != job.slots:
@@ -94,7 +98,7 @@ def _ranks_differ(job: MPIJob, own: OwnLauncher, ranks: int) -> Finding:
 def own_hosts(job: MPIJob, limits: Limits) -> Findings:
     """A command's own launcher leaves the list of workers to the job."""
     own = own_launcher(job.argv)
-    if own is not None and own.own_hosts:
+    if own is not None and own.own_hosts and not (job.elastic and own.hosts_option == DISCOVERY_OPTION):
         message = (
             f"{own.program} {own.hosts_option} brings its own list of hosts, but the job makes that list"
         )

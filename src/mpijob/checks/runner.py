@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.checks import commands, custom, environment, files, launching, names, policy, shape
+from mpijob.checks import commands, custom, elastic, environment, files, launching, names, policy, shape
 from mpijob.checks.rule import Limits, Rule, rule
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import MPIJob
@@ -21,14 +21,17 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_WORKERS", "workers", shape.workers),
     rule("BAD_SLOTS", "slots", shape.slots),
     rule("BAD_RANKS", "workers slots ranks programs launch", shape.ranks),
+    rule("BAD_ELASTIC", "elastic workers slots ranks programs command args", elastic.elastic),
     rule("BAD_CORES", "cores_per_rank slots resources", shape.cores),
     rule("BAD_GPUS", "resources launcher", shape.gpus),
     rule("SLOTS_AND_GPUS", "slots resources", shape.slots_against_gpus),
     rule("BAD_AMOUNT", "resources launcher", shape.amounts),
     rule("BAD_COMMAND", "command args programs", commands.command),
     rule("BAD_PROGRAMS", "programs ranks workers slots", commands.programs),
-    rule("OWN_LAUNCHER_RANKS", "command args programs workers slots ranks launch", commands.own_ranks),
-    rule("OWN_LAUNCHER_HOSTS", "command args", commands.own_hosts),
+    rule(
+        "OWN_LAUNCHER_RANKS", "command args programs workers slots ranks launch elastic", commands.own_ranks
+    ),
+    rule("OWN_LAUNCHER_HOSTS", "command args elastic", commands.own_hosts),
     rule("OWN_LAUNCHER_FAMILY", "command args mpi", commands.own_family),
     rule("BAD_ENVIRONMENT", "env programs", environment.variables),
     rule("BAD_SECRET", "secrets env", environment.secrets),

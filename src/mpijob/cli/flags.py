@@ -75,6 +75,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--slots", "slots", _N, "Ranks on each worker.", "N"),
     Flag("--ranks", "ranks", _N, "Ranks in all, where not workers × slots.", "N"),
     Flag("--cores-per-rank", "cores_per_rank", _N, "Cores of each rank (MPI + OpenMP).", "N"),
+    Flag("--min-workers", "elastic.min_workers", _N, "Go on with so few (elastic).", "N"),
+    Flag("--max-workers", "elastic.max_workers", _N, "Let it be scaled up to so many (elastic).", "N"),
     Flag("--mpi", "mpi", str, "auto, openmpi, mpich, intel or custom.", "FAMILY"),
     Flag("--map-by", "launch.map_by", str, "How ranks are laid out."),
     Flag("--bind-to", "launch.bind_to", str, "What ranks are bound to."),

@@ -61,6 +61,7 @@ ENTRIES: dict[str, Entry] = {
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
     "resume": Entry("steer", _STEER, "Queue suspended jobs again."),
+    "scale": Entry("steer", _STEER, "Give an elastic job another number of workers."),
     "delete": Entry("remove", _STEER, "End jobs if needed and remove them; their records stay for a while."),
     "retry": Entry("reuse", _STEER, "Run a finished job again with the same configuration."),
     "exec": Entry(

@@ -126,6 +126,11 @@ class AsyncJob:
         self.last = await self.client.resume(self.ref)
         return self.last
 
+    async def scale(self, workers: int) -> JobState:
+        """Give the job, which must be elastic, another number of workers."""
+        self.last = await self.client.scale(self.ref, workers)
+        return self.last
+
     async def delete(self, grace_period: float | None = None, *, forget: bool = False) -> None:
         """Remove the job; its record stays for a while, unless it is to be forgotten too."""
         await self.client.delete(self.ref, grace_period, forget=forget)

@@ -71,6 +71,10 @@ class AsyncWriting(AsyncDesk):
         """Queue a suspended job again, as its next attempt."""
         return await self.port.resume(self.ref(name, namespace))
 
+    async def scale(self, name: Target, workers: int, *, namespace: str | None = None) -> JobState:
+        """Give an elastic job another number of workers, within its bounds; any other job is refused."""
+        return await self.port.scale(self.ref(name, namespace), workers)
+
     async def delete(
         self,
         name: Target,

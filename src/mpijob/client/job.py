@@ -148,6 +148,11 @@ class Job:
         self.last = self.client.resume(self.ref)
         return self.last
 
+    def scale(self, workers: int) -> JobState:
+        """Give the job, which must be elastic, another number of workers."""
+        self.last = self.client.scale(self.ref, workers)
+        return self.last
+
     def delete(self, grace_period: float | None = None, *, forget: bool = False) -> None:
         """Remove the job; its record stays for a while, unless it is to be forgotten too."""
         self.client.delete(self.ref, grace_period, forget=forget)

@@ -145,6 +145,10 @@ class Threaded:
         """Queue a suspended job again."""
         return await moved(lambda: self._inner.resume(ref))
 
+    async def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Give an elastic job another number of workers."""
+        return await moved(lambda: self._inner.scale(ref, workers))
+
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove all that is known of the job."""
         await moved(lambda: self._inner.delete(ref, grace_seconds=grace_seconds))

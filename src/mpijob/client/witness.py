@@ -133,6 +133,11 @@ class Witness:
         """Queue a job again."""
         return await self._done(Verb.RESUME, ref, lambda: self._backend.resume(ref), ended=phase_of)
 
+    async def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Give an elastic job another number of workers."""
+        work = lambda: self._backend.scale(ref, workers)  # noqa: E731
+        return await self._done(Verb.SCALE, ref, work, {"workers": str(workers)}, ended=phase_of)
+
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove a job."""
         work = lambda: self._backend.delete(ref, grace_seconds=grace_seconds)  # noqa: E731

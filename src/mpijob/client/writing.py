@@ -1,4 +1,4 @@
-"""The verbs that act: plan, submit, run, cancel, suspend, resume, delete, retry, clone, array, execute."""
+"""The verbs that act: plan, submit, run, cancel, suspend, resume, scale, delete, retry, clone, array, execute."""
 
 from __future__ import annotations
 
@@ -70,6 +70,10 @@ class Writing(Desk):
     def resume(self, name: Target, *, namespace: str | None = None) -> JobState:
         """Queue a suspended job again, as its next attempt."""
         return self._bridge.call(self._witnessed.resume(self.ref(name, namespace)))
+
+    def scale(self, name: Target, workers: int, *, namespace: str | None = None) -> JobState:
+        """Give an elastic job another number of workers, within its bounds; any other job is refused."""
+        return self._bridge.call(self._witnessed.scale(self.ref(name, namespace), workers))
 
     def delete(
         self,

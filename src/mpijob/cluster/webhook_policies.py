@@ -33,6 +33,16 @@ _MAKERS = [
     ("apps", ["v1"], ["deployments", "statefulsets", "daemonsets", "replicasets"]),
     ("jobset.x-k8s.io", ["v1alpha2"], ["jobsets"]),
 ]
+_SCALED = (  # of an elastic job the number of workers may change, and nothing else
+    "('Worker' in object.spec.mpiReplicaSpecs && 'Worker' in oldObject.spec.mpiReplicaSpecs"
+    " && has(object.metadata.annotations)"
+    f" && '{terms.REST_ANNOTATION}' in object.metadata.annotations"
+    f" && object.metadata.annotations['{terms.REST_ANNOTATION}'].contains('\"elastic\":{{')"
+    " && object.spec.mpiReplicaSpecs.all(role,"
+    " object.spec.mpiReplicaSpecs[role].template == oldObject.spec.mpiReplicaSpecs[role].template"
+    " && (role == 'Worker' || object.spec.mpiReplicaSpecs[role] == oldObject.spec.mpiReplicaSpecs[role]))"
+    " && object.spec.mpiReplicaSpecs.size() == oldObject.spec.mpiReplicaSpecs.size())"
+)
 _LABELS = f"(has(object.metadata.labels) ? object.metadata.labels : {{}}).exists(key, key == '{_UID}')"
 _KEPT = (  # an update of what the engines made, which leaves the label as it is
     "(request.operation == 'UPDATE' && ("
@@ -123,7 +133,8 @@ def _fixed() -> list[Document]:
     found = []
     for field in fields:
         now, before = f"object.spec.{field}", f"oldObject.spec.{field}"
-        both = f"has({now}) && has({before}) && {now} == {before}"
+        same = f"{now} == {before}" if field != "mpiReplicaSpecs" else f"({now} == {before} || {_SCALED})"
+        both = f"has({now}) && has({before}) && {same}"
         neither = f"!has({now}) && !has({before})"
         message = (
             f"spec.{field} cannot be changed: a job is what it was when it was created "

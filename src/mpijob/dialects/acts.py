@@ -11,7 +11,7 @@ from mpijob.dialects import terms
 from mpijob.dialects.seen_fields import text
 
 SUSPENDED, RESUMED, CANCELLED, RETRYING = "Suspended", "Resumed", "Cancelled", "Retrying"
-GIVEN_UP = "GivenUp"
+GIVEN_UP, SCALED = "GivenUp", "Scaled"
 
 
 class Act(NamedTuple):

@@ -14,7 +14,7 @@ import msgspec
 from mpijob.dialects import mpioperator, trainjob
 from mpijob.errors import Unsupported
 from mpijob.model import Family, MPIJob
-from mpijob.model.command import own_launcher
+from mpijob.model.command import launcher_of
 
 JOBSET_API = "jobset.x-k8s.io/v1alpha2"
 
@@ -34,12 +34,10 @@ class Choice(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-def choose(
-    job: MPIJob, served: Collection[str], *, launcher_image: str = "", elastic: bool = False
-) -> Choice:
+def choose(job: MPIJob, served: Collection[str], *, launcher_image: str = "") -> Choice:
     """Return where the job goes, among the API versions that the cluster serves (`group/version`)."""
     family, why = _family(job)
-    needed = tuple(_only_operator(family, launcher_image, elastic))
+    needed = tuple(_only_operator(family, launcher_image, job.elastic is not None))
     trainer = {trainjob.API, JOBSET_API} <= set(served)
     operator = mpioperator.API in served
     if operator and (needed or not trainer):
@@ -60,7 +58,7 @@ def _family(job: MPIJob) -> tuple[Family, str]:
         )
     if job.mpi is not Family.AUTO:
         return job.mpi, f"mpi {job.mpi.value}: the job asks for it"
-    own = own_launcher(job.argv) if not job.programs else None
+    own = launcher_of(job)
     if own is not None and own.families and Family.OPENMPI.value not in own.families:
         return Family.MPICH, f"mpi mpich: the command is started by {own.program}"
     return Family.OPENMPI, "mpi openmpi: the default on a cluster, and the command asks for no other"

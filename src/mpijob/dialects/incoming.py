@@ -44,6 +44,8 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     pods = [one for part in given for one in _all_templates(part, str(part.get("kind") or kind))]
     if request["operation"] == "UPDATE" and pods == [*_all_templates(old, kind)]:
         pods = []  # judged when they were new
+    job = _job(document, kind, runtime)
+    scaled = request["operation"] == "UPDATE" and kind == "MPIJob" and _is_scaled(job, document, old)
     return Incoming(
         operation=request["operation"],
         kind=kind,
@@ -55,13 +57,14 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         uid=labels.get(terms.UID_LABEL, ""),
         owner=owner(document),
         owner_before=owner(old),
-        job=_job(document, kind, runtime),
+        job=job,
         queue=labels.get(terms.QUEUE_LABEL, ""),
         pods=tuple(_pods(part, template) for part, template in pods),
         secrets=tuple(
             sorted({name for part in given for name in secrets(part.get("spec"))} - {*secrets(old)})
         ),
-        changed=tuple(_changed(kind, document, old)) if request["operation"] == "UPDATE" else (),
+        changed=tuple(_changed(kind, document, old, scaled)) if request["operation"] == "UPDATE" else (),
+        scaled=scaled,
         traps=() if trainjob.is_managed(document) else lint.lint(document) or (),
     )
 
@@ -172,11 +175,30 @@ def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]
         yield from (f"the capability {name}" for name in sorted(added))
 
 
-def _changed(kind: str, document: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
+def _is_scaled(job: MPIJob | None, document: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether an update of an MPIJob changes the number of its workers, and nothing else that may not change."""
+    now, before = (_unscaled(one) for one in (document, old))
+    if job is None or job.elastic is None or now != before:
+        return False
+    counts = [_workers(one).get("replicas") for one in (document, old)]
+    return counts[0] != counts[1] and job.elastic.min_workers <= job.workers <= job.elastic.max_workers
+
+
+def _workers(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    return ((document.get("spec") or {}).get("mpiReplicaSpecs") or {}).get("Worker") or {}
+
+
+def _unscaled(document: Mapping[str, Any]) -> dict[str, Any]:
+    replicas = dict((document.get("spec") or {}).get("mpiReplicaSpecs") or {})
+    return replicas | {"Worker": {**_workers(document), "replicas": None}}
+
+
+def _changed(kind: str, document: Mapping[str, Any], old: Mapping[str, Any], scaled: bool) -> Iterator[str]:
     """Yield the fields of a job that differ though a job does not change; of a runtime, those of our jobs' own."""
     now, before = document.get("spec") or {}, old.get("spec") or {}
     if kind in _FIXED:
-        yield from (f"spec.{name}" for name in _FIXED[kind] if now.get(name) != before.get(name))
+        fixed = [name for name in _FIXED[kind] if not (scaled and name == "mpiReplicaSpecs")]
+        yield from (f"spec.{name}" for name in fixed if now.get(name) != before.get(name))
     elif (old.get("metadata") or {}).get("labels", {}).get(terms.UID_LABEL) and now != before:
         yield "spec"
 

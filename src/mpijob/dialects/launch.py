@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mpijob.model import Family, Launch, MPIJob, PlannedWorker, Program
 
+DISCOVER = "MPIJOB_DISCOVER_HOSTS"  # in the launcher of an elastic job: the program that prints the workers
 _HYDRA_TAG = [
     "-prepend-pattern",
     "[rank %r] ",
@@ -26,6 +27,11 @@ def hostfile(family: Family, workers: Iterable[PlannedWorker], launch: Launch) -
     else:
         form = "{worker} slots={slots}" if family is Family.OPENMPI else "{worker}:{slots}"
     return "".join(form.format(worker=worker.name, slots=worker.slots) + "\n" for worker in workers)
+
+
+def discovery(workers: Iterable[PlannedWorker]) -> str:
+    """Return the program that prints the workers, as the MPI Operator writes it, for a place where none come or go."""
+    return "#!/bin/sh\n" + "".join(f"echo {worker.name}\n" for worker in workers)
 
 
 def line(

@@ -20,7 +20,8 @@ from mpijob.dialects.podreading import from_pods, stripped, understandable
 from mpijob.dialects.terms import Document, Gang, Shape
 from mpijob.dialects.trainjob import Reading, base_name, is_managed, job_metadata, remark, strip_metadata
 from mpijob.errors import Finding, InvalidJob
-from mpijob.model import Family, MPIJob, Role
+from mpijob.model import Elastic, Family, MPIJob, Role
+from mpijob.model.command import elastic_ranks
 
 API, KIND = "kubeflow.org/v2beta1", "MPIJob"
 _IMPLEMENTATIONS = {Family.OPENMPI: "OpenMPI", Family.INTEL: "Intel", Family.MPICH: "MPICH"}
@@ -37,7 +38,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
     if shape.family not in _IMPLEMENTATIONS:
         message = f"the MPI Operator does not know the MPI library '{shape.family.value}'"
         raise terms.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
-    terms.refuse_long_names(job, shape, f"-worker-{job.workers - 1}")
+    terms.refuse_long_names(job, shape, f"-worker-{job.most_workers - 1}")
     document: Document = {
         "apiVersion": API,
         "kind": KIND,
@@ -109,9 +110,12 @@ def _run_policy(job: MPIJob, shape: Shape) -> Document:
 
 
 def _scheduling(job: MPIJob, shape: Shape) -> Document:
-    """The workers alone are the gang: the launcher is made when they are ready, and would be waited for."""
+    """The workers alone are the gang: the launcher is made when they are ready, and would be waited for.
+
+    Of an elastic job only the least number must start together.
+    """
     seconds = math.ceil(job.gang_timeout_seconds)
-    policy: Document = {"minAvailable": job.workers, "scheduleTimeoutSeconds": seconds}
+    policy: Document = {"minAvailable": job.fewest_workers, "scheduleTimeoutSeconds": seconds}
     if job.queue and shape.gang is Gang.VOLCANO:
         policy["queue"] = job.queue
     if name := pods.priority_class(job, shape):
@@ -127,15 +131,25 @@ def _native(document: Mapping[str, Any]) -> MPIJob:
     pod = (worker.get("template") or {}).get("spec") or front
     deadline = (spec.get("runPolicy") or {}).get("activeDeadlineSeconds")
     said = Family.AUTO if family(document) is Family.OPENMPI else family(document)
+    slots, told = int(spec.get("slotsPerWorker") or 1), from_pods(pod, front)
     return MPIJob(
         name=base_name(metadata),
         namespace=metadata.get("namespace") or "default",
         mpi=said,
         workers=int(worker.get("replicas") or 1),
-        slots=int(spec.get("slotsPerWorker") or 1),
+        slots=slots,
+        elastic=_elastic(told["command"], slots),
         deadline_seconds=None if deadline is None else float(deadline),
-        **(from_labels(metadata.get("labels") or {}) | from_pods(pod, front)),
+        **(from_labels(metadata.get("labels") or {}) | told),
     )
+
+
+def _elastic(command: tuple[str, ...], slots: int) -> Elastic | None:
+    """Return between how many workers a command of elastic Horovod goes on, which only its own options tell."""
+    least, most = elastic_ranks(command)
+    if most is None:
+        return None
+    return Elastic(min_workers=max(1, -(-(least or 1) // slots)), max_workers=max(1, most // slots))
 
 
 def _replica(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:

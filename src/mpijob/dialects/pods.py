@@ -17,7 +17,7 @@ from mpijob.dialects.marks import container_of as container_of
 from mpijob.dialects.terms import HOME, Document, Order, Shape, exact
 from mpijob.errors import Finding, Severity
 from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
-from mpijob.model.command import own_launcher
+from mpijob.model.command import launcher_of
 from mpijob.model.quantity import Amount
 from mpijob.model.words import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
 
@@ -29,6 +29,7 @@ _DEVICES = {
     "nvidia.com/": "/dev/nvidia[0-9]*",
     "amd.com/": "/dev/dri/renderD*",
     "intel.com/": "/dev/dri/renderD*",
+    "gpu.intel.com/": "/dev/dri/renderD*",
 }
 
 
@@ -53,7 +54,7 @@ def launch_words(job: MPIJob, shape: Shape) -> tuple[list[str], int]:
     The census runs the very same line with ranks that only say who they are; a command that brings its
     own launcher is run as it is, so a line of ours stands before it.
     """
-    own = own_launcher(job.argv) if not job.programs else None
+    own = launcher_of(job)
     if own is None:
         return _exact(_line(job, shape)), 0
     before = _line(job.replace(command=("true",), args=(), programs=()), shape) if job.census else ()
@@ -308,6 +309,7 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
     devices = next((path for kind, path in _DEVICES.items() if job.resources.gpu_kind.startswith(kind)), "")
     ours = {
         "MPIJOB_SLOTS": str(job.slots),
+        "MPIJOB_ATTEMPT": str(shape.attempt),
         "MPIJOB_GPUS": gpus,
         "MPIJOB_DEVICES": devices if job.resources.gpu else "",
     }
@@ -322,6 +324,8 @@ def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
     start |= {"MPIJOB_ORDER": order.value, "MPIJOB_PATIENCE": str(math.ceil(job.gang_timeout_seconds))}
     if job.launch.stdin:
         start["MPIJOB_STDIN"] = job.launch.stdin
+    if job.elastic is not None:
+        start[launch.DISCOVER] = terms.DISCOVERY
     if job.keep_on_failure_seconds > 0:
         start["MPIJOB_KEEP"] = str(math.ceil(job.keep_on_failure_seconds))
     return {"HOME": HOME} | start | _for_ranks(job, shape)

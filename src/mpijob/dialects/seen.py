@@ -63,6 +63,10 @@ class _Program(msgspec.Struct, frozen=True):
     ranks: int = 1
 
 
+class _Elastic(msgspec.Struct, frozen=True):
+    min_workers: int = 1
+
+
 class Rest(msgspec.Struct, frozen=True):
     """The part of a job that its document cannot say, as far as a state shows it."""
 
@@ -75,6 +79,7 @@ class Rest(msgspec.Struct, frozen=True):
     census: bool = True
     programs: tuple[_Program, ...] = ()
     retry: _Retry = _Retry()
+    elastic: _Elastic | None = None
 
 
 _REST = msgspec.json.Decoder(Rest)
@@ -94,7 +99,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
     fronts = _fronts(seen.pods, kind) if ours else []
     verdict = kind.verdict or _by_jobs(seen.jobs, name, ours) or _by_queue(seen.workload, queue)
     began = _began(seen, queue, events, name)
-    if seen_all:
+    if seen_all and rest.elastic is None:
         members = (*members, *_departed(members, events, name))
     if ours and whole and kind.launched and verdict is not None and not (verdict.good or verdict.late):
         members = (*members, *_departed_launcher(members, events, name, began))
@@ -108,6 +113,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         whole=seen_all,
         shown=kind.shown,
         slots=kind.slots,
+        fewest=rest.elastic.min_workers if ours and rest.elastic is not None else None,
         suspended=kind.suspended,
         resuming=not kind.suspended and holds(conditions(job).get("Suspended")),
         suspended_at=_noted(job, terms.SUSPENDED_ANNOTATION),
@@ -346,5 +352,6 @@ def _census(job: Document, log: str | None, members: Sequence[Member], kind: Kin
     hosts = {one.host.partition(".")[0]: one.index for one in workers}
     gpus = max((one.gpus for one in workers), default=0)
     family, tagged = seen_census.speech(job)
-    layout = seen_census.Layout(hosts, about.world, kind.slots, gpus)
+    planned = seen_census.planned(job) or about.world  # an elastic job may have been scaled since
+    layout = seen_census.Layout(hosts, planned, kind.slots, gpus)
     return seen_census.read(log, family, layout, tagged=tagged)

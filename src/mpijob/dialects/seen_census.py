@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from mpijob.dialects import seen_kinds, terms
+from mpijob.dialects import launch, seen_kinds, terms
 from mpijob.dialects.marks import container_of
 from mpijob.dialects.output import Output, Report, Said
-from mpijob.dialects.seen_fields import part, time_of
+from mpijob.dialects.seen_fields import number, part, parts, text, time_of
 from mpijob.model import Exit, Family, RankState
 from mpijob.model.command import own_launcher
 from mpijob.model.sight import Census
@@ -52,7 +52,22 @@ def speech(job: Mapping[str, Any]) -> tuple[Family, bool]:
     behind = words[
         len(words) - words[::-1].index(terms.SHIM) :
     ]  # a command that is itself a launcher is untagged
-    return family, not (behind[:1] == ["true"] and own_launcher(tuple(behind[1:])) is not None)
+    return family, not (behind[:1] == ["true"] and (own_launcher(tuple(behind[1:])) or is_elastic(job)))
+
+
+def is_elastic(job: Mapping[str, Any]) -> bool:
+    """Return whether a job of ours goes on with workers that come and go: its launcher is told how to find them."""
+    return seen_kinds.is_ours(job) and launch.DISCOVER in _launcher_variables(job)
+
+
+def planned(job: Mapping[str, Any]) -> int | None:
+    """Return the world that an elastic job was created with; scaling it leaves its launcher as it is."""
+    return number(_launcher_variables(job), "MPIJOB_WORLD") if is_elastic(job) else None
+
+
+def _launcher_variables(job: Mapping[str, Any]) -> dict[str, str]:
+    pod = part(seen_kinds.replica_specs(job).get("launcher"), "template", "spec")
+    return {text(one, "name"): text(one, "value") for one in parts(container_of(pod), "env")}
 
 
 def read(log: str, family: Family, layout: Layout, *, tagged: bool = True) -> Census:
@@ -62,8 +77,8 @@ def read(log: str, family: Family, layout: Layout, *, tagged: bool = True) -> Ce
         ours = "mpijob-" in line
         taken.begun = taken.begun or not (ours or _OWN_WORDS.search(line) or not line.strip())
         if ours or _PEER_LOST.search(line):
-            stamp, text = split(line)
-            for said in output.read(text.encode(errors="replace")):
+            stamp, rest = split(line)
+            for said in output.read(rest.encode(errors="replace")):
                 taken.take(said, stamp)
     return taken.census()
 

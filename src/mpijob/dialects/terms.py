@@ -47,6 +47,7 @@ SSH = "/mpijob/ssh"
 CODE = "/mpijob/code"
 WORK = "/mpijob/home/work"
 HOSTFILE = "/etc/mpi/hostfile"
+DISCOVERY = "/etc/mpi/discover_hosts.sh"  # written anew by the MPI Operator when workers come and go
 AGENT = f"{HOME}/ssh"
 SHIM = f"{HOME}/rank.sh"
 SECRETS_SUFFIX = "-mpijob-secrets"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mpijob.model.job import (
         Code,
         CustomLaunch,
+        Elastic,
         Family,
         Launch,
         Model,
@@ -42,6 +43,7 @@ __all__ = [
     "Artifact",
     "Code",
     "CustomLaunch",
+    "Elastic",
     "Event",
     "Exit",
     "Facts",
@@ -86,6 +88,7 @@ _HOMES = {
     "Artifact": "records",
     "Code": "job",
     "CustomLaunch": "job",
+    "Elastic": "job",
     "Event": "records",
     "Exit": "state",
     "Facts": "facts",

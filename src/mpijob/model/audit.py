@@ -27,6 +27,7 @@ class Verb(StrEnum):
     CANCEL = "cancel"
     SUSPEND = "suspend"
     RESUME = "resume"
+    SCALE = "scale"
     DELETE = "delete"
     FORGET = "forget"
     LOGS = "logs"

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.model import command_options as options
+
+if TYPE_CHECKING:
+    from mpijob.model.job import MPIJob
 
 _KINDS = {
     "mpirun": "mpirun",
@@ -77,6 +81,22 @@ def own_launcher(argv: tuple[str, ...]) -> OwnLauncher | None:
     if kind is None:
         return None
     return _described(kind, words[0], options.read(words[1:], _grammar(kind)))
+
+
+def launcher_of(job: MPIJob) -> OwnLauncher | None:
+    """Return what starts a job's ranks where that is not ours: the command of an elastic job always does."""
+    found = own_launcher(job.argv) if not job.programs else None
+    if found is None and job.elastic is not None and job.argv:
+        return OwnLauncher("elastic", job.argv[0])
+    return found
+
+
+def elastic_ranks(argv: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """Return the least and the greatest number of ranks that horovodrun is told, None where it is not."""
+    words = _unwrapped(tuple(argv), _DEEPEST)
+    if not words or _KINDS.get(_base(words[0])) != "horovodrun":
+        return None, None
+    return options.bounds(words[1:])
 
 
 def _grammar(kind: str) -> options.Grammar:

@@ -61,9 +61,10 @@ MPIRUN = Grammar(
     },
     programs_apart=True,
 )
+DISCOVERY_OPTION = "--host-discovery-script"
 HOROVODRUN = Grammar(
     ranks=frozenset({"-np", "--num-proc"}),
-    hosts=frozenset({"-H", "--hosts", "-hostfile", "--hostfile", "--host-discovery-script"}),
+    hosts=frozenset({"-H", "--hosts", "-hostfile", "--hostfile", DISCOVERY_OPTION}),
     values=dict.fromkeys(
         _listed(
             "-p --ssh-port -i --ssh-identity-file --network-interfaces --network-interface --start-timeout "
@@ -149,6 +150,17 @@ def pairs(words: tuple[str, ...], grammar: Grammar) -> list[tuple[str, str]]:
         found.append((option, value))
         at += 1 + count
     return found
+
+
+def bounds(words: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """Return between how many ranks horovodrun goes on, where it is told how to find workers that come later."""
+    said = dict(pairs(words, HOROVODRUN))
+    if DISCOVERY_OPTION not in said:
+        return None, None
+    least, most = (
+        _number(said.get(f"--{which}-np", said.get(f"--{which}-num-proc", ""))) for which in ("min", "max")
+    )
+    return least, most
 
 
 def _number(text: str) -> int | None:

@@ -35,6 +35,11 @@ FIELDS: dict[str, Description] = {
     "MPIJob.cores_per_rank": _D(
         "How many cores each rank uses (MPI with threads); sets OMP_NUM_THREADS.", "4"
     ),
+    "MPIJob.elastic": _D(
+        "Between how many workers the job goes on; its command starts its own ranks and finds the workers with "
+        "$MPIJOB_DISCOVER_HOSTS (elastic Horovod).",
+        "{min_workers: 2, max_workers: 8}",
+    ),
     "MPIJob.mpi": _D("Which MPI library starts the ranks; auto lets the plan decide and say why.", "mpich"),
     "MPIJob.launch": _D("How ranks are laid out and started.", "{bind_to: core}"),
     "MPIJob.presets": _D(
@@ -197,6 +202,8 @@ FIELDS: dict[str, Description] = {
         "Where its pods may go beside: internet, an address or block, a service, a namespace; a port may follow.",
         "[minio.data.svc, 'internet:443']",
     ),
+    "Elastic.min_workers": _D("With how few workers the job goes on.", "2"),
+    "Elastic.max_workers": _D("To how many workers the job may be scaled.", "8"),
     "Retry.limit": _D("How often a failed job is tried again.", "3"),
     "Retry.backoff_seconds": _D("The pause before the first new try.", "10"),
     "Retry.factor": _D("By what the pause grows from try to try.", "2"),

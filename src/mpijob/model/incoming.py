@@ -36,7 +36,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
     `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime, and for a
     job that is none of MPI. `secrets` are those that pods would be newly given, `changed` the fields that an update
-    changes though jobs do not change.
+    changes though jobs do not change; `scaled` says that an elastic job gets another number of workers.
     """
 
     operation: str
@@ -54,6 +54,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pods, ...] = ()
     secrets: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    scaled: bool = False
     traps: tuple[Finding, ...] = ()
 
 

@@ -180,6 +180,16 @@ class Network(Value, frozen=True, kw_only=True):
     attachments: tuple[str, ...] = ()
 
 
+class Elastic(Value, frozen=True, kw_only=True):
+    """Between how many workers a job goes on whose command starts its own ranks, as elastic Horovod does.
+
+    The command runs once, in the launcher, and asks the program named by `MPIJOB_DISCOVER_HOSTS` for the workers.
+    """
+
+    max_workers: int
+    min_workers: int = 1
+
+
 class Retry(Value, frozen=True, kw_only=True):
     """How often a failed job is tried again, with exponential backoff between the attempts."""
 
@@ -233,6 +243,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
     slots: int = 1
     ranks: int | None = None
     cores_per_rank: int = 1
+    elastic: Elastic | None = None
 
     mpi: Family = Family.AUTO
     launch: Launch = Launch()
@@ -289,6 +300,16 @@ class MPIJob(Value, frozen=True, kw_only=True):
         return self.workers * self.slots if self.ranks is None else self.ranks
 
     @property
+    def fewest_workers(self) -> int:
+        """With how few workers the job goes on: all of them, unless it is elastic."""
+        return self.workers if self.elastic is None else self.elastic.min_workers
+
+    @property
+    def most_workers(self) -> int:
+        """How many workers the job may ever have."""
+        return self.workers if self.elastic is None else max(self.workers, self.elastic.max_workers)
+
+    @property
     def priority_number(self) -> int:
         """The priority as engines order by it; a class name that only a cluster knows counts as normal."""
         return self.priority if isinstance(self.priority, int) else PRIORITIES.get(self.priority, 0)
@@ -319,6 +340,7 @@ _COERCED: dict[str, Any] = {
     "launcher": Resources,
     "launch": Launch,
     "network": Network,
+    "elastic": Elastic,
     "code": Code,
     "placement": Placement,
     "retry": Retry,

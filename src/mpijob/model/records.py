@@ -130,11 +130,12 @@ def spans(numbers: Iterable[int], comma: str = ", ") -> str:
 
 
 class Artifact(msgspec.Struct, frozen=True, order=True):
-    """A file that a job left, by its path in the working directory."""
+    """A file that a job left, by its path in the working directory; attempt 0 when it is of all attempts."""
 
     path: str
     size: int
     time: float
+    attempt: int = 0
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -198,6 +198,7 @@ class Sight(Seen, frozen=True):
     whose world must be proved (`counted`); `guarded` is False where the launcher runs another text than
     ours, which ends with 0 only for a world that was proved. `launched` is True where a launcher starts the ranks.
     `resuming` says that nobody wants the job suspended any more, and its engine still calls it so.
+    `fewest` is with how few workers an elastic job goes on, None for any other: its workers come and go.
     `ordered` says that the launcher is made only when every worker is ready. `whole` says that `members`
     is all there is, so that one who is missing is missing. `shown` is the phase that the engine itself
     shows, for when no member can be seen; `before` is what members that are gone
@@ -213,6 +214,7 @@ class Sight(Seen, frozen=True):
     whole: bool = False
     shown: Phase | None = None
     slots: int = 1
+    fewest: int | None = None
     suspended: bool = False
     resuming: bool = False
     suspended_at: float | None = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-GPU_KINDS = ("nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu")
+# Intel's own device plugin calls its GPUs by their driver
+GPU_KINDS = ("nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 MIG_PREFIX = "nvidia.com/mig-"
 PRIORITIES = {"low": -100, "normal": 0, "high": 100, "urgent": 1000}
 PLACES = ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa", "socket", "package")

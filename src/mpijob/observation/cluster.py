@@ -270,7 +270,15 @@ def _running(seen: Sight) -> Standing:
     if first is not None:
         text = f"{first.message}; its engine decides whether it is tried again"
         return Standing(Phase.RUNNING, Reason.RETRYING, text)
-    return Standing(Phase.RUNNING, Reason.RUNNING, _ranks(seen))
+    return Standing(Phase.RUNNING, Reason.RUNNING, _ranks(seen) if seen.fewest is None else _elastic(seen))
+
+
+def _elastic(seen: Sight) -> str:
+    """How many workers an elastic job has: it is the only thing that is known of its world."""
+    ready, wanted, fewest = len(_ready(seen)), seen.about.workers_wanted, seen.fewest
+    assert fewest is not None
+    few = "" if ready >= fewest else ", too few to go on: waiting for others"
+    return f"{ready} of {wanted} workers ready, at least {fewest}{few}"
 
 
 def _restarts(one: Member) -> bool:

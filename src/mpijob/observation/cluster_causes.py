@@ -86,15 +86,33 @@ def _since(time: float, other: float) -> bool:
 
 def _ends(seen: Sight) -> Iterator[Cause]:
     launcher, over = seen.launcher, _over(seen)
-    for one in seen.workers:
-        if launcher is None or one.name != launcher.name:
-            yield from _worker(seen, one, over)
+    if seen.fewest is None:
+        yield from _of_workers(seen, over)
+        yield from _missing(seen, over)
+        yield from _remade(seen, over)
+    else:
+        yield from _of_elastic_workers(seen, seen.fewest, over)
     if launcher is not None and not (launcher.exit is not None and launcher.exit.good):
         time = _time(launcher)
         if time is not None and not _cleared(seen, launcher, time, over):
             yield _of_rank(seen, launcher, time) or of(launcher, time, ours=seen.ours)
-    yield from _missing(seen, over)
-    yield from _remade(seen, over)
+
+
+def _of_workers(seen: Sight, over: float | None) -> Iterator[Cause]:
+    launcher = seen.launcher
+    for one in seen.workers:
+        if launcher is None or one.name != launcher.name:
+            yield from _worker(seen, one, over)
+
+
+def _of_elastic_workers(seen: Sight, fewest: int, over: float | None) -> list[Cause]:
+    """Workers of an elastic job come and go: one that is lost is a cause only where too few were left."""
+    ended = seen.verdict is not None or (seen.launcher is not None and seen.launcher.exit is not None)
+    if seen.launcher is not None and not ended:
+        return []  # its launcher goes on, or waits for others
+    wanted = seen.about.workers_wanted
+    lost = [one for one in _of_workers(seen, over) if one.worker is not None and one.worker < wanted]
+    return lost if wanted - len({one.worker for one in lost}) < fewest else []
 
 
 def _worker(seen: Sight, one: Member, over: float | None) -> Iterator[Cause]:

@@ -17,7 +17,7 @@ import msgspec
 from mpijob.backends.kubernetes import gathering, kinds, kubeconfig, listing
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import ApiError, telling
-from mpijob.backends.refusals import name_in_use
+from mpijob.backends.refusals import name_in_use, refuse_scaling
 from mpijob.errors import BackendError, Conflict, MpiJobError, NotFound, Unsupported
 from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import history_directory
@@ -496,6 +496,19 @@ class KubernetesBackend:
             raise Conflict(f"{ref} is {state.phase.value}; only a suspended job can be resumed")
         with telling(f"resume job {ref.name}"):
             steering.resume(self._api, found, seen, await self._by())
+        return self._eye.look(found.ref).state
+
+    async def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Give an elastic job another number of workers; which of them come and go is its engine's business."""
+        from mpijob.backends.kubernetes import steering
+
+        found, state, seen, _ = self._eye.look(ref)
+        steering.refuse_scaling(found, workers)
+        refuse_scaling(state, self._eye.spec(found, seen.runtime), workers)
+        if workers == state.workers_wanted:
+            return state
+        with telling(f"scale job {ref.name}"):
+            steering.scale(self._api, found, state.workers_wanted, workers, await self._by())
         return self._eye.look(found.ref).state
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:

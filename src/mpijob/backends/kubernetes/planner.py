@@ -25,7 +25,7 @@ from mpijob.dialects.engine_choice import Choice, Engine
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, Severity
 from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind
-from mpijob.model.command import own_launcher
+from mpijob.model.command import launcher_of
 from mpijob.model.dependencies import unmet
 from mpijob.settings import Settings
 
@@ -44,7 +44,7 @@ def plan(
     if waits:
         waiting_jobs.hold(documents[-1], waits)
     workers = _workers(job, shape, choice.engine)
-    own = own_launcher(job.argv) if not job.programs else None
+    own = launcher_of(job)
     words, counted = pods.launch_words(job, shape)
     needs = admission.needs(job)
     return Plan(

@@ -1,4 +1,4 @@
-"""Cancel, suspend, resume, delete: what a user does to a job that is there.
+"""Cancel, suspend, resume, scale, delete: what a user does to a job that is there.
 
 Every act leaves a mark on the engine's object first (annotations), so that the state tells it whatever
 becomes of the caller. A job ends through its launcher, whose exit is the engine's own sign of the end and
@@ -21,6 +21,7 @@ from mpijob.dialects import acts, terms
 from mpijob.dialects import pods as pod_words
 from mpijob.dialects.acts import Act
 from mpijob.dialects.seen import given_up
+from mpijob.errors import Unsupported
 from mpijob.model import Role
 
 _ENDED = ("Succeeded", "Failed")
@@ -98,6 +99,27 @@ def resume(api: Api, found: Found, seen: Objects, by: str = _SOMEBODY) -> None:
         _activate(api, seen.workload, active=True)
     else:
         _set_suspended(api, found, suspended=False)
+
+
+def refuse_scaling(found: Found, workers: int) -> None:
+    """Raise where the engine, or the queue, of a job does not let its number of workers change."""
+    if found.kind is not kinds.MPIJOB:
+        raise Unsupported(
+            f"{found.ref} is a {found.kind.name}: only the MPI Operator's jobs can be scaled",
+            hint=f"make one of another size: mpijob clone {found.ref.name} --workers {workers}",
+        )
+    if _in_queue(found):
+        raise Unsupported(
+            f"{found.ref} belongs to queue {found.job['metadata']['labels'][terms.QUEUE_LABEL]}: Kueue admits a job at "
+            "one size, and would stop it and queue it again at another",
+            hint="create elastic jobs without a queue, or clone the job at the other size",
+        )
+
+
+def scale(api: Api, found: Found, before: int, workers: int, by: str = _SOMEBODY) -> None:
+    """Ask the MPI Operator for another number of workers; it makes and removes those of the highest numbers."""
+    mark(api, found, acts.SCALED, f"scaled from {before} to {workers} workers by {by}")
+    api.patch(found.path, {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": workers}}}})
 
 
 def delete(api: Api, found: Found, jobs: Iterable[Document]) -> None:

@@ -22,7 +22,16 @@ from mpijob.model import Event, JobState, Role
 _MILESTONES = ("Submitted", "GangScheduled", "WorkersReady", "WorldProved", "Running")
 ONCE = frozenset({*_MILESTONES, "Succeeded", "Failed"})  # what an attempt can go through only once
 _LAST = 9
-_OWN = (*_MILESTONES, acts.SUSPENDED, acts.RESUMED, acts.CANCELLED, acts.RETRYING, "Succeeded", "Failed")
+_OWN = (
+    *_MILESTONES,
+    acts.SUSPENDED,
+    acts.RESUMED,
+    acts.CANCELLED,
+    acts.RETRYING,
+    acts.SCALED,
+    "Succeeded",
+    "Failed",
+)
 
 
 def events(seen: Objects, state: JobState, proved: float | None, *, first: bool = True) -> list[Event]:
@@ -51,9 +60,9 @@ def _order(event: Event) -> int:
 
 
 def _milestones(seen: Objects, state: JobState, proved: float | None, first: bool) -> Iterator[Event]:
-    attempt, workers = state.attempt, state.workers_wanted
+    attempt, (workers, world) = state.attempt, _begun_with(seen, state)
     if first:
-        text = f"{workers} workers, {state.world} ranks" + (f", by {state.owner}" if state.owner else "")
+        text = f"{workers} workers, {world} ranks" + (f", by {state.owner}" if state.owner else "")
         yield Event(state.created, "Submitted", text, attempt=attempt)
     launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
     if (scheduled := _scheduled(seen, workers)) is not None:
@@ -62,9 +71,19 @@ def _milestones(seen: Objects, state: JobState, proved: float | None, first: boo
         ready = time_of(launcher["metadata"]["creationTimestamp"]) or 0.0
         yield Event(ready, "WorkersReady", f"Launcher discovered {workers} workers", attempt=attempt)
     if proved is not None:
-        text = f"{state.world} ranks are where the plan has them"
+        text = f"{world} ranks are where the plan has them"
         yield Event(proved, "WorldProved", text, attempt=attempt)
         yield Event(proved, "Running", "MPI initialization completed", attempt=attempt)
+
+
+def _begun_with(seen: Objects, state: JobState) -> tuple[int, int]:
+    """Return how many workers and ranks the job began with; an elastic one may have been scaled since."""
+    from mpijob.dialects import seen_census
+
+    world = seen_census.planned(seen.job)
+    if world is None or not state.world:
+        return state.workers_wanted, state.world
+    return world * state.workers_wanted // state.world, world
 
 
 def _scheduled(seen: Objects, workers: int) -> float | None:
@@ -73,9 +92,9 @@ def _scheduled(seen: Objects, workers: int) -> float | None:
     for pod in seen.pods:
         if role_of(pod) is Role.WORKER:
             times += [_condition_time(pod, "PodScheduled")]
-    known = [moment for moment in times if moment is not None]
+    known = sorted(moment for moment in times if moment is not None)
     if len(known) >= workers > 0:
-        return max(known)
+        return known[workers - 1]
     launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
     return time_of(launcher["metadata"]["creationTimestamp"]) if launcher is not None else None
 

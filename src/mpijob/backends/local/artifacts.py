@@ -1,5 +1,8 @@
 """The files that a job left in its working directory, listed and copied out.
 
+All attempts share that directory, so that the next one finds the last checkpoint. What is to be kept apart goes into
+the directory of the attempt in it (`MPIJOB_OUTPUT`).
+
 Paths come from users and file names from jobs: nothing outside the working directory is ever read,
 and a symbolic link that leads out of it is not followed.
 """
@@ -7,12 +10,15 @@ and a symbolic link that leads out of it is not followed.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from mpijob.errors import BackendError, NotFound
 from mpijob.model import Artifact, Code
+
+_FOLDER = re.compile(r"attempt-([1-9][0-9]{0,5})")
 
 
 def left(work: Path, code: Code) -> tuple[Artifact, ...]:
@@ -28,7 +34,17 @@ def _written(work: Path, code: Code) -> Iterator[Artifact]:
             relative = path.relative_to(work)
             status = path.lstat()
             if path.is_file() and not path.is_symlink() and not _went_along(relative, status, code):
-                yield Artifact(str(relative), status.st_size, status.st_mtime)
+                yield Artifact(str(relative), status.st_size, status.st_mtime, _attempt(relative))
+
+
+def folder(attempt: int) -> str:
+    """Return the directory, below the working directory, that one attempt has for itself."""
+    return f"attempt-{attempt}"
+
+
+def _attempt(relative: Path) -> int:
+    found = _FOLDER.fullmatch(relative.parts[0]) if len(relative.parts) > 1 else None
+    return int(found[1]) if found else 0
 
 
 def _went_along(relative: Path, status: os.stat_result, code: Code) -> bool:

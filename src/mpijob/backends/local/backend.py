@@ -19,7 +19,7 @@ from mpijob.backends.local import listing, machine, recovery, scheduler
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
 from mpijob.backends.refusals import no_such_job
-from mpijob.errors import Conflict
+from mpijob.errors import Conflict, Unsupported
 from mpijob.model import Amounts, Identity, JobRef, Phase, quantity
 from mpijob.settings import LOCAL, history_directory
 
@@ -405,6 +405,13 @@ class LocalBackend:
         state = steering.resumed(self._store, self._row(ref))
         self._wake()
         return state
+
+    async def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Refuse: a world on one machine is what it was when it began."""
+        raise Unsupported(
+            f"job '{self._row(ref).state.ref.name}' runs on this machine, where workers neither come nor go",
+            hint=f"mpijob clone {ref.name} --workers {workers} makes one of that size; on a cluster elastic jobs scale",
+        )
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""

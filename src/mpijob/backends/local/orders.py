@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mpijob.backends.local import cgroups, linux, machine, volumes
+from mpijob.backends.local import artifacts, cgroups, linux, machine, volumes
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.keepsakes import read_connections, read_secrets, temporary
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.worker import WorkerOrder
+from mpijob.dialects import launch
 from mpijob.model import Family, Plan, VolumeKind
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Orders:
             | {
                 "MPIJOB_ATTEMPT": str(self.attempt),
                 "MPIJOB_ATTEMPT_DIR": str(self.directory),
+                "MPIJOB_OUTPUT": str(self._output),
                 "MPIJOB_PIPES": str(self.pipes),
                 "MPIJOB_GATE": "1" if job.census else "0",
                 "MPIJOB_STDIN": self._stdin,
@@ -95,6 +97,11 @@ class Orders:
                 **self._quick_names(),
             }
         )
+
+    @property
+    def _output(self) -> Path:
+        """Where this attempt writes what is to be kept apart from other attempts."""
+        return self.work / artifacts.folder(self.attempt)
 
     @property
     def _stdin(self) -> str:
@@ -173,7 +180,7 @@ class Orders:
 
     def prepare(self) -> None:
         """Make the attempt's directories and pipes; doing it twice is no error."""
-        for path in (self.work, self.logs, self.temporary, self.pipes / "ranks"):
+        for path in (self.work, self._output, self.logs, self.temporary, self.pipes / "ranks"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for worker in self.plan.workers:
             directory = self.pipes / "workers" / worker.name
@@ -189,6 +196,10 @@ class Orders:
             each = self.plan.job.resources
             cgroups.prepare(self.group, range(self.plan.job.workers), each.memory_bytes, each.cores)
         (self.temporary / "hostfile").write_text(self.plan.hostfile)
+        if self.plan.job.elastic is not None:
+            found = self.temporary / "discover_hosts.sh"
+            found.write_text(launch.discovery(self.plan.workers))
+            found.chmod(0o700)
         agent = self.temporary / "agent"
         agent.unlink(missing_ok=True)
         agent.symlink_to(self._agent)

@@ -18,7 +18,7 @@ from mpijob.backends.local.paths import SHIM, Home
 from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Facts, Family, MPIJob, Plan
-from mpijob.model.command import own_launcher
+from mpijob.model.command import launcher_of
 from mpijob.model.dependencies import unmet
 from mpijob.settings import Settings
 
@@ -36,7 +36,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     _refuse_shared_names(job, found, chosen)
     uid = os.urandom(8).hex()
     place = temporary(uid)  # plain and short: MPI libraries stumble over the spaces of a home
-    own = own_launcher(job.argv) if not job.programs else None
+    own = launcher_of(job)
     workers = launch.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
     environ = _environ(job, found, place)
     places = volumes.binds(job, home, directory)
@@ -119,6 +119,8 @@ def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
     environ |= launch.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
     environ |= launch.one_machine(family, as_root=os.geteuid() == 0)
     environ |= launch.settings_as_variables(family, job.launch)
+    if job.elastic is not None:
+        environ[launch.DISCOVER] = str(place / "discover_hosts.sh")
     return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job)}
 
 
@@ -150,6 +152,9 @@ def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
         yield _notice("placement", "placement is not used here: there is one machine")
     if job.network != type(job.network)():
         yield _notice("network", "network is not used here: ranks on one machine share its network")
+    if job.elastic is not None:
+        message = f"elastic is not used here: {job.workers} workers run from the beginning to the end"
+        yield _notice("elastic", message)
     if job.queue:
         yield _notice("queue", f"queue '{job.queue}' is noted only: the local engine has one queue")
     if not job.resources.gpu and machine.gpu_ids(settings):

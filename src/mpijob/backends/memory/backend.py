@@ -19,7 +19,7 @@ from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.schedules import MemorySchedules
 from mpijob.backends.memory.script import Script
-from mpijob.backends.refusals import name_in_use
+from mpijob.backends.refusals import name_in_use, refuse_scaling
 from mpijob.errors import Conflict, Finding, NotFound
 from mpijob.model import (
     Amounts,
@@ -249,6 +249,15 @@ class MemoryBackend:
             if record.state.phase is not Phase.SUSPENDED:
                 raise _wrong_phase(record.state, "only a suspended job can be resumed")
             self._engine.resume(record)
+            self._changed.notify_all()
+            return shelf.view(self._engine, record)
+
+    async def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Give an elastic job another number of workers."""
+        with self._changed:
+            record = shelf.find(self._engine, ref)
+            refuse_scaling(record.state, record.job, workers)
+            self._engine.scale(record, workers)
             self._changed.notify_all()
             return shelf.view(self._engine, record)
 

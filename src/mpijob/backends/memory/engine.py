@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import queue
 from mpijob.backends.memory.program import Part
 from mpijob.backends.memory.record import Record, census, first_state, workers_in
@@ -248,6 +249,13 @@ class Engine:
         record.change(attempt=attempt, attempts_allowed=allowed, workers=(), ranks=())
         self.tell(record, "Resumed", f"queued again as attempt {record.state.attempt}")
         self.enqueue(record)
+
+    def scale(self, record: Record, workers: int) -> None:
+        """Let an elastic job go on with another number of workers."""
+        before, record.plan = record.job.workers, planning.scaled(record.plan, workers)
+        there = workers_in(record.plan, record.state.phase) if record.state.workers else ()
+        record.change(workers_wanted=workers, workers=there)
+        self.tell(record, "Scaled", f"scaled from {before} to {workers} workers")
 
     def forget(self, record: Record) -> None:
         """Remove a job, whatever it was doing, and let the next ones start."""

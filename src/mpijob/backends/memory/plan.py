@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mpijob.admission import needs
 from mpijob.dialects import launch
-from mpijob.model import Facts, Family, MPIJob, Plan
+from mpijob.model import Amounts, Facts, Family, MPIJob, Plan
 from mpijob.model.dependencies import unmet
+
+_NOTHING = Facts(place="memory", capacity=Amounts(), free=Amounts())
 
 
 def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
@@ -32,6 +36,12 @@ def make(job: MPIJob, facts: Facts, uid: str) -> Plan:
         guarantee="nothing is started, so nothing can be left running",
         why=("engine memory: the client was made with it",),
     )
+
+
+def scaled(plan: Plan, workers: int) -> Plan:
+    """Return the plan of an elastic job with another number of workers; its ranks are its own business."""
+    job = plan.job.replace(workers=workers)
+    return msgspec.structs.replace(plan, job=job, workers=make(job, _NOTHING, plan.uid).workers)
 
 
 def _mapped(job: MPIJob) -> MPIJob:

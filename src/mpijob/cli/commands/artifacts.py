@@ -27,7 +27,8 @@ def artifacts_list(app: App, name: str) -> None:
     elif app.out.format is Format.NAME:
         app.out.lines(file.path for file in files)
     else:
-        app.out.lines(text.table(("PATH", "SIZE"), ((file.path, as_bytes(file.size)) for file in files)))
+        rows = ((file.path, as_bytes(file.size), str(file.attempt or "-")) for file in files)
+        app.out.lines(text.table(("PATH", "SIZE", "ATTEMPT"), rows))
 
 
 @command("fetch", outputs=())

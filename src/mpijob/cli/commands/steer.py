@@ -1,4 +1,4 @@
-"""wait, cancel, suspend, resume: what is done to jobs that exist."""
+"""wait, cancel, suspend, resume, scale: what is done to jobs that exist."""
 
 from __future__ import annotations
 
@@ -74,6 +74,15 @@ def suspend(app: App, names: tuple[str, ...]) -> None:
 def resume(app: App, names: tuple[str, ...]) -> None:
     """Queue suspended jobs again."""
     each(app, names, app.client.resume)
+
+
+@command("scale")
+@name_argument
+@click.argument("workers", type=click.IntRange(min=1))
+@pass_app
+def scale(app: App, name: str, workers: int) -> None:
+    """Give an elastic job another number of workers."""
+    show_state(app, app.client.scale(name, workers))
 
 
 def each(app: App, names: tuple[str, ...], act: Callable[[str], JobState]) -> None:

@@ -128,6 +128,9 @@ class Teller:
                 self.notes.dropped(
                     leaf.path, leaf.shown, note, "set retention.record_days and retention.logs_days"
                 )
+            case "schedulingPolicy.minAvailable" if self.job.elastic is not None:
+                note = "the least number of an elastic job starts together; its command's own options tell it"
+                self.notes.changed(leaf.path, leaf.shown, "elastic.min_workers", note)
             case (
                 "schedulingPolicy.minAvailable"
                 | "schedulingPolicy.scheduleTimeoutSeconds"

@@ -1,0 +1,51 @@
+"""Jobs whose workers come and go: the bounds agree with the workers, and the command can live with it."""
+
+from __future__ import annotations
+
+from mpijob.checks.rule import Findings, Limits, error, warning
+from mpijob.model import Elastic, MPIJob
+from mpijob.model.command import OwnLauncher, own_launcher
+from mpijob.model.command_options import DISCOVERY_OPTION
+from mpijob.model.words import shown
+
+_DISCOVERY = "$MPIJOB_DISCOVER_HOSTS"
+
+
+def elastic(job: MPIJob, limits: Limits) -> Findings:
+    """At least one worker, no more than may be, the job's own number in between; and ranks that it starts itself."""
+    if job.elastic is None:
+        return
+    yield from _bounds(job, job.elastic, limits)
+    if job.programs:
+        message = "an elastic job starts its own ranks: it has one command, no programs"
+        yield error("programs", message, "name the one program that starts the ranks, such as horovodrun")
+    if job.ranks is not None:
+        message = f"ranks is {shown(job.ranks)}, and the ranks of an elastic job come and go with its workers"
+        yield error("ranks", message, "leave ranks out", {"ranks": None})
+    own = own_launcher(job.argv) if not job.programs else None
+    if own is not None:
+        yield from _launcher(own)
+
+
+def _bounds(job: MPIJob, wanted: Elastic, limits: Limits) -> Findings:
+    least, most = wanted.min_workers, wanted.max_workers
+    if least < 1:
+        yield error("elastic.min_workers", f"{shown(least)} workers can do nothing; at least 1 is needed")
+    if most > limits.max_workers:
+        message = f"up to {shown(most)} workers are asked for; {limits.max_workers} are allowed"
+        yield error("elastic.max_workers", message, f"use max_workers: {limits.max_workers}")
+    if not least <= job.workers <= most:
+        message = f"workers is {shown(job.workers)}, and the job goes on with {shown(least)} to {shown(most)} of them"
+        yield error("elastic", message, "choose min_workers ≤ workers ≤ max_workers")
+
+
+def _launcher(own: OwnLauncher) -> Findings:
+    if own.kind == "horovodrun":
+        if own.hosts_option != DISCOVERY_OPTION:
+            message = "horovodrun is not told how to find workers that come later"
+            hint = f"add {DISCOVERY_OPTION} with the value of {_DISCOVERY}: on a cluster /etc/mpi/discover_hosts.sh"
+            yield warning("command", message, hint)
+    else:
+        message = f"{own.program} starts a fixed number of ranks: workers that come later stay idle"
+        hint = f"use a launcher that asks {_DISCOVERY} again and again, such as horovodrun"
+        yield warning("command", message, hint)
