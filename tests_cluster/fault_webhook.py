@@ -154,7 +154,7 @@ def expired(moment: Moment) -> None:
         webhook_keys.publish(place.api, old.bundle, name=made.name)
         assert made.create(place, "meanwhile") < LONGEST_SECONDS
         eventually(made.is_strict, "a new certificate is trusted", 30)
-        keys = webhook_keys._read(place.api.get(path))
+        keys = webhook_keys.read(place.api.get(path))
         assert keys is not None
         assert certificates.expiry(keys) > datetime.now(UTC)
         _created(place, {"meanwhile"})

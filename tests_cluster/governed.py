@@ -27,7 +27,8 @@ from mpijob.model.governance import NamespaceLimits
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 QUIET = {
-    "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}}
+    "runtimes": "Removed",
+    "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}},
 }
 
 

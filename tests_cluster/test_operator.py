@@ -54,6 +54,60 @@ def test_engines_that_are_there_are_adopted_and_left_alone(place: Place) -> None
     assert {name: deployment(place, name) for name in before} == before
 
 
+PROMETHEUS = {
+    "prometheusrules": "PrometheusRule",
+    "servicemonitors": "ServiceMonitor",
+    "podmonitors": "PodMonitor",
+}
+
+
+@contextmanager
+def prometheus(place: Place) -> Iterator[None]:
+    """Let the cluster have the Prometheus operator's resources, with nobody behind them."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
+    names = [f"{plural}.monitoring.coreos.com" for plural in PROMETHEUS]
+    try:
+        for name, (plural, kind) in zip(names, PROMETHEUS.items(), strict=True):
+            told = {"kind": kind, "plural": plural, "singular": kind.lower()}
+            spec = {
+                "group": "monitoring.coreos.com",
+                "scope": "Namespaced",
+                "names": told,
+                "versions": [version],
+            }
+            place.api.create(
+                CRD.path(),
+                {"apiVersion": CRD.api, "kind": CRD.name, "metadata": {"name": name}, "spec": spec},
+            )
+        place.kubectl(
+            "wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in names)
+        )
+        yield
+    finally:
+        for name in names:
+            place.api.delete(CRD.path("", name))
+
+
+@pytest.mark.req("FR-001", "B-admin")
+def test_runtimes_and_monitoring_are_kept_and_go_with_the_platform(place: Place) -> None:
+    wanted = {**QUIET, "runtimes": "Managed", "registry": "testbed.local"}
+    asked = {"managementState": "Managed", "quotaAlertPercent": 80}
+    with prometheus(place), platform(place, {**wanted, "monitoring": asked}), operator(place):
+        assert becomes(place, "runtimes", "Ready")["keptBy"] == "mpijob"
+        becomes(place, "monitoring", "Ready")
+        rule = place.kubectl("get", "prometheusrule", "mpijob", "--output=yaml")
+        assert "MPIJobQuotaNearlyConsumed" in rule
+        assert ">= 0.8" in rule
+        assert "mpijob-recorder" in place.kubectl("get", "servicemonitors", "--output=name")
+        assert "mpijob-openmpi " in place.mpijob("runtimes", "list").stdout
+        want(place, managementState="Removed")
+        becomes(place, "runtimes", "Absent")
+        becomes(place, "monitoring", "Absent")
+        assert "mpijob-openmpi" not in kubectl("get", "clustertrainingruntimes", "--output=name")
+        assert "mpijob" not in place.kubectl("get", "prometheusrules", "--output=name")
+
+
 def deployment(place: Place, name: str) -> str:
     """Return what tells one Deployment from another, and from itself after a change."""
     found = place.api.list(DEPLOYMENT.path(), fields=f"metadata.name={name}").items
