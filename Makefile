@@ -136,7 +136,7 @@ $(VENV)/.run: pyproject.toml
 # What is measured is what a user installs: nothing of the developers' tools, and no editable finder.
 .make/bench/.done: pyproject.toml $(shell find src -name '*.py' -o -name '*.sh')
 	$(PYTHON) -m venv --clear .make/bench
-	.make/bench/bin/python -m pip install --quiet '.[local,kubernetes,regex]' 'numpy>=2'
+	.make/bench/bin/python -m pip install --quiet '.[local,kubernetes,regex,cluster]' 'numpy>=2'
 	@touch $@
 
 # The Kubeflow SDK has an environment of its own: it is measured against, never used.
