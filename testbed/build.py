@@ -31,7 +31,7 @@ _HOUR = 3600
 
 def program(name: str) -> versions.Program:
     """Return one of the programs by its name."""
-    return next(one for one in versions.PROGRAMS if one.name == name)
+    return next(one for one in (*versions.PROGRAMS, *versions.ON_REQUEST) if one.name == name)
 
 
 def binary(name: str) -> Path:
@@ -48,6 +48,15 @@ def build_missing() -> None:
     _check_go()
     for module in dict.fromkeys(one.module for one in absent):
         _build_in(module, [one for one in absent if one.module == module])
+
+
+def provided(name: str) -> Path:
+    """Return one of the programs, built now when the cache does not hold it."""
+    one = program(name)
+    if not binary(name).exists():
+        _check_go()
+        _build_in(one.module, [one])
+    return binary(name)
 
 
 def module_folder(module: str) -> Path:

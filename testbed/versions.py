@@ -12,6 +12,7 @@ MPI_OPERATOR = "v0.8.2"
 COREDNS = "v1.14.7"
 KUBE_ROUTER = "v1.6.1"
 KWOK = "v0.8.0"
+COSCHEDULING = "v0.34.7"
 PAUSE = "v1"
 
 DEBIAN = "bookworm"
@@ -42,3 +43,5 @@ PROGRAMS = (
     ),
     Program("kwok", KWOK, "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
 )
+# Built when a test asks for it: most never do.
+ON_REQUEST = (Program("coscheduling", COSCHEDULING, "coscheduling", "."),)
