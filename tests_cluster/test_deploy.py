@@ -20,9 +20,9 @@ from mpijob.cluster import sources
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
-OPENSHIFT = ("SecurityContextConstraints", "ConsoleLink", "Route", "ClusterServiceVersion")
+OPENSHIFT = ("SecurityContextConstraints", "ConsoleLink", "Route", "ClusterServiceVersion", "OAuthClient")
 PROMETHEUS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
-FOLDERS = ["base", "base/broker", "base/page", "kubernetes", "openshift", "monitoring"]
+FOLDERS = ["base", "base/broker", "base/page", "kubernetes", "openshift", "openshift/page", "monitoring"]
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -59,7 +59,7 @@ def test_what_kustomize_builds_is_accepted_by_the_api_server(place: Place, folde
             assert one["spec"]["tls"]["insecureEdgeTerminationPolicy"] == "Redirect"
 
 
-@pytest.mark.parametrize("folder", ["base", "base/broker", "base/page", "monitoring"])
+@pytest.mark.parametrize("folder", ["base", "base/broker", "base/page", "openshift/page", "monitoring"])
 def test_the_operator_reads_our_folders_as_kustomize_does(folder: str) -> None:
     def key(one: dict[str, Any]) -> str:
         return f"{one['kind']}/{one['metadata']['name']}"
@@ -70,7 +70,7 @@ def test_the_operator_reads_our_folders_as_kustomize_does(folder: str) -> None:
 
 @pytest.mark.security
 def test_our_pods_have_no_more_rights_than_they_need() -> None:
-    folders = ("base", "base/broker", "base/page", "kubernetes")
+    folders = ("base", "base/broker", "base/page", "openshift/page", "kubernetes")
     pods = [one for folder in folders for one in built(folder) if one["kind"] == "Deployment"]
     assert pods
     for one in pods:

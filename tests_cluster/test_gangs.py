@@ -34,8 +34,8 @@ def test_a_namespace_whose_limits_name_coscheduling_has_its_jobs_placed_by_it(pl
     job = place.client.submit(a_job("together", "echo joined", image=image("openmpi5")))
     group = eventually(lambda: place.find(GROUP, "together"), "the engine has made a group")
     assert group["spec"]["minMember"] == 3
-    pods = eventually(lambda: len(place.pods(job)) == 3 and place.pods(job), "its pods", 60)
-    assert {pod["spec"]["schedulerName"] for pod in pods} == {coscheduling.NAME}
+    eventually(lambda: len(place.pods(job)) == 3, "its pods", 60)
+    assert {pod["spec"]["schedulerName"] for pod in place.pods(job)} == {coscheduling.NAME}
     assert job.wait(120).phase is Phase.SUCCEEDED
     assert said(job) == {0: ["joined"], 1: ["joined"]}
     job.delete(0)

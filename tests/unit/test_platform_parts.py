@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,15 @@ from mpijob.cluster import sources, webhook_keys
 from mpijob.cluster.objects import COMPONENT_LABEL
 from mpijob.cluster.platform import Keeper
 from mpijob.cluster.serving import ANNOTATION
-from mpijob.model.governance import Component, Management, Monitoring, OptionalService, Platform, Services
+from mpijob.model.governance import (
+    Component,
+    Management,
+    Monitoring,
+    OptionalService,
+    Page,
+    Platform,
+    Services,
+)
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 TRAINER, PROMETHEUS = "trainer.kubeflow.org/v1alpha1", "monitoring.coreos.com/v1"
@@ -149,3 +158,58 @@ def test_a_certificate_of_somebody_else_is_used_as_it_is() -> None:
 def test_a_folder_with_files_becomes_a_config_map() -> None:
     (found,) = (one for one in sources.folder(DEPLOY / "monitoring") if one["kind"] == "ConfigMap")
     assert found["metadata"] == {"name": "mpijob-dashboards", "labels": {"grafana_dashboard": "1"}}
+
+
+PAGE = BROKER.replace("broker", "page")
+LOGIN = "/api/v1/namespaces/mpijob-system/secrets/mpijob-page-login"
+OPENSHIFT = {
+    "route.openshift.io/v1": [("Route", "routes", True)],
+    "oauth.openshift.io/v1": [("OAuthClient", "oauthclients", False)],
+    "console.openshift.io/v1": [("ConsoleLink", "consolelinks", False)],
+}
+BASIS = ("v1", "policy/v1", "networking.k8s.io/v1", "rbac.authorization.k8s.io/v1")
+
+
+def with_page(server: Server, state: Management = Management.MANAGED, host: str = "") -> Component:
+    none = OptionalService()
+    services = Services(controller=none, admission=none, page=Page(management_state=state, host=host))
+    wanted = msgspec.structs.replace(a_platform(Path("/nowhere")), services=services, image="m:1")
+    return next(one for one in Keeper(server, "sys", DEPLOY).keep(wanted) if one.name == "page")
+
+
+@pytest.mark.req("FR-001", "FR-INT-005")
+def test_the_page_is_opened_under_the_name_that_the_platform_says() -> None:
+    server = a_server(*BASIS)
+    assert with_page(server, host="jobs.example.org").state == "Ready"
+    (container,) = server.objects[PAGE]["spec"]["template"]["spec"]["containers"]
+    assert [word for word in container["args"] if "host" in word] == ["--host=jobs.example.org"]
+    assert webhook_keys.read(server.objects[KEYS.replace("broker", "page")]) is not None
+    assert LOGIN not in server.objects
+
+
+@pytest.mark.req("FR-001", "FR-INT-005")
+def test_on_openshift_the_page_stands_behind_the_clusters_login_under_its_routes_name() -> None:
+    SERVED.update(OPENSHIFT)
+    server = a_server(*BASIS, *OPENSHIFT)
+    server.objects["/apis/security.openshift.io"] = {"metadata": {}}
+    with_page(server)
+    route = server.objects["/apis/route.openshift.io/v1/namespaces/mpijob-system/routes/mpijob-page"]
+    assert (
+        "/apis/console.openshift.io/v1/consolelinks/mpijob" not in server.objects
+    )  # nobody knows where to yet
+    route["spec"]["host"] = "mpijob-page.apps.example.org"
+    with_page(server)
+    client = server.objects["/apis/oauth.openshift.io/v1/oauthclients/mpijob-page"]
+    assert client["redirectURIs"] == ["https://mpijob-page.apps.example.org"]
+    kept = server.objects[LOGIN]["data"]
+    assert base64.b64decode(kept["client"]).decode() == client["secret"]
+    assert len(base64.b64decode(kept["cookie"])) == 32
+    page, login = server.objects[PAGE]["spec"]["template"]["spec"]["containers"]
+    assert page["args"][-1] == "--host=mpijob-page.apps.example.org"
+    assert "--address" not in " ".join(page["args"])  # only the proxy is reached from outside
+    assert "--pass-access-token" in login["args"]
+    link = server.objects["/apis/console.openshift.io/v1/consolelinks/mpijob"]
+    assert link["spec"]["href"] == "https://mpijob-page.apps.example.org"
+    for _ in range(3):
+        told = with_page(server, Management.REMOVED)
+    assert (told.state, LOGIN in server.objects, PAGE in server.objects) == ("Absent", False, False)

@@ -34,9 +34,15 @@ def definitions() -> list[Document]:
     return [*crds.documents()]
 
 
-def service(name: str, wanted: Service, deploy: Path, platform: Platform) -> list[Document]:
+def folder(name: str, deploy: Path, *, openshift: bool) -> Path:
+    """Return where a service's manifests are; some are others on OpenShift."""
+    own = deploy / "openshift" / name
+    return own if openshift and own.is_dir() else deploy / "base" / name
+
+
+def service(name: str, wanted: Service, source: Path, platform: Platform) -> list[Document]:
     """Return the documents of one service, with the image and the number that the platform says."""
-    documents = sources.with_images(sources.folder(deploy / "base" / name), "", platform.image)
+    documents = sources.with_images(sources.folder(source), "", platform.image)
     return [_scaled(one, wanted.replicas) for one in documents]
 
 

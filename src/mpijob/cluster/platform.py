@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from mpijob.backends.kubernetes.api import Api, ApiError
-from mpijob.cluster import engines, parts, serving, sources
+from mpijob.cluster import engines, page, parts, serving, sources
 from mpijob.cluster.engines import DEPLOYMENT, Known
 from mpijob.cluster.inventory import Inventory
 from mpijob.cluster.objects import CRD, Entry, Objects, entry_of, in_order, mark_of, marked
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError, NotFound
-from mpijob.model.governance import Component, Management, Platform
+from mpijob.model.governance import Component, Management, Page, Platform
 
 READY, WAITING, ADOPTED, ABSENT, REMOVING, FAILED = (
     "Ready",
@@ -162,13 +162,17 @@ class Keeper:
         entries = self._inventory.read(name)
         if not parts.is_kept(wanted.management_state, platform):
             return self._without_service(name, entries, told)
-        if not (self._deploy / "base" / name).is_dir():
+        openshift = self._on_openshift()
+        source = parts.folder(name, self._deploy, openshift=openshift)
+        if not source.is_dir():
             return msgspec.structs.replace(told, message="this deploy folder has no such service")
-        documents = parts.service(name, wanted, self._deploy, platform)
+        documents = parts.service(name, wanted, source, platform)
         if others := self._installed_otherwise(name, documents):
             return msgspec.structs.replace(told, state=ADOPTED, kept_by="somebody else", message=others)
-        openshift = self._on_openshift()
-        self._make(name, serving.certified(self._objects.api, name, documents, openshift=openshift))
+        documents = serving.certified(self._objects.api, name, documents, openshift=openshift)
+        if isinstance(wanted, Page):
+            documents = page.completed(self._objects.api, documents, wanted.host)
+        self._make(name, documents)
         ready = all(map(self._is_available, filter(_is_deployment, documents)))
         state, message = (READY, "") if ready else (WAITING, "its pods are not available yet")
         return msgspec.structs.replace(told, state=state, kept_by="mpijob", message=message)
@@ -176,7 +180,8 @@ class Keeper:
     def _without_service(self, name: str, entries: list[Entry], told: Component) -> Component:
         """Take a service of ours away, and the certificate that was made for it."""
         for namespace in {one.namespace for one in entries if one.kind == "Deployment"}:
-            self._objects.remove(serving.secret_of(name, namespace), name)
+            for secret in (serving.secret_of(name, namespace), page.login_of(namespace)):
+                self._objects.remove(secret, name)
         return self._take_away(name, entries, told)
 
     def _installed_otherwise(self, name: str, documents: Iterable[Document]) -> str:

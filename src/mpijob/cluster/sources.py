@@ -109,7 +109,7 @@ _CLUSTER_WIDE = (
     "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass",
     "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding", "APIService", "ClusterTrainingRuntime", "ConsoleLink",
-    "SecurityContextConstraints",
+    "SecurityContextConstraints", "OAuthClient",
 )  # fmt: skip
 
 
