@@ -26,7 +26,7 @@ from mpijob.dialects.proclamations import COMPONENT, PROGRESS_ANNOTATION
 from mpijob.model.governance import NamespaceLimits
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
-QUIET = {
+QUIET: dict[str, Any] = {
     "runtimes": "Removed",
     "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}},
 }

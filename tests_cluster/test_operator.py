@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from testbed import manifests, operators
+from testbed import manifests, operators, processes, services
 from testbed.kubectl import kubectl
-from tests_cluster.governed import QUIET, becomes, component, install_resources, operator, platform, want
+from testbed.shell import run
+from tests_cluster.governed import (
+    DEPLOY,
+    QUIET,
+    becomes,
+    component,
+    install_resources,
+    operator,
+    platform,
+    want,
+)
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, image, own_place
 
 from mpijob import Phase
@@ -106,6 +117,53 @@ def test_runtimes_and_monitoring_are_kept_and_go_with_the_platform(place: Place)
         becomes(place, "monitoring", "Absent")
         assert "mpijob-openmpi" not in kubectl("get", "clustertrainingruntimes", "--output=name")
         assert "mpijob" not in place.kubectl("get", "prometheusrules", "--output=name")
+
+
+@contextmanager
+def own_namespace(place: Place) -> Iterator[None]:
+    """Let our services have the namespace that their manifests name."""
+    kubectl("apply", "--server-side", f"--kustomize={DEPLOY / 'base' / 'namespace'}")
+    try:
+        yield
+    finally:
+        kubectl("delete", "namespace", "mpijob-system", "--ignore-not-found", "--wait", timeout_seconds=120)
+
+
+def asked_within(place: Place, service: str, path: str) -> str:
+    """Return what a service of ours answers to who trusts the authority of its certificate; from the node itself."""
+    secret = json.loads(
+        kubectl("-n", "mpijob-system", "get", "secret", f"mpijob-{service}-tls", "--output=json")
+    )
+    address = kubectl(
+        "-n", "mpijob-system", "get", "service", f"mpijob-{service}", "--output=jsonpath={.spec.clusterIP}"
+    )
+    name = f"mpijob-{service}.mpijob-system.svc"
+    code = (
+        "import base64, http.client, socket, ssl, sys\n"
+        "context = ssl.create_default_context(cadata=base64.b64decode(sys.argv[1]).decode())\n"
+        "line = context.wrap_socket(socket.create_connection((sys.argv[2], 443), 10), server_hostname=sys.argv[3])\n"
+        "asked = http.client.HTTPConnection(sys.argv[3]); asked.sock = line\n"
+        "asked.request('GET', sys.argv[4]); answer = asked.getresponse()\n"
+        "print(answer.status, answer.read().decode())"
+    )
+    words = (sys.executable, "-c", code, secret["data"]["ca.crt"], address, name, path)
+    return run(*processes.inside(*words))
+
+
+@pytest.mark.testbed
+@pytest.mark.long
+@pytest.mark.req("FR-001", "Q-SEC-002")
+def test_the_broker_runs_as_a_pod_with_a_certificate_of_the_operators(place: Place) -> None:
+    services_wanted = {**QUIET["services"], "broker": {"managementState": "Managed"}}
+    spec = {**QUIET, "services": services_wanted, "image": services.provide()}
+    with own_namespace(place), platform(place, spec), operator(place):
+        becomes(place, "broker", "Ready", 120)
+        assert asked_within(place, "broker", "/healthz").startswith("200")
+        want(place, managementState="Removed")
+        becomes(place, "broker", "Absent", 60)
+        assert "mpijob-broker" not in kubectl(
+            "-n", "mpijob-system", "get", "secrets,deployments", "--output=name"
+        )
 
 
 def deployment(place: Place, name: str) -> str:
