@@ -112,6 +112,9 @@ def killed(moment: Moment) -> None:
     with asked(moment) as made:
         for number in range(KILLS):
             step, after = chance.randint(1, STEPS), chance.random() < 0.5
+            place.api.delete(
+                kinds.SECRET.path(place.namespace, f"{made.name}-keys")
+            )  # it has all steps before it
             with tollgate.opened(step, after=after) as (gate, config):
                 with doomed(place, gate, config, *made.words) as service:
                     eventually(
@@ -210,6 +213,7 @@ def one_of_two_killed(moment: Moment) -> None:
         eventually(lambda: _is_accepted(strict, "afterwards"), "strict namespaces work", 10)
         moment.notes.append(f"strict again within {1 + int(time.monotonic() - begun)} s")
         _created(place, {f"during-{number}" for number in range(20)})
+    webhook.replace_restarted()
 
 
 def _is_accepted(place: Place, name: str) -> bool:
