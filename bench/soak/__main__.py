@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -48,9 +50,9 @@ def main() -> int:
             for one in running.values():
                 one.kill()
                 one.wait()
-    lines = [_line(name, sizes[name], asked.hours * asked.jobs_per_hour) for name in asked.only]
+    wanted = len(next(iter(sizes.values()))) * asked.jobs_per_hour
+    lines = [_line(name, sizes[name], wanted) for name in asked.only]
     print(table(lines))
-    wanted = asked.hours * asked.jobs_per_hour
     print(
         f"{told} of {wanted} jobs were told to their end, {day.looks} looks at the platform; {world.version} changes"
     )
@@ -62,8 +64,13 @@ def _play(
     day: Day, hours: int, running: dict[str, subprocess.Popen[bytes]]
 ) -> tuple[dict[str, list[float]], int]:
     sizes: dict[str, list[float]] = {name: [] for name in running}
-    told = 0
+    told, enough = 0, threading.Event()
+    signal.signal(
+        signal.SIGTERM, lambda *_: enough.set()
+    )  # who has no more time sees what was measured so far
     for hour in range(hours):
+        if enough.is_set():
+            break
         begun = time.monotonic()
         told += day.hour(hour)
         for name, one in running.items():

@@ -173,6 +173,27 @@ def test_every_transition_is_told_once_with_its_duration_and_findings_are_noted(
     assert found[0]["message"]
 
 
+@pytest.mark.req("C-ha")
+def test_a_job_that_is_cancelled_in_the_middle_of_a_look_does_not_go_backwards() -> None:
+    """Its object was read before, its pods afterwards: what is missing then was taken on purpose."""
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    plainly(node, ref_of(cluster))
+
+    def cancel(method: str, asked: str) -> None:
+        if asked.endswith("/pods") and method == "GET":
+            node.before = lambda method, path: None
+            node.patch(path, {"metadata": {"annotations": {terms.CANCELLED_ANNOTATION: stamp(4000)}}})
+            for pod in [one for one in node.objects if "/pods/" in one]:
+                del node.objects[pod]
+
+    node.before = cancel
+    plainly(node, ref_of(cluster))
+    assert [reason for reason, _ in node.told()] == ["Running"]
+    plainly(node, ref_of(cluster))  # the change brings the next look
+    assert sorted(reason for reason, _ in node.told()) == ["Cancelled", "Running"]
+
+
 def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
     node, cluster = Versioned(), at_work()
     path = laid_out(node, cluster)
