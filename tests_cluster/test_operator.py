@@ -152,18 +152,24 @@ def asked_within(place: Place, service: str, path: str) -> str:
 
 @pytest.mark.testbed
 @pytest.mark.long
-@pytest.mark.req("FR-001", "Q-SEC-002")
-def test_the_broker_runs_as_a_pod_with_a_certificate_of_the_operators(place: Place) -> None:
-    services_wanted = {**QUIET["services"], "broker": {"managementState": "Managed"}}
-    spec = {**QUIET, "services": services_wanted, "image": services.provide()}
+@pytest.mark.req("FR-001", "Q-SEC-002", "FR-INT-005")
+def test_broker_and_page_run_as_pods_with_certificates_of_the_operators(place: Place) -> None:
+    managed = {"managementState": "Managed"}
+    spec = {
+        **QUIET,
+        "services": {**QUIET["services"], "broker": managed, "page": managed},
+        "image": services.provide(),
+    }
     with own_namespace(place), platform(place, spec), operator(place):
-        becomes(place, "broker", "Ready", 120)
-        assert asked_within(place, "broker", "/healthz").startswith("200")
+        for name, path, status in (("broker", "/healthz", "200"), ("page", "/api/v1/jobs", "401")):
+            becomes(place, name, "Ready", 150)
+            assert asked_within(place, name, path).startswith(status)
         want(place, managementState="Removed")
-        becomes(place, "broker", "Absent", 60)
-        assert "mpijob-broker" not in kubectl(
-            "-n", "mpijob-system", "get", "secrets,deployments", "--output=name"
-        )
+        for name in ("broker", "page"):
+            becomes(place, name, "Absent", 60)
+            assert f"mpijob-{name}" not in kubectl(
+                "-n", "mpijob-system", "get", "secrets,deployments", "--output=name"
+            )
 
 
 def deployment(place: Place, name: str) -> str:
