@@ -14,13 +14,14 @@ CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
 BENCH_FLAGS ?=
 FAULT_FLAGS ?=
 KILL_FLAGS ?=
+SOAK_FLAGS ?=
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster clean
+.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -121,6 +122,9 @@ bench: .make/bench/.done .make/mpi/.done ## Measure against bare mpirun and kube
 bench-cluster: $(VENV)/.dev .make/bench/.done .make/kubeflow/.done ## Measure on a cluster, the test bed or that of KUBECONFIG, against kubectl, the Kubeflow SDK and bare mpirun
 	$(BIN)/python -m testbed run -- env PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench.cluster $(BENCH_FLAGS)
 
+soak: $(VENV)/.dev ## Play a day of a cluster's events in fast motion; how the memory of controller, recorder, operator grows
+	$(BIN)/python -m bench.soak $(SOAK_FLAGS)
+
 clean: ## Remove the environment and everything that was made; job records in the home directory stay
 	rm -rf $(VENV) .make frontend/node_modules src/mpijob/api/page dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -136,7 +140,7 @@ $(VENV)/.run: pyproject.toml
 # What is measured is what a user installs: nothing of the developers' tools, and no editable finder.
 .make/bench/.done: pyproject.toml $(shell find src -name '*.py' -o -name '*.sh')
 	$(PYTHON) -m venv --clear .make/bench
-	.make/bench/bin/python -m pip install --quiet '.[local,kubernetes,regex]' 'numpy>=2'
+	.make/bench/bin/python -m pip install --quiet '.[local,kubernetes,regex,cluster]' 'numpy>=2'
 	@touch $@
 
 # The Kubeflow SDK has an environment of its own: it is measured against, never used.

@@ -7,6 +7,7 @@ The MPI images are what a user would build: they know nothing of this project, a
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import shutil
 import sys
@@ -181,10 +182,10 @@ def platform_tags() -> tuple[str, ...]:
 
 
 def once(name: str, make_it: Callable[[Path], None]) -> Path:
-    """Return a layer of the cache, made when it is not there; a half-made one is never left."""
+    """Return a layer of the cache, made when it is not there; a half-made one is never used, whoever else makes it."""
     layer = layers() / name
     if not layer.exists():
-        unfinished = layer.with_name(f"unfinished-{name}")
+        unfinished = layer.with_name(f"unfinished-{os.getpid()}-{name}")
         unfinished.unlink(missing_ok=True)
         make_it(unfinished)
         shutil.move(unfinished, layer)

@@ -12,6 +12,7 @@ import hashlib
 import shutil
 import sys
 import tempfile
+import time
 import tomllib
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _CHECKOUT = places.SOURCES.parent
 _HOME = Path("usr/local/lib") / f"python{versions.PYTHON}" / "dist-packages"
 _PROGRAM = "#!/usr/bin/python3\nimport sys\n\nfrom mpijob.cli.main import main\n\nsys.exit(main())\n"
 _USER = "1000"
+_OLD_SECONDS = 24 * 3600.0
 
 
 def provide() -> str:
@@ -50,9 +52,9 @@ def make() -> oci.Image:
     )
     name = f"service-{images.short_hash([_fingerprint(), wheels.name])}.tar"
     own = images.once(name, lambda target: _write_own(below, target))
-    for old in images.layers().glob("service-*.tar"):
-        if old not in (own, wheels):
-            old.unlink()
+    for old in images.layers().glob("service-*.tar"):  # younger ones may be another checkout's
+        if old not in (own, wheels) and time.time() - old.stat().st_mtime > _OLD_SECONDS:
+            old.unlink(missing_ok=True)
     return oci.Image(IMAGE, (below, wheels, own), entrypoint=("/usr/local/bin/mpijob",), user=_USER)
 
 

@@ -12,6 +12,7 @@ MPI_OPERATOR = "v0.8.2"
 COREDNS = "v1.14.7"
 KUBE_ROUTER = "v1.6.1"
 KWOK = "v0.8.0"
+COSCHEDULING = "v0.34.7"
 PAUSE = "v1"
 OC = "4.19"  # its releases have no versions of Go's: the module file names the commit
 
@@ -50,4 +51,5 @@ ON_REQUEST = (
     Program(
         "oc", OC, "oc", "github.com/openshift/oc/cmd/oc", "include_gcs include_oss containers_image_openpgp"
     ),
+    Program("coscheduling", COSCHEDULING, "coscheduling", "."),
 )

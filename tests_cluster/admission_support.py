@@ -88,6 +88,14 @@ class Governed:
                 found.append(int(entry.parent.name))
         return found
 
+    def replace_restarted(self) -> None:
+        """Have a new pod for each that was restarted: one that is killed often is started ever later."""
+        labels = f"app.kubernetes.io/name={self.name}"
+        for pod in self.api.list(kinds.POD.path(self.namespace), labels=labels).items:
+            statuses = pod["status"].get("containerStatuses") or ()
+            if any(one["restartCount"] or not one["ready"] for one in statuses):
+                self.api.delete(kinds.POD.path(self.namespace, pod["metadata"]["name"]), grace_seconds=0)
+
     def pods(self) -> list[str]:
         """Return the uids of its pods."""
         listed = self.api.list(

@@ -112,6 +112,9 @@ def killed(moment: Moment) -> None:
     with asked(moment) as made:
         for number in range(KILLS):
             step, after = chance.randint(1, STEPS), chance.random() < 0.5
+            place.api.delete(
+                kinds.SECRET.path(place.namespace, f"{made.name}-keys")
+            )  # it has all steps before it
             with tollgate.opened(step, after=after) as (gate, config):
                 with doomed(place, gate, config, *made.words) as service:
                     eventually(
@@ -154,7 +157,7 @@ def expired(moment: Moment) -> None:
         webhook_keys.publish(place.api, old.bundle, name=made.name)
         assert made.create(place, "meanwhile") < LONGEST_SECONDS
         eventually(made.is_strict, "a new certificate is trusted", 30)
-        keys = webhook_keys._read(place.api.get(path))
+        keys = webhook_keys.read(place.api.get(path))
         assert keys is not None
         assert certificates.expiry(keys) > datetime.now(UTC)
         _created(place, {"meanwhile"})
@@ -210,6 +213,7 @@ def one_of_two_killed(moment: Moment) -> None:
         eventually(lambda: _is_accepted(strict, "afterwards"), "strict namespaces work", 10)
         moment.notes.append(f"strict again within {1 + int(time.monotonic() - begun)} s")
         _created(place, {f"during-{number}" for number in range(20)})
+    webhook.replace_restarted()
 
 
 def _is_accepted(place: Place, name: str) -> bool:

@@ -26,8 +26,9 @@ from mpijob.dialects.proclamations import COMPONENT, PROGRESS_ANNOTATION
 from mpijob.model.governance import NamespaceLimits
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
-QUIET = {
-    "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}}
+QUIET: dict[str, Any] = {
+    "runtimes": "Removed",
+    "services": {"controller": {"managementState": "Removed"}, "admission": {"managementState": "Removed"}},
 }
 
 

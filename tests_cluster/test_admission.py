@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests_cluster.admission_support import Governed, by_hand, governed, plainly, run, scientist
+from tests_cluster.fault_checks import server_audit
 from tests_cluster.furniture import a_queue
 from tests_cluster.support import (
     Place,
@@ -160,25 +161,43 @@ def test_a_job_too_many_is_refused_with_the_count(webhook: Governed, place: Plac
         alice.kubectl("delete", "mpijobs.kubeflow.org", "third")
 
 
-@pytest.mark.req("SC-006", "D-quota", "FR-027")
-def test_over_quota_is_refused_at_once_and_no_pod_ever_exists(place: Place, alice: Place) -> None:
-    hard = {"hard": {"requests.cpu": "1"}}
-    place.put(kinds.RESOURCE_QUOTA, "small", spec=hard)
-    eventually(
-        lambda: "used" in (place.find(kinds.RESOURCE_QUOTA, "small") or {}).get("status", {}), "it counts"
+def pods_ever(place: Place) -> list[str]:
+    """Return every pod that was created in a namespace, whoever made it, by the API server's own audit."""
+    made = (
+        one for one in server_audit(place) if one["verb"] == "create" and one["responseStatus"]["code"] == 201
     )
-    wide = by_hand("wide", workers=40)
-    wide["spec"]["runPolicy"]["suspend"] = False
-    text = refusal(alice, wide)
-    assert "but project quota is 1 cores. Request quota increase or reduce workers." in text
-    begun = time.monotonic()
-    assert create(alice, wide)[0] != 0
-    taken = time.monotonic() - begun
-    print(f"refused by kubectl in {taken:.2f} s")
-    assert taken < REFUSED_SECONDS
-    events = place.api.list(kinds.EVENT.path(place.namespace)).items
-    assert not [one for one in events if one["involvedObject"]["name"].startswith("wide")]
-    place.take_away(kinds.RESOURCE_QUOTA, "small")
+    return [one["objectRef"].get("name", "") for one in made if one["objectRef"]["resource"] == "pods"]
+
+
+@pytest.mark.req("SC-006", "D-quota", "FR-027")
+def test_over_quota_is_refused_at_once_and_no_pod_ever_exists(
+    webhook: Governed, kubeconfig: Path, kubeconfig_of: Callable[[str], Path]
+) -> None:
+    """In a namespace of its own: first a pod that is seen by the audit, then a refusal, and no other pod ever."""
+    with own_place(kubeconfig, "adm-quota", webhook.labels) as place:
+        scientist(place, "alice")
+        alice = Place(kubeconfig_of("alice"), place.namespace, place.settings.home)
+        eventually(lambda: create(alice, a_pod("witness", ""))[0] == 0, "alice may create")
+        place.put(kinds.RESOURCE_QUOTA, "small", spec={"hard": {"requests.cpu": "1"}})
+        eventually(
+            lambda: "used" in (place.find(kinds.RESOURCE_QUOTA, "small") or {}).get("status", {}), "it counts"
+        )
+        wide = by_hand("wide", workers=40)
+        wide["spec"]["runPolicy"]["suspend"] = False
+        text = refusal(alice, wide)
+        assert "but project quota is 1 cores. Request quota increase or reduce workers." in text
+        begun = time.monotonic()
+        assert create(alice, wide)[0] != 0
+        taken = time.monotonic() - begun
+        print(f"refused by kubectl in {taken:.2f} s")
+        assert taken < REFUSED_SECONDS
+        events = place.api.list(kinds.EVENT.path(place.namespace)).items
+        assert not [one for one in events if one["involvedObject"]["name"].startswith("wide")]
+        (refused, *_) = (one for one in server_audit(place) if one["objectRef"]["resource"] == "mpijobs")
+        assert (refused["user"]["username"], refused["responseStatus"]["code"]) == ("alice", 403)
+        assert pods_ever(place) == ["witness"]
+        alice.client.close()
+        alice.api.close()
 
 
 # -- what touches others -----------------------------------------------------------------------------

@@ -20,7 +20,9 @@ from mpijob.cluster import sources
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
-OPENSHIFT = ("SecurityContextConstraints", "ConsoleLink", "Route", "ClusterServiceVersion")
+OPENSHIFT = ("SecurityContextConstraints", "ConsoleLink", "Route", "ClusterServiceVersion", "OAuthClient")
+PROMETHEUS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
+FOLDERS = ["base", "base/broker", "base/page", "kubernetes", "openshift", "openshift/page", "monitoring"]
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -38,11 +40,11 @@ def built(folder: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("FR-001", "D-scc")
-@pytest.mark.parametrize("folder", ["base", "kubernetes", "openshift"])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_what_kustomize_builds_is_accepted_by_the_api_server(place: Place, folder: str) -> None:
-    """Objects of kinds that only OpenShift has are held against what its schema requires."""
+    """Objects of kinds that only OpenShift or Prometheus has are held against what their schema requires."""
     documents = built(folder)
-    plain = [one for one in documents if one["kind"] not in OPENSHIFT]
+    plain = [one for one in documents if one["kind"] not in (*OPENSHIFT, *PROMETHEUS)]
     for one in plain:  # the namespace is there only after a real apply
         if "namespace" in one["metadata"]:
             one["metadata"]["namespace"] = place.namespace
@@ -53,19 +55,23 @@ def test_what_kustomize_builds_is_accepted_by_the_api_server(place: Place, folde
         if one["kind"] == "SecurityContextConstraints":
             assert not any(one[word] for word in one if word.startswith("allowHost"))
             assert (one["allowPrivilegedContainer"], one["users"], one["groups"]) == (False, [], [])
+        if one["kind"] == "Route":
+            assert one["spec"]["tls"]["insecureEdgeTerminationPolicy"] == "Redirect"
 
 
-def test_the_operator_reads_our_folders_as_kustomize_does() -> None:
+@pytest.mark.parametrize("folder", ["base", "base/broker", "base/page", "openshift/page", "monitoring"])
+def test_the_operator_reads_our_folders_as_kustomize_does(folder: str) -> None:
     def key(one: dict[str, Any]) -> str:
         return f"{one['kind']}/{one['metadata']['name']}"
 
-    ours = sorted(sources.folder(DEPLOY / "base"), key=key)
-    assert ours == sorted(built("base"), key=key)
+    ours = sorted(sources.folder(DEPLOY / folder), key=key)
+    assert ours == sorted(built(folder), key=key)
 
 
 @pytest.mark.security
 def test_our_pods_have_no_more_rights_than_they_need() -> None:
-    pods = [one for one in built("base") + built("kubernetes") if one["kind"] == "Deployment"]
+    folders = ("base", "base/broker", "base/page", "openshift/page", "kubernetes")
+    pods = [one for folder in folders for one in built(folder) if one["kind"] == "Deployment"]
     assert pods
     for one in pods:
         spec = one["spec"]["template"]["spec"]

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from testbed import manifests, operators
+from testbed import manifests, operators, processes, services
 from testbed.kubectl import kubectl
-from tests_cluster.governed import QUIET, becomes, component, install_resources, operator, platform, want
+from testbed.shell import run
+from tests_cluster.governed import (
+    DEPLOY,
+    QUIET,
+    becomes,
+    component,
+    install_resources,
+    operator,
+    platform,
+    want,
+)
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, image, own_place
 
 from mpijob import Phase
@@ -52,6 +63,113 @@ def test_engines_that_are_there_are_adopted_and_left_alone(place: Place) -> None
         becomes(place, "roles", "Absent")
         assert becomes(place, "trainer", "Adopted")
     assert {name: deployment(place, name) for name in before} == before
+
+
+PROMETHEUS = {
+    "prometheusrules": "PrometheusRule",
+    "servicemonitors": "ServiceMonitor",
+    "podmonitors": "PodMonitor",
+}
+
+
+@contextmanager
+def prometheus(place: Place) -> Iterator[None]:
+    """Let the cluster have the Prometheus operator's resources, with nobody behind them."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
+    names = [f"{plural}.monitoring.coreos.com" for plural in PROMETHEUS]
+    try:
+        for name, (plural, kind) in zip(names, PROMETHEUS.items(), strict=True):
+            told = {"kind": kind, "plural": plural, "singular": kind.lower()}
+            spec = {
+                "group": "monitoring.coreos.com",
+                "scope": "Namespaced",
+                "names": told,
+                "versions": [version],
+            }
+            place.api.create(
+                CRD.path(),
+                {"apiVersion": CRD.api, "kind": CRD.name, "metadata": {"name": name}, "spec": spec},
+            )
+        place.kubectl(
+            "wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in names)
+        )
+        yield
+    finally:
+        for name in names:
+            place.api.delete(CRD.path("", name))
+
+
+@pytest.mark.req("FR-001", "B-admin")
+def test_runtimes_and_monitoring_are_kept_and_go_with_the_platform(place: Place) -> None:
+    wanted = {**QUIET, "runtimes": "Managed", "registry": "testbed.local"}
+    asked = {"managementState": "Managed", "quotaAlertPercent": 80}
+    with prometheus(place), platform(place, {**wanted, "monitoring": asked}), operator(place):
+        assert becomes(place, "runtimes", "Ready")["keptBy"] == "mpijob"
+        becomes(place, "monitoring", "Ready")
+        rule = place.kubectl("get", "prometheusrule", "mpijob", "--output=yaml")
+        assert "MPIJobQuotaNearlyConsumed" in rule
+        assert ">= 0.8" in rule
+        assert "mpijob-recorder" in place.kubectl("get", "servicemonitors", "--output=name")
+        assert "mpijob-openmpi " in place.mpijob("runtimes", "list").stdout
+        want(place, managementState="Removed")
+        becomes(place, "runtimes", "Absent")
+        becomes(place, "monitoring", "Absent")
+        assert "mpijob-openmpi" not in kubectl("get", "clustertrainingruntimes", "--output=name")
+        assert "mpijob" not in place.kubectl("get", "prometheusrules", "--output=name")
+
+
+@contextmanager
+def own_namespace(place: Place) -> Iterator[None]:
+    """Let our services have the namespace that their manifests name."""
+    kubectl("apply", "--server-side", f"--kustomize={DEPLOY / 'base' / 'namespace'}")
+    try:
+        yield
+    finally:
+        kubectl("delete", "namespace", "mpijob-system", "--ignore-not-found", "--wait", timeout_seconds=120)
+
+
+def asked_within(place: Place, service: str, path: str) -> str:
+    """Return what a service of ours answers to who trusts the authority of its certificate; from the node itself."""
+    secret = json.loads(
+        kubectl("-n", "mpijob-system", "get", "secret", f"mpijob-{service}-tls", "--output=json")
+    )
+    address = kubectl(
+        "-n", "mpijob-system", "get", "service", f"mpijob-{service}", "--output=jsonpath={.spec.clusterIP}"
+    )
+    name = f"mpijob-{service}.mpijob-system.svc"
+    code = (
+        "import base64, http.client, socket, ssl, sys\n"
+        "context = ssl.create_default_context(cadata=base64.b64decode(sys.argv[1]).decode())\n"
+        "line = context.wrap_socket(socket.create_connection((sys.argv[2], 443), 10), server_hostname=sys.argv[3])\n"
+        "asked = http.client.HTTPConnection(sys.argv[3]); asked.sock = line\n"
+        "asked.request('GET', sys.argv[4]); answer = asked.getresponse()\n"
+        "print(answer.status, answer.read().decode())"
+    )
+    words = (sys.executable, "-c", code, secret["data"]["ca.crt"], address, name, path)
+    return run(*processes.inside(*words))
+
+
+@pytest.mark.testbed
+@pytest.mark.long
+@pytest.mark.req("FR-001", "Q-SEC-002", "FR-INT-005")
+def test_broker_and_page_run_as_pods_with_certificates_of_the_operators(place: Place) -> None:
+    managed = {"managementState": "Managed"}
+    spec = {
+        **QUIET,
+        "services": {**QUIET["services"], "broker": managed, "page": managed},
+        "image": services.provide(),
+    }
+    with own_namespace(place), platform(place, spec), operator(place):
+        for name, path, status in (("broker", "/healthz", "200"), ("page", "/api/v1/jobs", "401")):
+            becomes(place, name, "Ready", 150)
+            assert asked_within(place, name, path).startswith(status)
+        want(place, managementState="Removed")
+        for name in ("broker", "page"):
+            becomes(place, name, "Absent", 60)
+            assert f"mpijob-{name}" not in kubectl(
+                "-n", "mpijob-system", "get", "secrets,deployments", "--output=name"
+            )
 
 
 def deployment(place: Place, name: str) -> str:

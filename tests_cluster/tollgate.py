@@ -27,6 +27,7 @@ _NO_STEPS = (
     "subjectaccessreviews",
     "selfsubjectaccessreviews",
     "selfsubjectreviews",
+    "selfsubjectrulesreviews",
     "tokenreviews",
 )
 _OWN = ("connection", "transfer-encoding", "content-length", "keep-alive")

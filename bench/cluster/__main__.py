@@ -6,7 +6,17 @@ import sys
 from pathlib import Path
 
 from bench import command
-from bench.cluster import admitting, bandwidth, creating, detection, following, listing, paging, starting
+from bench.cluster import (
+    admitting,
+    bandwidth,
+    creating,
+    detection,
+    following,
+    listing,
+    paging,
+    starting,
+    telling,
+)
 
 MEASUREMENTS: command.Measurements = {
     "create": creating.measure,
@@ -15,6 +25,7 @@ MEASUREMENTS: command.Measurements = {
     "bandwidth": bandwidth.measure,
     "detection": detection.measure,
     "admission": admitting.measure,
+    "controller": telling.measure,
     "logs": following.measure,
     "page": paging.measure,
 }

@@ -18,6 +18,9 @@ keep limits.yaml get mpijoblimits.mpijob.dev -o yaml
 keep definitions.txt get customresourcedefinitions
 keep nodes.yaml get nodes -o yaml
 keep webhooks.yaml get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml
+keep runtimes.yaml get clustertrainingruntimes.trainer.kubeflow.org -o yaml
+keep monitoring.yaml get servicemonitors.monitoring.coreos.com,podmonitors.monitoring.coreos.com,prometheusrules.monitoring.coreos.com -A -l app.kubernetes.io/name=mpijob -o yaml
+keep page.txt -n mpijob-system get routes.route.openshift.io,consolelinks.console.openshift.io -o wide
 keep queues.yaml get clusterqueues.kueue.x-k8s.io,resourceflavors.kueue.x-k8s.io -o yaml
 keep trainjobs.yaml get trainjobs.trainer.kubeflow.org --all-namespaces -o yaml
 keep mpijobs.yaml get mpijobs.kubeflow.org --all-namespaces -o yaml

@@ -252,7 +252,7 @@ def test_a_long_job_keeps_few_samples_and_all_that_it_used(archive: Archive) -> 
 
 
 # -- reports, budgets, estimates ---------------------------------------------------------------------
-@pytest.mark.req("C-cost", "Q17")
+@pytest.mark.req("C-cost", "Q17", "FR-RES-003")
 def test_a_report_adds_up_by_any_words_and_in_all() -> None:
     found = [
         an_account("a", labels={"team": "cv"}, measured=True, core_hours_used=1.0),
@@ -267,6 +267,8 @@ def test_a_report_adds_up_by_any_words_and_in_all() -> None:
     assert (by_user.total.jobs, by_user.total.failed, by_user.total.currency) == (3, 1, "EUR")
     assert by_user.rows[0].efficiency == pytest.approx(1 / 8)
     assert by_user.rows[0].idle_gpu_hours == 2.0
+    by_namespace = reports.report(found, ("namespace",), RATES)
+    assert [(row.key, row.jobs) for row in by_namespace.rows] == [(("team",), 2), (("other",), 1)]
     keys = [row.key for row in reports.report(found, ("label:team", "month"), RATES).rows]
     assert sorted(keys) == [("", "1970-02"), ("cv", "1970-01"), ("nlp", "1970-01")]
     with pytest.raises(InvalidJob, match="'usr' is nothing to group by"):

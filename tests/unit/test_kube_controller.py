@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from mpijob.dialects import terms
 from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
 from mpijob.errors import Finding
 from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
-from mpijob.model.governance import Idle, NamespaceLimits, Retention
+from mpijob.model.governance import Gang, Idle, NamespaceLimits, Retention
 from mpijob.observation import governing
 from mpijob.observation.governing import Progress
 
@@ -172,6 +173,27 @@ def test_every_transition_is_told_once_with_its_duration_and_findings_are_noted(
     assert found[0]["message"]
 
 
+@pytest.mark.req("C-ha")
+def test_a_job_that_is_cancelled_in_the_middle_of_a_look_does_not_go_backwards() -> None:
+    """Its object was read before, its pods afterwards: what is missing then was taken on purpose."""
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    plainly(node, ref_of(cluster))
+
+    def cancel(method: str, asked: str) -> None:
+        if asked.endswith("/pods") and method == "GET":
+            node.before = lambda method, path: None
+            node.patch(path, {"metadata": {"annotations": {terms.CANCELLED_ANNOTATION: stamp(4000)}}})
+            for pod in [one for one in node.objects if "/pods/" in one]:
+                del node.objects[pod]
+
+    node.before = cancel
+    plainly(node, ref_of(cluster))
+    assert [reason for reason, _ in node.told()] == ["Running"]
+    plainly(node, ref_of(cluster))  # the change brings the next look
+    assert sorted(reason for reason, _ in node.told()) == ["Cancelled", "Running"]
+
+
 def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
     node, cluster = Versioned(), at_work()
     path = laid_out(node, cluster)
@@ -269,6 +291,21 @@ def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
     assert len(ended_ones) == 1
     assert f"namespace {TEAM} allows 60 s" in ended_ones[0]
     assert path in node.objects
+
+
+@pytest.mark.req("E-gang")
+def test_a_gang_may_take_no_longer_than_its_namespace_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Versioned()
+    one = limited(a_controller(node), NamespaceLimits(gang=Gang(timeout_seconds=45)), monkeypatch)
+    assert (one._gang_seconds(TEAM), one._gang_seconds("team-nlp")) == (45, math.inf)
+    cluster = at_work()
+    laid_out(node, cluster)
+    ref = ref_of(cluster)
+    for age, overdue in ((44, False), (46, True)):
+        waits = JobState(ref=ref, phase=Phase.PENDING, created=node.now() - age)
+        assert one._tending._overdue(waits) is overdue
+    one._forget(ref)
+    assert one._tending._patience == {}
 
 
 def test_an_end_that_somebody_noted_and_could_not_bring_about_is_brought_about(

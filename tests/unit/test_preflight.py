@@ -265,3 +265,22 @@ def test_a_volcano_queue_makes_volcano_keep_the_gang(api: FakeApi) -> None:
     found = gathered(api, a_job(queue="gpu"), served)
     assert found.around.gang is Gang.VOLCANO
     assert admission.admit(a_job(queue="gpu"), JANE, found.facts) == ()
+
+
+@pytest.mark.req("R7", "E-gang")
+@pytest.mark.parametrize(
+    ("kind", "gang"),
+    [
+        ("Coscheduling", Gang.COSCHEDULING),
+        ("Volcano", Gang.VOLCANO),
+        ("Kueue", Gang.NONE),
+        ("None", Gang.NONE),
+    ],
+)
+def test_who_starts_workers_together_is_said_by_the_namespaces_limits(kind: str, gang: Gang) -> None:
+    api, limits = FakeApi(), Kind("mpijob.dev/v1alpha1", "MPIJobLimits", "mpijoblimits", namespaced=False)
+    api.put(limits, NAMESPACE, spec={"gang": {"kind": kind}})
+    served = SERVED | {limits.api}
+    assert gathered(api, a_job(), served).around.gang is gang
+    api.refuse(limits)  # who may not read them has what there was before
+    assert gathered(api, a_job(), served).around.gang is Gang.NONE

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit.cluster_objects import BEGIN, NOW, Cluster, condition, running, stamp
+from tests.unit.cluster_objects import BEGIN, NOW, Cluster, condition, ended, running, stamp
 from tests.unit.cluster_support import a_job
 
 from mpijob.backends.kubernetes import states
@@ -207,6 +207,17 @@ def test_a_preempted_job_is_queued_again_and_says_why() -> None:
         "are free in queue main; its pods are still ending"
     )
     assert state.findings[0].code == "PREEMPTED"
+
+
+@pytest.mark.req("UC3-AF1")
+def test_how_the_pods_of_a_preempted_job_end_is_no_cause() -> None:
+    evicted = condition("Evicted", True, "Preempted", PREEMPTION, 40)
+    leaving = {"deletionTimestamp": stamp(55), "deletionGracePeriodSeconds": 10}
+    cluster = Cluster(GPUS).launcher(running(12), **leaving)  # the workers are gone already
+    cluster.worker(1, ended(143, 56), **leaving)
+    state = queued(a_workload(pending(WAITS), evicted), cluster=cluster)
+    assert (state.phase, state.reason) == (Phase.QUEUED, Reason.PREEMPTED)
+    assert [one.code for one in state.findings] == ["PREEMPTED"]
 
 
 @pytest.mark.req("UC3-AF1", "FR-028")

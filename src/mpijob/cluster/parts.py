@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mpijob.cluster import crds, sources
+from mpijob.dialects import runtimes as shipped
+from mpijob.dialects import terms
 from mpijob.dialects.terms import Document
 from mpijob.model.governance import Management, Platform, Queue, Service
 
 KUEUE_API = "kueue.x-k8s.io/v1beta2"
 FLAVOR = "mpijob-default"
+QUOTA_ALARM = "MPIJobQuotaNearlyConsumed"
 FOLDERS = ("roles", "audit")  # of deploy/base: applied as they are
 
 
@@ -31,9 +34,15 @@ def definitions() -> list[Document]:
     return [*crds.documents()]
 
 
-def service(name: str, wanted: Service, deploy: Path, platform: Platform) -> list[Document]:
+def folder(name: str, deploy: Path, *, openshift: bool) -> Path:
+    """Return where a service's manifests are; some are others on OpenShift."""
+    own = deploy / "openshift" / name
+    return own if openshift and own.is_dir() else deploy / "base" / name
+
+
+def service(name: str, wanted: Service, source: Path, platform: Platform) -> list[Document]:
     """Return the documents of one service, with the image and the number that the platform says."""
-    documents = sources.with_images(sources.folder(deploy / "base" / name), "", platform.image)
+    documents = sources.with_images(sources.folder(source), "", platform.image)
     return [_scaled(one, wanted.replicas) for one in documents]
 
 
@@ -70,6 +79,36 @@ def _queue(queue: Queue) -> Iterator[Document]:
             "metadata": metadata,
             "spec": {"clusterQueue": queue.name},
         }
+
+
+def runtimes(platform: Platform, *, openshift: bool) -> list[Document]:
+    """Return the runtimes that ship, for TrainJobs that others write; OpenShift gives pods their user itself."""
+    user = None if openshift else terms.PLAIN_USER
+    made = [shipped.document(one, user=user) for one in shipped.SHIPPED if one.kind == shipped.KIND]
+    return sources.with_images(made, platform.registry)
+
+
+def monitoring(deploy: Path, namespace: str, platform: Platform) -> list[Document]:
+    """Return what lets Prometheus read us: who is asked, rules, dashboards; the alarm for quotas at its percentage."""
+    found = (sources.in_namespace(one, namespace) for one in sources.folder(deploy / "monitoring"))
+    return [_alarmed(one, platform.monitoring.quota_alert_percent) for one in found]
+
+
+def _alarmed(document: Document, percent: float) -> Document:
+    if document["kind"] != "PrometheusRule":
+        return document
+    groups = [
+        {**group, "rules": [_with_percentage(rule, percent) for rule in group["rules"]]}
+        for group in document["spec"]["groups"]
+    ]
+    return {**document, "spec": {**document["spec"], "groups": groups}}
+
+
+def _with_percentage(rule: Document, percent: float) -> Document:
+    if rule.get("alert") != QUOTA_ALARM:
+        return rule
+    expression, bound, _ = rule["expr"].rpartition(">= ")
+    return {**rule, "expr": f"{expression}{bound}{percent / 100:g}"}
 
 
 def is_kept(state: Management, platform: Platform) -> bool:

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from mpijob.backends.kubernetes.api import Api, ApiError
-from mpijob.cluster import engines, parts, sources
+from mpijob.cluster import engines, page, parts, serving, sources
 from mpijob.cluster.engines import DEPLOYMENT, Known
 from mpijob.cluster.inventory import Inventory
-from mpijob.cluster.objects import CRD, Entry, Objects, entry_of, in_order, marked
+from mpijob.cluster.objects import CRD, Entry, Objects, entry_of, in_order, mark_of, marked
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError, NotFound
-from mpijob.model.governance import Component, Management, Platform
+from mpijob.model.governance import Component, Management, Page, Platform
 
 READY, WAITING, ADOPTED, ABSENT, REMOVING, FAILED = (
     "Ready",
@@ -42,6 +42,7 @@ class Keeper:
     def __init__(self, api: Api, namespace: str, deploy: Path) -> None:
         self._objects = Objects(api)
         self._inventory = Inventory(api, namespace)
+        self._namespace = namespace
         self._deploy = deploy
 
     def keep(self, platform: Platform) -> tuple[Component, ...]:
@@ -53,7 +54,11 @@ class Keeper:
             (one.name, lambda one=one: self._engine(one, platform))  # type: ignore[misc] # mypy knows no defaults of a lambda
             for one in (engines.KNOWN if _managed(platform) else reversed(engines.KNOWN))
         ]
-        steps += [("queues", lambda: self._queues(platform))]
+        steps += [
+            ("queues", lambda: self._queues(platform)),
+            ("runtimes", lambda: self._runtimes(platform)),
+            ("monitoring", lambda: self._monitoring(platform)),
+        ]
         steps += [
             (name, lambda name=name: self._folder(name, platform))  # type: ignore[misc] # as above
             for name in parts.FOLDERS
@@ -113,6 +118,38 @@ class Keeper:
             return Component(name="queues", state=ABSENT)
         return self._part("queues", lambda: parts.queues(platform), platform)
 
+    def _runtimes(self, platform: Platform) -> Component:
+        """Keep the runtimes that ship; one that somebody else made under such a name stays as it is."""
+        told = Component(name="runtimes", state=ABSENT)
+        if not parts.is_kept(platform.runtimes, platform):
+            return self._take_away("runtimes", self._inventory.read("runtimes"), told)
+        wanted = parts.runtimes(platform, openshift=self._on_openshift())
+        if self._objects.kind(wanted[0]["apiVersion"], wanted[0]["kind"]) is None:
+            return msgspec.structs.replace(told, message="the cluster does not serve Trainer's API")
+        others = [one["metadata"]["name"] for one in wanted if self._is_anothers(one, "runtimes")]
+        self._make("runtimes", [one for one in wanted if one["metadata"]["name"] not in others])
+        message = f"made by somebody else, and left alone: {', '.join(others)}" if others else ""
+        return msgspec.structs.replace(told, state=READY, kept_by="mpijob", message=message)
+
+    def _monitoring(self, platform: Platform) -> Component:
+        told = Component(name="monitoring", state=ABSENT)
+        if not parts.is_kept(platform.monitoring.management_state, platform):
+            return self._take_away("monitoring", self._inventory.read("monitoring"), told)
+        documents = parts.monitoring(self._deploy, self._namespace, platform)
+        self._make("monitoring", documents)
+        missing = sorted({one["kind"] for one in documents if not self._fits(one)})
+        message = (
+            f"the cluster does not serve {', '.join(missing)}: Prometheus is not told" if missing else ""
+        )
+        return msgspec.structs.replace(told, state=READY, kept_by="mpijob", message=message)
+
+    def _on_openshift(self) -> bool:
+        return self._objects.api.find("/apis/security.openshift.io") is not None
+
+    def _is_anothers(self, document: Document, component: str) -> bool:
+        found = self._objects.find(entry_of(document))
+        return found is not None and mark_of(found) != component
+
     def _folder(self, name: str, platform: Platform) -> Component:
         folder = self._deploy / "base" / name
         if not folder.is_dir():
@@ -124,16 +161,28 @@ class Keeper:
         told = Component(name=name, state=ABSENT)
         entries = self._inventory.read(name)
         if not parts.is_kept(wanted.management_state, platform):
-            return self._take_away(name, entries, told)
-        if not (self._deploy / "base" / name).is_dir():
+            return self._without_service(name, entries, told)
+        openshift = self._on_openshift()
+        source = parts.folder(name, self._deploy, openshift=openshift)
+        if not source.is_dir():
             return msgspec.structs.replace(told, message="this deploy folder has no such service")
-        documents = parts.service(name, wanted, self._deploy, platform)
+        documents = parts.service(name, wanted, source, platform)
         if others := self._installed_otherwise(name, documents):
             return msgspec.structs.replace(told, state=ADOPTED, kept_by="somebody else", message=others)
+        documents = serving.certified(self._objects.api, name, documents, openshift=openshift)
+        if isinstance(wanted, Page):
+            documents = page.completed(self._objects.api, documents, wanted.host)
         self._make(name, documents)
         ready = all(map(self._is_available, filter(_is_deployment, documents)))
         state, message = (READY, "") if ready else (WAITING, "its pods are not available yet")
         return msgspec.structs.replace(told, state=state, kept_by="mpijob", message=message)
+
+    def _without_service(self, name: str, entries: list[Entry], told: Component) -> Component:
+        """Take a service of ours away, and the certificate that was made for it."""
+        for namespace in {one.namespace for one in entries if one.kind == "Deployment"}:
+            for secret in (serving.secret_of(name, namespace), page.login_of(namespace)):
+                self._objects.remove(secret, name)
+        return self._take_away(name, entries, told)
 
     def _installed_otherwise(self, name: str, documents: Iterable[Document]) -> str:
         """Return why a service is not ours to keep: whoever applied it by hand keeps it."""
@@ -191,7 +240,10 @@ class Keeper:
         return entry.kind == _DATA or self._objects.remove(entry, component)
 
 
-_WHERE_SERVED = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+_WHERE_SERVED = (
+    "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ServiceMonitor", "PodMonitor", "PrometheusRule",
+    "Route", "ConsoleLink",
+)  # fmt: skip
 _DATA = "PersistentVolumeClaim"  # what was recorded outlives whoever recorded it
 _LASTING = ("CustomResourceDefinition", "Namespace", _DATA)
 

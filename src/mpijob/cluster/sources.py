@@ -84,8 +84,18 @@ def folder(path: Path) -> list[Document]:
         )
     told = yaml.safe_load((path / "kustomization.yaml").read_text())
     found = [one for name in told.get("resources") or () for one in _resource(path / name)]
+    found += [_config_map(path, one) for one in told.get("configMapGenerator") or ()]
     namespace = told.get("namespace") or ""
-    return [_in_namespace(one, namespace) for one in found] if namespace else found
+    return [in_namespace(one, namespace) for one in found] if namespace else found
+
+
+def _config_map(path: Path, told: Mapping[str, Any]) -> Document:
+    """Return a config map of files, which keeps its name whatever they hold."""
+    metadata: Document = {"name": told["name"]}
+    if labels := (told.get("options") or {}).get("labels"):
+        metadata["labels"] = labels
+    data = {Path(name).name: (path / name).read_text() for name in told.get("files") or ()}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def _resource(path: Path) -> Iterator[Document]:
@@ -99,11 +109,11 @@ _CLUSTER_WIDE = (
     "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass",
     "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding", "APIService", "ClusterTrainingRuntime", "ConsoleLink",
-    "SecurityContextConstraints",
+    "SecurityContextConstraints", "OAuthClient",
 )  # fmt: skip
 
 
-def _in_namespace(document: Document, namespace: str) -> Document:
+def in_namespace(document: Document, namespace: str) -> Document:
     """Put a document into a namespace as kustomize does, with the accounts that bindings name."""
     changed = dict(document)
     if document["kind"] not in _CLUSTER_WIDE:

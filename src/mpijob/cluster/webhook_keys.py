@@ -7,6 +7,7 @@ other takes what it finds. The bundle is written into the configurations before 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from datetime import datetime
 
 from mpijob.backends.kubernetes import kinds
@@ -20,17 +21,24 @@ _TRIES = 5
 
 
 def ensure(
-    api: Api, namespace: str, names: tuple[str, ...], now: datetime | None = None, *, name: str = NAME
+    api: Api,
+    namespace: str,
+    names: tuple[str, ...],
+    now: datetime | None = None,
+    *,
+    name: str = NAME,
+    secret: str = "",
+    labels: Mapping[str, str] | None = None,
 ) -> Keys:
-    """Return keys that are good for a while, made and kept now if need be."""
-    path = kinds.SECRET.path(namespace, f"{name}-keys")
+    """Return keys that are good for a while, made and kept now if need be; `secret` is where, if not `NAME-keys`."""
+    path = kinds.SECRET.path(namespace, secret or f"{name}-keys")
     for _ in range(_TRIES):
         found = api.find(path)
-        keys = _read(found) if found else None
+        keys = read(found) if found else None
         if keys is not None and not certificates.needs_renewal(keys, names, now):
             return keys
         try:
-            return _write(api, path, certificates.renewed(names, keys, now=now), found)
+            return _write(api, path, certificates.renewed(names, keys, now=now), found, labels or {})
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
@@ -59,7 +67,8 @@ def _version(found: Document) -> Document:
     return {"resourceVersion": found["metadata"].get("resourceVersion", "")}
 
 
-def _read(secret: Document) -> Keys | None:
+def read(secret: Document) -> Keys | None:
+    """Return the keys of a Secret of ours; None for any other."""
     data = secret.get("data") or {}
     try:
         return Keys(**{field: base64.b64decode(data[key]) for field, key in _FIELDS.items()})
@@ -67,11 +76,13 @@ def _read(secret: Document) -> Keys | None:
         return None
 
 
-def _write(api: Api, path: str, keys: Keys, found: Document | None) -> Keys:
+def _write(
+    api: Api, path: str, keys: Keys, found: Document | None, labels: Mapping[str, str] | None = None
+) -> Keys:
     data = {key: base64.b64encode(getattr(keys, field)).decode() for field, key in _FIELDS.items()}
     if found is None:
         collection, _, name = path.rpartition("/")
-        metadata = {"name": name, "labels": {"app.kubernetes.io/part-of": "mpijob"}}
+        metadata = {"name": name, "labels": {"app.kubernetes.io/part-of": "mpijob", **(labels or {})}}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
         api.create(collection, body)
     else:

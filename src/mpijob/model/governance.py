@@ -149,13 +149,19 @@ class OptionalService(Service, frozen=True, kw_only=True):
     replicas: AtLeastOne = 1
 
 
+class Page(OptionalService, frozen=True, kw_only=True):
+    """The page for everybody; `host` is the name under which people open it, on OpenShift the Route's by default."""
+
+    host: str = ""
+
+
 class Services(Part, frozen=True, kw_only=True):
     """Our own services in the cluster."""
 
     controller: Service = Service()
     admission: Service = Service()
     recorder: OptionalService = OptionalService()
-    page: OptionalService = OptionalService()
+    page: Page = Page()
     broker: OptionalService = OptionalService()
 
 

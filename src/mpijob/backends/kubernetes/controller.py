@@ -10,6 +10,7 @@ of a Lease acts (`election`). Other people's jobs are left alone.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import msgspec
 from mpijob.backends.kubernetes import (
     gathering,
     kinds,
+    outlines,
     owning,
     proclaiming,
     silence,
@@ -32,7 +34,7 @@ from mpijob.backends.kubernetes.election import Election
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.looking import Eye, Look
 from mpijob.backends.kubernetes.reflecting import Source
-from mpijob.backends.kubernetes.rounds import PODS, Rounds, bare
+from mpijob.backends.kubernetes.rounds import PODS, Rounds
 from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.backends.kubernetes.tending import Tending
 from mpijob.dialects import isolation, proclamations, seen_kinds, terms
@@ -66,7 +68,6 @@ _RUNNING_SECONDS = 120.0  # nothing is due before, and whatever moves is told by
 _MOST_SAMPLES = 2000
 _ENDING = (Reason.DEADLINE_EXCEEDED.value, Reason.CANCELLING.value)
 _ENDING_SECONDS = 40.0  # after that whoever noted the end of a job was killed before bringing it about
-_POD_LABELS = (*PODS.values(), terms.UID_LABEL, terms.JOB_LABEL)
 _log = logging.getLogger(__name__)
 
 
@@ -84,7 +85,7 @@ class Controller:
         self._election = election
         self._namespace = namespace
         self._eye = Eye(api, events=self._events)
-        self._tending = Tending(api, self._eye, surroundings)
+        self._tending = Tending(api, self._eye, surroundings, self._gang_seconds)
         self._silence = silence.Silence()
         self._told_silent: dict[str, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
@@ -99,7 +100,7 @@ class Controller:
             namespace,
             look=self._attend,
             gone=self._forget,
-            trim=_outline,
+            trim=outlines.pod,
             more=self._more_sources(),
             settle_seconds=_SETTLE_SECONDS,
         )
@@ -113,10 +114,10 @@ class Controller:
     def _more_sources(self) -> dict[str, Source]:
         dull = ",".join(f"reason!={one}" for one in _DULL)
         return {
-            _EVENTS: Source(kinds.EVENT.path(self._namespace), fields=dull, trim=_essence),
+            _EVENTS: Source(kinds.EVENT.path(self._namespace), fields=dull, trim=outlines.event),
             silence.SOURCE: silence.source(),
-            LIMITS.plural: Source(LIMITS.path(), trim=_spec),
-            PLATFORM.plural: Source(PLATFORM.path(), trim=_spec),
+            LIMITS.plural: Source(LIMITS.path(), trim=outlines.spec),
+            PLATFORM.plural: Source(PLATFORM.path(), trim=outlines.spec),
         }
 
     @property
@@ -262,6 +263,11 @@ class Controller:
             _log.warning("the limits of %s cannot be understood: %s", namespace, error)
             return NamespaceLimits()
 
+    def _gang_seconds(self, namespace: str) -> float:
+        """Return how long a gang of a namespace may take to start, by its limits."""
+        gang = self._limits(namespace).gang
+        return math.inf if gang is None else gang.timeout_seconds
+
     def _events(self, namespace: str, name: str) -> list[Document]:
         return [
             one
@@ -288,7 +294,7 @@ class Controller:
         found: dict[JobRef, frozenset[str]] = {}
         for source in PODS:
             for pod in self._rounds.cache.objects(source):
-                ref = _job_of(pod)
+                ref = outlines.job_of(pod)
                 if ref is not None and pod["alive"]:
                     found[ref] = found.get(ref, frozenset()) | {pod["node"]}
         return found
@@ -329,30 +335,3 @@ def _ending_since(look: Look) -> float | None:
         notes.get(terms.CANCELLED_ANNOTATION) or notes.get(terms.GIVEN_UP_ANNOTATION, "").partition(" ")[0]
     )
     return time_of(stamp) if stamp else None
-
-
-def _job_of(pod: Document) -> JobRef | None:
-    labels = pod["metadata"].get("labels") or {}
-    name, uid = labels.get(terms.JOB_LABEL), labels.get(terms.UID_LABEL)
-    return JobRef(pod["metadata"]["namespace"], name, uid) if name and uid else None
-
-
-# -- what is kept of an object ------------------------------------------------------------------------
-def _outline(pod: Document) -> Document:
-    kept = bare(pod)
-    labels = kept["metadata"].get("labels") or {}
-    kept["metadata"]["labels"] = {name: labels[name] for name in _POD_LABELS if name in labels}
-    alive = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-    return kept | {"node": (pod.get("spec") or {}).get("nodeName") or "", "alive": alive}
-
-
-def _spec(document: Document) -> Document:
-    return bare(document) | {"spec": document.get("spec") or {}}
-
-
-def _essence(event: Document) -> Document:
-    if proclamations.is_own(event):
-        return bare(event) | {"involvedObject": {}}
-    kept = ("involvedObject", "reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "count",
-            "series", "source", "reportingComponent")  # fmt: skip
-    return bare(event) | {name: event[name] for name in kept if name in event}

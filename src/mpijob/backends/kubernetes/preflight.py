@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PLAIN_USER = terms.PLAIN_USER
 _OVER = ("Complete", "Failed", "Succeeded")
+_GANGS = {"Coscheduling": Gang.COSCHEDULING, "Volcano": Gang.VOLCANO}  # Kueue needs a queue, and no more
 
 
 class Gathered(NamedTuple):
@@ -245,6 +246,13 @@ def _class_names(seen: Answers) -> tuple[str, ...] | None:
     return obstacles.names(answer.items) if answer.value is not None else None
 
 
+def _gang(seen: Answers) -> Gang:
+    """Return who starts workers together by the namespace's limits, as far as this user may read them."""
+    limits = seen["limits"].value
+    told = ((limits or {}).get("spec") or {}).get("gang") or {}
+    return _GANGS.get(str(told.get("kind", "")), Gang.NONE)
+
+
 def _nfs_driver(seen: Answers) -> str:
     there = obstacles.names(seen["drivers"].items)
     return obstacles.NFS_DRIVER if obstacles.NFS_DRIVER in there else ""
@@ -269,7 +277,7 @@ def _surroundings(
         openshift=openshift,
         user=None if openshift else PLAIN_USER,
         kueue=kueue and not volcano,
-        gang=Gang.VOLCANO if volcano else Gang.NONE,
+        gang=Gang.VOLCANO if volcano else _gang(seen),
         priority_classes=obstacles.priority_classes(cluster.priority_classes or ()),
         workload_priorities=classes,
         topology_aware=any((one.get("spec") or {}).get("topologyName") for one in seen["flavors"].items),

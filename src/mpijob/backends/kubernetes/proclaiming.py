@@ -15,7 +15,7 @@ from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.looking import Look
-from mpijob.dialects import proclamations
+from mpijob.dialects import proclamations, terms
 from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, MOST, PROGRESS_ANNOTATION
 from mpijob.errors import Finding, Severity
 from mpijob.model import Phase
@@ -29,20 +29,42 @@ def proclaim(api: Api, look: Look, alarms: Sequence[Finding] = ()) -> bool:
     """Tell what is new about a job; return whether anything was."""
     before, notes = progress(look.found.job), dict[str, str | None]()
     after = governing.moved(before, look.state, api.now())
+    found = (*look.state.findings, *alarms)
+    new = proclamations.told_codes(look.found.job) != [one.code for one in found][:MOST]
+    if (after is not None or new) and not _is_as_seen(api, look.found):
+        return False
     if after is not None:
         message = governing.told(before, after, look.state)
         key = f"{after.number} {after.phase}"
         warning = look.state.phase in _ILL
         say(api, look.found.job, after.phase, message, key, warning=warning, when=after.since)
         notes[PROGRESS_ANNOTATION] = msgspec.json.encode(after).decode()
-    found = (*look.state.findings, *alarms)
-    if after is not None or proclamations.told_codes(look.found.job) != [one.code for one in found][:MOST]:
+    if after is not None or new:
         for one in found[:MOST]:
             _say_finding(api, look.found.job, one)
         notes[FINDINGS_ANNOTATION] = proclamations.findings(found)
     if notes:
         note(api, look.found, notes)
     return bool(notes)
+
+
+def _is_as_seen(api: Api, found: Found) -> bool:
+    """Whether the job is still wanted as it was when the look began.
+
+    A look is many reads. Whoever cancels or suspends a job says so on it first, and only then its pods go: pods that
+    are missing from a job that has changed meanwhile tell nothing. The change itself brings the next look.
+    """
+    now = api.find(found.path)
+    return now is not None and _wish(now) == _wish(found.job)
+
+
+def _wish(job: Mapping[str, Any]) -> tuple[object, ...]:
+    notes = job["metadata"].get("annotations") or {}
+    told = (terms.CANCELLED_ANNOTATION, terms.SUSPENDED_ANNOTATION, terms.GIVEN_UP_ANNOTATION)
+    metadata = job["metadata"]
+    return (
+        metadata.get("uid"), metadata.get("generation"), "deletionTimestamp" in metadata, *map(notes.get, told),
+    )  # fmt: skip
 
 
 def progress(job: Mapping[str, Any]) -> Progress:

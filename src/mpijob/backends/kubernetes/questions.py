@@ -25,6 +25,7 @@ _CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 _CSI_DRIVER = Kind("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False)
 _KUEUE_FLAVOR = Kind(kinds.KUEUE_API, "ResourceFlavor", "resourceflavors", namespaced=False)
 _VOLCANO_QUEUE = Kind("scheduling.volcano.sh/v1beta1", "Queue", "queues", namespaced=False)
+_LIMITS = Kind(f"{terms.DOMAIN}/v1alpha1", "MPIJobLimits", "mpijoblimits", namespaced=False)
 _KUEUE_BEFORE = "kueue.x-k8s.io/v1beta1"
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 MEANINGS = {
@@ -65,6 +66,8 @@ def first_round(api: Api, job: MPIJob, served: frozenset[str]) -> Calls:
         calls["drivers"] = lambda: api.list(_CSI_DRIVER.path())
     if job.queue and _VOLCANO_QUEUE.api in served:
         calls["volcano"] = lambda: api.find(_VOLCANO_QUEUE.path("", job.queue))
+    if _LIMITS.api in served:
+        calls["limits"] = lambda: api.find(_LIMITS.path("", namespace))
     if version := kueue_version(served):
         calls["queues"] = lambda: api.list(kinds.LOCAL_QUEUE._replace(api=version).path(namespace))
         calls |= _of_the_queue(api, job, version) if job.queue else {}

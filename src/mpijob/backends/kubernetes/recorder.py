@@ -166,6 +166,7 @@ class Recorder:
     def _write_gone(self, ref: JobRef, why: str = "") -> None:
         """Write down that a job is gone, unless another of its objects is there."""
         self._final.discard(ref)
+        self._scribe.forget(ref.uid)
         self._abandon(ref.uid, set())
         self._archive.mark_deleted(ref.uid, time.time(), why)
 

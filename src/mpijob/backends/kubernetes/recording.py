@@ -65,6 +65,10 @@ class Scribe:
             self._tell_audit(state)
         return state, [*self._lives(look)]
 
+    def forget(self, uid: str) -> None:
+        """Remember nothing of a job that is gone: what was written down of it is in the record."""
+        self._specs -= {one for one in self._specs if one[0] == uid}
+
     def _tell_audit(self, state: JobState) -> None:
         """Write the last entry of a job: how it ended and what it has taken."""
         ((spec,),) = self._archive.read("SELECT spec FROM jobs WHERE uid=?", state.ref.uid) or ((None,),)

@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 class Tending:
     """Tends jobs through one API client; it remembers how long each may take to start."""
 
-    def __init__(self, api: Api, eye: Eye, surroundings: Callable[[MPIJob], Surroundings]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        eye: Eye,
+        surroundings: Callable[[MPIJob], Surroundings],
+        longest: Callable[[str], float] = lambda namespace: math.inf,
+    ) -> None:
+        self._longest = longest  # that a namespace lets its gangs take, by its name
         self._api = api
         self._eye = eye
         self._surroundings = surroundings
@@ -101,7 +108,8 @@ class Tending:
             ours = seen_kinds.is_ours(found.job)
             job = self._eye.spec(found, self._eye.runtime(found)) if ours else None
             self._patience[state.ref] = math.inf if job is None else job.gang_timeout_seconds
-        return self._api.now() - (state.started or state.created) >= self._patience[state.ref]
+        patience = min(self._patience[state.ref], self._longest(state.ref.namespace))
+        return self._api.now() - (state.started or state.created) >= patience
 
     def _give_up(self, state: JobState) -> None:
         from mpijob.backends.kubernetes import steering
@@ -116,5 +124,5 @@ class Tending:
         """Return what kept the job from starting, or that it took too long."""
         if state.findings:
             return state.reason, state.message
-        seconds = self._patience[state.ref]
+        seconds = min(self._patience[state.ref], self._longest(state.ref.namespace))
         return Reason.GANG_TIMEOUT.value, f"not all workers had started after {seconds:g} s: {state.message}"

@@ -1,0 +1,40 @@
+"""What a controller keeps of objects that it watches: enough to know whose they are and where they stand, no more."""
+
+from __future__ import annotations
+
+from mpijob.backends.kubernetes.rounds import PODS, bare
+from mpijob.dialects import proclamations, terms
+from mpijob.dialects.terms import Document
+from mpijob.model import JobRef
+
+_POD_LABELS = (*PODS.values(), terms.UID_LABEL, terms.JOB_LABEL)
+_OF_EVENTS = ("involvedObject", "reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "count",
+              "series", "source", "reportingComponent")  # fmt: skip
+
+
+def job_of(pod: Document) -> JobRef | None:
+    """Return which job of ours a pod belongs to."""
+    labels = pod["metadata"].get("labels") or {}
+    name, uid = labels.get(terms.JOB_LABEL), labels.get(terms.UID_LABEL)
+    return JobRef(pod["metadata"]["namespace"], name, uid) if name and uid else None
+
+
+def pod(document: Document) -> Document:
+    """Keep of a pod where it is and whether it lives."""
+    kept = bare(document)
+    labels = kept["metadata"].get("labels") or {}
+    kept["metadata"]["labels"] = {name: labels[name] for name in _POD_LABELS if name in labels}
+    alive = (document.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    return kept | {"node": (document.get("spec") or {}).get("nodeName") or "", "alive": alive}
+
+
+def spec(document: Document) -> Document:
+    """Keep of an object what is wanted."""
+    return bare(document) | {"spec": document.get("spec") or {}}
+
+
+def event(document: Document) -> Document:
+    """Keep of an Event what it tells; of our own, that it was said."""
+    if proclamations.is_own(document):
+        return bare(document) | {"involvedObject": {}}
+    return bare(document) | {name: document[name] for name in _OF_EVENTS if name in document}
