@@ -128,6 +128,8 @@ class Keeper:
         if not (self._deploy / "base" / name).is_dir():
             return msgspec.structs.replace(told, message="this deploy folder has no such service")
         documents = parts.service(name, wanted, self._deploy, platform)
+        if self._objects.kind("security.openshift.io/v1", "SecurityContextConstraints") is not None:
+            documents = [*map(parts.ranged, documents)]
         if others := self._installed_otherwise(name, documents):
             return msgspec.structs.replace(told, state=ADOPTED, kept_by="somebody else", message=others)
         self._make(name, documents)
