@@ -276,6 +276,9 @@ def test_what_was_known_of_pods_stays_when_they_are_gone() -> None:
     assert (state.ranks, state.started) == (before.ranks, 1.0)
     again = JobState(ref=ref, phase=Phase.PENDING, attempt=2)
     assert richer(before, again) == again
+    for going in (Phase.PENDING, Phase.RUNNING, Phase.CANCELLED):
+        assert richer(state, JobState(ref=ref, phase=going)) == state, "an end that was seen stays"
+    assert richer(before, JobState(ref=ref, phase=Phase.CANCELLED)).phase is Phase.CANCELLED
 
 
 class Running:
