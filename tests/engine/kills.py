@@ -229,7 +229,9 @@ def check(play: Play, archive: Archive, past: Past) -> None:
     assert state is not None
     stored = {voice.source: [*Past(archive).raw(voice)] for voice in archive.voices(state.ref.uid)}
     for name, said in play.said.items():
-        assert stored[name] == [one.raw for one in said], f"the lines of {name} are not what it said"
+        wanted = [one.raw for one in said]
+        lost, more = len(set(wanted) - set(stored[name])), len(stored[name]) - len(set(stored[name]))
+        assert stored[name] == wanted, f"the lines of {name} are not what it said: {lost} lost, {more} twice"
     record_ = past.record(ref)
     assert record_ is not None
     assert record_.gaps == ()
