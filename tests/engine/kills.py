@@ -280,6 +280,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whoever ends this ends its database too
     place = Path(tempfile.mkdtemp(prefix="mpijob-kills-", dir="/tmp"))
     place.chmod(0o755)  # PostgreSQL runs as a user of its own
     server, wrong, begun = Server(place / "pg"), [], time.monotonic()
