@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from testbed import places
-from tests_cluster import fault_jobs, fault_outages, fault_webhook
+from tests_cluster import fault_jobs, fault_outages, fault_recorder, fault_webhook
 from tests_cluster.fault_checks import Moment
 from tests_cluster.fault_outages import Outage
 from tests_cluster.governed import install_resources
@@ -78,6 +78,7 @@ FAULTS = (
     Fault("launcher killed", "named, and tried again", partial(fault_jobs.member_killed, Role.LAUNCHER)),
     Fault("namespace deleted", "nothing left, nothing hangs", fault_jobs.namespace_deleted, lanes=4, cheap=True),
     Fault("100 identical submits", "one job, 99 told so", fault_jobs.submitted_often, lanes=2),
+    Fault("recorder killed", "every line once, no gap", fault_recorder.killed),
     Fault("quota changed while queued", "told, and runs when it fits", fault_jobs.quota_changed),
     Fault("API server silent", "resumes when it is back", fault_outages.API_SERVER, lanes=4, alone=True),
     Fault("etcd restarted", "resumes when it is back", fault_outages.ETCD, lanes=4, alone=True),

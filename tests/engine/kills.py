@@ -229,7 +229,9 @@ def check(play: Play, archive: Archive, past: Past) -> None:
     assert state is not None
     stored = {voice.source: [*Past(archive).raw(voice)] for voice in archive.voices(state.ref.uid)}
     for name, said in play.said.items():
-        assert stored[name] == [one.raw for one in said], f"the lines of {name} are not what it said"
+        wanted = [one.raw for one in said]
+        lost, more = len(set(wanted) - set(stored[name])), len(stored[name]) - len(set(stored[name]))
+        assert stored[name] == wanted, f"the lines of {name} are not what it said: {lost} lost, {more} twice"
     record_ = past.record(ref)
     assert record_ is not None
     assert record_.gaps == ()
@@ -278,6 +280,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # whoever ends this ends its database too
     place = Path(tempfile.mkdtemp(prefix="mpijob-kills-", dir="/tmp"))
     place.chmod(0o755)  # PostgreSQL runs as a user of its own
     server, wrong, begun = Server(place / "pg"), [], time.monotonic()

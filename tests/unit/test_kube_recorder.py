@@ -276,6 +276,9 @@ def test_what_was_known_of_pods_stays_when_they_are_gone() -> None:
     assert (state.ranks, state.started) == (before.ranks, 1.0)
     again = JobState(ref=ref, phase=Phase.PENDING, attempt=2)
     assert richer(before, again) == again
+    for going in (Phase.PENDING, Phase.RUNNING, Phase.CANCELLED):
+        assert richer(state, JobState(ref=ref, phase=going)) == state, "an end that was seen stays"
+    assert richer(before, JobState(ref=ref, phase=Phase.CANCELLED)).phase is Phase.CANCELLED
 
 
 class Running:
@@ -371,6 +374,31 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     (account,) = past.accounts(AccountQuery())
     assert (account.phase, account.workers, account.deleted is not None) == (Phase.SUCCEEDED, 2, True)
     assert account.core_hours > 0
+
+
+def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(
+    node: Node, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a flush comes between; a second listener of the same log would store its lines twice."""
+    node.said[f"{POD}/log"] = [stamped(1)]
+    archive.put(JobState(ref=JobRef("cv", "bert", "u1"), phase=Phase.RUNNING), now=1.0)
+    recording = Recorder(node, archive, Policy(), "cv")
+    begin, flushes = Listener.start, []
+
+    def late(listener: Listener) -> None:
+        flush = threading.Thread(target=recording._flush)
+        flush.start()
+        flush.join(0.2)  # with the mistake it would be done by now, and the listener forgotten
+        flushes.append(flush)
+        begin(listener)
+
+    monkeypatch.setattr(Listener, "start", late)
+    recording._hear("u1", _life())
+    (listener,) = recording._listeners.values()
+    flushes[0].join(10)
+    assert [*recording._listeners.values()] == [listener]
+    listener.close()
+    listener.join(10)
 
 
 @pytest.mark.req("FR-OBS-001", "Q17")

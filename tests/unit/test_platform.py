@@ -231,7 +231,22 @@ def test_a_recorder_that_is_taken_away_leaves_what_it_has_recorded(tmp_path: Pat
     assert gone == "Absent"
     assert [path for path in server.made if "mpijob-recorder" in path] == []
     assert claim in server.made
-    assert state(Management.MANAGED) == "Ready"
+    pod = ("spec", "template", "spec", "securityContext")
+
+    def group() -> int | None:
+        assert state(Management.MANAGED) == "Ready"
+        found: Any = next(
+            one for key, one in server.objects.items() if key.endswith("deployments/mpijob-recorder")
+        )
+        for word in pod:
+            found = found[word]
+        return found.get("fsGroup")  # type: ignore[no-any-return]  # plain JSON
+
+    assert group() == 1000
+    state(Management.REMOVED)
+    scc = {"kind": "SecurityContextConstraints", "name": "securitycontextconstraints", "namespaced": False}
+    server.objects["/apis/security.openshift.io/v1"] = {"metadata": {}, "resources": [scc]}
+    assert group() is None, "OpenShift gives a group out of its range"
 
 
 def test_an_upgrade_prunes_what_is_no_longer_wanted(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from mpijob import admission
 from mpijob.accounting import advice, costs, estimates, making, reports
-from mpijob.errors import Finding, Severity
+from mpijob.errors import BackendError, Finding, Severity
 from mpijob.history import ledger
 from mpijob.model import Phase
 from mpijob.model.accounts import Account, AccountPage, AccountQuery
@@ -83,7 +83,10 @@ async def report(backend: Backend, settings: Settings, wanted: AccountQuery, by:
 async def rates(backend: Backend, settings: Settings) -> Mapping[str, RateSetting]:
     """Return what hours cost: what a cluster's administrators have set on it, else what the settings say."""
     told = getattr(backend, "rates", None)
-    return settings.rates if told is None else {**settings.rates, **await told()}
+    try:
+        return settings.rates if told is None else {**settings.rates, **await told()}
+    except BackendError:  # the record answers without its cluster
+        return settings.rates
 
 
 async def budgets(backend: Backend, settings: Settings, now: float | None = None) -> tuple[Budget, ...]:

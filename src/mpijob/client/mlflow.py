@@ -32,6 +32,16 @@ _ENDS = {Phase.SUCCEEDED: "FINISHED", Phase.FAILED: "FAILED", Phase.CANCELLED: "
 Value = dict[str, Any]
 
 
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """A token goes to the server that was named, and nowhere else."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_open = urllib.request.build_opener(_Stay).open
+
+
 class Server:
     """One tracking server; calls block."""
 
@@ -113,7 +123,7 @@ class Server:
         headers = {"content-type": "application/json", **self._credentials()}
         request = urllib.request.Request(url, body, headers)  # noqa: S310 http or https only
         try:
-            with urllib.request.urlopen(request, timeout=self._seconds) as answer:  # noqa: S310
+            with _open(request, timeout=self._seconds) as answer:
                 found: Value = json.loads(answer.read() or b"{}")
                 return found
         except urllib.error.HTTPError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mpijob.client.bridge import close
 from mpijob.client.remembering import remembering
+from mpijob.errors import NotFound
 from mpijob.model import LogQuery, Phase
 from mpijob.observation import curves
 
@@ -38,7 +40,10 @@ async def read(
     running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
     found = curves.curves(told, most=points, rank=rank, now=time.time() if running else None)
     known = getattr(backend, "told", None)
-    beyond = await known(state.ref) if known is not None and rank is None and not state.deleted else None
+    beyond = None
+    if known is not None and rank is None and not state.deleted:
+        with contextlib.suppress(NotFound):  # it went meanwhile
+            beyond = await known(state.ref)
     return found if beyond is None else curves.completed(found, beyond)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,15 @@ def service(name: str, wanted: Service, source: Path, platform: Platform) -> lis
     """Return the documents of one service, with the image and the number that the platform says."""
     documents = sources.with_images(sources.folder(source), "", platform.image)
     return [_scaled(one, wanted.replicas) for one in documents]
+
+
+def ranged(document: Document) -> Document:
+    """Return a Deployment that names no group for its volumes: OpenShift gives one out of the namespace's range."""
+    if document["kind"] != "Deployment":
+        return document
+    whole = copy.deepcopy(document)
+    whole["spec"]["template"]["spec"].get("securityContext", {}).pop("fsGroup", None)
+    return whole
 
 
 def _scaled(document: Document, replicas: int) -> Document:

@@ -167,6 +167,8 @@ class Keeper:
         if not source.is_dir():
             return msgspec.structs.replace(told, message="this deploy folder has no such service")
         documents = parts.service(name, wanted, source, platform)
+        if openshift:
+            documents = [*map(parts.ranged, documents)]
         if others := self._installed_otherwise(name, documents):
             return msgspec.structs.replace(told, state=ADOPTED, kept_by="somebody else", message=others)
         documents = serving.certified(self._objects.api, name, documents, openshift=openshift)

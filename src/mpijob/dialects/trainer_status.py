@@ -12,18 +12,18 @@ from typing import Any
 
 from mpijob.dialects.seen_fields import time_of
 from mpijob.dialects.terms import Document
-from mpijob.model.reporting import Told
+from mpijob.model.reporting import Progress
 
 ANNOTATION = "trainer.opendatahub.io/trainerStatus"
 
 
-def told(job: Document) -> Told | None:
+def told(job: Document) -> Progress | None:
     """Return what a TrainJob says of its training; None where it says nothing."""
     found = (job.get("status") or {}).get("trainerStatus") or _annotated(job)
     if not isinstance(found, Mapping) or not found:
         return None
     percent, left = _number(found.get("progressPercentage")), _number(found.get("estimatedRemainingSeconds"))
-    return Told(
+    return Progress(
         progress=None if percent is None else min(1.0, max(0.0, percent / 100)),
         eta=left,
         metrics=_metrics(found.get("metrics")),

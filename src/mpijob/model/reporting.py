@@ -16,7 +16,7 @@ import msgspec
 WORD = "mpijob-report"
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a training is, as its engine knows it: `progress` from 0 to 1, `eta` in seconds, last values by name."""
 
     progress: float | None = None

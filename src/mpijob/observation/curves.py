@@ -16,7 +16,7 @@ import msgspec
 
 from mpijob.errors import InvalidJob
 from mpijob.model import LogLine
-from mpijob.model.reporting import WORD, Told
+from mpijob.model.reporting import WORD, Progress
 from mpijob.observation import filters
 
 POINTS = 720
@@ -79,7 +79,7 @@ class Curves(msgspec.Struct, frozen=True, kw_only=True):
     updated: float | None = None
 
 
-def completed(found: Curves, told: Told) -> Curves:
+def completed(found: Curves, told: Progress) -> Curves:
     """Return curves with what an engine knows beyond them: lines come first, for they tell when."""
     known = {one.name for one in found.series}
     at = told.updated or 0.0

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mpijob.model.accounts import Account, AccountQuery
     from mpijob.model.choices import Choices, Option
     from mpijob.model.overseen import Told
-    from mpijob.model.reporting import Told as Reported
+    from mpijob.model.reporting import Progress
     from mpijob.model.rights import Question
     from mpijob.settings import RateSetting, Settings
 
@@ -427,7 +427,7 @@ class KubernetesBackend:
 
         return await accounts.find(self, query, time.time())
 
-    async def told(self, ref: JobRef) -> Reported | None:
+    async def told(self, ref: JobRef) -> Progress | None:
         """Return how far a training is in Trainer's own words; None where it says nothing."""
         from mpijob.dialects import trainer_status
 

@@ -155,7 +155,7 @@ class Recorder:
             if stored.ended:
                 return
             listener = self._listeners[life.origin] = Listener(self._api, self._archive, uid, life)
-        listener.start()
+            listener.start()  # before anybody may take it for one that has ended
 
     def _abandon(self, uid: str, present: set[str]) -> None:
         """End the record of voices that nobody hears and that will not come back."""
@@ -174,8 +174,8 @@ class Recorder:
     def _flush(self) -> None:
         for origin, listener in [*self._listeners.items()]:
             self._carefully(listener.capture.flush)
-            if not listener.is_alive():
-                with self._lock:
+            with self._lock:
+                if not listener.is_alive():
                     self._listeners.pop(origin, None)
 
     def _carefully(self, act: Callable[[], object]) -> None:

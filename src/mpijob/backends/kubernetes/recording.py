@@ -144,6 +144,8 @@ def richer(before: JobState, now: JobState) -> JobState:
     """Return a state with what was known of the same attempt and cannot be seen any more: pods go before their job."""
     if before.attempt != now.attempt:
         return now
+    if before.phase.final and (not now.phase.final or now.phase is Phase.CANCELLED):
+        return before  # an end that was seen stays, whatever its objects look like while they are taken away
     known = {worker.index: worker for worker in before.workers}  # a worker without a pod has another name
     workers = tuple(_richer_worker(known.get(worker.index), worker) for worker in now.workers)
     exit_code = before.launcher_exit_code if now.launcher_exit_code is None else now.launcher_exit_code

@@ -77,7 +77,7 @@ class Meter:
         self, now: float, below: Mapping[int, list[processes.Process]], memory: Mapping[int, int]
     ) -> None:
         seconds, self._kept = now - self._kept, now
-        sent = self._traffic.measure({index: [one.pid for one in found] for index, found in below.items()})
+        traffic = self._traffic.rates({index: [one.pid for one in found] for index, found in below.items()})
         for index, found in below.items():
             cpu = sum(process.cpu_seconds for process in found)
             busy = max(0.0, cpu - self._cpu.get(index, 0.0)) / seconds
@@ -86,7 +86,7 @@ class Meter:
             gpus = self._gpus.busy(mine) if mine else Busy()
             waits = self._waits.pop(index, [])
             io_wait = round(sum(waits) / max(1, len(waits)), 3)
-            network = round(sent.get(index, 0) / seconds, 1)
+            network = round(traffic.get(index, 0.0), 1)
             self._samples.append(
                 Sample(
                     self._now(), index, round(busy, 3), memory[index], self._attempt, *gpus, io_wait, network

@@ -6,10 +6,12 @@ for every connection (sock_diag), and /proc says whose they are. What goes throu
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _SOCK_DIAG, _BY_FAMILY, _DONE, _ERROR = 4, 20, 3, 2
 _DUMP = 0x301  # a request for all of them
@@ -21,26 +23,34 @@ _MOST_PROCESSES = 500  # beyond, looking through their files would cost more tha
 
 
 class Traffic:
-    """Remembers how far each connection was, and tells what was added."""
+    """Remembers how far each connection was, and tells what was added; it takes a hundredth of the time at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._known: dict[int, int] = {}
-        self._works = True
+        self._rates: dict[int, float] = {}
+        self._looked, self._next = clock(), 0.0
 
-    def measure(self, workers: Mapping[int, Iterable[int]]) -> dict[int, int]:
-        """Return the bytes that each worker (index to pids) sent and received since the last time."""
+    def rates(self, workers: Mapping[int, Iterable[int]]) -> dict[int, float]:
+        """Return the bytes that each worker (index to pids) sends and receives a second."""
         held = {index: [*pids] for index, pids in workers.items()}
-        if not self._works or sum(map(len, held.values())) > _MOST_PROCESSES:
-            return {}
-        owners = {inode: index for index, pids in held.items() for pid in pids for inode in _sockets(pid)}
-        if not owners:
-            self._known.clear()
-            return {}
+        begun = self._clock()
+        if begun < self._next or sum(map(len, held.values())) > _MOST_PROCESSES:
+            return self._rates
         try:
-            now = {inode: total for inode, total in connections() if inode in owners}
-        except OSError:
-            self._works = False  # a kernel, or a sandbox, without it
+            added = self._added(held)
+        except (OSError, struct.error):
+            self._next = math.inf  # a kernel, or a sandbox, that does not tell
+            self._rates = {}
             return {}
+        seconds = max(begun - self._looked, 1e-3)
+        self._rates = {index: size / seconds for index, size in added.items()}
+        self._looked, self._next = begun, begun + 100 * (self._clock() - begun)
+        return self._rates
+
+    def _added(self, held: Mapping[int, Iterable[int]]) -> dict[int, int]:
+        owners = {inode: index for index, pids in held.items() for pid in pids for inode in _sockets(pid)}
+        now = {inode: total for inode, total in connections() if inode in owners} if owners else {}
         found: dict[int, int] = {}
         for inode, total in now.items():
             added = total - self._known.get(inode, 0)
