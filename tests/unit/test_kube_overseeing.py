@@ -214,3 +214,25 @@ def test_a_login_that_ended_ends_the_telling(script: Script, told: Iterator[Told
     with pytest.raises((NotAllowed, BackendError)):
         for _ in told:
             pass
+
+
+@pytest.mark.req("FR-018")
+def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(script: Script) -> None:
+    class Older:
+        """A cluster that has two of the older kinds."""
+
+        def get(self, path: str) -> dict[str, Any]:
+            return {"resources": [{"name": "pytorchjobs"}, {"name": "tfjobs"}, {"name": "tfjobs/status"}]}
+
+    overseer = overseeing._Overseer(Older(), "", SERVED | {kinds.OLDER_API})  # type: ignore[arg-type]  # asked for this alone
+    about = {"name": "train", "namespace": "team-cv", "creationTimestamp": "2030-01-01T00:00:00Z"}
+    for plural, uid, replicas in (
+        ("pytorchjobs", "p", "pytorchReplicaSpecs"),
+        ("tfjobs", "t", "tfReplicaSpecs"),
+    ):
+        spec = {replicas: {"Worker": {"replicas": 3, "template": {"spec": {"containers": [{"image": "a"}]}}}}}
+        script.tells(plural, {"metadata": about | {"uid": uid}, "spec": spec}, "ADDED")
+    script.settles()
+    states = until_heard(overseer.tell())
+    assert [one.kind for one in states if isinstance(one, JobState)] == ["PyTorchJob", "TFJob"]
+    overseer.close()
