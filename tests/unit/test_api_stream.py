@@ -29,7 +29,7 @@ from mpijob.api.serving import config
 from mpijob.backends.memory import MemoryBackend
 from mpijob.errors import BackendError
 from mpijob.model import JobRef, LogLine, Role
-from mpijob.model.overseen import Heard, Told
+from mpijob.model.overseen import Heard, Overseen
 from mpijob.settings import Settings
 
 
@@ -312,7 +312,7 @@ def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: p
     class Silent(MemoryBackend):
         """An engine that tells everything by itself, and then has trouble."""
 
-        async def oversee(self, namespace: str) -> AsyncIterator[Told]:
+        async def oversee(self, namespace: str) -> AsyncIterator[Overseen]:
             yield Heard()
             while True:
                 threading.Event().wait(0.01)  # a plain engine: it blocks its thread
