@@ -26,7 +26,7 @@ import msgspec
 import uvicorn
 
 from bench.pageload import answers as answered
-from bench.pageload import percentile, resident_mb, spread, watching
+from bench.pageload import cpu_seconds, percentile, resident_mb, spread, watching
 from mpijob import AsyncClient, MPIJob
 from mpijob.api import rows
 from mpijob.api.app import application
@@ -146,14 +146,18 @@ async def crowd(base: str, pid: int, jobs: int) -> None:
     print(f"event streams open at once: {len(streams)}, of {len(streams)} people, in one process")
     told = sorted([await spread(base, streams[::20], people[0], f"fresh-{n}") for n in range(5)])
     print(f"a new job reaches all who may see it: median {told[2] * 1e3:.0f} ms (held back 250 ms)")
-    paths = ["/trainjobs"] * SESSIONS
-    first = await answered(base, people, paths, at_once=8)
-    again = await answered(base, people, paths, at_once=8)
-    own = await answered(base, people, [f"/trainjobs?since={n}" for n in range(SESSIONS)], at_once=1)
-    for what, taken in (("come in", first), ("ask again", again), ("ask, each something else", own)):
+    same, others = ["/trainjobs"] * SESSIONS, [f"/trainjobs?since={n}" for n in range(SESSIONS)]
+    for what, paths, at_once in (
+        ("come in", same, 8),
+        ("ask again", same, 8),
+        ("ask, each something else", others, 1),
+    ):
+        before = cpu_seconds(pid)
+        taken = await answered(base, people, paths, at_once)
+        busy = (cpu_seconds(pid) - before) / SESSIONS
         print(
-            f"{SESSIONS} sessions {what}: p50 {percentile(taken, 0.5) * 1e3:.1f} ms, "
-            f"p99 {percentile(taken, 0.99) * 1e3:.1f} ms"
+            f"{SESSIONS} sessions {what}, {at_once} at once: p50 {percentile(taken, 0.5) * 1e3:.1f} ms, "
+            f"p99 {percentile(taken, 0.99) * 1e3:.1f} ms; the server computes {busy * 1e3:.1f} ms for each"
         )
     print(
         f"memory of the server with {jobs} jobs, {VIEWERS} viewers, {SESSIONS} sessions: "

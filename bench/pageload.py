@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -98,6 +99,13 @@ def resident_mb(pid: int) -> float:
     with open(f"/proc/{pid}/status", encoding="ascii") as file:
         held = next(line.split()[1] for line in file if line.startswith("VmRSS:"))
     return int(held) * 1024 / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return how long a process has computed."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

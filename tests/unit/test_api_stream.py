@@ -19,7 +19,8 @@ import uvicorn
 
 from mpijob import AsyncClient, MPIJob
 from mpijob.api import board as boards
-from mpijob.api import limits, streams
+from mpijob.api import limits, listing, streams
+from mpijob.api.answers import ListQuery
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.board import Board
@@ -28,7 +29,7 @@ from mpijob.api.serving import config
 from mpijob.backends.memory import MemoryBackend
 from mpijob.errors import BackendError
 from mpijob.model import JobRef, LogLine, Role
-from mpijob.model.overseen import Heard, Told
+from mpijob.model.overseen import Heard, Overseen
 from mpijob.settings import Settings
 
 
@@ -269,6 +270,26 @@ def test_a_job_that_claims_the_uid_of_another_namespace_hides_nothing_there() ->
     asyncio.run(story())
 
 
+@pytest.mark.req("FR-018")
+def test_jobs_of_other_kinds_stand_beside_each_other_though_they_share_a_name() -> None:
+    async def story() -> None:
+        client = a_client()
+        board = Board(client)
+        state = (await client.submit(a_job("train"))).last
+        for kind in ("PyTorchJob", "TFJob"):
+            ref = JobRef("default", "train", kind)
+            board.see(msgspec.structs.replace(state, ref=ref, kind=kind, engine="training-operator"))
+        board.see(state)
+        found = {(row.kind, row.name) for row in board.rows}
+        assert found == {("PyTorchJob", "train"), ("TFJob", "train"), ("MPIJob", "train")}
+        page = listing.page(board.rows, ListQuery(type=("TFJob",)), rev=board.rev, now=0.0)
+        assert [(row.kind, page.types) for row in page.items] == [
+            ("TFJob", ("MPIJob", "PyTorchJob", "TFJob"))
+        ]
+
+    asyncio.run(story())
+
+
 def test_rows_of_a_scope_that_came_meanwhile_are_not_shown() -> None:
     async def story() -> None:
         client = a_client()
@@ -291,7 +312,7 @@ def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: p
     class Silent(MemoryBackend):
         """An engine that tells everything by itself, and then has trouble."""
 
-        async def oversee(self, namespace: str) -> AsyncIterator[Told]:
+        async def oversee(self, namespace: str) -> AsyncIterator[Overseen]:
             yield Heard()
             while True:
                 threading.Event().wait(0.01)  # a plain engine: it blocks its thread

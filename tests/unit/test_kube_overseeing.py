@@ -19,7 +19,7 @@ from mpijob.backends.kubernetes.failures import REFUSED, ApiError
 from mpijob.backends.kubernetes.watching import Change
 from mpijob.errors import BackendError, NotAllowed
 from mpijob.model import JobState, Phase
-from mpijob.model.overseen import Gone, Heard, Told
+from mpijob.model.overseen import Gone, Heard, Overseen
 
 SERVED = frozenset({kinds.TRAINJOB.api, kinds.MPIJOB.api, kinds.KUEUE_API})
 JOBSET = "jobset.sigs.k8s.io/jobset-name"
@@ -73,7 +73,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 @pytest.fixture
-def told(script: Script) -> Iterator[Iterator[Told]]:
+def told(script: Script) -> Iterator[Iterator[Overseen]]:
     stream = overseeing._Overseer(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
     try:
         yield stream.tell()
@@ -81,7 +81,7 @@ def told(script: Script) -> Iterator[Iterator[Told]]:
         stream.close()
 
 
-def until_heard(stream: Iterator[Told]) -> list[JobState | Gone]:
+def until_heard(stream: Iterator[Overseen]) -> list[JobState | Gone]:
     found: list[JobState | Gone] = []
     for one in stream:
         if isinstance(one, Heard):
@@ -102,7 +102,9 @@ def pods(made: Cluster) -> list[Any]:
     return [*made.pods.values()]
 
 
-def test_jobs_are_told_with_their_pods_then_each_change_once(script: Script, told: Iterator[Told]) -> None:
+def test_jobs_are_told_with_their_pods_then_each_change_once(
+    script: Script, told: Iterator[Overseen]
+) -> None:
     made = on_cluster("bert", "one").workers(running()).launcher(running())
     script.tells("trainjobs", made.job, "ADDED")
     for pod in pods(made):
@@ -142,7 +144,7 @@ def test_of_a_job_that_ended_nothing_is_kept_and_its_pods_may_go(script: Script)
     overseer.close()
 
 
-def test_of_several_objects_of_a_name_the_newest_counts(script: Script, told: Iterator[Told]) -> None:
+def test_of_several_objects_of_a_name_the_newest_counts(script: Script, told: Iterator[Overseen]) -> None:
     first, second = on_cluster("bert", "one"), on_cluster("bert", "two")
     first.condition("Failed", at=30)
     second.job["metadata"] |= {"name": "bert-r2", "creationTimestamp": "2030-01-01T00:00:00Z"}
@@ -158,7 +160,7 @@ def test_of_several_objects_of_a_name_the_newest_counts(script: Script, told: It
     assert state.phase is Phase.FAILED
 
 
-def test_a_workload_tells_where_a_job_waits(script: Script, told: Iterator[Told]) -> None:
+def test_a_workload_tells_where_a_job_waits(script: Script, told: Iterator[Overseen]) -> None:
     made = Cluster(a_job(name="bert", queue="main"))
     made.job["metadata"] |= {"uid": "one", "namespace": "team-cv"}
     made.job["spec"]["suspend"] = True
@@ -180,7 +182,7 @@ def test_a_workload_tells_where_a_job_waits(script: Script, told: Iterator[Told]
     assert (state.phase, "3 more needed" in state.waiting_for) == (Phase.QUEUED, True)
 
 
-def test_an_outage_is_told_and_ends(script: Script, told: Iterator[Told]) -> None:
+def test_an_outage_is_told_and_ends(script: Script, told: Iterator[Overseen]) -> None:
     script.settles()
     assert until_heard(told) == []
     script.troubled["trainjobs"](ApiError("nobody listens there", reason=REFUSED))
@@ -191,7 +193,7 @@ def test_an_outage_is_told_and_ends(script: Script, told: Iterator[Told]) -> Non
     assert next(told) == Heard(None)
 
 
-def test_a_kind_that_may_not_be_seen_leaves_the_others(script: Script, told: Iterator[Told]) -> None:
+def test_a_kind_that_may_not_be_seen_leaves_the_others(script: Script, told: Iterator[Overseen]) -> None:
     made = on_cluster("bert", "one")
     script.tells("trainjobs", made.job, "ADDED")
     script.sources["mpijobs"].put(ApiError("forbidden", status=403, reason="Forbidden"))
@@ -199,7 +201,7 @@ def test_a_kind_that_may_not_be_seen_leaves_the_others(script: Script, told: Ite
     assert len(until_heard(told)) == 1
 
 
-def test_nothing_that_may_be_seen_is_a_refusal(script: Script, told: Iterator[Told]) -> None:
+def test_nothing_that_may_be_seen_is_a_refusal(script: Script, told: Iterator[Overseen]) -> None:
     for plural in ("trainjobs", "mpijobs"):
         script.sources[plural].put(ApiError("forbidden", status=403, reason="Forbidden"))
     script.settles()
@@ -207,10 +209,32 @@ def test_nothing_that_may_be_seen_is_a_refusal(script: Script, told: Iterator[To
         next(told)
 
 
-def test_a_login_that_ended_ends_the_telling(script: Script, told: Iterator[Told]) -> None:
+def test_a_login_that_ended_ends_the_telling(script: Script, told: Iterator[Overseen]) -> None:
     script.settles()
     until_heard(told)
     script.sources["trainjobs"].put(ApiError("unauthorized", status=401, reason="Unauthorized"))
     with pytest.raises((NotAllowed, BackendError)):
         for _ in told:
             pass
+
+
+@pytest.mark.req("FR-018")
+def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(script: Script) -> None:
+    class Older:
+        """A cluster that has two of the older kinds."""
+
+        def get(self, path: str) -> dict[str, Any]:
+            return {"resources": [{"name": "pytorchjobs"}, {"name": "tfjobs"}, {"name": "tfjobs/status"}]}
+
+    overseer = overseeing._Overseer(Older(), "", SERVED | {kinds.OLDER_API})  # type: ignore[arg-type]  # asked for this alone
+    about = {"name": "train", "namespace": "team-cv", "creationTimestamp": "2030-01-01T00:00:00Z"}
+    for plural, uid, replicas in (
+        ("pytorchjobs", "p", "pytorchReplicaSpecs"),
+        ("tfjobs", "t", "tfReplicaSpecs"),
+    ):
+        spec = {replicas: {"Worker": {"replicas": 3, "template": {"spec": {"containers": [{"image": "a"}]}}}}}
+        script.tells(plural, {"metadata": about | {"uid": uid}, "spec": spec}, "ADDED")
+    script.settles()
+    states = until_heard(overseer.tell())
+    assert [one.kind for one in states if isinstance(one, JobState)] == ["PyTorchJob", "TFJob"]
+    overseer.close()

@@ -102,6 +102,15 @@ def test_a_text_that_could_be_changed_wrongly_is_refused(text: str) -> None:
         yamledit.edit(text, {("name",): "c"})
 
 
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("text", "count"), [("name: a\n", yamledit.MOST_CHANGES + 1), ("a: " + "b" * yamledit.MOST_LETTERS, 1)]
+)
+def test_more_than_a_form_ever_changes_is_refused(text: str, count: int) -> None:
+    with pytest.raises(InvalidJob, match="too many at once"):
+        yamledit.edit(text, {("env", f"V{number}"): "1" for number in range(count)})
+
+
 WORDS = st.text("abcXYZ019-._:#'\"{}[], \n\tü", max_size=12)
 VALUES = st.recursive(
     WORDS | st.integers() | st.booleans() | st.none(),

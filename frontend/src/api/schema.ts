@@ -2609,9 +2609,9 @@ export interface components {
                 [key: string]: number;
             };
             facts: components["schemas"]["Facts"];
-            namespaces: components["schemas"]["mpijob.api.answers.Share"][];
-            owners: components["schemas"]["mpijob.api.answers.Share"][];
-            patterns: components["schemas"]["mpijob.api.answers.Pattern"][];
+            namespaces: components["schemas"]["mpijob.api.overviews.Share"][];
+            owners: components["schemas"]["mpijob.api.overviews.Share"][];
+            patterns: components["schemas"]["mpijob.api.overviews.Pattern"][];
             room: string;
             waited_seconds: number | null;
             waiting: components["schemas"]["Waiting"][];
@@ -3319,7 +3319,7 @@ export interface components {
          * Pattern
          * @description A cause that several jobs failed of, with the newest of them.
          */
-        "mpijob.api.answers.Pattern": {
+        "mpijob.api.overviews.Pattern": {
             cause: string;
             jobs: number;
             newest: components["schemas"]["JobRow"];
@@ -3328,7 +3328,7 @@ export interface components {
          * Share
          * @description How many jobs somebody, or a namespace, has.
          */
-        "mpijob.api.answers.Share": {
+        "mpijob.api.overviews.Share": {
             busy_seconds: number;
             failed: number;
             going: number;

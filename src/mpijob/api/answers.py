@@ -326,45 +326,6 @@ class ArtifactQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True
     path: str
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """One job that waits: its place, what for, how long about."""
-
-    row: JobRow
-    position: int | None
-    estimate_seconds: float | None
-
-
-class Share(msgspec.Struct, frozen=True):
-    """How many jobs somebody, or a namespace, has."""
-
-    name: str
-    jobs: int
-    going: int
-    failed: int
-    busy_seconds: float
-
-
-class Pattern(msgspec.Struct, frozen=True):
-    """A cause that several jobs failed of, with the newest of them."""
-
-    cause: str
-    jobs: int
-    newest: JobRow
-
-
-class Overview(msgspec.Struct, frozen=True):
-    """The place at a glance: what is free, who waits, who uses it, what fails."""
-
-    facts: Facts
-    room: str
-    waiting: tuple[Waiting, ...]
-    counts: dict[str, int]
-    owners: tuple[Share, ...]
-    namespaces: tuple[Share, ...]
-    patterns: tuple[Pattern, ...]
-    waited_seconds: float | None
-
-
 class FieldHelp(msgspec.Struct, frozen=True):
     """What a field of a job is for, as `mpijob explain` tells it."""
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from mpijob.api import rows as as_row
-from mpijob.api.answers import JobRow, Overview, Pattern, Share, Waiting
+from mpijob.api.answers import JobRow
+from mpijob.api.overviews import Overview, Pattern, Share, Waiting
 from mpijob.diagnosis import patterns
 from mpijob.errors import Finding
 from mpijob.model import Facts, JobRef, JobState, Phase

@@ -13,6 +13,7 @@ from typing import Any
 from mpijob.accounting.reports import Report
 from mpijob.api import (
     answers,
+    overviews,
     questions,
     sheets,
     sockets,
@@ -71,7 +72,7 @@ def _of_place() -> Iterator[Route]:
     yield _get(
         "/accounts/report", verbs_reading.report, "Usage by user, month …", Report, questions.ReportQuery
     )
-    yield _get("/overview", verbs_reading.overview, "The place at a glance.", answers.Overview)
+    yield _get("/overview", verbs_reading.overview, "The place at a glance.", overviews.Overview)
     yield _get("/fields", verbs_reading.fields, "What every field of a job is for.", answers.Fields)
     yield _get("/guide", verbs_reading.guide, "Which kind of job suits, and the words used here.", Guide)
     yield _get("/templates", verbs_reading.templates, "Jobs to start from.", answers.TemplateList)

@@ -9,7 +9,8 @@ import msgspec
 from mpijob.accounting.advice import Counsel
 from mpijob.accounting.costs import Budget
 from mpijob.accounting.estimates import Estimate
-from mpijob.api.answers import JobRow, Limit, Waiting, Where
+from mpijob.api.answers import JobRow, Limit, Where
+from mpijob.api.overviews import Waiting
 from mpijob.client.converting import Conversion
 from mpijob.errors import Finding
 from mpijob.model import MPIJob

@@ -7,8 +7,9 @@ from statistics import median
 
 from mpijob.admission import judge
 from mpijob.api import glance
-from mpijob.api.answers import JobRow, Waiting
+from mpijob.api.answers import JobRow
 from mpijob.api.asking import Ask
+from mpijob.api.overviews import Waiting
 from mpijob.api.sheets import AttemptsAnswer, Budgets, Opinions, QueueRow, Queues, Rights
 from mpijob.client import choosing, migration
 from mpijob.client.compare import Comparison

@@ -24,11 +24,11 @@ from mpijob.api.answers import (
     Fields,
     JobDetail,
     JobRow,
-    Overview,
     TemplateList,
     TemplateRow,
 )
 from mpijob.api.asking import JSON, Ask
+from mpijob.api.overviews import Overview
 from mpijob.api.problems import Refused
 from mpijob.api.questions import Links
 from mpijob.client import converting, drafts

@@ -36,7 +36,7 @@ from mpijob.model import (
 if TYPE_CHECKING:
     from mpijob.history.past import Past
     from mpijob.model.accounts import Account, AccountQuery
-    from mpijob.model.overseen import Told
+    from mpijob.model.overseen import Overseen
 
 T = TypeVar("T")
 _AHEAD = 256
@@ -100,7 +100,7 @@ class Threaded:
         """Yield every job's state once, then each change."""
         return _streamed(self._inner.watch(scope))
 
-    def oversee(self, namespace: str) -> AsyncIterator[Told]:
+    def oversee(self, namespace: str) -> AsyncIterator[Overseen]:
         """Yield where every job stands, then each change, from an engine that can tell it so."""
         return _streamed(self._inner.oversee(namespace))  # type: ignore[attr-defined]  # the caller has looked
 

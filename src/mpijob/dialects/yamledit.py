@@ -18,19 +18,28 @@ from mpijob.dialects.yamltree import parse, refused
 from mpijob.errors import InvalidJob
 
 Path = tuple[str, ...]
+MOST_CHANGES, MOST_LETTERS = 200, 256 << 10
 GONE: Any = msgspec.UNSET  # as a value: the field is taken out
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PLAIN = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def edit(text: str, changes: Mapping[Path, Any]) -> str:
     """Return the text with some fields set, or taken out where the value is GONE; raise InvalidJob."""
     text = text.removeprefix("\ufeff")
+    if len(changes) > MOST_CHANGES or (changes and len(text) > MOST_LETTERS):
+        raise InvalidJob(
+            f"{len(changes)} changes in a text of {len(text)} letters are too many at once "
+            f"(at most {MOST_CHANGES} and {MOST_LETTERS})",
+            hint="change the text itself",
+        )
     forest = parse(text)  # refuses what is hostile or no YAML, with its place
     if forest.findings or len(forest.roots) > 1:
         raise refused([*forest.findings] or [several(forest.roots[1])], "")
+    wanted = _plain(text) if changes else None
     for path, value in changes.items():
-        before, text = _plain(text), _changed(text, path, value)
-        if _plain(text) != _wanted(before, path, value):
+        wanted, text = _wanted(wanted, path, value), _changed(text, path, value)
+        if _plain(text) != (wanted or None):
             raise InvalidJob(
                 f"{'.'.join(path)} cannot be changed in this text without rewriting it",
                 hint="change it in the text itself",
@@ -41,7 +50,7 @@ def edit(text: str, changes: Mapping[Path, Any]) -> str:
 def _plain(text: str) -> Any:
     """Return the text's values as they are written, every scalar as text."""
     try:
-        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 the base loader makes text alone
+        return yaml.load(text, Loader=_PLAIN) or None  # noqa: S506 the base loader makes text alone
     except yaml.YAMLError:
         return None
 

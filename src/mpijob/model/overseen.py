@@ -21,4 +21,4 @@ class Heard(msgspec.Struct, frozen=True):
     trouble: MpiJobError | None = None
 
 
-Told = JobState | Gone | Heard
+Overseen = JobState | Gone | Heard

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from mpijob.model.accounts import Account, AccountQuery
     from mpijob.model.choices import Choices, Option
-    from mpijob.model.overseen import Told
+    from mpijob.model.overseen import Overseen
     from mpijob.model.reporting import Progress
     from mpijob.model.rights import Question
     from mpijob.settings import RateSetting, Settings
@@ -324,7 +324,7 @@ class KubernetesBackend:
         finally:
             changes.close()
 
-    async def oversee(self, namespace: str) -> AsyncIterator[Told]:
+    async def oversee(self, namespace: str) -> AsyncIterator[Overseen]:
         """Yield where every job of a namespace (or of all, "") stands, then each change, kept by watches alone."""
         from mpijob.backends.kubernetes import overseeing
 

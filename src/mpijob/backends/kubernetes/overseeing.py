@@ -24,7 +24,7 @@ from mpijob.backends.kubernetes.watching import Change, Watch, watch
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import JobRef, JobState
-from mpijob.model.overseen import Gone, Heard, Told
+from mpijob.model.overseen import Gone, Heard, Overseen
 
 _SETTLE_SECONDS = 0.1  # changes come in swarms; one telling serves them all
 _PULSE_SECONDS = 3.0
@@ -50,7 +50,7 @@ class _Object(NamedTuple):
     raw: bytes
 
 
-def oversee(api: Api, namespace: str, served: frozenset[str]) -> Generator[Told, None, None]:
+def oversee(api: Api, namespace: str, served: frozenset[str]) -> Generator[Overseen, None, None]:
     """Yield where every job stands, a sign of life when all are told, then each change; raise what lasts."""
     overseer = _Overseer(api, namespace, served)
     try:
@@ -125,7 +125,7 @@ class _Overseer:
             one.close()
 
     # -- telling -----------------------------------------------------------------------------------
-    def tell(self) -> Iterator[Told]:
+    def tell(self) -> Iterator[Overseen]:
         """Yield everything, then what changes."""
         self._begin()
         threading.Thread(target=self._pulse, daemon=True, name="pulse").start()
@@ -155,12 +155,12 @@ class _Overseer:
             raise refused[0]
         self._trouble.clear()
 
-    def _fresh(self) -> Iterator[Told]:
+    def _fresh(self) -> Iterator[Overseen]:
         due, self._due = self._due, {}
         for name in due:
             yield from self._standing(name)
 
-    def _standing(self, name: Name) -> Iterator[Told]:
+    def _standing(self, name: Name) -> Iterator[Overseen]:
         keys = self._named.get(name)
         if not keys:
             if (known := self._told.pop(name, None)) is not None:
