@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from testbed import places, services
+from testbed import places, processes, services
 from tests.engine.buckets_support import content, s3_server, variables
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
@@ -32,8 +32,8 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 @pytest.fixture(scope="module")
 def lake(place: Place) -> Iterator[Connection]:
-    """Return a bucket on this machine, whose connection is a Secret as Open Data Hub makes it."""
-    with s3_server(places.HOST_IP) as connection:
+    """Return a bucket on the node, where pods can reach it, whose connection is a Secret as Open Data Hub makes it."""
+    with s3_server(places.NODE_IP, within=[str(word) for word in processes.inside()]) as connection:
         data = {
             key: base64.b64encode(value.encode()).decode() for key, value in variables(connection).items()
         }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mpijob.backends.buckets import VARIABLES, Bucket, Connection
@@ -17,13 +17,16 @@ from .support import eventually
 
 
 @contextmanager
-def s3_server(host: str = "127.0.0.1", bucket: str = "data") -> Iterator[Connection]:
-    """Start moto's server on a free port, make a bucket, and end it again."""
+def s3_server(
+    host: str = "127.0.0.1", bucket: str = "data", within: Sequence[str] = ()
+) -> Iterator[Connection]:
+    """Start moto's server on a free port, make a bucket, and end it again; `within` enters another network."""
     with socket.socket() as one:
-        one.bind((host, 0))
+        one.bind(("127.0.0.1" if within else host, 0))
         port = one.getsockname()[1]
-    argv = [os.path.join(os.path.dirname(sys.executable), "moto_server"), "-H", host, "-p", str(port)]
-    assert os.path.exists(argv[0]), "the S3 server is not installed; `make test` does it"
+    program = os.path.join(os.path.dirname(sys.executable), "moto_server")
+    assert os.path.exists(program), "the S3 server is not installed; `make test` does it"
+    argv = [*within, program, "-H", host, "-p", str(port)]
     server = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         address = f"http://{host}:{port}"
