@@ -19,7 +19,8 @@ from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.errors import NotFound
 from mpijob.model import Network, Volume, VolumeKind
 
-pytestmark = pytest.mark.testbed  # the server and the services' image are on the test bed's machine
+# the server and the services' image are on the test bed's machine; long, until a whole run was seen green
+pytestmark = [pytest.mark.testbed, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
