@@ -44,6 +44,7 @@ FIELDS: Mapping[str, str] = {
     "Services.recorder": "Writes jobs and their logs down, so that they are known when they are gone.",
     "Services.page": "The page in a browser and its API.",
     "Services.broker": "Tells users whether their jobs would start.",
+    "Page.host": "The name under which people open the page; the Route's own on OpenShift if empty.",
     "Queue.name": "The name of the ClusterQueue and of its LocalQueues.",
     "Queue.quota": "How much of each resource the queue may give.",
     "Queue.cohort": "The cohort within which queues lend to each other.",
