@@ -170,7 +170,7 @@ class Child:
         os.waitpid(self.pid, 0)
 
 
-def run(seed: int, place: Path, server: Any = None) -> None:
+def check_run(seed: int, place: Path, server: Any = None) -> None:
     """Make one run: kills at the moments of its seed, then hold the record against what was said."""
     chance, gone = Random(seed), place / "gone"
     directory, database = str(place / "history"), server.database(f"seed{seed}") if server is not None else ""
@@ -289,7 +289,7 @@ def main() -> int:
             where = place / str(seed)
             where.mkdir()
             try:
-                run(seed, where, server if seed % 2 else None)
+                check_run(seed, where, server if seed % 2 else None)
             except Exception as error:
                 at = traceback.extract_tb(error.__traceback__)[-1]
                 wrong.append(f"seed {seed}: {error} ({Path(at.filename).name}:{at.lineno})")

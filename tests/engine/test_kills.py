@@ -30,14 +30,14 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.req("C-history", "C-ha")
 def test_a_recorder_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
-    kills.run(2, tmp_path)
+    kills.check_run(2, tmp_path)
 
 
 @pytest.mark.req("C-history", "C-ha")
 def test_a_recorder_and_its_database_killed_again_and_again_lose_nothing(
     server: Server, tmp_path: Path
 ) -> None:
-    kills.run(1, tmp_path, server)
+    kills.check_run(1, tmp_path, server)
 
 
 def test_a_recorder_that_forgets_where_it_was_is_found_out(
@@ -52,4 +52,4 @@ def test_a_recorder_that_forgets_where_it_was_is_found_out(
 
     monkeypatch.setattr("mpijob.backends.kubernetes.recorder.Listener", Forgetful)
     with pytest.raises(AssertionError, match="are not what it said"):
-        kills.run(2, tmp_path)
+        kills.check_run(2, tmp_path)
