@@ -25,7 +25,8 @@ from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.cluster import certificates
 
 ROOT = Path(__file__).parent.parent
-RIGHTS = ROOT / "deploy" / "base" / "page" / "rights.yaml"
+SHIPPED = ROOT / "deploy" / "base" / "page"
+RIGHTS = SHIPPED / "rights" / "rights.yaml"
 ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 ROLE = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False)
 BINDING = Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
@@ -134,9 +135,8 @@ class Pod:
         self.base = f"https://127.0.0.1:{port}"
 
     def _documents(self, service_image: str, keys: certificates.Keys) -> list[Document]:
-        folder = str(RIGHTS.parent)
         made = subprocess.run(
-            ["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60
+            ["kubectl", "kustomize", str(SHIPPED)], capture_output=True, text=True, check=True, timeout=60
         )
         text = made.stdout.replace("mpijob-page", self._name).replace("mpijob-system", self._place.namespace)
         found = [one for one in yaml.safe_load_all(text) if one]

@@ -90,6 +90,13 @@ def until_heard(stream: Iterator[Overseen]) -> list[JobState | Gone]:
     raise AssertionError("it ended")
 
 
+def until_told(stream: Iterator[Overseen]) -> list[JobState | Gone]:
+    """Return what is told next; signs of life may come before it."""
+    while not (found := until_heard(stream)):
+        pass
+    return found
+
+
 def on_cluster(name: str, uid: str) -> Cluster:
     made = Cluster(a_job(name=name))
     made.job["metadata"] |= {"uid": uid, "namespace": "team-cv"}
@@ -110,14 +117,14 @@ def test_jobs_are_told_with_their_pods_then_each_change_once(
     for pod in pods(made):
         script.tells("pods", pod, "ADDED")
     script.settles()
-    (state,) = until_heard(told)
+    (state,) = until_told(told)
     assert isinstance(state, JobState)
     assert (state.ref.name, state.phase, len(state.workers)) == ("bert", Phase.RUNNING, 2)
     script.tells("trainjobs", made.job)  # nothing new
     assert until_heard(told) == []
     made.condition("Complete", at=60)
     script.tells("trainjobs", made.job)
-    (state,) = until_heard(told)
+    (state,) = until_told(told)
     assert isinstance(state, JobState)
     assert state.phase is Phase.SUCCEEDED
 
@@ -137,7 +144,7 @@ def test_of_a_job_that_ended_nothing_is_kept_and_its_pods_may_go(script: Script)
         script.tells("pods", pod, "DELETED")
     assert until_heard(stream) == []
     script.tells("trainjobs", made.job, "DELETED")
-    (gone,) = until_heard(stream)
+    (gone,) = until_told(stream)
     assert isinstance(gone, Gone)
     assert gone.ref.name == "bert"
     assert (overseer._objects, overseer._named, overseer._told) == ({}, {}, {})
@@ -151,11 +158,11 @@ def test_of_several_objects_of_a_name_the_newest_counts(script: Script, told: It
     script.tells("trainjobs", first.job, "ADDED")
     script.tells("trainjobs", second.job, "ADDED")
     script.settles()
-    (state,) = until_heard(told)
+    (state,) = until_told(told)
     assert isinstance(state, JobState)
     assert not state.phase.final
     script.tells("trainjobs", second.job, "DELETED")
-    (state,) = until_heard(told)
+    (state,) = until_told(told)
     assert isinstance(state, JobState)
     assert state.phase is Phase.FAILED
 
@@ -177,7 +184,7 @@ def test_a_workload_tells_where_a_job_waits(script: Script, told: Iterator[Overs
         "status": {"conditions": [why]},
     }  # fmt: skip
     script.tells("workloads", workload, "ADDED")
-    (state,) = until_heard(told)
+    (state,) = until_told(told)
     assert isinstance(state, JobState)
     assert (state.phase, "3 more needed" in state.waiting_for) == (Phase.QUEUED, True)
 
@@ -190,7 +197,8 @@ def test_an_outage_is_told_and_ends(script: Script, told: Iterator[Overseen]) ->
     assert isinstance(heard, Heard)
     assert heard.trouble is not None
     script.troubled["trainjobs"](None)
-    assert next(told) == Heard(None)
+    while next(told) != Heard(None):
+        pass
 
 
 def test_a_kind_that_may_not_be_seen_leaves_the_others(script: Script, told: Iterator[Overseen]) -> None:
@@ -236,5 +244,5 @@ def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(scrip
         script.tells(plural, {"metadata": about | {"uid": uid}, "spec": spec}, "ADDED")
     script.settles()
     states = until_heard(overseer.tell())
-    assert [one.kind for one in states if isinstance(one, JobState)] == ["PyTorchJob", "TFJob"]
+    assert sorted(one.kind for one in states if isinstance(one, JobState)) == ["PyTorchJob", "TFJob"]
     overseer.close()

@@ -70,11 +70,10 @@ class Room:
 class Ask:
     """One request."""
 
-    def __init__(
-        self, room: Room, request: HTTPConnection, visitor: Visitor | None, query: Any, body: Any
-    ) -> None:
+    def __init__(self, room: Room, request: HTTPConnection, visitor: Visitor | None, query: Any) -> None:
         self.room, self.request, self.visitor = room, request, visitor
-        self.query, self.body = query, body
+        self.query = query
+        self.body: Any = None
 
     @property
     def client(self) -> AsyncClient:
@@ -180,21 +179,20 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
             room.gate.check_csrf(request, visitor)
     elif route.changes:
         room.gate.check_origin(request)
-    body = await _body(request, route) if route.body else None
-    ask = await admitted(route, room, request, visitor, body)
+    ask = await admitted(route, room, request, visitor)
+    if route.body:
+        ask.body = await _body(request, route)
     found = await route.handler(ask)
     if isinstance(found, Response):
         return found
     return Response(msgspec.json.encode(found), route.status, media_type=JSON)
 
 
-async def admitted(
-    route: Route, room: Room, request: HTTPConnection, visitor: Visitor | None, body: Any = None
-) -> Ask:
+async def admitted(route: Route, room: Room, request: HTTPConnection, visitor: Visitor | None) -> Ask:
     """Return what is asked, once the visitor may see the namespace that it is about."""
     query = _query(request, route.query) if route.query else None
     ORIGIN.set(_origin(request))  # each request has a context of its own
-    ask = Ask(room, request, visitor, query, body)
+    ask = Ask(room, request, visitor, query)
     if "{name}" in route.path:
         await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
     return ask
