@@ -226,7 +226,7 @@ def test_a_change_elsewhere_is_seen_without_asking(page: Page, client: Client) -
     expect(row).to_contain_text("Cancelled", timeout=5000)
 
 
-@pytest.mark.req("FR-UI-007", "C-wizard")
+@pytest.mark.req("FR-UI-007", "C-wizard", "B-11")
 def test_a_fix_is_applied_by_one_click_and_the_job_succeeds(page: Page, client: Client) -> None:
     program = "import time; kept = b'x' * (170 << 20); time.sleep(2); print('enough')"
     job = MPIJob(
@@ -380,7 +380,7 @@ def test_lines_are_found_by_error_and_time_and_can_be_linked(page: Page, client:
     expect(log).to_contain_text("step")
 
 
-@pytest.mark.req("FR-017", "C-tabs")
+@pytest.mark.req("FR-017", "C-tabs", "C-events")
 def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, client: Client) -> None:
     job = a_job("again", "echo this is attempt $MPIJOB_ATTEMPT; exit 3", workers=1)
     client.submit(job.replace(retry=Retry(limit=1, backoff_seconds=0.1))).wait(60)
@@ -399,6 +399,26 @@ def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, c
         with page.expect_download() as download:
             page.get_by_role("link", name="Download", exact=True).click()
         assert words in download.value.path().read_text()
+
+
+@pytest.mark.req("AC5")
+def test_what_the_user_may_not_do_is_disabled_with_the_reason(page: Page, client: Client) -> None:
+    client.submit(a_job("foreign", "exit 3")).wait(60)
+    why = {"create": "you may not create jobs in default", "delete": "you may not delete jobs in default"}
+    answer = {"namespace": "default", "may": ["get", "list", "logs", "cancel"], "why": why}
+    page.route(
+        "**/api/v1/rights*", lambda route: route.fulfill(json=answer)
+    )  # a cluster says it: tests_cluster
+    page.reload()
+    expect(page.get_by_text("You cannot create jobs here: you may not create jobs")).to_be_visible()
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/foreign")
+    for button, reason in (("Clone and modify", why["create"]), ("Delete", why["delete"])):
+        control = page.get_by_role("button", name=button)
+        expect(control).to_have_attribute("aria-disabled", "true")
+        expect(control).to_have_attribute("title", reason)
+        control.click(force=True)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("heading", level=1, name="foreign")).to_be_visible()
 
 
 @pytest.mark.req("FR-UI-003", "FR-UI-008", "PMV-007", "C-timeline")

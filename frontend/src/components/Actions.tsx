@@ -1,6 +1,6 @@
 /** What can be done with jobs: the words, the question before, and the call. */
 import { Button, Modal, ModalBody, ModalFooter, ModalHeader } from "@patternfly/react-core";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useNavigate } from "react-router-dom";
 import { api, take, type Action } from "../api/client";
@@ -22,6 +22,19 @@ const QUESTIONS: Partial<Record<Action, string>> = {
   cancel: "The processes are asked to end. The record and the logs stay.",
   delete: "The job is ended if it still runs, and its record, logs and files are removed. This cannot be undone.",
 };
+
+const NEEDS: Record<Action, string> = { cancel: "cancel", suspend: "cancel", resume: "create", retry: "create", clone: "create", delete: "delete" };
+
+/** Why the user may not do something in a project, in the server's words; "" where they may. */
+export function useRefusals(namespace: string): (action: Action) => string {
+  const rights = useQuery({
+    queryKey: ["rights", namespace],
+    queryFn: () => take(api.GET("/api/v1/rights", { params: { query: namespace ? { namespace } : {} } })),
+    staleTime: 30000,
+    retry: false,
+  });
+  return (action) => rights.data?.why[NEEDS[action]] ?? "";
+}
 
 interface Wanted {
   readonly action: Bulk;

@@ -17,7 +17,7 @@ import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useState } from "react";
 import { Link, useLocation, useNavigate, useParams, useSearchParams } from "react-router-dom";
 import { api, take, type Action, type JobDetail, type JobRow } from "../api/client";
-import { useActions, WORDS } from "../components/Actions";
+import { useActions, useRefusals, WORDS } from "../components/Actions";
 import { PhaseLabel } from "../components/PhaseLabel";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { Artifacts } from "../details/Artifacts";
@@ -54,6 +54,7 @@ export function JobDetails() {
   const { begin, question } = useActions((action) => {
     if (action === "delete") navigate("/jobs");
   });
+  const refusal = useRefusals(namespace);
   const active: TabName = (TABS as readonly string[]).includes(tab) ? (tab as TabName) : "overview";
   const detail = job.data;
   return (
@@ -76,6 +77,8 @@ export function JobDetails() {
                   key={action}
                   variant={action === "clone" ? "primary" : "secondary"}
                   isDanger={action === "delete"}
+                  isAriaDisabled={Boolean(refusal(action))}
+                  {...(refusal(action) ? { title: refusal(action) } : {})}
                   onClick={() => begin(action, [`${namespace}/${name}`])}
                 >
                   {WORDS[action]}

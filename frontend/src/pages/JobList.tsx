@@ -18,7 +18,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router-dom";
 import { api, take, type JobRow, type Phase } from "../api/client";
-import { useActions, WORDS } from "../components/Actions";
+import { useActions, useRefusals, WORDS } from "../components/Actions";
 import { Choice } from "../components/Choice";
 import { LOOKS } from "../components/PhaseLabel";
 import { ProblemAlert } from "../components/ProblemAlert";
@@ -60,7 +60,7 @@ export function JobList() {
   const nothing = jobs.data && total === 0 && !filters.active;
 
   useListKeys();
-  const rights = useQuery({ queryKey: ["rights"], queryFn: () => take(api.GET("/api/v1/rights")), staleTime: 30000, retry: false });
+  const refused = useRefusals("")("clone");
   const queues = [...new Set((jobs.data?.items ?? []).map((row) => row.queue).filter(Boolean))].sort();
 
   return (
@@ -91,12 +91,12 @@ export function JobList() {
             <Button variant="secondary" component={(props) => <Link {...props} to="/learn" />}>
               Learn which type
             </Button>
-            <Button component={(props) => <Link {...props} to="/create" />}>Create job</Button>
+            <Button isAriaDisabled={Boolean(refused)} component={(props) => <Link {...props} to="/create" />}>
+              Create job
+            </Button>
           </span>
         </div>
-        {rights.data?.why["create"] ? (
-          <Alert isInline isPlain variant="info" component="p" title={`You cannot create jobs in ${rights.data.namespace}: ${rights.data.why["create"]}`} />
-        ) : null}
+        {refused ? <Alert isInline isPlain variant="info" component="p" title={`You cannot create jobs here: ${refused}`} /> : null}
         <LabelGroup numLabels={10} aria-label="Jobs by status" className="counts">
           {(Object.keys(LOOKS) as Phase[])
             .filter((phase) => jobs.data?.counts[phase] || filters.status.includes(phase))
