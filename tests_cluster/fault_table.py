@@ -188,20 +188,19 @@ def main() -> int:
     with own_place(kubeconfig, "resources") as place:
         install_resources(place)
     print(f"{'fault':34} {'promise':33} {'right':>6} {'of':>3} {'seconds':>8}")
-    wrong: list[str] = []
+    failed = False
     for fault in chosen:
         done = tally(kubeconfig, fault, range(asked.seed, asked.seed + asked.repeats), asked.silent_seconds)
-        wrong += done.wrong
+        failed = failed or bool(done.wrong)
         print(_line(done), flush=True)
-    print("\n".join(wrong))
-    return 1 if wrong else 0
+    return 1 if failed else 0
 
 
 def _line(done: Tally) -> str:
     right, fault = done.runs - len(done.wrong), done.fault
     row = f"{fault.name:34} {fault.promise:33} {right:6} {done.runs:3} {done.seconds:8.0f}"
     notes = "; ".join(f"{note} ×{count}" for note, count in sorted(done.notes.items()))
-    return f"{row}\n    {notes}" if notes else row
+    return "\n    ".join([row, *([notes] if notes else ()), *done.wrong])
 
 
 if __name__ == "__main__":
