@@ -9,6 +9,7 @@ made again: `--only NAME --seed N --repeats 1`.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
@@ -179,6 +180,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the faults")
     parser.add_argument("--silent-seconds", type=float, default=SILENT_SECONDS)
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that every fault is mended before the end
     chosen = [fault for fault in FAULTS if any(word in fault.name for word in asked.only)]
     if asked.list:
         print("\n".join(fault.name for fault in chosen))
@@ -187,20 +189,19 @@ def main() -> int:
     with own_place(kubeconfig, "resources") as place:
         install_resources(place)
     print(f"{'fault':34} {'promise':33} {'right':>6} {'of':>3} {'seconds':>8}")
-    wrong: list[str] = []
+    failed = False
     for fault in chosen:
         done = tally(kubeconfig, fault, range(asked.seed, asked.seed + asked.repeats), asked.silent_seconds)
-        wrong += done.wrong
+        failed = failed or bool(done.wrong)
         print(_line(done), flush=True)
-    print("\n".join(wrong))
-    return 1 if wrong else 0
+    return 1 if failed else 0
 
 
 def _line(done: Tally) -> str:
     right, fault = done.runs - len(done.wrong), done.fault
     row = f"{fault.name:34} {fault.promise:33} {right:6} {done.runs:3} {done.seconds:8.0f}"
     notes = "; ".join(f"{note} ×{count}" for note, count in sorted(done.notes.items()))
-    return f"{row}\n    {notes}" if notes else row
+    return "\n    ".join([row, *([notes] if notes else ()), *done.wrong])
 
 
 if __name__ == "__main__":

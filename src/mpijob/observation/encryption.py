@@ -81,6 +81,7 @@ _RESTS = {
     VolumeKind.PATH: "the machine's disk decides",
     VolumeKind.CONFIG: "as the cluster keeps its objects (encryption of etcd)",
     VolumeKind.SECRET: "as the cluster keeps its Secrets (encryption of etcd); in pods it is in memory only",
+    VolumeKind.S3: "the bucket decides (server-side encryption); on the way, whether its endpoint is https",
     VolumeKind.SCRATCH: "the machine's disk decides; it is gone with the job",
 }
 
@@ -89,7 +90,7 @@ def _at_rest(volume: Volume, cluster: bool) -> Protection:
     what = f"volume {volume.mount}"
     if volume.kind is VolumeKind.SHM:
         return Protection(what, Encrypted.LOCAL, "memory, never on a disk")
-    why = _RESTS[volume.kind] if cluster else _RESTS[VolumeKind.PATH]
+    why = _RESTS[volume.kind] if cluster or volume.kind is VolumeKind.S3 else _RESTS[VolumeKind.PATH]
     return Protection(what, Encrypted.DEPENDS, why)
 
 
