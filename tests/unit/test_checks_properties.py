@@ -19,6 +19,7 @@ from mpijob.model import (
     CustomLaunch,
     Elastic,
     Launch,
+    Model,
     MPIJob,
     Network,
     Placement,
@@ -42,6 +43,7 @@ PARTS: dict[str, type[msgspec.Struct]] = {
     "retry": Retry,
     "signal": Signal,
     "retention": Retention,
+    "model": Model,
 }
 LISTED: dict[str, type[msgspec.Struct]] = {"programs": Program, "secrets": Secret, "volumes": Volume}
 

@@ -48,7 +48,7 @@ def store(app: App, source: str, directory: str) -> None:
 @click.option("--every", default=30.0, help="Seconds between two looks.")
 @pass_app
 def keep(app: App, source: str, directory: str, every: float) -> None:
-    """Store what changes in a directory until told to end; then once more. The pods of a job run this."""
+    """Store what changes in a directory until told to end, then once more; on a cluster it runs beside each worker."""
     from mpijob.client import carrying
 
     for told in carrying.keep(app.settings(), source, directory, every):

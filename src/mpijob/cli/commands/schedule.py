@@ -135,7 +135,7 @@ def resume(app: App, name: str) -> None:
 @click.option("--since", envvar="MPIJOB_SCHEDULED_SINCE", hidden=True, default=0.0)
 @pass_app
 def fire(app: App, name: str | None, document: str, run: str, since: float) -> None:
-    """Start a schedule's job now, as its overlap allows; the pods of a CronJob do so when it is due."""
+    """Start a schedule's job now, as its overlap allows; a cluster's CronJob does so when it is due."""
     import msgspec
 
     from mpijob.model.schedule import Schedule
@@ -162,7 +162,7 @@ def serve(app: App) -> None:
 @command("rights", outputs=())
 @pass_app
 def rights(app: App) -> None:
-    """Print what the pods of a cluster's schedules may do, for an administrator to apply."""
+    """Print the rights that a cluster's schedules need, for an administrator to apply."""
     import yaml
 
     from mpijob.dialects import cronjob
