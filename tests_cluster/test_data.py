@@ -53,7 +53,7 @@ def test_a_job_reads_its_input_from_a_data_connection_and_its_output_is_stored(
         Volume(mount="/in", kind=VolumeKind.S3, source="lake/in", read_only=True),
         Volume(mount="/out", kind=VolumeKind.S3, source="lake/out"),
     )
-    script = "tr 123 456 </in/numbers.txt >/out/rank-$MPIJOB_RANK; env | grep -c AWS_ || true"
+    script = "tr 123 456 </in/numbers.txt >/out/rank-$MPIJOB_RANK; env | grep -c ^AWS_ || true"
     job = place.client.submit(a_job("carry", script, volumes=volumes))
     state = job.wait(PATIENCE)
     assert state.phase is Phase.SUCCEEDED, state.message
