@@ -122,7 +122,7 @@ def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfi
         keeping.tidy(archive, Policy.of(settings), ended + 7 * DAY - 60)
         with Client(KubernetesBackend(settings), settings=settings) as client:
             assert answers(client, "lost") == live
-            assert (live["state"][0], live["why"][:1]) == (Phase.FAILED, ["EXIT_CODE"]), live["why"]
+            assert (live["state"][0], live["why"][:1]) == (Phase.FAILED, ["RANK_EXIT"])
             assert all(live["nodes"].values())
             record = client.record("lost")
             assert {moment.phase for moment in record.moments} >= {"Running", "Failed"}

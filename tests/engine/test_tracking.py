@@ -74,7 +74,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         )
     try:
         address = f"http://127.0.0.1:{port}"
-        eventually(lambda: fetched(f"{address}/health"), "MLflow answers", PATIENCE)
+        eventually(lambda: fetched(f"{address}/health"), "MLflow answers", 3 * PATIENCE)  # it loads much
         yield address
     finally:
         os.killpg(process.pid, 15)

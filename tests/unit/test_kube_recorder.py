@@ -23,7 +23,7 @@ from mpijob.backends.kubernetes.remembered import remembered
 from mpijob.backends.kubernetes.usage import METRICS_API, POD_METRICS
 from mpijob.dialects.output import ranks_in
 from mpijob.dialects.terms import Document
-from mpijob.errors import Conflict
+from mpijob.errors import Conflict, Finding
 from mpijob.history import audit_reading
 from mpijob.history.archive import Archive
 from mpijob.history.audit import directory_of
@@ -279,6 +279,14 @@ def test_what_was_known_of_pods_stays_when_they_are_gone() -> None:
     for going in (Phase.PENDING, Phase.RUNNING, Phase.CANCELLED):
         assert richer(state, JobState(ref=ref, phase=going)) == state, "an end that was seen stays"
     assert richer(before, JobState(ref=ref, phase=Phase.CANCELLED)).phase is Phase.CANCELLED
+    known = msgspec.structs.replace(state, launcher_exit_code=3, findings=(Finding("RANK_EXIT", "x"),))
+    unknown = msgspec.structs.replace(
+        state, reason="LauncherUnaccounted", findings=(Finding("UNKNOWN", "?"),)
+    )
+    assert richer(known, unknown) == known
+    assert richer(msgspec.structs.replace(known, launcher_exit_code=None), unknown).reason == known.reason
+    later = msgspec.structs.replace(known, findings=(Finding("OOM_KILLED", "x"),))
+    assert richer(known, later) == later, "what is learnt later counts"
 
 
 class Running:

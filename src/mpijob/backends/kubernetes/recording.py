@@ -25,6 +25,7 @@ from mpijob.history.archive import Archive, decoded
 from mpijob.history.values import Fact
 from mpijob.model import JobRef, JobState, MPIJob, Phase, WorkerState
 
+_UNKNOWN = "UNKNOWN"  # the code of a failure whose cause nothing tells
 _log = logging.getLogger(__name__)
 _NODE_LABELS = (
     "node.kubernetes.io/instance-type",
@@ -144,7 +145,7 @@ def richer(before: JobState, now: JobState) -> JobState:
     """Return a state with what was known of the same attempt and cannot be seen any more: pods go before their job."""
     if before.attempt != now.attempt:
         return now
-    if before.phase.final and (not now.phase.final or now.phase is Phase.CANCELLED):
+    if before.phase.final and _knows_less(before, now):
         return before  # an end that was seen stays, whatever its objects look like while they are taken away
     known = {worker.index: worker for worker in before.workers}  # a worker without a pod has another name
     workers = tuple(_richer_worker(known.get(worker.index), worker) for worker in now.workers)
@@ -158,6 +159,15 @@ def richer(before: JobState, now: JobState) -> JobState:
         running=now.running or (before.running if now.phase.final else None),
         findings=now.findings or (before.findings if now.phase is before.phase else ()),
     )
+
+
+def _knows_less(before: JobState, now: JobState) -> bool:
+    """Whether a later look at a job that has ended saw less of its end: its pods were going."""
+    if not now.phase.final or now.phase is Phase.CANCELLED:
+        return True
+    codes = [state.findings[0].code if state.findings else _UNKNOWN for state in (before, now)]
+    unseen = before.launcher_exit_code is not None and now.launcher_exit_code is None
+    return unseen or (codes[0] != _UNKNOWN and codes[1] == _UNKNOWN)
 
 
 def _richer_worker(before: WorkerState | None, now: WorkerState) -> WorkerState:
