@@ -8,7 +8,7 @@ import { search, searchKeymap } from "@codemirror/search";
 import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { useEffect, useRef } from "react";
+import { useEffect, useRef, useState } from "react";
 import type { Finding } from "../api/client";
 import { lineOf } from "./document";
 
@@ -55,23 +55,37 @@ const look = (dark: boolean) =>
     { dark },
   );
 
+const isDark = (): boolean => document.documentElement.classList.contains("pf-v6-theme-dark");
+
+/** Whether the page is dark now; it may change under the editor. */
+function useDark(): boolean {
+  const [dark, setDark] = useState(isDark);
+  useEffect(() => {
+    const watch = new MutationObserver(() => setDark(isDark()));
+    watch.observe(document.documentElement, { attributeFilter: ["class"] });
+    return () => watch.disconnect();
+  }, []);
+  return dark;
+}
+
 export default function YamlEditor({ text, findings, onText }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
   const told = useRef(onText);
   told.current = onText;
-  const first = useRef(text);
+  const latest = useRef(text);
+  latest.current = text;
+  const dark = useDark();
 
   useEffect(() => {
     const host = place.current;
     if (!host) return undefined;
     const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
-    const dark = document.documentElement.classList.contains("pf-v6-theme-dark");
     const made = new EditorView({
       root,
       parent: root as unknown as Element,
       state: EditorState.create({
-        doc: first.current,
+        doc: latest.current,
         extensions: [
           lineNumbers(),
           history(),
@@ -93,7 +107,7 @@ export default function YamlEditor({ text, findings, onText }: Props) {
     });
     view.current = made;
     return () => made.destroy();
-  }, []);
+  }, [dark]);
 
   useEffect(() => {
     const now = view.current;
@@ -111,7 +125,7 @@ export default function YamlEditor({ text, findings, onText }: Props) {
       return [{ from: line.from, to: line.to, severity: finding.severity === "warning" ? "warning" : "error", message: finding.message }];
     });
     now.dispatch(setDiagnostics(now.state, marks));
-  }, [findings, text]);
+  }, [findings, text, dark]);
 
   return <div ref={place} className="editor" />;
 }
