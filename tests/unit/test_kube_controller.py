@@ -174,6 +174,21 @@ def test_every_transition_is_told_once_with_its_duration_and_findings_are_noted(
 
 
 @pytest.mark.req("C-ha")
+def test_a_job_that_is_being_cancelled_does_not_go_backwards_while_its_pods_go_one_by_one() -> None:
+    node, cluster = Versioned(), at_work()
+    path = laid_out(node, cluster)
+    plainly(node, ref_of(cluster))
+    node.patch(path, {"metadata": {"annotations": {terms.CANCELLED_ANNOTATION: stamp(4000)}}})
+    del node.objects[kinds.POD.path(TEAM, cluster.name_of("launcher", 0))]  # it goes first
+    plainly(node, ref_of(cluster))
+    assert [reason for reason, _ in node.told()] == ["Running"]
+    for pod in [one for one in node.objects if "/pods/" in one]:
+        del node.objects[pod]
+    plainly(node, ref_of(cluster))
+    assert sorted(reason for reason, _ in node.told()) == ["Cancelled", "Running"]
+
+
+@pytest.mark.req("C-ha")
 def test_a_job_that_is_cancelled_in_the_middle_of_a_look_does_not_go_backwards() -> None:
     """Its object was read before, its pods afterwards: what is missing then was taken on purpose."""
     node, cluster = Versioned(), at_work()

@@ -13,8 +13,10 @@ import msgspec
 from mpijob.errors import Finding, Severity
 from mpijob.model import JobState, Phase, Sample
 from mpijob.model.governance import Idle, NamespaceLimits
+from mpijob.observation.phase import Reason
 from mpijob.observation.vitals import span
 
+_ENDING = (Reason.CANCELLING.value, Reason.DEADLINE_EXCEEDED.value)
 _NEAR_SHARE = 0.9
 _BUSY_CORES = 0.05  # what a rank uses that only waits
 
@@ -31,6 +33,10 @@ def moved(before: Progress, state: JobState, now: float) -> Progress | None:
     """Return the next transition, if there is one; an end is the last, whatever is seen later."""
     if before.phase == state.phase.value or (before.phase and Phase(before.phase).final):
         return None
+    if before.phase and state.reason in _ENDING and not state.phase.final:
+        return None  # its pods go one by one: what is still there is no stage of its way
+    if before.phase == Phase.INITIALIZING.value and state.phase is Phase.PENDING:
+        return None  # a worker that was ready and is not, on the same way up
     since = max(_since(state) or now, before.since)
     return Progress(state.phase.value, since, before.number + 1)
 

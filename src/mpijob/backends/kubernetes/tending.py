@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from mpijob.model import JobState, MPIJob
 
 
+# Of a job that is being ended the launcher goes first; what is left looks as if it had never started.
+_ENDING = (Reason.CANCELLING.value, Reason.DEADLINE_EXCEEDED.value)
+
+
 class Tending:
     """Tends jobs through one API client; it remembers how long each may take to start."""
 
@@ -50,7 +54,7 @@ class Tending:
             self._try_again(state.ref)
         elif state.reason == Reason.WAITING_FOR_JOBS.value:
             self._release(state.ref)
-        elif state.phase is Phase.PENDING and self._overdue(state):
+        elif state.phase is Phase.PENDING and state.reason not in _ENDING and self._overdue(state):
             self._give_up(state)
 
     def forget(self, ref: JobRef) -> None:
