@@ -63,6 +63,8 @@ def test_no_screen_breaks_a_rule_in_light_or_dark(page: Page, client: Client) ->
         settled(page)
         for colours in ("dark", "light"):
             page.get_by_role("button", name=f"Switch to {colours} colours").click()
+            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            page.wait_for_function("document.getAnimations().length === 0")  # the colours have changed
             if found := violations(page):
                 told[f"{screen} {colours}"] = found
     assert told == {}
