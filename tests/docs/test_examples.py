@@ -123,3 +123,9 @@ def test_every_example_is_in_the_list_of_examples() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     here = [path.name for path in EXAMPLES.iterdir() if path.name not in ("README.md", "__pycache__")]
     assert [name for name in here if f"({name}" not in listed] == []
+
+
+def test_each_step_from_one_process_to_many_marks_what_is_new_in_it() -> None:
+    """The guide's own test runs the steps and compares their results (`tests/docs/test_pages.py`)."""
+    for step in ("2", "3", "4"):
+        assert "# new" in (EXAMPLES / "one-to-many" / f"step{step}.py").read_text(encoding="utf-8")
