@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mpijob.backends.local.paths import Home
     from mpijob.model import JobRef, Plan
 
-_VERSION = 2
 _SCHEMA = """
 CREATE TABLE jobs (
   seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -82,6 +81,7 @@ ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
 ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
 """
 _STEPS = (_SCHEMA, _USAGE, _WAITS)
+_VERSION = len(_STEPS)
 
 _encode = msgspec.json.encode
 decode_state = msgspec.json.Decoder(JobState).decode
