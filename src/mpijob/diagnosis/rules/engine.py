@@ -17,6 +17,21 @@ RULES = (
         confidence=1.0,
     ),
     Rule(
+        id="DEPENDENCY_FAILED",
+        title="A job that it waits for did not succeed",
+        why="A job with `after` starts when the jobs that it names have succeeded. One of them failed, was cancelled "
+        "or was deleted, so this one was never started.",
+        trust=Trust.DECISION,
+        facts=("reason:DependencyFailed",),
+        causes=("{message}", "A job that it waits for did not succeed."),
+        example="not started: job 'prepare', which it waits for, failed (Rank 1 on worker 0 exited with code 2.)",
+        remedies=(
+            Remedy("see why the job that it waits for did not succeed, and mend that: mpijob why OTHER-JOB"),
+            Remedy("when that one has succeeded: mpijob retry JOB"),
+        ),
+        confidence=1.0,
+    ),
+    Rule(
         id="START_REFUSED",
         title="The job could not be started",
         why="The machine refused to start a process of the job: a limit on processes or files, a directory "
