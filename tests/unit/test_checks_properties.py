@@ -146,7 +146,7 @@ def test_a_foreign_object_in_any_field_is_an_error_at_that_field(name: str) -> N
     ("part", "name"), [(part, field) for part, kind in PARTS.items() for field in fields_of(kind)]
 )
 def test_a_foreign_object_in_any_part_is_an_error_at_its_path(part: str, name: str) -> None:
-    needed = {"max_workers": 9} if part == "elastic" else {}
-    fields: dict[str, Any] = {part: PARTS[part](**needed | {name: object()})}
+    needed: dict[str, dict[str, Any]] = {"elastic": {"max_workers": 9}, "model": {"name": "bert"}}
+    fields: dict[str, Any] = {part: PARTS[part](**needed.get(part, {}) | {name: object()})}
     job = MPIJob(name="bert", command=("a",), **fields)
     assert [one.field for one in checks.run(job) if one.code == "WRONG_TYPE"] == [f"{part}.{name}"]

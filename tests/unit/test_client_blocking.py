@@ -266,6 +266,7 @@ def test_both_clients_have_the_same_verbs_with_the_same_arguments() -> None:
 
     blocking, awaited = verbs(Client), verbs(AsyncClient)
     assert set(blocking) - set(awaited) == {"twin"}
+    del awaited["apart"]  # for the page's server: a blocking client needs no thread
     assert {name: blocking[name] for name in awaited} == awaited
 
 
