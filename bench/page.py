@@ -22,19 +22,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
 import uvicorn
 
+from bench.board import filled
 from bench.pageload import answers as answered
 from bench.pageload import cpu_seconds, percentile, resident_mb, spread, watching
-from mpijob import AsyncClient, MPIJob
-from mpijob.api import rows
+from mpijob import AsyncClient
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.gate import Gate
 from mpijob.api.pages import PLACE
 from mpijob.backends.memory import MemoryBackend
-from mpijob.model import Phase
 from mpijob.settings import Settings
 
 SIZES = (100, 10_000)
@@ -42,21 +40,6 @@ ROUNDS = 200
 VIEWERS = 200
 SESSIONS = 1000
 FETCHED: set[str] = set()
-
-
-async def _filled(room: Room, count: int) -> None:
-    state = (await room.client.submit(MPIJob(name="seed", workers=4, command=("true",)))).last
-    row = msgspec.structs.replace(rows.row(state), why="Rank 1 on worker 1 exited with code 7.")
-    phases = tuple(Phase)
-    made = [
-        msgspec.structs.replace(
-            row, uid=f"u{n:06}", name=f"job-{n}", namespace=f"team-{n % 20}", owner=f"user-{n % 50}",
-            phase=phases[n % len(phases)], created=row.created + n,
-        )
-        for n in range(count)
-    ]  # fmt: skip
-    room.board._everywhere = True
-    room.board._put(*made)
 
 
 @contextmanager
@@ -71,7 +54,8 @@ def serving(count: int) -> Iterator[tuple[str, Gate]]:
     server = uvicorn.Server(config)
 
     async def main() -> None:
-        await _filled(room, count)
+        await filled(room, count)
+        room.board._everywhere = True
         await server.serve(sockets=[listening])
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)

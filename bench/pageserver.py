@@ -12,22 +12,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import uvicorn
 
-from mpijob import AsyncClient, MPIJob
-from mpijob.api import rows
+from bench.board import TEAMS, filled
+from mpijob import AsyncClient
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.login import Login
 from mpijob.api.serving import config
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client.guests import Guests
-from mpijob.model import Identity, Phase
+from mpijob.model import Identity
 from mpijob.model.rights import Question
 from mpijob.settings import Settings
-
-TEAMS = 20
 
 
 class Seat:
@@ -49,20 +46,6 @@ class Seat:
         return tuple(self._number % 100 == 0 or one.namespace == own for one in questions)
 
 
-async def _filled(room: Room, count: int) -> None:
-    state = (await room.client.submit(MPIJob(name="seed", workers=4, command=("true",)))).last
-    row = msgspec.structs.replace(rows.row(state), why="Rank 1 on worker 1 exited with code 7.")
-    phases = tuple(Phase)
-    made = [
-        msgspec.structs.replace(
-            row, uid=f"u{n:06}", name=f"job-{n}", namespace=f"team-{n % TEAMS}", owner=f"user-{n % 50}",
-            phase=phases[n % len(phases)], created=row.created + n,
-        )
-        for n in range(count)
-    ]  # fmt: skip
-    room.board._put(*made)
-
-
 async def main(count: int) -> None:
     """Serve until ended."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -71,7 +54,7 @@ async def main(count: int) -> None:
     engine, settings = MemoryBackend(), Settings(home="/nowhere")
     guests = Guests(settings, lambda token: Seat(engine, token))
     room = Room(AsyncClient(engine, settings=settings), Login([address], guests))
-    await _filled(room, count)
+    await filled(room, count)
     made = config(application(room))
     made.lifespan = "off"  # nothing but the rows is on the board
     print(f"http://{address}", flush=True)

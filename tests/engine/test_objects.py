@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -24,7 +19,7 @@ from mpijob.history.past import Past
 from mpijob.model import JobRef, Phase
 from mpijob.settings import ObjectsSetting
 
-from .support import eventually
+from .buckets_support import s3_server
 
 pytestmark = pytest.mark.engine
 DAY = 86_400.0
@@ -32,30 +27,8 @@ DAY = 86_400.0
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    argv = [os.path.join(os.path.dirname(sys.executable), "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
-    assert os.path.exists(argv[0]), "the S3 server is not installed; `make test` does it"
-    server = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        eventually(lambda: _answers(address), "the server answers")
-        urllib.request.urlopen(urllib.request.Request(f"{address}/lines", method="PUT")).close()
-        yield address
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-def _answers(address: str) -> bool:
-    try:
-        urllib.request.urlopen(f"{address}/moto-api/").close()
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
-    return True
+    with s3_server(bucket="lines") as server:
+        yield server.endpoint
 
 
 @pytest.fixture
