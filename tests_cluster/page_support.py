@@ -12,67 +12,26 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import yaml
+from tests_cluster.accounts import BINDING, ROLE, shipped_account
 from tests_cluster.support import PATIENCE, Place, eventually, image
 
 from mpijob.backends.kubernetes.api import Document
-from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.cluster import certificates
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "deploy" / "base" / "page"
 RIGHTS = SHIPPED / "rights" / "rights.yaml"
-ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
-ROLE = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False)
-BINDING = Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
-TEAM_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
-_GROUP = "rbac.authorization.k8s.io"
 
 
-def an_account(place: Place, name: str) -> str:
-    """Make an account and return a token of it."""
-    place.put(ACCOUNT, name)
-    body = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 3600},
-    }
-    made = place.api.create(ACCOUNT.path(place.namespace, name, "token"), body)
-    return str(made["status"]["token"])
-
-
-def allow(place: Place, name: str, of: Place, role: str = "data-scientist") -> None:
-    """Let an account of a place work in a namespace."""
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": of.namespace}
-    ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role}
-    place.put(TEAM_BINDING, name, roleRef=ref, subjects=[subject])
-
-
-@contextmanager
-def server_account(place: Place) -> Iterator[Path]:
-    """Make the server's account with exactly the rights that are shipped, and yield its kubeconfig."""
-    name = place.namespace
-    (role,) = (one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["kind"] == "ClusterRole")
-    token = an_account(place, "page")
-    place.api.create(ROLE.path(), role | {"metadata": {"name": name}})
-    subject = {"kind": "ServiceAccount", "name": "page", "namespace": name}
-    ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name}
-    binding = {"apiVersion": BINDING.api, "kind": BINDING.name, "metadata": {"name": name}, "roleRef": ref}
-    place.api.create(BINDING.path(), binding | {"subjects": [subject]})
-    config = yaml.safe_load(place.kubeconfig.read_text())
-    config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
-    path = Path(place.settings.home) / "page.yaml"
-    path.write_text(yaml.safe_dump(config))
-    try:
-        yield path
-    finally:
-        place.api.delete(BINDING.path("", name))
-        place.api.delete(ROLE.path("", name))
+def server_account(place: Place) -> AbstractContextManager[Path]:
+    """Make the server's account with exactly the rights that are shipped; it is entered by its kubeconfig."""
+    return shipped_account(place, "page", RIGHTS)
 
 
 class Reached(Protocol):

@@ -63,6 +63,7 @@ class Place:
         )
         self.api = Api(load(path=str(kubeconfig)))
         self.client = Client(KubernetesBackend(self.settings), settings=self.settings)
+        self.shared: set[str] = set()  # jobs of a crowd, which several tests look at
 
     def kubectl(self, *words: str, stdin: str = "") -> str:
         """Run kubectl in the namespace and return what it says."""
@@ -130,9 +131,10 @@ class Place:
         return self.api.list(kinds.POD.path(self.namespace), labels=f"mpijob.dev/job={name}").items
 
     def empty(self) -> None:
-        """Delete every job that is here."""
+        """Delete every job that is here, but those that other tests share."""
         for state in [*self.client.jobs(namespace=self.namespace)]:
-            self.client.delete(state.ref, grace_period=0)
+            if state.ref.name not in self.shared:
+                self.client.delete(state.ref, grace_period=0)
 
     def launcher(self, job: Job) -> Document:
         """Return the launcher's pod."""
@@ -184,6 +186,7 @@ class Crowd:
     def __init__(self, place: Place, *jobs: MPIJob) -> None:
         self._place = place
         self._jobs = {job.name: place.client.submit(job) for job in jobs}
+        place.shared |= self._jobs.keys()
         self._told: dict[str, Told] = {}
         threading.Thread(target=self._watch, daemon=True, name="crowd").start()
 

@@ -11,52 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
+from tests_cluster.accounts import TEAM_BINDING, shipped_account
 from tests_cluster.furniture import a_queue
 from tests_cluster.support import PATIENCE, Place, a_job, own_place
 
 from mpijob import Phase
 from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.errors import NotAllowed
 from mpijob.model import Resources
 from mpijob.model.fit import Verdict
 
 ROOT = Path(__file__).parent.parent
 RIGHTS = ROOT / "deploy" / "base" / "broker" / "rights.yaml"
-ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
-ROLE = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False)
-BINDING = Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
-TEAM_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 pytestmark = [pytest.mark.testbed, pytest.mark.req("FR-RES-001", "FR-RES-005")]
-
-
-@contextmanager
-def an_account(place: Place) -> Iterator[Path]:
-    """Make the broker's account with exactly the rights that are shipped, and yield its kubeconfig."""
-    name = place.namespace
-    (role,) = (one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["kind"] == "ClusterRole")
-    place.put(ACCOUNT, "broker")
-    place.api.create(ROLE.path(), role | {"metadata": {"name": name}})
-    subject = {"kind": "ServiceAccount", "name": "broker", "namespace": name}
-    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-    binding = {"apiVersion": BINDING.api, "kind": BINDING.name, "metadata": {"name": name}, "roleRef": ref}
-    place.api.create(BINDING.path(), binding | {"subjects": [subject]})
-    body = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": 3600},
-    }
-    token = place.api.create(ACCOUNT.path(name, "broker", "token"), body)["status"]["token"]
-    config = yaml.safe_load(place.kubeconfig.read_text())
-    config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
-    path = Path(place.settings.home) / "broker.yaml"
-    path.write_text(yaml.safe_dump(config))
-    try:
-        yield path
-    finally:
-        place.api.delete(BINDING.path("", name))
-        place.api.delete(ROLE.path("", name))
 
 
 @contextmanager
@@ -94,7 +61,10 @@ def test_each_user_is_answered_for_their_namespace_from_what_they_may_not_read(
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "data-scientist"}
         subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "carol"}]
         place.put(TEAM_BINDING, "carol", roleRef=ref, subjects=subjects)
-        with an_account(place) as account, a_broker(account, place.settings.home) as url:
+        with (
+            shipped_account(place, "broker", RIGHTS) as account,
+            a_broker(account, place.settings.home) as url,
+        ):
             carol, without = (as_user(place, kubeconfig_of("carol"), where) for where in (url, ""))
             small = a_job("small", "sleep 600", workers=1, queue=queue)
             assert without.client.fit(small).verdict is Verdict.UNKNOWN  # she may read no ClusterQueue
@@ -117,7 +87,7 @@ def test_each_user_is_answered_for_their_namespace_from_what_they_may_not_read(
 
 
 def test_the_brokers_own_rights_create_and_change_nothing(kubeconfig: Path) -> None:
-    with own_place(kubeconfig, "powerless") as place, an_account(place) as account:
+    with own_place(kubeconfig, "powerless") as place, shipped_account(place, "broker", RIGHTS) as account:
         broker = Place(account, place.namespace, place.settings.home)
         for verb in ("create", "delete", "patch"):
             for kind in ("pods", "trainjobs", "secrets", "clusterqueues.kueue.x-k8s.io"):

@@ -87,6 +87,7 @@ def a_fact(engine: str) -> MPIJob:
 @pytest.fixture(scope="module")
 def pair(place: Place) -> dict[str, Job]:
     """Start both jobs at once."""
+    place.shared |= {a_fact(engine).name for engine in ENGINES}
     return {engine: place.client.submit(a_fact(engine)) for engine in ENGINES}
 
 

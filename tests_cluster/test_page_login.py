@@ -12,19 +12,8 @@ from typing import NamedTuple
 
 import pytest
 from testbed import services
-from tests_cluster.page_support import (
-    ACCOUNT,
-    TEAM_BINDING,
-    Listener,
-    Person,
-    Pod,
-    Server,
-    Wire,
-    a_server,
-    allow,
-    an_account,
-    server_account,
-)
+from tests_cluster.accounts import ACCOUNT, TEAM_BINDING, allow, an_account
+from tests_cluster.page_support import Listener, Person, Pod, Server, Wire, a_server, server_account
 from tests_cluster.support import Place, eventually, image, own_place
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security]  # the role of data scientists is the test bed's

@@ -35,6 +35,14 @@ SCREENS = (
 
 
 def violations(page: Page) -> list[str]:
+    """What breaks a rule and goes on breaking it once everything that moves has come to rest."""
+    if found := _violations(page):
+        page.evaluate(SHOWN)
+        found = _violations(page)
+    return found
+
+
+def _violations(page: Page) -> list[str]:
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     found: Any = page.evaluate(

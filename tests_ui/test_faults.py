@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from mpijob import Client, MPIJob
 
@@ -106,6 +106,21 @@ def test_an_address_lets_one_browser_in_once(browser: Browser, page: Page, serve
     expect(other.get_by_text("was used already")).to_be_visible()
     expect(other.get_by_role("textbox", name="Address or token")).to_be_visible()
     other.context.close()
+
+
+@pytest.mark.req("C-wizard")
+def test_nothing_can_be_typed_that_a_slow_copy_would_lay_itself_over(page: Page, client: Client) -> None:
+    client.submit(MPIJob(name="first", workers=1, command=("true",), resources=SMALL)).wait(60)
+    held: list[Route] = []
+    page.route("**/trainjobs/default/first/export*", lambda route: held.append(route))
+    base = page.url.split("/jobs")[0]
+    page.goto(f"{base}/create?from=default/first&step=workload")
+    expect(page.get_by_role("progressbar", name="Reading")).to_be_visible()
+    expect(page.locator("#field-command")).to_have_count(0)
+    held[0].continue_()
+    expect(page.locator("#field-command")).to_have_value("true")
+    page.locator("#field-command").fill("hostname")
+    expect(page.get_by_test_id("changes")).to_contain_text("hostname")
 
 
 def test_a_server_that_is_gone_is_said_and_there_is_a_way_back_in(

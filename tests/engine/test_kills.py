@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,20 +10,15 @@ import pytest
 from mpijob.backends.kubernetes.listening import Listener
 
 from . import kills
-from .test_postgres import Server
+from .test_postgres import Server, serving
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    place = Path("/tmp") / f"mpijob-kills-{os.getpid()}"  # a path that its own user may reach
-    one = Server(place)
-    try:
+    with serving("kills") as one:
         yield one
-    finally:
-        one.stop()
-        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.mark.req("C-history", "C-ha")

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -78,15 +79,22 @@ class Server:
         return f"postgresql://test@127.0.0.1:{self.port}/{name}"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    place = Path("/tmp") / f"mpijob-pg-{os.getpid()}"  # a path that its own user may reach
+@contextmanager
+def serving(name: str) -> Iterator[Server]:
+    """Run a server in a directory that its own user may reach."""
+    place = Path("/tmp") / f"mpijob-{name}-{os.getpid()}"
     one = Server(place)
     try:
         yield one
     finally:
         one.stop()
         shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving("pg") as one:
+        yield one
 
 
 _NUMBERS = iter(range(1000))

@@ -1,12 +1,12 @@
-import "uplot/dist/uPlot.min.css";
 import { Progress } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import type { components } from "../api/schema";
 import { api, take, type JobDetail } from "../api/client";
 import { duration } from "../words";
+import { axis, plotted } from "./plot";
 
 type Told = components["schemas"]["Curves"];
 type Series = components["schemas"]["Series"];
@@ -69,31 +69,19 @@ function Curve({ series }: { series: Series }) {
   const { name, times, steps, values } = series;
   useEffect(() => {
     if (!place.current) return undefined;
-    const style = getComputedStyle(document.documentElement);
-    const text = style.getPropertyValue("--pf-t--global--text--color--regular") || "#151515";
-    const grid = style.getPropertyValue("--pf-t--global--border--color--default") || "#c7c7c7";
-    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+    const look = axis();
     const bySteps = rising(steps);
     const value = (_: uPlot, raw: number | null): string => (raw === null ? "–" : number(raw));
-    const chart = new uPlot(
+    return plotted(
       {
-        width: place.current.clientWidth,
         height: 200,
         scales: { x: { time: !bySteps } },
-        axes: [axis, { ...axis, size: 70, values: (_, ticks) => ticks.map(number) }],
+        axes: [look, { ...look, size: 70, values: (_, ticks) => ticks.map(number) }],
         series: [{ label: bySteps ? "step" : "time" }, { label: name, stroke: "#06c", width: 2, value }],
       },
       [bySteps ? (steps as number[]) : [...times], [...values]],
       place.current,
     );
-    const fit = new ResizeObserver(([entry]) => {
-      if (entry) chart.setSize({ width: entry.contentRect.width, height: 200 });
-    });
-    fit.observe(place.current);
-    return () => {
-      fit.disconnect();
-      chart.destroy();
-    };
   }, [name, times, steps, values]);
   return (
     <figure>

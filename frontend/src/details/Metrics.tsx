@@ -1,13 +1,13 @@
-import "uplot/dist/uPlot.min.css";
 import { ExpandableSection } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
-import uPlot from "uplot";
+import type uPlot from "uplot";
 import { api, take, type JobDetail, type Usage } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { bytes, clock } from "../words";
 import Curves from "./Curves";
+import { axis, plotted } from "./plot";
 
 type Band = Usage["cpu_cores"];
 const two = (value: number): string => value.toFixed(2);
@@ -88,18 +88,14 @@ function Chart({ title, times, band, words }: { title: string; times: readonly n
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (!place.current) return undefined;
-    const style = getComputedStyle(document.documentElement);
-    const text = style.getPropertyValue("--pf-t--global--text--color--regular") || "#151515";
-    const grid = style.getPropertyValue("--pf-t--global--border--color--default") || "#c7c7c7";
-    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+    const look = axis();
     const value = (_: uPlot, raw: number | null): string => (raw === null ? "–" : words(raw));
-    const chart = new uPlot(
+    return plotted(
       {
-        width: place.current.clientWidth,
         height: 220,
         cursor: { sync: { key: SHARED } },
         scales: { y: { range: (_, __, most) => [0, most * 1.1 || 1] } },
-        axes: [axis, { ...axis, size: 80, values: (_, ticks) => ticks.map(words) }],
+        axes: [look, { ...look, size: 80, values: (_, ticks) => ticks.map(words) }],
         series: [
           {},
           { label: "least", stroke: "transparent", value },
@@ -111,14 +107,6 @@ function Chart({ title, times, band, words }: { title: string; times: readonly n
       [[...times], [...band.low], [...band.high], [...band.middle]],
       place.current,
     );
-    const fit = new ResizeObserver(([entry]) => {
-      if (entry) chart.setSize({ width: entry.contentRect.width, height: 220 });
-    });
-    fit.observe(place.current);
-    return () => {
-      fit.disconnect();
-      chart.destroy();
-    };
   }, [times, band, words]);
   const last = band.high.length - 1;
   const sentence = `${title}: most ${words(band.high[last] ?? 0)}, by worker ${band.worst[last] ?? 0}, at the end`;

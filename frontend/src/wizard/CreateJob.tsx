@@ -12,7 +12,7 @@ import { Guide } from "./Guide";
 import { PlanPanel } from "./PlanPanel";
 import { Review } from "./Review";
 import { Room } from "./Room";
-import { Advanced, ErrorSummary, StepsNav, TemplateChoice } from "./parts";
+import { Advanced, Changes, ErrorSummary, StepsNav, TemplateChoice } from "./parts";
 import { useDraft, useJudgement } from "./useJob";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
@@ -127,7 +127,9 @@ export function CreateJob() {
     />
   );
   const unreadable = view !== "yaml" && draft.job === null;
+  const reading = <Spinner aria-label="Reading" />;
   const content = (): JSX.Element => {
+    if (draft.beginning && step !== "basics") return reading;
     switch (step) {
       case "type":
         return (
@@ -144,7 +146,7 @@ export function CreateJob() {
         return (
           <>
             <TemplateChoice value={template} onChange={(name) => navigate(name ? `/create?template=${encodeURIComponent(name)}` : "/create")} />
-            {inputs((field) => field.step === "basics")}
+            {draft.beginning ? reading : inputs((field) => field.step === "basics")}
           </>
         );
       case "advanced":
@@ -156,7 +158,9 @@ export function CreateJob() {
     }
   };
 
-  const editor = (
+  const editor = draft.beginning ? (
+    reading
+  ) : (
     <Suspense fallback={<Spinner aria-label="Loading the editor" />}>
       <YamlEditor text={draft.text} findings={findings} onText={draft.setText} />
     </Suspense>
@@ -184,17 +188,7 @@ export function CreateJob() {
         <div className={view === "split" ? "two split" : "two"}>
           <Form onSubmit={submit} noValidate>
             <ErrorSummary error={error} created={Boolean(create.error)} onGo={goTo} />
-            {draft.changes.length && step !== "review" ? (
-              <Alert variant="info" isInline component="p" title="Changed against the original">
-                <ul data-testid="changes">
-                  {draft.changes.map((one) => (
-                    <li key={one.path}>
-                      {one.path}: {one.was} → {one.is}
-                    </li>
-                  ))}
-                </ul>
-              </Alert>
-            ) : null}
+            {step === "review" ? null : <Changes changes={draft.changes} />}
             {view === "yaml" ? (
               editor
             ) : (
@@ -202,7 +196,6 @@ export function CreateJob() {
                 <h2 className="pf-v6-c-title pf-m-lg" tabIndex={-1} ref={heading}>
                   {STEP_WORDS[step]}
                 </h2>
-                {draft.beginning ? <Spinner aria-label="Reading" /> : null}
                 {unreadable ? (
                   <Alert variant="warning" isInline component="p" title="The YAML cannot be shown as a form as it is">
                     Mend it in the editor first; nothing of it is lost.

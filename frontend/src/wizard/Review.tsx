@@ -1,7 +1,8 @@
-import { Alert, ClipboardCopy, ClipboardCopyVariant, Content, ExpandableSection } from "@patternfly/react-core";
+import { ClipboardCopy, ClipboardCopyVariant, Content, ExpandableSection } from "@patternfly/react-core";
 import { useState, type ReactNode } from "react";
 import type { Fit, PlanAnswer } from "../api/client";
 import { plural } from "../words";
+import { Changes } from "./parts";
 import { isObject, read, type Difference, type Values } from "./document";
 import { join } from "./shell";
 import { asCommand, asPython } from "./snippets";
@@ -23,17 +24,7 @@ export function Review({ text, job, plan, fit, changes }: Props) {
           <li key={one}>{one}</li>
         ))}
       </Content>
-      {changes.length ? (
-        <Alert variant="info" isInline component="p" title="Changed against the original">
-          <ul data-testid="changes">
-            {changes.map((one) => (
-              <li key={one.path}>
-                {one.path}: {one.was} → {one.is}
-              </li>
-            ))}
-          </ul>
-        </Alert>
-      ) : null}
+      <Changes changes={changes} />
       <Same title="Copy as command" label="The same on the command line">
         {asCommand(job, text)}
       </Same>

@@ -6,6 +6,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import { api, problemOf, take, type Finding } from "../api/client";
 import { Choice } from "../components/Choice";
+import type { Difference } from "./document";
 import { fieldAt, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
 
 interface NavProps {
@@ -132,5 +133,21 @@ function Group({ title, wrong, children }: { title: string; wrong: boolean; chil
     <ExpandableSection toggleText={title} isExpanded={open || wrong} onToggle={(_, on) => setOpen(on)} isIndented>
       <div className="fields">{children}</div>
     </ExpandableSection>
+  );
+}
+
+/** What a clone changes against the job that it was made from. */
+export function Changes({ changes }: { changes: readonly Difference[] }) {
+  if (!changes.length) return null;
+  return (
+    <Alert variant="info" isInline component="p" title="Changed against the original">
+      <ul data-testid="changes">
+        {changes.map((one) => (
+          <li key={one.path}>
+            {one.path}: {one.was} → {one.is}
+          </li>
+        ))}
+      </ul>
+    </Alert>
   );
 }

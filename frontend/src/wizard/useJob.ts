@@ -53,6 +53,7 @@ export interface Draft {
   /** What the text says; null while it is no job file. */
   readonly job: Values | null;
   readonly changes: readonly Difference[];
+  /** While it is still being read where it comes from: nothing can be typed yet that would be lost. */
   readonly beginning: boolean;
   readonly trouble: unknown;
   setText: (text: string) => void;
@@ -65,14 +66,14 @@ export function useDraft(origin: Origin): Draft {
   const [now, setNow] = useState<Written>(() => (foreign ? EMPTY : before()));
   const [was, setWas] = useState<Values | null>(null);
   const begin = useMutation({
-    mutationFn: async () => (origin.from ? copied(origin) : { text: await templated(origin.template), origin: null }),
+    mutationFn: async (asked: Origin) => (asked.from ? copied(asked) : { text: await templated(asked.template), origin: null }),
     onSuccess: (made) => {
       setNow(written(made.text));
       setWas(made.origin);
     },
   });
   useEffect(() => {
-    if (foreign) begin.mutate();
+    if (foreign) begin.mutate(origin);
   }, [origin.from, origin.template, origin.fix]); // eslint-disable-line -- begun once for each origin
   useEffect(() => {
     if (now !== EMPTY) keep(now);
@@ -86,7 +87,7 @@ export function useDraft(origin: Origin): Draft {
     ...now,
     job,
     changes,
-    beginning: begin.isPending,
+    beginning: foreign && (begin.isPending || JSON.stringify(begin.variables) !== JSON.stringify(origin)),
     trouble: begin.error,
     setText: (text) => setNow((old) => ({ text, command: sameCommand(old, text) ? old.command : commandOf(values(text)) })),
     setCommand: (command) =>

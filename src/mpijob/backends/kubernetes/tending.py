@@ -60,6 +60,7 @@ class Tending:
     def forget(self, ref: JobRef) -> None:
         """Remember nothing of a job that is gone."""
         self._patience.pop(ref, None)
+        self._others.discard(ref)
 
     def mend(self, look: Look) -> None:
         """Let the job own its runtime where whoever created both was stopped before saying so."""
@@ -81,9 +82,11 @@ class Tending:
         from mpijob.backends.kubernetes import steering
         from mpijob.dialects import waiting_jobs
 
+        if ref in self._others:
+            return
         look = self._eye.attempt(ref)
         note = waiting_jobs.read(look.found.job)
-        if note is None or ref in self._others:
+        if note is None:
             return
         waits, finding = dependencies.judge(ref.name, [*self._tended(ref.namespace, note.jobs)])
         try:
@@ -112,8 +115,11 @@ class Tending:
             ours = seen_kinds.is_ours(found.job)
             job = self._eye.spec(found, self._eye.runtime(found)) if ours else None
             self._patience[state.ref] = math.inf if job is None else job.gang_timeout_seconds
-        patience = min(self._patience[state.ref], self._longest(state.ref.namespace))
-        return self._api.now() - (state.started or state.created) >= patience
+        return self._api.now() - (state.started or state.created) >= self._allowed(state.ref)
+
+    def _allowed(self, ref: JobRef) -> float:
+        """Return how many seconds the workers may take: the job's own, or what its namespace allows."""
+        return min(self._patience[ref], self._longest(ref.namespace))
 
     def _give_up(self, state: JobState) -> None:
         from mpijob.backends.kubernetes import steering
@@ -128,5 +134,5 @@ class Tending:
         """Return what kept the job from starting, or that it took too long."""
         if state.findings:
             return state.reason, state.message
-        seconds = min(self._patience[state.ref], self._longest(state.ref.namespace))
+        seconds = self._allowed(state.ref)
         return Reason.GANG_TIMEOUT.value, f"not all workers had started after {seconds:g} s: {state.message}"

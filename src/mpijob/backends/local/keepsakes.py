@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from mpijob.backends.buckets import Connection
 
+_SECRETS, _CONNECTIONS = "secrets.json", "connections.json"
+
 
 def temporary(uid: str) -> Path:
     """Return the job's own temporary directory; short, because sockets are made there (108 bytes at most)."""
@@ -24,40 +27,41 @@ def temporary(uid: str) -> Path:
 
 def write_secrets(home: Home, uid: str, values: dict[str, str]) -> None:
     """Put the secrets' values where only this user can read them."""
-    if values:
-        fd = os.open(home.job(uid) / "secrets.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(values))
+    _write(home, uid, _SECRETS, values)
 
 
 def read_secrets(home: Home, uid: str) -> dict[str, str]:
     """Return the secrets' values of a job."""
-    try:
-        return msgspec.json.decode((home.job(uid) / "secrets.json").read_bytes(), type=dict[str, str])
-    except FileNotFoundError:
-        return {}
+    return msgspec.json.decode(_read(home, uid, _SECRETS), type=dict[str, str])
 
 
 def write_connections(home: Home, uid: str, found: dict[str, Connection]) -> None:
     """Put the data connections, which hold keys, where only this user can read them."""
-    if found:
-        fd = os.open(home.job(uid) / "connections.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(found))
+    _write(home, uid, _CONNECTIONS, found)
 
 
 def read_connections(home: Home, uid: str) -> dict[str, Connection]:
     """Return the data connections of a job that has not ended for good."""
     from mpijob.backends.buckets import Connection
 
+    return msgspec.json.decode(_read(home, uid, _CONNECTIONS), type=dict[str, Connection])
+
+
+def _write(home: Home, uid: str, name: str, values: Mapping[str, object]) -> None:
+    if values:
+        fd = os.open(home.job(uid) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(values))
+
+
+def _read(home: Home, uid: str, name: str) -> bytes:
     try:
-        written = (home.job(uid) / "connections.json").read_bytes()
+        return (home.job(uid) / name).read_bytes()
     except FileNotFoundError:
-        return {}
-    return msgspec.json.decode(written, type=dict[str, Connection])
+        return b"{}"
 
 
 def forget_secrets(home: Home, uid: str) -> None:
     """Remove the secrets' values: the job has ended for good."""
-    (home.job(uid) / "connections.json").unlink(missing_ok=True)
-    (home.job(uid) / "secrets.json").unlink(missing_ok=True)
+    (home.job(uid) / _CONNECTIONS).unlink(missing_ok=True)
+    (home.job(uid) / _SECRETS).unlink(missing_ok=True)
