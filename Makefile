@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster soak clean
+.PHONY: help run test test-gpu test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -37,6 +37,10 @@ test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registr
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows it (MPIJOB_GPU_PYTHON names its Python)
+	$(BIN)/python -m pip install --quiet --editable '.[gpu]'
+	$(BIN)/python -m pytest tests_gpu --results=tests_gpu/results.json $(PYTEST_FLAGS)
 
 test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads; downloads gigabytes once

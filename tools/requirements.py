@@ -22,6 +22,7 @@ RESULTS = ROOT / ".make" / "results.json"
 UI_RESULTS = ROOT / ".make" / "results-ui.json"  # of `make test-ui`
 CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
 FRAMEWORK_RESULTS = ROOT / ".make" / "results-frameworks.json"  # of `make test-frameworks`
+GPU_RESULTS = ROOT / "tests_gpu" / "results.json"  # of `make test-gpu`, kept: few machines have a GPU
 RESULT_WORDS = ("passed", "failed", "partly", "open")
 
 
@@ -154,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=["", *RESULT_WORDS], default="")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
-    written = args.results or [RESULTS, CLUSTER_RESULTS, UI_RESULTS, FRAMEWORK_RESULTS]
+    written = args.results or [RESULTS, CLUSTER_RESULTS, UI_RESULTS, FRAMEWORK_RESULTS, GPU_RESULTS]
     table = rows(load(), [shown for path in written for shown in results(path)])
     sys.stdout.write((as_json(table) if args.json else render(table, only=args.only)) + "\n")
     if not any(path.exists() for path in written):

@@ -1,0 +1,41 @@
+"""A fresh local engine that sees the GPUs of this machine. Without one a test fails; it never passes by skipping."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.engine.support import check_nothing_runs
+
+from mpijob import Client
+from mpijob.backends.local import LocalBackend
+from mpijob.backends.local.machine import gpu_ids
+from mpijob.settings import Settings
+
+pytest_plugins = ["tools.requirement_marks"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    root = os.environ.get("MPIJOB_TEST_MPI", "")
+    directories = {"mpich": str(Path(root).resolve() / "mpich")} if root else {}
+    settings = Settings(home=str(tmp_path / "home"), mpi_directories=directories)
+    if not gpu_ids(settings):
+        pytest.fail("this machine has no NVIDIA GPU that the driver tells of", pytrace=False)
+    return settings
+
+
+@pytest.fixture
+def gpus(settings: Settings) -> int:
+    return len(gpu_ids(settings))
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[Client]:
+    with Client(LocalBackend(settings), settings=settings) as client:
+        yield client
+        for state in [*client.jobs(all_namespaces=True)]:
+            client.delete(state.ref, grace_period=0)
+    check_nothing_runs(Path(settings.home) / "jobs")
