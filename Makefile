@@ -104,10 +104,10 @@ cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this
 cluster-down: $(VENV)/.dev ## Remove the test bed; what was built stays in its cache
 	$(BIN)/python -m testbed down
 
-test-cluster: $(VENV)/.servers ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
+test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster tests, on the test bed or on the cluster of KUBECONFIG; what is started here is removed here
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
-test-cluster-long: $(VENV)/.servers ## All cluster tests, with those that take minutes each
+test-cluster-long: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## All cluster tests, with those that take minutes each
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and print how often all came out right

@@ -42,6 +42,15 @@ LONG = frozenset(
         "test_stacks_show_every_rank_of_a_running_job_and_none_of_one_that_has_ended",
         "test_small_jobs_run_beside_each_other",
         "test_a_selection_counts_only_what_it_selects",
+        "test_a_suspended_job_frees_its_place_and_resumes_as_the_next_attempt",
+        "test_waiting_jobs_start_in_the_order_of_their_submission",
+        "test_a_higher_priority_starts_before_those_that_wait",
+        "test_a_failed_job_is_tried_again_as_often_as_it_says",
+        "test_a_cancelled_waiting_job_never_starts",
+        "test_of_100_identical_submits_exactly_one_is_a_job",
+        "test_a_job_that_has_not_started_is_replaced_under_its_name",
+        "test_a_retried_job_has_the_same_configuration_and_keeps_the_old_record",
+        "test_logs_are_filtered_by_rank_worker_pattern_and_tail",
     )
 )
 

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,8 +33,7 @@ from mpijob.dialects.terms import Shape
 from mpijob.model import Placement, Resources, Role
 from mpijob.settings import CLUSTER, Settings
 
-PATIENCE = 120.0  # seconds until a job has ended, on a small and busy machine
-PROMPT = 10.0  # seconds from what happened in the cluster until the client tells it with its cause
+PATIENCE = 240.0  # seconds until a job has ended, on a small and busy machine
 SMALL = Resources(cpu="200m", memory="160Mi")
 LAUNCHER = Resources(cpu="50m", memory="128Mi")
 TINY = Resources(cpu="50m", memory="96Mi")  # for programs that do nothing: several jobs at once find room
@@ -170,30 +168,26 @@ class Place:
 
 
 class Told(NamedTuple):
-    """How a job ended, as it was first told, and how many seconds after its end that was."""
+    """How a job ended."""
 
     job: Job
     state: JobState
-    late: float
 
 
 class Crowd:
-    """Jobs that run side by side: most of a job's start is waiting, and one machine can wait for several.
-
-    One thread looks at each in turn, and notes when it first shows how it ended.
-    """
+    """Jobs that run side by side: most of a job's start is waiting, and one machine can wait for several."""
 
     def __init__(self, place: Place, *jobs: MPIJob) -> None:
         self._place = place
         self._jobs = {job.name: place.client.submit(job) for job in jobs}
         place.shared |= self._jobs.keys()
-        self._told: dict[str, Told] = {}
-        threading.Thread(target=self._watch, daemon=True, name="crowd").start()
 
     def __getitem__(self, name: str) -> Told:
         """Return how a job of the crowd ended, once it has."""
-        assert name in self._jobs
-        return eventually(lambda: self._told.get(name), f"{name} has ended", PATIENCE)
+        job = self._jobs[name]
+        state = job.wait(PATIENCE)
+        assert state.phase.final, f"{name} has not ended: {state}"
+        return Told(job, state)
 
     def succeeded(self, job: MPIJob) -> Job:
         """Return a job once it has succeeded, be it of the crowd or not."""
@@ -201,15 +195,7 @@ class Crowd:
             return self._place.succeeded(job)
         told = self[job.name]
         assert told.state.phase is Phase.SUCCEEDED, told.state
-        told.job.last = told.state
         return told.job
-
-    def _watch(self) -> None:
-        while len(self._told) < len(self._jobs):
-            for name, job in self._jobs.items():
-                if name not in self._told and (state := job.state()).phase.final:
-                    self._told[name] = Told(job, state, lateness(state))
-            time.sleep(0.2)
 
 
 _CAPTURED: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300, "check": False}
@@ -270,12 +256,6 @@ def blamed(state: JobState) -> tuple[Phase, str, int | None]:
     """Return what a state tells of a failure: phase, code of the first finding, its worker."""
     first = state.findings[0] if state.findings else None
     return state.phase, first.code if first else "", first.worker if first else None
-
-
-def lateness(state: JobState) -> float:
-    """Return how long ago a job ended, by the cluster's own time: it is asked when the client tells it."""
-    assert state.finished is not None
-    return time.time() - state.finished
 
 
 def shows(job: Job, sign: Callable[[JobState], object], what: str, seconds: float = PATIENCE) -> JobState:

@@ -96,6 +96,7 @@ def answers(client: Client, name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.req("B-edge-ns", "C-history", "Q17")
 def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfig: Path) -> None:
     with own_place(kubeconfig, "acct-week") as other:

@@ -47,7 +47,7 @@ def silent(seconds: float, meanwhile: Callable[[], None]) -> None:
 @pytest.mark.parametrize(
     ("name", "lines", "fault"),
     [
-        ("short-silence", 24, lambda meanwhile: silent(8, lambda: None)),
+        pytest.param("short-silence", 24, lambda meanwhile: silent(8, lambda: None), marks=LONG),
         pytest.param("etcd-restart", 24, lambda meanwhile: faults.restart_etcd(), marks=LONG),
         pytest.param("long-silence", 60, lambda meanwhile: silent(60, meanwhile), marks=LONG),
     ],

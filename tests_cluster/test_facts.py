@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests_cluster.support import (
     LAUNCHER,
-    PROMPT,
+    PATIENCE,
     SMALL,
     Crowd,
     Place,
@@ -265,13 +265,13 @@ def fails(engine: str) -> MPIJob:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_fact_12_a_command_that_fails_is_run_once(place: Place, crowd: Crowd, engine: str) -> None:
-    kind, (job, state, _) = ENGINES[engine][1], crowd[f"once-{engine}"]
+    kind, (job, state) = ENGINES[engine][1], crowd[f"once-{engine}"]
     assert (state.phase, state.attempt) == (Phase.FAILED, 1)
     (launcher,) = [pod for pod in place.pods(job) if role_of(pod) is Role.LAUNCHER]
     assert [one["restartCount"] for one in launcher["status"]["containerStatuses"]] == [0]
     runs = place.api.list(kinds.JOB.path(place.namespace)).items
     (run,) = [one for one in runs if one["metadata"]["name"].startswith(f"once-{engine}-launcher")]
-    eventually(lambda: failures(place, run) == 1, "the engine has counted the failure", PROMPT)
+    eventually(lambda: failures(place, run) == 1, "the engine has counted the failure", PATIENCE)
     assert all(lines.count("tried") == 1 for lines in said(job).values())
     assert kind.name == (place.find(kind, f"once-{engine}") or {})["kind"]
 

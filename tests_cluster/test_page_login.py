@@ -103,6 +103,7 @@ def test_a_job_made_in_the_page_takes_nothing_of_the_server(town: Town, server: 
             assert (status, refusal["findings"][0]["code"]) == (400, "SERVER_FILES")
 
 
+@pytest.mark.long
 @pytest.mark.req("FR-INT-005")
 def test_a_right_and_a_login_that_are_taken_away_are_gone_within_half_a_minute(
     town: Town, server: Server
@@ -150,7 +151,8 @@ def test_a_stream_goes_on_at_another_server_and_at_one_that_was_killed(town: Tow
         assert frida.status("GET", "/trainjobs")[0] == 200
 
 
-@pytest.mark.parametrize("outage_seconds", [36.0, pytest.param(60.0, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("outage_seconds", [36.0, 60.0])
 def test_an_api_server_that_is_gone_for_long_is_told_with_the_age_of_what_is_seen(
     town: Town, tmp_path: Path, outage_seconds: float
 ) -> None:

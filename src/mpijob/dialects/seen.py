@@ -200,7 +200,9 @@ def _by_jobs(jobs: Sequence[Document], name: str, ours: bool) -> Verdict | None:
     """Return the end of one of the job's batch Jobs: of ours each is tried once, so its end is the end."""
     launchers = (f"{name}-launcher", f"{name}-launcher-0")
     for job in jobs if ours else ():
-        found = seen_kinds.ending(job, "Complete", "Failed")
+        found = seen_kinds.ending(job, "Complete", "Failed") or seen_kinds.ending(
+            job, "SuccessCriteriaMet", "FailureTarget"
+        )  # the latter are said first, and its pods may be gone by the time of the former
         if found is not None and (not found.good or text(job, "metadata", "name") in launchers):
             return found
     return None

@@ -71,8 +71,8 @@ Host *
   UpdateHostKeys no
   BatchMode yes
   ForwardX11 no
-  ConnectTimeout 10
-  ConnectionAttempts 10
+  ConnectTimeout 5
+  ConnectionAttempts 25
   ServerAliveInterval 5
   ServerAliveCountMax 3
   LogLevel ERROR

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 JOB_KINDS = (kinds.TRAINJOB, kinds.MPIJOB)
 _PASSED_OVER = (403, 404)
+_JOB_NAME = "batch.kubernetes.io/job-name"
 EventsOf = Callable[[str, str], list[Document]]
 
 
@@ -107,7 +108,7 @@ def objects(
         "events": lambda: events(namespace, name) if events else _events(api, namespace, name),
     }
     if trainer:
-        wanted["jobs"] = lambda: api.list(kinds.JOB.path(namespace), labels=_owned(found.kind, name)).items
+        wanted["jobs"] = partial(_jobs, api, found)
         wanted["jobset"] = lambda: api.find(kinds.JOBSET.path(namespace, name))
         wanted["runtime"] = lambda: runtime(api, found.job)
     if kinds.KUEUE_API in served and terms.QUEUE_LABEL in (found.job["metadata"].get("labels") or {}):
@@ -116,9 +117,39 @@ def objects(
     from mpijob.backends.kubernetes.states import Objects  # a list needs none of it yet
 
     seen = side_by_side(wanted, refused=refused)
+    if (asked := _asked_again(api, found, seen)) is not None:
+        seen["jobs"] = side_by_side({"jobs": asked})["jobs"] or seen.get("jobs")
     if seen.get("workload"):
         seen["taker"] = _taker(api, seen["workload"])
     return Objects(job=found.job, **{key: value for key, value in seen.items() if value is not None})
+
+
+def _asked_again(api: Api, found: Found, seen: Mapping[str, Any]) -> Callable[[], Any] | None:
+    """Return how to read the batch Jobs once more, where a pod is missing that they may just have given up.
+
+    A Job notes that a pod has ended before the pod goes; read side by side, the note may be missed and the pod too.
+    """
+    namespace, name = found.job["metadata"]["namespace"], found.name
+    there = seen.get("pods") or []
+    if found.kind is kinds.TRAINJOB:
+        lacks = any(_lacks_pods(job, there) for job in seen.get("jobs") or ())
+        return partial(_jobs, api, found) if lacks else None
+    launcher = f"{name}-launcher"
+    if not there or any(pod["metadata"]["name"].startswith(f"{launcher}-") for pod in there):
+        return None
+    return lambda: [one for one in [api.find(kinds.JOB.path(namespace, launcher))] if one is not None]
+
+
+def _lacks_pods(job: Document, pods: list[Document]) -> bool:
+    """Whether a batch Job counts more pods at work than there are."""
+    name, active = job["metadata"]["name"], (job.get("status") or {}).get("active") or 0
+    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_JOB_NAME) == name]
+    return active > len(mine)
+
+
+def _jobs(api: Api, found: Found) -> list[Document]:
+    path = kinds.JOB.path(found.job["metadata"]["namespace"])
+    return api.list(path, labels=_owned(found.kind, found.name)).items
 
 
 def pods(api: Api, kind: Kind, job: Mapping[str, Any]) -> list[Document]:
