@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from random import Random
 
@@ -32,7 +32,16 @@ _PATIENCE_SECONDS = 120.0
 class Day:
     """Plays hours, one after the other, each as fast as the services keep up."""
 
-    def __init__(self, world: World, jobs_per_hour: int, *, operated: bool = True, seed: int = 1) -> None:
+    def __init__(
+        self,
+        world: World,
+        jobs_per_hour: int,
+        *,
+        operated: bool = True,
+        alive: Callable[[], bool] = lambda: True,
+        seed: int = 1,
+    ) -> None:
+        self._alive = alive  # whether every service still runs: nobody waits for one that has ended
         self._world, self._jobs_per_hour, self._chance = world, jobs_per_hour, Random(seed)
         self._operated = operated
         self._logs: dict[str, bytes] = {}
@@ -53,6 +62,8 @@ class Day:
         done, minutes = 0, threading.Thread(target=self._minutes, args=(number,))
         minutes.start()
         for _ in range(0, self._jobs_per_hour, SIDE_BY_SIDE):
+            if not self._alive():
+                break
             jobs = [self._begin() for _ in range(min(SIDE_BY_SIDE, self._jobs_per_hour))]
             self._leases()
             for cluster in jobs:
@@ -68,7 +79,8 @@ class Day:
 
     def _minutes(self, hour: int) -> None:
         for minute in range(LOOKS_PER_HOUR if self._operated else 0):
-            self._touch_platform(hour + minute)
+            if self._alive():
+                self._touch_platform(hour + minute)
 
     # -- one job ----------------------------------------------------------------------------------
     def _begin(self) -> Cluster:
@@ -121,7 +133,9 @@ class Day:
     def _told(self, jobs: list[Cluster]) -> int:
         """Wait until the controller has told every end; return how many it told."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while (left := [one for one in jobs if not self._is_told(one)]) and time.monotonic() < deadline:
+        while left := [one for one in jobs if not self._is_told(one)]:
+            if time.monotonic() > deadline or not self._alive():
+                break
             time.sleep(0.02)
         return len(jobs) - len(left)
 
@@ -163,7 +177,7 @@ class Day:
         change = {"metadata": {"generation": generation}, "spec": {"queues": [queue]}}
         self._world.merge(path, change, make=False)
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and self._alive():
             status = (self._world.find(path) or {}).get("status") or {}
             if status.get("observedGeneration") == generation:
                 self.looks += 1
