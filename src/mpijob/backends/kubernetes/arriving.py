@@ -14,6 +14,7 @@ import msgspec
 
 from mpijob.backends.kubernetes import gathering
 from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.recent import Recent
 from mpijob.backends.refusals import name_in_use
 from mpijob.model import JobRef, Phase
 
@@ -43,9 +44,9 @@ class Arrivals:
     def __init__(self, api: Api, eye: Eye, settings: Settings, access: Access, cluster: str) -> None:
         self._api, self._eye, self._settings, self._access = api, eye, settings, access
         self._cluster = cluster  # its name
-        self._around: dict[tuple[str, str], Surroundings] = {}
-        self._looked: dict[tuple[str, str], float] = {}  # when nobody else had a job of that name
-        self._made: dict[JobRef, tuple[float, Document]] = {}
+        self._around: Recent[tuple[str, str], Surroundings] = Recent()
+        self._looked = Recent[tuple[str, str], float]()  # when nobody else had a job of that name
+        self._made: Recent[JobRef, tuple[float, Document]] = Recent()
 
     @cached_property
     def _lately(self) -> Lately:

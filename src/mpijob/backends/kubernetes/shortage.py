@@ -9,6 +9,7 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.recent import Recent
 from mpijob.errors import MpiJobError
 from mpijob.model import Facts, Identity, JobState, MPIJob
 from mpijob.observation.phase import Reason
@@ -21,7 +22,7 @@ class Counter:
 
     def __init__(self, room: Callable[[MPIJob, Identity], Facts]) -> None:
         self._room = room
-        self._counted: dict[str, tuple[float, Facts]] = {}
+        self._counted = Recent[str, tuple[float, Facts]]()
 
     def counted(self, state: JobState, job: Callable[[], MPIJob]) -> JobState:
         """Return the state of a job with numbers, where it lacks something and they can be had."""
