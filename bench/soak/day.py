@@ -59,6 +59,7 @@ class Day:
 
     def hour(self, number: int) -> int:
         """Play one hour; return how many jobs were told to their end."""
+        self._forget_events()
         done, minutes = 0, threading.Thread(target=self._minutes, args=(number,))
         minutes.start()
         for _ in range(0, self._jobs_per_hour, SIDE_BY_SIDE):
@@ -76,6 +77,12 @@ class Day:
                 self._remove(cluster)
         minutes.join()
         return done
+
+    def _forget_events(self) -> None:
+        """A cluster forgets what was told after an hour, also of jobs that are long gone."""
+        for namespace in NAMESPACES:
+            for one in self._world.listed(_events(namespace), "", ""):
+                self._world.remove(kinds.EVENT.path(namespace, one["metadata"]["name"]))
 
     def _minutes(self, hour: int) -> None:
         for minute in range(LOOKS_PER_HOUR if self._operated else 0):
@@ -145,14 +152,9 @@ class Day:
         return any(word in notes.get(PROGRESS_ANNOTATION, "") for word in ("Succeeded", "Failed"))
 
     def _remove(self, cluster: Cluster) -> None:
-        namespace, name = cluster.spec.namespace, cluster.spec.name
         for path in self._paths(cluster):
             self._world.remove(path)
         self._logs.pop(cluster.name_of("launcher", 0), None)
-        events = self._world.listed(_events(namespace), "", "")
-        for one in events:  # a cluster forgets them after an hour
-            if one["metadata"]["name"].startswith(f"{name}."):
-                self._world.remove(kinds.EVENT.path(namespace, one["metadata"]["name"]))
 
     def _paths(self, cluster: Cluster) -> Iterator[str]:
         namespace, name = cluster.spec.namespace, cluster.spec.name
