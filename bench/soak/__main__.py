@@ -42,10 +42,16 @@ def main() -> int:
     server = standin.serve(world)
     with tempfile.TemporaryDirectory() as home:
         config = _kubeconfig(Path(home), int(server.server_address[1]))
-        day = Day(world, asked.jobs_per_hour, operated="operator" in asked.only)
-        running = {name: _start(name, home, config) for name in asked.only}
+        running: dict[str, subprocess.Popen[bytes]] = {}
+        day = Day(
+            world,
+            asked.jobs_per_hour,
+            operated="operator" in asked.only,
+            alive=lambda: all(one.poll() is None for one in running.values()),
+        )
+        running |= {name: _start(name, home, config) for name in asked.only}
         try:
-            sizes, told = _play(day, asked.hours, running)
+            sizes, told = _play(day, asked.hours, running, Path(home))
         finally:
             for one in running.values():
                 one.kill()
@@ -61,7 +67,7 @@ def main() -> int:
 
 
 def _play(
-    day: Day, hours: int, running: dict[str, subprocess.Popen[bytes]]
+    day: Day, hours: int, running: dict[str, subprocess.Popen[bytes]], home: Path
 ) -> tuple[dict[str, list[float]], int]:
     sizes: dict[str, list[float]] = {name: [] for name in running}
     told, enough = 0, threading.Event()
@@ -75,16 +81,23 @@ def _play(
         told += day.hour(hour)
         for name, one in running.items():
             if one.poll() is not None:
-                raise SystemExit(f"the {name} ended with {one.returncode}")
+                raise SystemExit(_ended(name, one.returncode, home))
             sizes[name].append(_megabytes(one.pid))
         now = ", ".join(f"{name} {sizes[name][-1]:.1f} MB" for name in running)
         print(f"hour {hour + 1}: {time.monotonic() - begun:.1f} s; {now}", file=sys.stderr, flush=True)
     return sizes, told
 
 
+def _ended(name: str, status: int, home: Path) -> str:
+    said = (home / f"{name}.log").read_text(errors="replace").splitlines()[-40:]
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with {status}"
+    return "\n".join([f"the {name} {how}; it said last:", *said])
+
+
 def _start(name: str, home: str, config: Path) -> subprocess.Popen[bytes]:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("MPIJOB_")}
     environ |= {"KUBECONFIG": str(config), "MPIJOB_ENGINE": "kubernetes", "MPIJOB_HOME": f"{home}/{name}"}
+    environ["PYTHONFAULTHANDLER"] = "1"
     with Path(home, f"{name}.log").open("wb") as log:
         return subprocess.Popen([sys.executable, "-m", "mpijob", *SERVICES[name]], env=environ, stderr=log)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from random import Random
 
@@ -32,7 +32,16 @@ _PATIENCE_SECONDS = 120.0
 class Day:
     """Plays hours, one after the other, each as fast as the services keep up."""
 
-    def __init__(self, world: World, jobs_per_hour: int, *, operated: bool = True, seed: int = 1) -> None:
+    def __init__(
+        self,
+        world: World,
+        jobs_per_hour: int,
+        *,
+        operated: bool = True,
+        alive: Callable[[], bool] = lambda: True,
+        seed: int = 1,
+    ) -> None:
+        self._alive = alive  # whether every service still runs: nobody waits for one that has ended
         self._world, self._jobs_per_hour, self._chance = world, jobs_per_hour, Random(seed)
         self._operated = operated
         self._logs: dict[str, bytes] = {}
@@ -50,9 +59,12 @@ class Day:
 
     def hour(self, number: int) -> int:
         """Play one hour; return how many jobs were told to their end."""
+        self._forget_events()
         done, minutes = 0, threading.Thread(target=self._minutes, args=(number,))
         minutes.start()
         for _ in range(0, self._jobs_per_hour, SIDE_BY_SIDE):
+            if not self._alive():
+                break
             jobs = [self._begin() for _ in range(min(SIDE_BY_SIDE, self._jobs_per_hour))]
             self._leases()
             for cluster in jobs:
@@ -66,9 +78,16 @@ class Day:
         minutes.join()
         return done
 
+    def _forget_events(self) -> None:
+        """A cluster forgets what was told after an hour, also of jobs that are long gone."""
+        for namespace in NAMESPACES:
+            for one in self._world.listed(_events(namespace), "", ""):
+                self._world.remove(kinds.EVENT.path(namespace, one["metadata"]["name"]))
+
     def _minutes(self, hour: int) -> None:
         for minute in range(LOOKS_PER_HOUR if self._operated else 0):
-            self._touch_platform(hour + minute)
+            if self._alive():
+                self._touch_platform(hour + minute)
 
     # -- one job ----------------------------------------------------------------------------------
     def _begin(self) -> Cluster:
@@ -121,7 +140,9 @@ class Day:
     def _told(self, jobs: list[Cluster]) -> int:
         """Wait until the controller has told every end; return how many it told."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while (left := [one for one in jobs if not self._is_told(one)]) and time.monotonic() < deadline:
+        while left := [one for one in jobs if not self._is_told(one)]:
+            if time.monotonic() > deadline or not self._alive():
+                break
             time.sleep(0.02)
         return len(jobs) - len(left)
 
@@ -131,14 +152,9 @@ class Day:
         return any(word in notes.get(PROGRESS_ANNOTATION, "") for word in ("Succeeded", "Failed"))
 
     def _remove(self, cluster: Cluster) -> None:
-        namespace, name = cluster.spec.namespace, cluster.spec.name
         for path in self._paths(cluster):
             self._world.remove(path)
         self._logs.pop(cluster.name_of("launcher", 0), None)
-        events = self._world.listed(_events(namespace), "", "")
-        for one in events:  # a cluster forgets them after an hour
-            if one["metadata"]["name"].startswith(f"{name}."):
-                self._world.remove(kinds.EVENT.path(namespace, one["metadata"]["name"]))
 
     def _paths(self, cluster: Cluster) -> Iterator[str]:
         namespace, name = cluster.spec.namespace, cluster.spec.name
@@ -163,7 +179,7 @@ class Day:
         change = {"metadata": {"generation": generation}, "spec": {"queues": [queue]}}
         self._world.merge(path, change, make=False)
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and self._alive():
             status = (self._world.find(path) or {}).get("status") or {}
             if status.get("observedGeneration") == generation:
                 self.looks += 1

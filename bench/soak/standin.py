@@ -109,8 +109,9 @@ class World:
         with self._news:
             known = self._collection(where)
             key = (where.namespace, where.name)
-            kind = "MODIFIED" if key in known else "ADDED"
-            metadata = {"uid": f"uid-{self.version}", "creationTimestamp": _now()} | document["metadata"]
+            before = known.get(key)
+            kind = "ADDED" if before is None else "MODIFIED"
+            metadata = _birth(before, self.version) | document["metadata"]
             metadata |= {"name": where.name} | ({"namespace": where.namespace} if where.namespace else {})
             known[key] = {**document, "metadata": metadata}
             return self._tell(kind, where, known[key])
@@ -188,6 +189,13 @@ class World:
 
     def _collection(self, where: Where) -> dict[tuple[str, str], Document]:
         return self._objects.setdefault((where.root, where.plural), {})
+
+
+def _birth(before: Document | None, version: int) -> Document:
+    """Return what an object is given once and keeps: watchers know it by its uid."""
+    if before is None:
+        return {"uid": f"uid-{version}", "creationTimestamp": _now()}
+    return {key: before["metadata"][key] for key in ("uid", "creationTimestamp")}
 
 
 def _now() -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.errors import InvalidJob
 
 
@@ -162,7 +163,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
             values[field] = text
     values.setdefault("home", _default_home(environ))
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        return shapes.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"settings in {path} or MPIJOB_* variables: {error}") from error
 

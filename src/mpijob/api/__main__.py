@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-import msgspec
-
+from mpijob import shapes
 from mpijob.api.serving import Options, serve
 
 
 def main() -> None:
     """Read the options and serve."""
     with os.fdopen(int(sys.argv[1]), "rb") as handed:
-        options = msgspec.json.decode(handed.read(), type=Options)
+        options = shapes.decode(handed.read(), Options)
     serve(options)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
+from mpijob import shapes
 from mpijob.api import limits, problems, rows
 from mpijob.api.answers import JobRow
 from mpijob.api.board import Board, Scope
@@ -214,7 +215,7 @@ def _query(request: HTTPConnection, kind: type[T]) -> T:
         words = [one for one in words if one[0] != CSRF_WORD]
     given = _gathered(words, kind)
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return shapes.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise problems.misread("the query", error) from error
 
@@ -242,7 +243,7 @@ async def _body(request: Request, route: Route) -> Any:
         raise problems.Refused(415, "the body must be application/json", code="USAGE")
     taken = await _read(request)
     try:
-        return msgspec.json.decode(taken, type=route.body)
+        return shapes.decode(taken, route.body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise problems.misread("the body", error) from error  # type: ignore[arg-type]  # told the same way
     except RecursionError as error:

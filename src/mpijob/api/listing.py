@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.api.answers import JobList, JobRow, ListQuery
 from mpijob.errors import InvalidJob
 
@@ -104,7 +105,7 @@ def _position(cursor: str, *, like: Key) -> Key:
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         kind = str if isinstance(like[0], str) else float
-        key: Key = msgspec.json.decode(raw, type=tuple[kind, str])  # type: ignore[valid-type]  # chosen at run time
+        key: Key = shapes.decode(raw, tuple[kind, str])  # type: ignore[valid-type]  # chosen at run time
     except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
         raise InvalidJob(
             f"after: {cursor!r} is not a cursor of this list", hint="begin at the first page"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.api.sheets import Votes
 
 _MOST = 2000
@@ -22,7 +23,7 @@ class OpinionBox:
         self._counts: dict[str, tuple[int, int]] = {}
         if self._path is not None:
             with contextlib.suppress(OSError, msgspec.DecodeError):  # none yet, or not ours: begin anew
-                self._counts = msgspec.json.decode(self._path.read_bytes(), type=dict[str, tuple[int, int]])
+                self._counts = shapes.decode(self._path.read_bytes(), dict[str, tuple[int, int]])
 
     def add(self, topic: str, helpful: bool) -> None:
         """Count one opinion; topics beyond a bound are not counted."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.checks import commands, custom, elastic, environment, files, launching, names, policy, shape
 from mpijob.checks.rule import Limits, Rule, rule
 from mpijob.errors import Finding, InvalidJob, Severity
@@ -59,8 +59,6 @@ RULES: tuple[Rule, ...] = (
     rule("BAD_LABEL", "labels cost", names.labels),
     rule("BAD_TEXT", "owner image description", names.texts),
 )
-# msgspec works a type out at its first use; two threads that do so at once crash (seen with 0.22).
-_ONE_AT_A_TIME = threading.Lock()
 _TYPE_CODES = frozenset({"WRONG_TYPE", "UNKNOWN_WORD", "UNKNOWN_FIELD", "MISSING_FIELD"})
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
 _TEXT_LIKE = (
@@ -109,8 +107,7 @@ def _judged(job: MPIJob, bad: set[str], limits: Limits) -> list[Finding]:
 
 def _typed(job: MPIJob) -> MPIJob | None:
     try:
-        with _ONE_AT_A_TIME:
-            return msgspec.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
+        return shapes.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
         return None
 
@@ -143,7 +140,7 @@ def _finding(problem: Problem) -> Finding:
 def _unexplained(job: MPIJob) -> Problem:
     """Return the last resort: msgspec refuses what the walk found nothing wrong with."""
     try:
-        msgspec.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
+        shapes.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as reason:
         return Problem("WRONG_TYPE", (), str(reason))
     return Problem("WRONG_TYPE", (), "the job cannot be read")

@@ -39,7 +39,7 @@ class Look(NamedTuple):
 
 def show_lines(app: App, lines: Iterable[LogLine], look: Look) -> None:
     """Print log lines: JSON where asked for, raw bytes where asked for, else visible text."""
-    if look.raw and app.out.format is not Format.JSON:
+    if _as_it_is(app, look):
         for line in lines:
             show_line(app, line, look)
         return
@@ -56,11 +56,15 @@ def show_lines(app: App, lines: Iterable[LogLine], look: Look) -> None:
 
 def show_line(app: App, line: LogLine, look: Look) -> None:
     """Print one log line."""
-    if look.raw and app.out.format is not Format.JSON:
+    if _as_it_is(app, look):
         prefix = shown.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
         app.out.raw(prefix.encode() + line.text)
         return
     app.out.ready(shown_line(app, line, look))
+
+
+def _as_it_is(app: App, look: Look) -> bool:
+    return look.raw and app.out.format is not Format.JSON
 
 
 def shown_line(app: App, line: LogLine, look: Look) -> list[str]:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import click
-import msgspec
 
+from mpijob import shapes
 from mpijob.cli.context import App
 from mpijob.cli.overlay import Change, Tree, changes_of, overlay
 from mpijob.errors import Finding, InvalidJob
@@ -106,7 +106,7 @@ def from_tree(tree: Tree) -> MPIJob:
         findings = tuple(Finding(one.code, one.message, one.hint, one.field) for one in wrong)
         sketch = MPIJob(**{"name": "job", **tree})  # of any type: what is judged is only the rest
         raise InvalidJob.of((*findings, *contradictions(findings, sketch)), "the command line")
-    return msgspec.convert(tree, MPIJob)
+    return shapes.convert(tree, MPIJob)
 
 
 def _name(words: tuple[str, ...], file: str | None) -> str:

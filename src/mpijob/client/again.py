@@ -88,7 +88,7 @@ async def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, m
     spec = await backend.spec(state.ref)
     copy = changes.apply(spec, {**wanted, "name": state.ref.name})
     with meaning(Verb.CHANGE, state.ref, spec, copy):
-        return await flow.submit_prepared(copy, backend, max_workers=max_workers, replaces=state)
+        return await flow.carry_through(copy, backend, max_workers=max_workers, replaces=state)
 
 
 def refuse_new_name(ref: JobRef, new_name: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.client.recurring import Schedules
 from mpijob.errors import MpiJobError
 from mpijob.model.schedule import Recurrence
@@ -34,7 +35,7 @@ def main() -> None:
     """Be the clock, with the settings that were handed over."""
     from mpijob.backends.local import waking
 
-    settings = msgspec.json.decode(os.environ.pop(waking.SETTINGS), type=Settings)
+    settings = shapes.decode(os.environ.pop(waking.SETTINGS), Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     serve(settings)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.errors import InvalidJob
 from mpijob.model import MPIJob
 
@@ -24,7 +25,7 @@ def apply(job: MPIJob, changes: Mapping[str, Any]) -> MPIJob:
     for path, value in changes.items():
         _set(data, path, value)
     try:
-        return msgspec.convert(data, MPIJob)
+        return shapes.convert(data, MPIJob)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"cannot change {', '.join(changes)}: {error}") from error
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.client.judging import read_job
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import MPIJob
@@ -137,7 +138,7 @@ def _readable(text: str) -> MPIJob | None:
     for problem in conform.problems(tree):
         _drop(tree, problem.path)
     try:
-        return msgspec.convert({"name": "", **tree}, MPIJob) if tree else None
+        return shapes.convert({"name": "", **tree}, MPIJob) if tree else None
     except msgspec.ValidationError:
         return None
 

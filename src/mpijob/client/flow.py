@@ -57,10 +57,10 @@ async def _judged(
 async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:
     """Start the job, or queue it, wholly or not at all."""
     await backend.expect()
-    return await submit_prepared(job, backend, max_workers=max_workers)
+    return await carry_through(job, backend, max_workers=max_workers)
 
 
-async def submit_prepared(
+async def carry_through(
     job: MPIJob, backend: Backend, *, max_workers: int, replaces: JobState | None = None
 ) -> JobRef:
     """Check, admit, plan and start; a job that this one replaces makes way only when all that went well."""

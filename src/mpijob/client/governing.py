@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.admission import alerts
 from mpijob.client.bridge import drive
 from mpijob.client.entries import changed
@@ -136,7 +137,7 @@ def changed_limits(
         tree[first] = {**(tree.get(first) or {}), _camel(rest): value} if rest else value
     renamed = {_camel(name): value for name, value in tree.items()}
     try:
-        return msgspec.convert(renamed, NamespaceLimits)
+        return shapes.convert(renamed, NamespaceLimits)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"the limits are not valid: {error}") from error
 

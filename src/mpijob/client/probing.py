@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.errors import JobFailed, NotFound
 from mpijob.model import Code, MPIJob, Phase
 from mpijob.observation import network, talk
@@ -104,7 +105,7 @@ def ledger(client: Client) -> tuple[Seen, ...]:
 def _read(lines: Iterable[bytes], place: str) -> Iterable[Seen]:
     for line in lines:
         try:
-            one = msgspec.json.decode(line, type=Seen)
+            one = shapes.decode(line, Seen)
         except msgspec.DecodeError:
             continue  # cut off when a disk was full
         if one.place == place:

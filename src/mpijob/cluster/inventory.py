@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import PARTIAL, Api
 from mpijob.cluster.objects import MANAGER, Entry
@@ -28,7 +29,7 @@ class Inventory:
         """Return what was made for a component."""
         found = self._api.find(kinds.CONFIG_MAP.path(self._namespace, NAME)) or {}
         text = (found.get("data") or {}).get(component, "[]")
-        return msgspec.json.decode(text, type=list[Entry])
+        return shapes.decode(text, list[Entry])
 
     def write(self, component: str, entries: Iterable[Entry]) -> None:
         """Remember what belongs to a component; nothing forgets it."""

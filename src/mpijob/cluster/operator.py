@@ -20,6 +20,7 @@ from typing import Any
 import kopf
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes import kubeconfig
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.election import Election
@@ -106,7 +107,7 @@ class Operator:
 
 def _status_of(platform: Document) -> PlatformStatus:
     try:
-        return msgspec.convert(platform.get("status") or {}, PlatformStatus)
+        return shapes.convert(platform.get("status") or {}, PlatformStatus)
     except msgspec.ValidationError:
         return PlatformStatus()
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.kubeconfig import load
 from mpijob.client.ending import until_ended
@@ -32,9 +33,7 @@ _LOG = logging.getLogger(__name__)
 _PATHS = ("/defaults", "/restricted", "/judge", "/strict")
 _LARGEST = 3 << 20  # an object of etcd's largest size, twice
 _GREETING_SECONDS, _SILENT_SECONDS = 5.0, 90.0
-_DECODER = msgspec.json.Decoder(
-    dict[str, Any]
-)  # not at its first use, which may be in several threads at once
+_DECODER = shapes.decoder(dict[str, Any])
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +179,7 @@ def main() -> None:
     """Read the options from the file descriptor that was handed over, and serve."""
     stop = until_ended()
     with os.fdopen(int(sys.argv[1]), "rb") as handed:
-        options = msgspec.json.decode(handed.read(), type=Options)
+        options = shapes.decode(handed.read(), Options)
     serve(options, stop)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.diagnosis.corpus import streams
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.hits import Hit, find
@@ -72,7 +73,7 @@ def summary(failed: int, total: int) -> str:
 
 def fixed(job: MPIJob, fix: Fix) -> MPIJob:
     """Return the job with a fix applied; raise msgspec.ValidationError if the patch does not fit."""
-    return msgspec.convert(merged(msgspec.to_builtins(job), fix.patch), MPIJob)
+    return shapes.convert(merged(msgspec.to_builtins(job), fix.patch), MPIJob)
 
 
 def _doubts_success(rule: Rule, seen: Evidence) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.diagnosis import barelog, engine
 from mpijob.diagnosis.hits import find
 from mpijob.diagnosis.rule import Remedy, Rule, Sign
@@ -149,7 +150,7 @@ def _tried(rule: SiteRule) -> Iterator[Fault]:
 
 def _patch(at: int, patch: object) -> Iterator[Fault]:
     try:
-        msgspec.convert(engine.merged(msgspec.to_builtins(_ANY), patch), MPIJob)
+        shapes.convert(engine.merged(msgspec.to_builtins(_ANY), patch), MPIJob)
     except msgspec.ValidationError as error:
         yield Fault(
             ("fixes", at, "patch"),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.dialects import terms
 from mpijob.dialects.seen_fields import text
 
@@ -26,7 +27,7 @@ def read(job: Mapping[str, Any]) -> tuple[Act, ...]:
     """Return what was done to a job, in order; an annotation that somebody spoilt tells nothing."""
     noted = text(job, "metadata", "annotations", terms.ACTS_ANNOTATION) or "[]"
     try:
-        return tuple(msgspec.json.decode(noted, type=list[Act]))
+        return tuple(shapes.decode(noted, list[Act]))
     except (msgspec.DecodeError, msgspec.ValidationError):
         return ()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.dialects import terms
 from mpijob.dialects.terms import Document
 from mpijob.errors import Finding, InvalidJob
@@ -98,7 +99,7 @@ def read(document: Mapping[str, Any]) -> Schedule | None:
     if DOCUMENT not in written:
         return None
     try:
-        schedule = msgspec.json.decode(terms.plain(written[DOCUMENT]), type=Schedule)
+        schedule = shapes.decode(terms.plain(written[DOCUMENT]), Schedule)
     except (msgspec.ValidationError, msgspec.DecodeError):
         return None  # of another version, or changed by hand
     return schedule.replace(paused=bool(spec.get("suspend")))

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.dialects.terms import LARGEST_REST, OWNER_LABEL, REST_ANNOTATION, Document, refuse
 from mpijob.errors import InvalidJob
 from mpijob.model import MPIJob
@@ -80,7 +81,7 @@ def whole(native: MPIJob, annotations: Mapping[str, str]) -> MPIJob:
     if text is None:
         return native.replace(**proved)
     try:
-        return msgspec.convert(msgspec.to_builtins(native) | json.loads(text) | proved, MPIJob)
+        return shapes.convert(msgspec.to_builtins(native) | json.loads(text) | proved, MPIJob)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         message = f"the annotation {REST_ANNOTATION} cannot be read: {error}"
         raise InvalidJob(message, hint="remove the annotation; the job is then read without it") from error

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import inspect
 
+from mpijob import shapes
 from mpijob.dialects import foreign, jobwriter
 from mpijob.dialects.scalars import meaning
 from mpijob.dialects.yamltree import Forest, Mapping, Node, Scalar, Sequence, finding, parse, refused
@@ -105,7 +106,7 @@ def _jobs(forest: Forest, file: str) -> tuple[MPIJob, ...]:
     wrong = [one for _, found in seen for one in found if (one.line, one.column) not in refused_places]
     if wrong or forest.findings:
         raise refused([*forest.findings, *wrong], file)
-    return tuple(msgspec.convert(tree, MPIJob) for tree, _ in seen)
+    return tuple(shapes.convert(tree, MPIJob) for tree, _ in seen)
 
 
 def _understood(root: Node) -> tuple[Any, list[Finding]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.dialects import terms
 from mpijob.dialects.seen_fields import text
 from mpijob.dialects.terms import Document
@@ -79,7 +80,7 @@ def findings(found: Sequence[Finding]) -> str | None:
 def told_codes(job: Mapping[str, Any]) -> list[str]:
     """Return which findings a job's object bears; a note that somebody spoilt bears none."""
     try:
-        told = msgspec.json.decode(noted(job, FINDINGS_ANNOTATION) or "[]", type=list[dict[str, str]])
+        told = shapes.decode(noted(job, FINDINGS_ANNOTATION) or "[]", list[dict[str, str]])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return []
     return [one.get("code", "") for one in told]

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from mpijob import shapes
 from mpijob.dialects.scalars import meaning
 from mpijob.dialects.yamltree import Mapping, Node, Scalar, Sequence, finding, parse, refused
 from mpijob.errors import Finding, InvalidJob
@@ -63,7 +64,7 @@ def read(text: str | bytes, *, file: str = "") -> Read:
 
 def _converted(tree: Any, file: str) -> tuple[SiteRule, ...]:
     try:
-        return msgspec.convert(tree, SiteRules).rules
+        return shapes.convert(tree, SiteRules).rules
     except msgspec.ValidationError as error:
         raise InvalidJob(f"{file or 'the file'} is not a file of rules: {error}", hint=_HINT) from error
 

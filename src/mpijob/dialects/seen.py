@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.dialects import acts, seen_kinds, seen_pods, terms
 from mpijob.dialects.marks import container_of, from_labels, is_ours
 from mpijob.dialects.seen_events import Events
@@ -82,7 +83,7 @@ class Rest(msgspec.Struct, frozen=True):
     elastic: _Elastic | None = None
 
 
-_REST = msgspec.json.Decoder(Rest)
+_REST = shapes.decoder(Rest)
 
 
 def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) -> Sight:

@@ -20,6 +20,8 @@ _OF_THE_JOB = frozenset(
 _OF_PARTS = frozenset(
     {"FailedCreate", "JobCreationFailed", "HeadlessServiceCreationFailed", "PVCCreationFailed"}
 )
+_WORKER = re.compile(r"-(?:node|worker)-(?:0-)?(\d{1,6})(?:-[a-z0-9]{5})?")  # a pod's name behind its job's
+_LAUNCHER = re.compile(r"-launcher(?:-0-0)?-[a-z0-9]{5}")
 _QUOTA = re.compile(r"exceeded quota")
 _POLICY = re.compile(r"violates PodSecurity|security context constraint|pod security")
 _INVALID = re.compile(
@@ -85,11 +87,10 @@ def _told_before(one: Told) -> Obstacle | None:
 def departed(events: Events, name: str, present: Iterable[int], since: float) -> Iterator[Member]:
     """Yield the workers whose pods are gone and of which only events are left, those after a time."""
     known = set(present)
-    pattern = re.compile(rf"{re.escape(name)}-(?:node|worker)-(?:0-)?(\d{{1,6}})(?:-[a-z0-9]{{5}})?")
     last: dict[int, Told] = {}
     for one in events.all:
         leaves = one.kind == "Pod" and one.reason in _DEPARTURES and one.time >= since
-        match = pattern.fullmatch(one.name) if leaves else None
+        match = _WORKER.fullmatch(one.name, len(name)) if leaves and one.name.startswith(name) else None
         if match and int(match[1]) not in known:
             index = int(match[1])
             known_better = index in last and (last[index].reason != "Killing" or one.reason == "Killing")
@@ -101,11 +102,12 @@ def departed(events: Events, name: str, present: Iterable[int], since: float) ->
 
 def departed_launcher(events: Events, name: str, since: float) -> Iterator[Member]:
     """Yield a launcher whose pod is gone and that somebody ended while it ran; one that ended by itself left none."""
-    pattern = re.compile(rf"{re.escape(name)}-launcher(?:-0-0)?-[a-z0-9]{{5}}")
     told = [
-        one for one in events.all if one.kind == "Pod" and one.reason in _DEPARTURES and one.time >= since
+        one
+        for one in events.all
+        if one.kind == "Pod" and one.reason in _DEPARTURES and one.time >= since and one.name.startswith(name)
     ]
-    for one in (one for one in reversed(told) if pattern.fullmatch(one.name)):
+    for one in (one for one in reversed(told) if _LAUNCHER.fullmatch(one.name, len(name))):
         exit, why = (
             Exit(time=one.time),
             "" if one.reason == "Killing" else seen_starting.shortened(one.message),

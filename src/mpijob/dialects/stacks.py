@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.model.stacks import Frame, Lack, Means, RankStack
 
 MOST_FRAMES = 60
@@ -223,7 +224,7 @@ class _SpiedThread(msgspec.Struct):
 def _of_pyspy(text: str) -> tuple[Frame, ...]:
     """Return the frames of the main thread, which has the number of its process."""
     try:
-        threads = msgspec.json.decode(text, type=list[_SpiedThread])
+        threads = shapes.decode(text, list[_SpiedThread])
     except msgspec.DecodeError:
         return ()
     own = [one for one in threads if one.os_thread_id == one.pid] or threads

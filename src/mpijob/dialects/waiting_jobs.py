@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.dialects.terms import AFTER_ANNOTATION, QUEUE_LABEL, REST_ANNOTATION, Document
 from mpijob.model.ref import JobRef
 
@@ -40,7 +41,7 @@ def read(document: Mapping[str, Any]) -> Note | None:
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=Note)
+        return shapes.decode(text, Note)
     except (msgspec.ValidationError, msgspec.DecodeError, TypeError):
         return None
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.errors import Conflict
 from mpijob.history import ledger, offload
 from mpijob.history.ledger import Connection
@@ -39,16 +39,9 @@ _PLAIN_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 V = TypeVar("V")
 
 
-@functools.cache
-def _decoder(kind: Any) -> Any:
-    return msgspec.json.Decoder(kind)
-
-
 def decoded(kind: type[V], data: bytes) -> V:
     """Return a stored value."""
-    reader: Any = _decoder(kind)  # type: ignore[arg-type]  # a class is hashable, which mypy does not see of a variable
-    value: V = reader.decode(data)
-    return value
+    return shapes.decode(data, kind)
 
 
 class Archive:

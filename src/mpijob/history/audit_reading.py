@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.history import audit
 from mpijob.model.audit import COMPLETE, AuditEvent, AuditQuery
 
-_decoder = msgspec.json.Decoder(AuditEvent)
+_decoder = shapes.decoder(AuditEvent)
 
 
 def entries(directory: str, query: AuditQuery) -> list[AuditEvent]:

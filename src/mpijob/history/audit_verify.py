@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.history import audit
 from mpijob.history.audit import Head
 from mpijob.model.audit import AuditEvent, Verb
@@ -174,7 +175,7 @@ def _numbered(directory: str) -> Iterator[tuple[str, int, bytes]]:
 
 def _decoded(line: bytes) -> AuditEvent | None:
     try:
-        return msgspec.json.decode(line, type=AuditEvent)
+        return shapes.decode(line, AuditEvent)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return None
 

@@ -6,13 +6,13 @@ which accounts are chosen are columns; the account itself is one value.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.accounting.tallying import Key, tally
 from mpijob.errors import InvalidJob
 from mpijob.model import Amounts, JobState, MPIJob, Sample
@@ -24,12 +24,6 @@ TALLIES = f"SELECT {_TALLY} FROM tallies WHERE uid=?"
 _COLUMNS = "uid, namespace, name, owner, phase, queue, cause, program, created, ended, labels, account"
 _EQUAL = re.compile(r"\s*([\w./-]+)\s*={1,2}\s*([\w.-]+)\s*")
 _AT_ONCE = 1000
-
-
-@functools.cache
-def _decoder(kind: Any) -> Any:
-    """Return a decoder; made when first needed: whoever only counts samples needs none."""
-    return msgspec.json.Decoder(kind)
 
 
 class Connection(Protocol):
@@ -109,7 +103,7 @@ def settle(db: Connection, uid: str, now: float) -> None:
     row = db.execute("SELECT state, spec, plan FROM jobs WHERE uid=?", (uid,)).fetchone()
     if row is not None:
         state, spec, plan = row
-        put(db, made(_decoder(JobState).decode(state), spec, plan, tallies(db, uid), now))
+        put(db, made(shapes.decoder(JobState).decode(state), spec, plan, tallies(db, uid), now))
 
 
 def made(
@@ -120,14 +114,14 @@ def made(
     from mpijob.accounting import making
 
     job = _spec_of(spec) if spec else None
-    needs = _decoder(_Held).decode(plan).needs if plan else admission.needs(job) if job else Amounts()
+    needs = shapes.decoder(_Held).decode(plan).needs if plan else admission.needs(job) if job else Amounts()
     return making.account(state, job, needs, [*used.values()], now=now)
 
 
 def _spec_of(spec: bytes) -> MPIJob | None:
     """Return what was asked for; None where another version wrote it in words that this one does not know."""
     try:
-        job: MPIJob = _decoder(MPIJob).decode(spec)
+        job: MPIJob = shapes.decoder(MPIJob).decode(spec)
     except msgspec.MsgspecError:
         return None
     return job
@@ -180,7 +174,7 @@ def find(archive: Reader, query: AccountQuery) -> Iterator[Account]:
             f"SELECT account FROM accounts WHERE {where} ORDER BY created DESC, uid DESC LIMIT {size}",
             *values,
         )
-        batch: list[Account] = [_decoder(Account).decode(row[0]) for row in rows]
+        batch: list[Account] = [shapes.decoder(Account).decode(row[0]) for row in rows]
         yield from (one for one in batch if selects(query.selector, one.labels))
         if len(batch) < size:
             return

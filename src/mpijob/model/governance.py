@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from mpijob import shapes
+
 GROUP = "mpijob.dev"
 VERSION = "v1alpha1"
 API = f"{GROUP}/{VERSION}"
@@ -233,12 +235,12 @@ class PlatformStatus(Part, frozen=True, kw_only=True):
 
 def platform_of(document: Mapping[str, Any]) -> Platform:
     """Return what an `MPIJobPlatform` asks for; raise msgspec.ValidationError where it cannot be understood."""
-    return msgspec.convert(document.get("spec") or {}, Platform)
+    return shapes.convert(document.get("spec") or {}, Platform)
 
 
 def limits_of(document: Mapping[str, Any] | None) -> NamespaceLimits:
     """Return what an `MPIJobLimits` allows, and no limit where there is none."""
-    return msgspec.convert((document or {}).get("spec") or {}, NamespaceLimits)
+    return shapes.convert((document or {}).get("spec") or {}, NamespaceLimits)
 
 
 def effective(own: NamespaceLimits | None, defaults: NamespaceLimits) -> NamespaceLimits:

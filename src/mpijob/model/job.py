@@ -21,6 +21,7 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import force_setattr
 
+from mpijob import shapes
 from mpijob.errors import InvalidJob
 from mpijob.model import quantity
 from mpijob.model.quantity import Amount
@@ -322,7 +323,7 @@ class MPIJob(Value, frozen=True, kw_only=True):
 
 def _part(field: str, value: dict[str, Any], wanted: Any) -> Any:
     try:
-        return msgspec.convert(value, wanted)
+        return shapes.convert(value, wanted)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"{field}: {error}", hint=f"mpijob explain {field} shows what it takes") from error
 

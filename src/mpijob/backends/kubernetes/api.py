@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes import addresses
 from mpijob.backends.kubernetes.access import Access, Credentials
 from mpijob.backends.kubernetes.failures import NO_API, Answer, ApiError
@@ -79,8 +80,7 @@ def target(access: Access, path: str, query: Iterable[tuple[str, str]]) -> str:
     return root + addresses.in_path(path) + (f"?{asked}" if asked else "")
 
 
-# Worked out here and not at their first use, which may be in several threads at once (see checks.runner).
-_DECODERS = {shape: msgspec.json.Decoder(shape) for shape in (_Raws, _Page, dict[str, Any])}
+_DECODERS = {shape: shapes.decoder(shape) for shape in (_Raws, _Page, dict[str, Any])}
 T = TypeVar("T")
 P = TypeVar("P", _Raws, _Page)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.errors import InvalidJob, MpiJobError
 from mpijob.model import Facts, MPIJob
 from mpijob.model.cluster import ClusterFacts, Unread
@@ -44,7 +45,7 @@ def ask(job: MPIJob, access: Access, settings: Settings) -> Seen:
     with telling("ask the fit broker"), Api(there, timeout=_SECONDS) as api:
         found = api.create("/v1/fit", {"job": msgspec.to_builtins(_shape(job))})
     try:
-        return msgspec.convert(found.get("seen") or {}, Seen)
+        return shapes.convert(found.get("seen") or {}, Seen)
     except msgspec.ValidationError as error:
         raise InvalidJob(f"the fit broker's answer cannot be understood: {error}") from error
 

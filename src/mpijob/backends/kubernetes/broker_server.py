@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.admission.fitting import fit
 from mpijob.backends.kubernetes.broker import Broker, Unauthenticated
 from mpijob.backends.kubernetes.broker_client import with_seen
@@ -102,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or int(length) > MOST_BYTES:
             raise InvalidJob(f"a body of at most {MOST_BYTES >> 10} KiB with its length is needed")
         try:
-            return msgspec.json.decode(self.rfile.read(int(length)), type=Asked).job
+            return shapes.decode(self.rfile.read(int(length)), Asked).job
         except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
             raise InvalidJob(f"the body is no job: {error}") from error
 

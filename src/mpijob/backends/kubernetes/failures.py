@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes import kinds, refused
 from mpijob.errors import (
     BackendError,
@@ -122,7 +123,7 @@ class _Status(msgspec.Struct):
     details: dict[str, object] | None = None
 
 
-_STATUS = msgspec.json.Decoder(_Status)  # not at its first use, which may be in several threads at once
+_STATUS = shapes.decoder(_Status)
 
 
 def refusal(access: Access, method: str, path: str, answer: Answer, *, sure: bool = True) -> ApiError:

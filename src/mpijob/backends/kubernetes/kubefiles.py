@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes import plainyaml
 from mpijob.backends.kubernetes.access import Sealed
 from mpijob.errors import BackendError
@@ -180,7 +181,7 @@ def _take(config: dict[str, Any], plural: str, name: str, into: dict[str, Found]
 def typed(found: Found, shape: type[T], what: str) -> T:
     """Return the entry as its type, or say where it is not of that type."""
     try:
-        return msgspec.convert(_without_nulls(found.entry), shape)
+        return shapes.convert(_without_nulls(found.entry), shape)
     except msgspec.ValidationError as error:
         raise BackendError(f"the kubeconfig {found.file}, {what}: {error}") from None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends import select
 from mpijob.backends.kubernetes import gathering, kinds, reads
 from mpijob.backends.kubernetes.api import LARGE_PAGE
@@ -44,7 +45,7 @@ class _Head(TypedDict):
     metadata: _Metadata
 
 
-_HEAD = msgspec.json.Decoder(_Head)  # not at its first use, which may be in several threads at once
+_HEAD = shapes.decoder(_Head)
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -104,6 +104,11 @@ class Eye:
             return mpioperator.read((found.job,)).job
         return trainjob.read((found.job, *((runtime,) if runtime else ()))).job
 
+    def wanted(self, ref: JobRef) -> MPIJob:
+        """Return what was asked for, found by the job's name."""
+        found = self.find(ref)
+        return self.spec(found, self.runtime(found))
+
     def runtime(self, found: Found) -> Document | None:
         """Return the runtime that the job refers to, if it has one that may be read."""
         if found.kind is not kinds.TRAINJOB:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes.access import Access, Plugin, Sealed
 from mpijob.errors import BackendError, Unsupported
 
@@ -125,7 +126,7 @@ def _run(plugin: Plugin, access: Access, environ: Mapping[str, str], people: boo
 
 def _read(output: bytes, plugin: Plugin, access: Access) -> Grant:
     try:
-        answer = msgspec.json.decode(output, type=_Answer)
+        answer = shapes.decode(output, _Answer)
     except msgspec.DecodeError as error:
         raise BackendError(f"{_where(plugin, access)} did not answer in its protocol: {error}") from None
     if answer.api_version != plugin.api:

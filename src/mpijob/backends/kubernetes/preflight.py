@@ -91,28 +91,35 @@ def gather(
         taken_names=_unfinished(job, seen),
         waiting_jobs=queue.waiting if queue else 0,
         recalled=recalled or recalled_too,
-        cluster=ClusterFacts(
-            namespace=job.namespace,
-            found=seen["namespace"].error is None or seen["namespace"].error.status != 404,
+        cluster=msgspec.structs.replace(
+            _namespace(job, seen),
             lacks=_lacks(job, seen["rights"].value, engine),
             engines_lack=lack,
             asks=asks,
             ceilings=tuple(line for line in lines if not namespace_limits.is_whole(line, job)),
-            bounds=namespace_limits.bounds(seen["ranges"].items),
             queue=queue,
             room=space,
-            blocked=() if _isolates(job, seen) else _blocked(job, seen),
-            claims=obstacles.claims({name: seen[f"claim {name}"] for name in obstacles.claim_names(job)}),
-            priority_classes=_class_names(seen),
-            pod_security=obstacles.security_level(seen["namespace"].value),
-            inline_nfs=obstacles.wants_nfs(job) and not _nfs_driver(seen),
-            mesh=obstacles.in_mesh(seen["namespace"].value),
             image=pulling.end(image, seen["nodes"].items),
-            unread=(*reads.unread(seen, questions.meanings(job)), *_too_many(seen)),
         ),
     )
     around = _surroundings(job, seen, usable, lines, facts)
     return Gathered(facts, msgspec.structs.replace(around, service_image=settings.service_image))
+
+
+def _namespace(job: MPIJob, seen: Answers) -> ClusterFacts:
+    """Return what is around a job in its namespace, whatever its engine, its queue and its size are."""
+    return ClusterFacts(
+        namespace=job.namespace,
+        found=seen["namespace"].error is None or seen["namespace"].error.status != 404,
+        bounds=namespace_limits.bounds(seen["ranges"].items),
+        blocked=() if _isolates(job, seen) else _blocked(job, seen),
+        claims=obstacles.claims({name: seen[f"claim {name}"] for name in obstacles.claim_names(job)}),
+        priority_classes=_class_names(seen),
+        pod_security=obstacles.security_level(seen["namespace"].value),
+        inline_nfs=obstacles.wants_nfs(job) and not _nfs_driver(seen),
+        mesh=obstacles.in_mesh(seen["namespace"].value),
+        unread=(*reads.unread(seen, questions.meanings(job)), *_too_many(seen)),
+    )
 
 
 def _asked(api: Api, job: MPIJob, calls: Calls, lately: Lately) -> tuple[Answers, bool]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
@@ -70,7 +71,7 @@ def _wish(job: Mapping[str, Any]) -> tuple[object, ...]:
 def progress(job: Mapping[str, Any]) -> Progress:
     """Return what was told last about a job; a note that somebody spoilt tells nothing."""
     try:
-        return msgspec.json.decode(proclamations.noted(job, PROGRESS_ANNOTATION) or "{}", type=Progress)
+        return shapes.decode(proclamations.noted(job, PROGRESS_ANNOTATION) or "{}", Progress)
     except (msgspec.DecodeError, msgspec.ValidationError):
         return Progress()
 

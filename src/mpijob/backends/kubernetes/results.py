@@ -14,8 +14,20 @@ from mpijob.backends import buckets
 from mpijob.backends.buckets import Bucket
 from mpijob.backends.kubernetes import secretvalues
 from mpijob.backends.kubernetes.api import Api
-from mpijob.errors import BackendError, NotAllowed, NotFound
-from mpijob.model import Artifact, MPIJob, Volume, VolumeKind
+from mpijob.backends.kubernetes.looking import Eye
+from mpijob.errors import BackendError, NotAllowed, NotFound, Unsupported
+from mpijob.model import Artifact, JobRef, MPIJob, Volume, VolumeKind
+
+
+def kept(eye: Eye, ref: JobRef) -> MPIJob:
+    """Return a job that may have left files where they can be had; refuse any other."""
+    job = eye.wanted(ref)
+    if not volumes(job):
+        raise Unsupported(
+            f"the files of {eye.find(ref).ref} go with its pods: a cluster keeps what is on a volume",
+            hint="give the job a volume of kind s3 and write results there; those of a claim are read by another job",
+        )
+    return job
 
 
 def volumes(job: MPIJob) -> list[Volume]:

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import msgspec
 
 from mpijob import admission
-from mpijob.model import Facts, JobState, MPIJob
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.recent import Recent
+from mpijob.errors import MpiJobError
+from mpijob.model import Facts, Identity, JobState, MPIJob
 from mpijob.observation.phase import Reason
+
+_ROOM_SECONDS = 5.0
+
+
+class Counter:
+    """Counts what is free, anew every few seconds: whoever waits looks at the job more often."""
+
+    def __init__(self, room: Callable[[MPIJob, Identity], Facts]) -> None:
+        self._room = room
+        self._counted = Recent[str, tuple[float, Facts]]()
+
+    def counted(self, state: JobState, job: Callable[[], MPIJob]) -> JobState:
+        """Return the state of a job with numbers, where it lacks something and they can be had."""
+        if not is_short(state):
+            return state
+        try:
+            spec = job()
+            return counted(state, spec, self._facts(spec, state))
+        except (MpiJobError, ApiError):
+            return state  # what the scheduler says is true without numbers, too
+
+    def _facts(self, job: MPIJob, state: JobState) -> Facts:
+        when, facts = self._counted.get(state.ref.uid, (0.0, None))
+        if facts is None or time.monotonic() - when > _ROOM_SECONDS:
+            facts = self._room(job, Identity(state.owner))
+            self._counted[state.ref.uid] = time.monotonic(), facts
+        return facts
 
 
 def is_short(state: JobState) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes.api import Api, Document
 from mpijob.backends.kubernetes.failures import CERTIFICATE, CUT, IDLE, NO_API, NO_LOGIN, ApiError
 from mpijob.backends.kubernetes.streams import Stream
@@ -51,7 +52,7 @@ class _Event(msgspec.Struct):
     object: dict[str, Any]
 
 
-_EVENT = msgspec.json.Decoder(_Event)  # not at its first use, which may be in several threads at once
+_EVENT = shapes.decoder(_Event)
 
 
 class _Seen(NamedTuple):

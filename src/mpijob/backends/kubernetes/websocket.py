@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.kubernetes.access import Access, Credentials, Proof, identifying
 from mpijob.backends.kubernetes.api import Api, target
 from mpijob.backends.kubernetes.dialling import Dialler
@@ -247,7 +248,7 @@ class _Session:
             return
         channel, data = message[0], message[1:]
         if channel == _ENDED and data:
-            self._end = msgspec.json.decode(data, type=dict[str, Any])
+            self._end = shapes.decode(data, dict[str, Any])
         target = {_STDOUT: self._ends.stdout, _STDERR: self._ends.stderr}.get(channel)
         if target is not None and data:
             target.write(data)

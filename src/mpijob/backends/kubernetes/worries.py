@@ -6,17 +6,43 @@ compute is known for each worker together; the disk of a node is not seen at all
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
-from mpijob.backends.kubernetes import logs
+from mpijob.backends.kubernetes import logs, usage
 from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.looking import Eye
+from mpijob.backends.recent import Recent
 from mpijob.errors import Finding
-from mpijob.model import JobState, LogLine, LogQuery, Sample
+from mpijob.model import JobRef, JobState, LogLine, LogQuery, Phase, Sample
 from mpijob.observation import vitals, warnings
 
-MOST_SAMPLES = 4000
+_MOST_SAMPLES = 4000
+_MOST_JOBS = 100
 _LAST_LINES = 5000
 _LAST_SECONDS = 1800.0
+
+
+class Worries:
+    """Judges running jobs again and again; what was measured before is kept, so that a watch sees trends."""
+
+    def __init__(self, api: Api, eye: Eye, quiet_seconds: float) -> None:
+        self._api, self._eye, self._quiet_seconds = api, eye, quiet_seconds
+        self._measured = Recent[str, list[Sample]](_MOST_JOBS)
+
+    def of(self, ref: JobRef) -> tuple[Finding, ...]:
+        """Return what is worrying about a job now."""
+        look = self._eye.look(ref)
+        if look.state.phase is not Phase.RUNNING:
+            return ()
+        past = self._measured.get(look.state.ref.uid, [])
+        self._measured[look.state.ref.uid] = past
+        with telling(f"read the usage of {ref.name}"):
+            past += usage.samples(self._api, look.found, self._eye.served)
+            lines = last_lines(self._api, self._eye.voices(look.found.ref), time.time())
+        del past[:-_MOST_SAMPLES]
+        return judged(look.state, past, lines, self._quiet_seconds, time.time())
 
 
 def last_lines(api: Api, voices: tuple[logs.Voice, ...], now: float) -> tuple[LogLine, ...]:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import IO, TYPE_CHECKING
 
-import msgspec
-
-from mpijob.backends.local import listing, machine, recovery, scheduler
+from mpijob.backends.local import listing, machine, recovery
 from mpijob.backends.local.paths import Home
+from mpijob.backends.local.rousing import Rouser
 from mpijob.backends.local.store import Store
 from mpijob.backends.refusals import no_such_job
 from mpijob.errors import Conflict, Unsupported
-from mpijob.model import Amounts, Identity, JobRef, Phase, quantity
+from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import LOCAL, history_directory
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
         MPIJob,
         Page,
         Plan,
-        Quota,
         RankStack,
         Sample,
         Scope,
@@ -51,14 +49,8 @@ if TYPE_CHECKING:
     from mpijob.model.accounts import Account, AccountQuery
     from mpijob.settings import Settings
 
-    LogPlaces = tuple[list[tuple[Path, int]], dict[int, int], bool]
 
 _POLL_SECONDS = 0.03
-_FORGOTTEN_SECONDS = 1.0
-
-
-_START_SECONDS = 1.0
-_PLACE = "this machine"
 
 
 def _here() -> Path:
@@ -81,16 +73,15 @@ class LocalBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._home = Home(settings.home)
-        self._expected = -_START_SECONDS
+        self._rouser = Rouser(self._home, settings)
         self._of_thread = threading.local()  # a database connection belongs to one thread
-        self._looked = -_FORGOTTEN_SECONDS  # when we last looked for jobs that nobody starts
 
     @property
     def _store(self) -> Store:
         store: Store | None = getattr(self._of_thread, "store", None)
         if store is None:
             self._of_thread.store = store = Store(self._home)
-            self._wake_for_the_forgotten()
+            self._rouser.rouse_for_the_forgotten(store)
         return store
 
     # -- before ------------------------------------------------------------------------------------
@@ -110,48 +101,9 @@ class LocalBackend:
 
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what this machine has and what of it is free."""
-        from mpijob import admission
-        from mpijob.backends.local import estimates, holding
-        from mpijob.model import Facts
+        from mpijob.backends.local import offer
 
-        capacity = machine.capacity(self._settings)
-        row = self._store.find(JobRef(job.namespace, job.name))
-        return Facts(
-            place=_PLACE,
-            capacity=capacity,
-            free=capacity.minus(scheduler.held(self._store)),
-            oversubscribe=self._settings.oversubscribe,
-            quota=self._quota(job.namespace),
-            max_workers=self._settings.max_workers,
-            taken_names=frozenset({job.name} if row is not None and not row.phase.final else ()),
-            waiting_jobs=listing.count(self._store, Phase.QUEUED),
-            wait_estimate_seconds=estimates.wait_estimate(self._store, self._clock(), admission.needs(job)),
-            dependencies=holding.wanted(self._store, job),
-        )
-
-    def _clock(self) -> listing.Clock:
-        return listing.Clock(machine.capacity(self._settings), time.time())
-
-    def _quota(self, namespace: str) -> Quota | None:
-        setting = self._settings.quotas.get(namespace)
-        if setting is None:
-            return None
-        from mpijob.model import Quota
-
-        cores, memory, gpus, running = self._store.read(
-            "SELECT total(cores), sum(memory), sum(gpus), count(*) FROM jobs WHERE namespace=? AND holds=1",
-            namespace,
-        )[0]
-        return Quota(
-            namespace=namespace,
-            cores=setting.cpu,
-            memory_bytes=int(quantity.parse(setting.memory)) if setting.memory else None,
-            gpus=setting.gpu,
-            jobs=setting.jobs,
-            used=Amounts(cores, memory or 0, gpus or 0),
-            jobs_running=running,
-            request_url=self._settings.quota_request_url,
-        )
+        return offer.facts(self._store, self._settings, job)
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would run."""
@@ -166,33 +118,16 @@ class LocalBackend:
     # -- submit ------------------------------------------------------------------------------------
     async def expect(self) -> None:
         """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
-        from mpijob.backends.local import waking
-
-        if not self._store.read("SELECT 1 FROM jobs WHERE holds=1 OR phase='Queued' LIMIT 1"):
-            waking.wake(self._home, self._settings)
-            self._expected = time.monotonic()
+        self._rouser.expect(self._store)
 
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Queue the job as one transaction and see to it that somebody runs it."""
         from mpijob.backends.local import submitting
 
-        job = plan.job
-        ref = JobRef(job.namespace, job.name, plan.uid)
-        row = self._store.find(ref)
-        if row is None:
-            submitting.lay_out(self._home, plan, self._settings)
-            try:
-                self._store.add(
-                    plan,
-                    submitting.first_state(plan, who),
-                    submitting.labels(job),
-                    job.priority_number,
-                    scheduler.NEVER if plan.waits_for else 0.0,
-                )
-            except Conflict:
-                submitting.undo(self._home, plan)
-                raise
-        self._wake()
+        ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
+        if self._store.find(ref) is None:
+            submitting.queue(self._store, self._home, self._settings, plan, who)
+        self._rouser.rouse(self._store)
         self._keep_time()
         return ref
 
@@ -200,28 +135,6 @@ class LocalBackend:
         """After a restart of the machine nobody keeps the time of schedules, where there are some."""
         if os.path.isdir(self._home.schedules):
             self.schedules().attend()
-
-    def _wake(self) -> None:
-        """See to it that somebody runs what is queued, if the next job in order could start now."""
-        if scheduler.ready(self._store, time.time(), self._settings) and not self._answered():
-            from mpijob.backends.local import waking
-
-            waking.wake(self._home, self._settings)
-
-    def _answered(self) -> bool:
-        """Whether a runner that was started a moment ago will look at the queue, or has just been rung for."""
-        from mpijob.backends.local import waking
-
-        started = time.monotonic() - self._expected < _START_SECONDS
-        return waking.nudge(self._home) or started
-
-    def _wake_for_the_forgotten(self) -> None:
-        """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""
-        now = time.monotonic()
-        if now - self._looked >= _FORGOTTEN_SECONDS:
-            self._looked = now
-            recovery.recover(self._store)
-            self._wake()
 
     # -- read --------------------------------------------------------------------------------------
     async def spec(self, ref: JobRef) -> MPIJob:
@@ -236,29 +149,17 @@ class LocalBackend:
         """Return the job's present state."""
         row = self._row(ref)
         if row.phase is Phase.QUEUED:
-            self._wake_for_the_forgotten()
+            self._rouser.rouse_for_the_forgotten(self._store)
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
-        state = listing.live(self._store, row, self._clock())
-        return self._with_reason_to_wait(state) if state.phase is Phase.QUEUED else state
+        clock = listing.Clock(machine.capacity(self._settings), time.time())
+        state = listing.live(self._store, row, clock)
+        if state.phase is not Phase.QUEUED:
+            return state
+        from mpijob.backends.local import offer
 
-    def _with_reason_to_wait(self, state: JobState) -> JobState:
-        """Say what a queued job waits for, with the numbers of this moment."""
-        plan = self._store.plan(state.ref.uid)
-        if plan.waits_for:
-            from mpijob.backends.local import holding
-
-            if holding.is_held(state):
-                return holding.told(state, plan.waits_for, self._store)
-        from mpijob import admission
-        from mpijob.model import Facts
-
-        clock = self._clock()
-        facts = Facts(place=_PLACE, capacity=clock.capacity, free=clock.capacity.minus(scheduler.held(self._store)),
-                      oversubscribe=self._settings.oversubscribe)  # fmt: skip
-        sentence = admission.waiting_sentence(plan.job, facts)
-        return msgspec.structs.replace(state, waiting_for=sentence)
+        return offer.with_reason_to_wait(self._store, self._settings, state)
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
@@ -284,15 +185,19 @@ class LocalBackend:
 
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the job's merged log lines."""
-        from mpijob.backends.local import logs
+        from mpijob.backends.local import logplaces, logs
 
-        row = self._row(ref)
+        uid = self._row(ref).uid
+
+        def found() -> logplaces.Places:
+            return logplaces.places(self._store, self._home, uid, query)
+
         if query.follow:
-            async for line in logs.followed(lambda: self._log_places(row.uid, query), query, self.pause):
+            async for line in logs.followed(found, query, self.pause):
                 yield line
             return
-        places, worker_of, _ = self._log_places(row.uid, query)
-        for line in logs.stored(places, worker_of, query):
+        places = found()
+        for line in logs.stored(places.directories, places.worker_of, query):
             yield line
 
     async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
@@ -307,27 +212,13 @@ class LocalBackend:
         self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False
     ) -> bool:
         """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
-        from mpijob.backends.local import logs, merging
+        from mpijob.backends.local import logplaces, logs
 
         if not logs.whole_files(query):
             return False
-        places, worker_of, _ = self._log_places(self._row(ref).uid, query)
-        found = logs.wanted_sources(places, worker_of, query)
-        for attempt in sorted({source.attempt for source in found}):
-            files = [(source.label, source.path) for source in found if source.attempt == attempt]
-            merging.merge(files, target, compress=compress)
+        found = logplaces.places(self._store, self._home, self._row(ref).uid, query)
+        logplaces.merge(found, query, target, compress=compress)
         return True
-
-    def _log_places(self, uid: str, query: LogQuery) -> LogPlaces:
-        row = next(iter(self._store.rows("uid=?", uid)), None)
-        if row is None:
-            return [], {}, True
-        wanted = range(1, row.attempt + 1) if query.attempt is None else (query.attempt,)
-        if row.holds:
-            recovery.recover(self._store)
-        over = (row.phase.final or row.phase is Phase.SUSPENDED) and not row.holds
-        workers = {state.rank: state.worker for state in row.state.ranks}
-        return [(self._home.logs(uid, attempt), attempt) for attempt in wanted], workers, over
 
     async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
         """Yield what happened."""
@@ -386,7 +277,7 @@ class LocalBackend:
         from mpijob.backends.local import steering
 
         ended = await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
-        self._wake()  # whatever waits for this job hears of it
+        self._rouser.rouse(self._store)  # whatever waits for this job hears of it
         return ended
 
     async def suspend(self, ref: JobRef) -> JobState:
@@ -403,7 +294,7 @@ class LocalBackend:
         from mpijob.backends.local import steering
 
         state = steering.resumed(self._store, self._row(ref))
-        self._wake()
+        self._rouser.rouse(self._store)
         return state
 
     async def scale(self, ref: JobRef, workers: int) -> JobState:
@@ -415,23 +306,12 @@ class LocalBackend:
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""
-        import shutil
-
-        from mpijob.backends.local import archiving, steering
+        from mpijob.backends.local import removing, steering
 
         row = self._row(ref)
         await steering.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
-        for gone in (*self._earlier(ref), *self._store.rows("uid=?", row.uid)):
-            archiving.put_away(self._store, gone, self._settings)
-            self._store.remove(gone.uid)
-            shutil.rmtree(self._home.job(gone.uid), ignore_errors=True)
-        self._wake()  # whatever waits for this job hears of it
-
-    def _earlier(self, ref: JobRef) -> Sequence[Row]:
-        """Return the finished jobs that had the name before; one addressed by its uid is meant alone."""
-        if ref.uid:
-            return ()
-        return self._store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
+        removing.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
+        self._rouser.rouse(self._store)  # whatever waits for this job hears of it
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None

@@ -10,8 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
+from mpijob import shapes
 from mpijob.backends import buckets
 from mpijob.backends.buckets import Bucket, Connection, Moved
 from mpijob.backends.local.volumes import Bind
@@ -69,7 +68,7 @@ def _empty(place: Path) -> None:
 
 
 def _binds(plan: Plan) -> list[Bind]:
-    return [msgspec.convert(volume, Bind) for volume in plan.volumes]
+    return [shapes.convert(volume, Bind) for volume in plan.volumes]
 
 
 def _stored(volume: Volume, moved: Moved) -> str:

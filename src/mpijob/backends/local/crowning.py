@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from mpijob import shapes
 from mpijob.backends import models
 from mpijob.backends.local.volumes import Bind
 from mpijob.errors import Finding, MpiJobError, Severity
@@ -26,7 +25,7 @@ def entry(
     wanted = model or plan.job.model
     assert wanted is not None
     job = plan.job.replace(model=wanted)
-    binds = [msgspec.convert(volume, Bind) for volume in plan.volumes]
+    binds = [shapes.convert(volume, Bind) for volume in plan.volumes]
     directories = {bind.target.rstrip("/"): bind.source for bind in binds} | {"": str(work)}
     buckets = {key: (one.endpoint, one.bucket, one.region, one.prefix) for key, one in connections.items()}
     told = {"mpijob.job": job.name, "mpijob.namespace": job.namespace, "mpijob.uid": plan.uid}

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.local.paths import Home
 from mpijob.errors import BackendError, Unsupported
 from mpijob.model import Family
@@ -135,7 +136,7 @@ def _ask(path: Path) -> tuple[str, str]:
 
 def _read_cache(path: Path) -> dict[str, list[str]]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
+        return shapes.decode(path.read_bytes(), dict[str, list[str]])
     except (OSError, msgspec.DecodeError):
         return {}
 

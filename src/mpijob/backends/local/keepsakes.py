@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.local.paths import Home
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def write_secrets(home: Home, uid: str, values: dict[str, str]) -> None:
 
 def read_secrets(home: Home, uid: str) -> dict[str, str]:
     """Return the secrets' values of a job."""
-    return msgspec.json.decode(_read(home, uid, _SECRETS), type=dict[str, str])
+    return shapes.decode(_read(home, uid, _SECRETS), dict[str, str])
 
 
 def write_connections(home: Home, uid: str, found: dict[str, Connection]) -> None:
@@ -44,7 +45,7 @@ def read_connections(home: Home, uid: str) -> dict[str, Connection]:
     """Return the data connections of a job that has not ended for good."""
     from mpijob.backends.buckets import Connection
 
-    return msgspec.json.decode(_read(home, uid, _CONNECTIONS), type=dict[str, Connection])
+    return shapes.decode(_read(home, uid, _CONNECTIONS), dict[str, Connection])
 
 
 def _write(home: Home, uid: str, name: str, values: Mapping[str, object]) -> None:

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.observation import bulk
 
 PARALLEL_BYTES = 32 * 1024 * 1024
@@ -141,4 +142,4 @@ class _Helper:
 
 
 if __name__ == "__main__":
-    _write(msgspec.json.decode(sys.stdin.buffer.read(), type=Part), sys.stdout.buffer)
+    _write(shapes.decode(sys.stdin.buffer.read(), Part), sys.stdout.buffer)

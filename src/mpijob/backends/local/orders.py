@@ -10,8 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from mpijob import shapes
 from mpijob.backends.local import artifacts, cgroups, linux, machine, volumes
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.keepsakes import read_connections, read_secrets, temporary
@@ -147,7 +146,7 @@ class Orders:
     def furnish(self) -> None:
         """Inside the job's own mount namespace: its workers' names, its volumes at their places."""
         self._name_workers()
-        found = tuple(msgspec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
+        found = tuple(shapes.convert(volume, volumes.Bind) for volume in self.plan.volumes)
         volumes.attach(found, self.directory / "root")
 
     def cargo(self) -> Cargo | None:

@@ -17,8 +17,7 @@ import signal
 import time
 from collections.abc import Callable
 
-import msgspec
-
+from mpijob import shapes
 from mpijob.backends.local import isolation, linux, machine, processes, recovery, scheduler, waking
 from mpijob.backends.local.orders import Orders
 from mpijob.backends.local.paths import Home
@@ -35,7 +34,7 @@ _NAME = "mpijob-runner"
 
 def main() -> None:
     """Be a runner, with the settings that were handed over."""
-    settings = msgspec.json.decode(os.environ.pop(waking.SETTINGS), type=Settings)
+    settings = shapes.decode(os.environ.pop(waking.SETTINGS), Settings)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Runner(Home(settings.home), settings).run()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends import code
 from mpijob.backends.local import waking
 from mpijob.backends.local.paths import Home, cannot_write
@@ -66,7 +67,7 @@ class LocalSchedules:
     def get(self, namespace: str, name: str) -> Recurrence:
         """Return one schedule; raise NotFound."""
         try:
-            return msgspec.json.decode(self._path(namespace, name).read_bytes(), type=Recurrence)
+            return shapes.decode(self._path(namespace, name).read_bytes(), Recurrence)
         except OSError as error:
             raise no_such_schedule(namespace, name) from error
 
@@ -77,7 +78,7 @@ class LocalSchedules:
     def _read(self, namespace: str) -> Iterator[Recurrence]:
         for path in sorted(self.root.glob(f"{namespace}/[!.]*.json")):
             with contextlib.suppress(OSError, msgspec.DecodeError):  # deleted meanwhile, or not ours
-                yield msgspec.json.decode(path.read_bytes(), type=Recurrence)
+                yield shapes.decode(path.read_bytes(), Recurrence)
 
     def _path(self, namespace: str, name: str) -> Path:
         if "/" in namespace + name or namespace.startswith(".") or name.startswith("."):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.local import machine, recovery
 from mpijob.backends.local.processes import send
 from mpijob.backends.local.store import Row, Store
@@ -40,7 +41,7 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
         if held:
             return False
         now = time.time()
-        old = msgspec.json.decode(state, type=JobState)
+        old = shapes.decode(state, JobState)
         text = f"the job was {wish.value.lower()} before it had started"
         finished = max(now, old.created) if wish.final else None
         new = msgspec.structs.replace(old, phase=wish, reason=wish.value, message=text, finished=finished)

@@ -7,7 +7,6 @@ new truth. Scheduling decisions are in `scheduler`; here rows are only written a
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.local.paths import cannot_write
 from mpijob.backends.refusals import name_in_use
 from mpijob.errors import BackendError
@@ -84,13 +84,7 @@ _STEPS = (_SCHEMA, _USAGE, _WAITS)
 _VERSION = len(_STEPS)
 
 _encode = msgspec.json.encode
-decode_state = msgspec.json.Decoder(JobState).decode
-
-
-@functools.cache
-def _decoder(kind: Any) -> Any:
-    """Return a decoder; made when first needed, because making one takes longer than using it."""
-    return msgspec.json.Decoder(kind)
+decode_state = shapes.decoder(JobState).decode
 
 
 class Row(NamedTuple):
@@ -204,7 +198,7 @@ class Store:
         rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
         if not rows:
             raise BackendError(f"the plan of job {uid} is gone")
-        plan: Plan = _decoder(Plan).decode(rows[0][0])
+        plan: Plan = shapes.decoder(Plan).decode(rows[0][0])
         return plan
 
     def put(self, state: JobState, *events: Event, only_if: str = "1", **columns: Any) -> None:
@@ -241,7 +235,9 @@ class Store:
     def events(self, uid: str, after: int = 0) -> list[Event]:
         """Return a job's events after a sequence number."""
         rows = self.read("SELECT seq, event FROM events WHERE uid=? AND seq>? ORDER BY seq", uid, after)
-        return [msgspec.structs.replace(_decoder(Event).decode(event), sequence=seq) for seq, event in rows]
+        return [
+            msgspec.structs.replace(shapes.decoder(Event).decode(event), sequence=seq) for seq, event in rows
+        ]
 
     def add_samples(self, uid: str, samples: tuple[Sample, ...]) -> None:
         """Append usage samples to a job, and to what it used in all."""

@@ -12,13 +12,26 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.backends import code, secrets
-from mpijob.backends.local import keepsakes
+from mpijob.backends.local import keepsakes, scheduler
 from mpijob.backends.local.paths import SCRIPTS, Home, cannot_write
+from mpijob.backends.local.store import Store
+from mpijob.errors import Conflict
 from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, VolumeKind, dependencies
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.buckets import Connection
+
+
+def queue(store: Store, home: Home, settings: Settings, plan: Plan, who: Identity) -> None:
+    """Put a job's files in place and queue it, as one transaction, wholly or not at all."""
+    lay_out(home, plan, settings)
+    held_until = scheduler.NEVER if plan.waits_for else 0.0
+    try:
+        store.add(plan, first_state(plan, who), labels(plan.job), plan.job.priority_number, held_until)
+    except Conflict:
+        undo(home, plan)
+        raise
 
 
 def lay_out(home: Home, plan: Plan, settings: Settings) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.backends.local import linux, processes
 from mpijob.errors import BackendError
 
@@ -68,7 +69,7 @@ class Guest:
         line.settimeout(2)
         try:
             data, ancillary, _, _ = line.recvmsg(1 << 20, socket.CMSG_SPACE(_FDS * 4))
-            call = msgspec.json.decode(data, type=Call)
+            call = shapes.decode(data, Call)
         except (OSError, msgspec.DecodeError):
             line.close()
             return None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mpijob import shapes
 from mpijob.errors import InvalidImage, InvalidJob, MpiJobError, NotAllowed
 from mpijob.model import MPIJob
 from mpijob.model.cluster import Asked, ImageAnswer
@@ -136,7 +137,7 @@ class Asker:
     def _load(self) -> dict[str, _Kept]:
         try:
             with open(self._file, "rb") as file:
-                found = msgspec.json.decode(file.read(), type=dict[str, _Kept])
+                found = shapes.decode(file.read(), dict[str, _Kept])
         except (OSError, msgspec.DecodeError):
             return {}
         return {key: one for key, one in found.items() if one.answer.asked in KEPT_SECONDS}

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from mpijob import shapes
 from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
@@ -136,7 +137,6 @@ def resume(app: App, name: str) -> None:
 @pass_app
 def fire(app: App, name: str | None, document: str, run: str, since: float) -> None:
     """Start a schedule's job now, as its overlap allows; a cluster's CronJob does so when it is due."""
-    import msgspec
 
     from mpijob.model.schedule import Schedule
 
@@ -144,7 +144,7 @@ def fire(app: App, name: str | None, document: str, run: str, since: float) -> N
     if name:
         wanted = schedules.get(name).schedule
     elif document:
-        wanted = msgspec.json.decode(document, type=Schedule)
+        wanted = shapes.decode(document, Schedule)
     else:
         raise click.UsageError("name a schedule; mpijob schedule list shows them")
     app.out.line(schedules.fire(wanted) if name else schedules.fire(wanted, run, since=since))

@@ -1,0 +1,149 @@
+"""A job on its way to the cluster: what is seen before it, what would be created, its objects.
+
+The three steps are calls of their own (facts, plan, submit); what the first saw is kept for the others. What is
+asked of the cluster is in `preflight`, what is written in `planner`, how it is created in `submitting`.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.backends.kubernetes import gathering
+from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.recent import Recent
+from mpijob.backends.refusals import name_in_use
+from mpijob.model import JobRef, Phase
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.access import Access
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.lately import Lately
+    from mpijob.backends.kubernetes.looking import Eye
+    from mpijob.backends.kubernetes.preflight import Gathered
+    from mpijob.backends.kubernetes.states import Document
+    from mpijob.backends.kubernetes.surroundings import Surroundings
+    from mpijob.backends.registry.asking import Asker
+    from mpijob.model import Facts, Identity, JobState, MPIJob, Plan
+    from mpijob.settings import Settings
+
+_FRESH_SECONDS = 1.0
+
+
+def _is_fresh(moment: float) -> bool:
+    """Whether what was seen then may be taken for what is: names are guarded by the API server itself."""
+    return time.monotonic() - moment < _FRESH_SECONDS
+
+
+class Arrivals:
+    """Brings jobs to the cluster through one API client."""
+
+    def __init__(self, api: Api, eye: Eye, settings: Settings, access: Access, cluster: str) -> None:
+        self._api, self._eye, self._settings, self._access = api, eye, settings, access
+        self._cluster = cluster  # its name
+        self._around: Recent[tuple[str, str], Surroundings] = Recent()
+        self._looked = Recent[tuple[str, str], float]()  # when nobody else had a job of that name
+        self._made: Recent[JobRef, tuple[float, Document]] = Recent()
+
+    @cached_property
+    def _lately(self) -> Lately:
+        from mpijob.backends.kubernetes.lately import Lately
+
+        return Lately()
+
+    @cached_property
+    def _asker(self) -> Asker:
+        from mpijob.backends.registry.asking import Asker
+
+        return Asker(self._settings)
+
+    def facts(self, job: MPIJob, who: Identity) -> Facts:
+        """Return what the cluster says about itself to this user."""
+        if (job.namespace, job.name) in self._around:  # whoever asks again is told everything anew
+            self._lately.forget(job.namespace)
+        gathered = self._gather(job, who, self._lately, self._asker)
+        self._around[job.namespace, job.name] = gathered.around
+        if not gathered.around.names:
+            self._looked[job.namespace, job.name] = time.monotonic()
+        facts = gathered.facts
+        if job.after:
+            wanted = (JobRef(job.namespace, name) for name in job.after)
+            facts = msgspec.structs.replace(facts, dependencies=self._eye.dependencies(wanted))
+        if self._settings.broker:
+            from mpijob.backends.kubernetes import broker_client
+
+            facts = broker_client.filled(facts, job, self._access, self._settings)
+        if facts.taken_names and self._eye.look(JobRef(job.namespace, job.name)).state.phase.final:
+            return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
+        return facts
+
+    def room(self, job: MPIJob, who: Identity) -> Facts:
+        """Return what is free for a job that is there already."""
+        return self._gather(job, who, self._lately).facts
+
+    def surroundings(self, job: MPIJob, who: Identity) -> Surroundings:
+        """Return what is around a job, read anew."""
+        return self._gather(job, who).around
+
+    def _gather(
+        self, job: MPIJob, who: Identity, lately: Lately | None = None, asker: Asker | None = None
+    ) -> Gathered:
+        from mpijob.backends.kubernetes import preflight
+
+        place, served = f"cluster {self._cluster}", self._eye.served
+        with telling("look at the cluster"):
+            return preflight.gather(
+                self._api, job, who, served, self._settings, place=place, lately=lately, asker=asker
+            )
+
+    def plan(self, job: MPIJob, facts: Facts) -> Plan:
+        """Return exactly what would be created."""
+        from pathlib import Path
+
+        from mpijob.backends.kubernetes import planner
+
+        around = self._around[job.namespace, job.name]
+        return planner.plan(job, facts, around, self._settings, Path.cwd(), self._cluster)
+
+    def submit(self, plan: Plan) -> JobRef:
+        """Create the plan's objects, or find that they were created before."""
+        from mpijob.backends.kubernetes import states, submitting
+
+        ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
+        if not _is_fresh(self._looked.pop((ref.namespace, ref.name), 0.0)):
+            self._refuse_second(ref)
+        try:
+            with telling(f"create job {ref.name}"):
+                self._made[ref] = time.monotonic(), submitting.submit(self._api, plan).job
+        except submitting.Taken as taken:
+            named = taken.existing.get("status")
+            raise name_in_use(
+                ref, states.summary(taken.existing).phase if named else Phase.PENDING
+            ) from taken
+        return ref
+
+    def _refuse_second(self, ref: JobRef) -> None:
+        """Two jobs of one name may be known, but only one of them unfinished."""
+        from mpijob.backends.kubernetes import states
+
+        with telling(f"look up job {ref.name}"):
+            known = gathering.of_name(self._api, ref.namespace, ref.name, self._eye.served)
+        for job in known:
+            other = gathering.ref_of(job)
+            if other.uid == ref.uid or states.summary(job).phase.final:
+                continue
+            state = self._eye.look(other).state
+            if not state.phase.final:
+                raise name_in_use(ref, state.phase)
+
+    def just_made(self, ref: JobRef) -> JobState | None:
+        """Return the state of a job that was created a moment ago: its object is all there is; asked once."""
+        when, made = self._made.pop(ref, (0.0, None))
+        if made is None or not _is_fresh(when):
+            return None
+        from mpijob.backends.kubernetes import states
+
+        return states.summary(made)

@@ -1,0 +1,93 @@
+"""Staying with a job: its states, its log and its events as they come, until it has ended.
+
+Whoever follows a job also sees to it that it gets what no engine does by itself (`tending`). Where lines come
+from is in `following` and `logs`, where changes come from in `watcher`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from mpijob.backends.kubernetes.failures import telling
+from mpijob.errors import BackendError, NotFound
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.looking import Eye
+    from mpijob.backends.kubernetes.tending import Tending
+    from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, Scope
+
+POLL_SECONDS = 0.5
+
+
+class Attendance:
+    """Stays with jobs, and tends them, through one API client."""
+
+    def __init__(self, api: Api, eye: Eye, tending: Tending) -> None:
+        self._api, self._eye, self._tending = api, eye, tending
+
+    def states(self, scope: Scope) -> Generator[JobState, None, None]:
+        """Yield every job's state once, then each change, until closed."""
+        from mpijob.backends.kubernetes import watcher
+
+        found = watcher.changes(self._api, scope, self._eye.served, self._state)
+        with closing(found) as changes, telling("watch jobs"):
+            yield from changes
+
+    def lines(self, ref: JobRef, query: LogQuery) -> Generator[LogLine, None, None]:
+        """Yield the merged lines of all pods."""
+        from mpijob.backends.kubernetes import following, logs
+
+        ref = self._eye.find(ref).ref
+        if not query.follow:
+            with telling(f"read the logs of {ref.name}"):
+                yield from logs.stored(self._api, self._eye.voices(ref), query)
+            return
+        with (
+            closing(following.Following(self._api, query)) as follower,
+            telling(f"read the logs of {ref.name}"),
+        ):
+            yield from follower.lines(lambda: (self._eye.voices(ref), self._over(ref)))
+
+    def events(self, ref: JobRef, *, follow: bool) -> Generator[Event, None, None]:
+        """Yield what happened, in order; with follow, until the job has ended."""
+        from mpijob.backends.patience import Patience
+
+        told: set[tuple[float, str, str]] = set()
+        patience, (story, over) = Patience(), self._eye.story(ref)
+        while True:
+            for event in story:
+                key = (event.time, event.reason, event.message)
+                if key not in told:
+                    told.add(key)
+                    yield event
+            if not follow or over:
+                return
+            pause(POLL_SECONDS)
+            try:
+                story, over = self._eye.story(ref)
+            except BackendError as error:
+                pause(patience.bear(error))
+            else:
+                patience.answered()
+
+    def _over(self, ref: JobRef) -> bool:
+        try:
+            return self._state(ref).phase.final
+        except NotFound:
+            return True
+
+    def _state(self, ref: JobRef) -> JobState:
+        """Return the state of a job that somebody follows, and do what it needs for that."""
+        look = self._eye.look(ref)
+        self._tending.tend(look.state)
+        self._tending.mend(look)
+        return look.state
+
+
+def pause(seconds: float) -> None:
+    """Let a moment pass; a cluster is not asked more often than it changes."""
+    time.sleep(max(seconds, POLL_SECONDS))

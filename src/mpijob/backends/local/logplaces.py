@@ -1,0 +1,40 @@
+"""Where the log files of a job lie, whose they are, and whether more will follow; reading them is done in `logs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from mpijob.backends.local import logs, merging, recovery
+from mpijob.backends.local.paths import Home
+from mpijob.backends.local.store import Store
+from mpijob.model import LogQuery, Phase
+
+
+class Places(NamedTuple):
+    """The directories of the wanted attempts, which worker each rank is on, and whether all is said."""
+
+    directories: list[tuple[Path, int]]
+    worker_of: dict[int, int]
+    over: bool
+
+
+def places(store: Store, home: Home, uid: str, query: LogQuery) -> Places:
+    """Return where to read what a job said, and says."""
+    row = next(iter(store.rows("uid=?", uid)), None)
+    if row is None:
+        return Places([], {}, True)
+    wanted = range(1, row.attempt + 1) if query.attempt is None else (query.attempt,)
+    if row.holds:
+        recovery.recover(store)
+    over = (row.phase.final or row.phase is Phase.SUSPENDED) and not row.holds
+    workers = {state.rank: state.worker for state in row.state.ranks}
+    return Places([(home.logs(uid, attempt), attempt) for attempt in wanted], workers, over)
+
+
+def merge(found: Places, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
+    """Write all that the wanted sources said, one attempt after the other."""
+    sources = logs.wanted_sources(found.directories, found.worker_of, query)
+    for attempt in sorted({source.attempt for source in sources}):
+        files = [(source.label, source.path) for source in sources if source.attempt == attempt]
+        merging.merge(files, target, compress=compress)

@@ -1,0 +1,20 @@
+"""Taking a job away for good: its record goes into the archive first, its row and its files after it."""
+
+from __future__ import annotations
+
+import shutil
+
+from mpijob.backends.local import archiving
+from mpijob.backends.local.paths import Home
+from mpijob.backends.local.store import Row, Store
+from mpijob.settings import Settings
+
+
+def remove(store: Store, home: Home, settings: Settings, row: Row, *, alone: bool) -> None:
+    """Remove a job that has ended and, unless it is meant alone, the finished ones that had its name before."""
+    ref = row.state.ref
+    earlier = [] if alone else store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
+    for gone in (*earlier, *store.rows("uid=?", row.uid)):
+        archiving.put_away(store, gone, settings)
+        store.remove(gone.uid)
+        shutil.rmtree(home.job(gone.uid), ignore_errors=True)
