@@ -1,13 +1,8 @@
-"""The table on the screen and the results file."""
+"""The table on the screen. How lines are kept is the business of `record`."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from bench.line import Line
 
@@ -45,15 +40,3 @@ def _figure(value: float) -> str:
 
 def _yes(holds: bool | None) -> str:
     return "-" if holds is None else "yes" if holds else "no"
-
-
-def store(path: Path, lines: Sequence[Line], *, quick: bool) -> None:
-    """Write the results file."""
-    machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
-    results = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "quick": quick,
-        "machine": machine,
-        "lines": [line.value() for line in lines],
-    }
-    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
