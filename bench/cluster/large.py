@@ -17,6 +17,7 @@ from mpijob import Phase, Resources
 BOUND_SECONDS = 120.0
 RUNNING, TOGETHER = 16, 32
 ROOM = Resources(cpu="10m", memory="128Mi")
+LAUNCHER = Resources(cpu="100m", memory="512Mi")  # it holds a connection to every worker
 UP = "world is up"
 PROGRAM = f"""
 from mpi4py import MPI
@@ -54,7 +55,7 @@ def line(words: str, seconds: list[float], row: str) -> Line:
 
 def _runs(there: Place) -> float:
     name = f"large-{next(_number)}"
-    job = there.small_job(name, RUNNING, "sleep", "600", resources=ROOM, launcher=ROOM)
+    job = there.small_job(name, RUNNING, "sleep", "600", resources=ROOM, launcher=LAUNCHER)
     start = time.monotonic()
     there.client.submit(job).wait(2 * BOUND_SECONDS, {Phase.RUNNING})
     taken = time.monotonic() - start
@@ -64,7 +65,7 @@ def _runs(there: Place) -> float:
 
 def _is_up(there: Place) -> float:
     name = f"large-{next(_number)}"
-    job = there.small_job(name, TOGETHER, "python3", "-c", PROGRAM, resources=ROOM, launcher=ROOM)
+    job = there.small_job(name, TOGETHER, "python3", "-c", PROGRAM, resources=ROOM, launcher=LAUNCHER)
     start = time.time()
     there.client.submit(job)
     found: list[float] = []
