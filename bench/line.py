@@ -94,3 +94,10 @@ def compared(
 ) -> Line:
     """Return a line whose ratio is ours over the reference."""
     return Line(name, unit, ours, reference, ours / reference, goal, must, note, rows=rows)
+
+
+def bounded(
+    name: str, unit: str, ours: float, bound: float, note: str = "", rows: tuple[str, ...] = ()
+) -> Line:
+    """Return a line that is held against a bound in its own unit: the ratio is the part of it that is used."""
+    return Line(name, unit, ours, bound, ours / bound, at_most(1.0), note=note, rows=rows)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bench.cluster.places import Place, place, until
-from bench.line import Line, at_most
+from bench.line import Line, at_most, bounded
 from bench.places import Options
 from bench.timing import interleaved, median
 from mpijob import Resources
@@ -47,7 +47,7 @@ def lines(gang: float, pods: float, job: float, worst: float) -> Iterator[Line]:
     note = f"worst {worst:.1f} s; the same job without a queue {job:.1f} s"
     title = f"gang: {WORKERS} workers of one gang, submit to all Running"
     rows = ("SC-014", "D-gang")
-    yield Line(title, "s", gang, BOUND_SECONDS, gang / BOUND_SECONDS, at_most(1.0), note=note, rows=rows)
+    yield bounded(title, "s", gang, BOUND_SECONDS, note, rows)
     note = f"the ratio is the difference; {WORKERS} pods of no job {pods:.1f} s"
     title = f"gang: added to {WORKERS} single pods"
     yield Line(title, "s", gang, pods, gang - pods, at_most(BOUND_SECONDS), note=note, rows=("C-gang",))

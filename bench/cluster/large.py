@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from bench.cluster.places import Place, place, until
-from bench.line import Line, at_most
+from bench.line import Line, bounded
 from bench.places import Options
 from mpijob import Phase, Resources
 
@@ -41,16 +41,7 @@ def line(words: str, seconds: list[float], row: str) -> Line:
     """Return what is asked of a job that took so long; the slowest time counts."""
     worst = max(seconds)
     note = f"the slowest of {len(seconds)}, on one node; workers of {ROOM.cpu} CPU"
-    return Line(
-        f"large: {words}",
-        "s",
-        worst,
-        BOUND_SECONDS,
-        worst / BOUND_SECONDS,
-        at_most(1.0),
-        note=note,
-        rows=(row,),
-    )
+    return bounded(f"large: {words}", "s", worst, BOUND_SECONDS, note, (row,))
 
 
 def _runs(there: Place) -> float:
