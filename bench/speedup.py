@@ -24,7 +24,7 @@ from mpijob import MPIJob, Resources
 
 COUNTS = (1, 2, 4, 8, 16)
 MANY, MANY_WANT_CORES = 64, 16
-ROWS_OF_A_BATCH, STEPS = 16384, 5
+ROWS_OF_A_BATCH, STEPS = 16384, 8
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _number = itertools.count()
 
