@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -83,6 +85,41 @@ def test_a_part_that_broke_is_told_until_it_runs() -> None:
     assert told(record.merged([], broken)) == [("part", 2, "no cluster")]
     assert told(record.merged(broken, entries(a_line("a"), on=LARGE))) == [("a", 16, 1.0)]
     assert told(record.merged(entries(a_line("a"), on=LARGE), broken)) == [("a", 16, 1.0)]
+
+
+SAMPLE = """
+import pathlib, sys
+from bench import command
+from bench.line import Line, Unmeasured
+def good(options):
+    yield Line("pace", "s", 1.0, rows=("SC-002",))
+    yield Line("wide", missing="too few cores")
+def bad(options):
+    yield Line("first", "s", 2.0)
+    raise Unmeasured("no cluster")
+sys.exit(command.main("sample", {"good": good, "bad": bad}, pathlib.Path(sys.argv.pop(1))))
+"""
+
+
+def run_bench(path: Path, only: str) -> int:
+    argv = [sys.executable, "-c", SAMPLE, str(path), "--only", only]
+    return subprocess.run(
+        argv, cwd=requirements.ROOT, capture_output=True, timeout=60, check=False
+    ).returncode
+
+
+def test_runs_of_single_parts_gather_in_one_file_and_only_a_part_that_broke_is_an_error(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "results.json"
+    assert (run_bench(path, "good"), run_bench(path, "bad")) == (0, 1)
+    kept = [(one["part"], one["name"], one.get("missing", "")) for one in record.load(path)]
+    assert kept == [
+        ("good", "pace", ""),
+        ("good", "wide", "too few cores"),
+        ("bad", "first", ""),
+        ("bad", "bad", "no cluster"),
+    ]
 
 
 @pytest.mark.parametrize(("text", "most"), [("max 100000", 10**6), ("100000 100000", 1), ("50000 100000", 1)])
