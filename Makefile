@@ -15,13 +15,14 @@ BENCH_FLAGS ?=
 FAULT_FLAGS ?=
 KILL_FLAGS ?=
 SOAK_FLAGS ?=
+THEN_FIGURES = ended=$$?; $(PYTHON) -m tools.figures_page && exit $$ended
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-gpu test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster soak clean
+.PHONY: help run test test-gpu test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -65,7 +66,7 @@ screenshots: $(VENV)/.browser $(MPIJOB_PAGE) ## Every screen of the page with re
 	$(BIN)/python -m tests_ui.screenshots .make/screenshots
 
 bench-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## Measure the page: answers, first load, event streams, weight
-	$(BIN)/python -m bench.page
+	$(BIN)/python -m bench.page; $(THEN_FIGURES)
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.docs ## Build the documentation site into site/: offline, every link checked, a warning is an error
@@ -116,18 +117,21 @@ faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and p
 kills: $(VENV)/.dev $(VENV)/.servers ## Kill the recorder and PostgreSQL at moments of fifty seeds, and print how often nothing was lost
 	$(BIN)/python -m tests.engine.kills $(KILL_FLAGS)
 
-requirements: ## Print requirement → tests → result of the last `make test` and `make test-cluster`, and the open rows
+requirements: ## Print requirement → tests and measurements → result: of the last `make test` and `make test-cluster`, and as recorded by the benches
 	@$(PYTHON) -m tools.requirements
 
 bench: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 bench: .make/bench/.done .make/mpi/.done ## Measure against bare mpirun and kubectl, side by side
-	PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench $(BENCH_FLAGS)
+	PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench $(BENCH_FLAGS); $(THEN_FIGURES)
 
 bench-cluster: $(VENV)/.dev .make/bench/.done .make/kubeflow/.done ## Measure on a cluster, the test bed or that of KUBECONFIG, against kubectl, the Kubeflow SDK and bare mpirun
-	$(BIN)/python -m testbed run -- env PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench.cluster $(BENCH_FLAGS)
+	$(BIN)/python -m testbed run -- env PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench.cluster $(BENCH_FLAGS); $(THEN_FIGURES)
+
+bench-all: ## All four benches one after the other, then one whole table, with what was not run marked
+	$(PYTHON) -m bench.whole
 
 soak: $(VENV)/.dev ## Play a day of a cluster's events in fast motion; how the memory of controller, recorder, operator grows
-	$(BIN)/python -m bench.soak $(SOAK_FLAGS)
+	$(BIN)/python -m bench.soak $(SOAK_FLAGS); $(THEN_FIGURES)
 
 clean: ## Remove the environment and everything that was made; job records in the home directory stay
 	rm -rf $(VENV) .make frontend/node_modules src/mpijob/api/page dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from bench import report
+from bench import record, report
 from bench.line import Line, Unmeasured
 from bench.places import Options
 from mpijob import MpiJobError
@@ -24,7 +24,7 @@ Measurements = Mapping[str, Callable[[Options], Iterator[Line]]]
 
 
 def main(program: str, measurements: Measurements, results: Path) -> int:
-    """Measure what was asked for; return 1 when something could not be measured."""
+    """Measure what was asked for; return 1 when a part broke, not where a machine is too small for a line."""
     args = _arguments(program, measurements)
     if args.list:
         print("\n".join(measurements))
@@ -34,12 +34,15 @@ def main(program: str, measurements: Measurements, results: Path) -> int:
     lines: list[Line] = []
     for name in args.only:
         begun, load = time.monotonic(), _load()
-        lines += _measured(name, measurements[name], options)
+        found = list(_measured(name, measurements[name], options))
+        record.store(
+            results, record.this_run(name, quick=args.quick), found
+        )  # at once: a later part may end us
+        lines += found
         took = time.monotonic() - begun
         print(f"{name}: {took:.0f} s, {load} before, {_load()} after", file=sys.stderr, flush=True)
     print(report.table(lines))
-    report.store(results, lines, quick=args.quick)
-    return 1 if any(line.missing for line in lines) else 0
+    return 1 if any(line.missing and line.name in measurements for line in lines) else 0
 
 
 def _arguments(program: str, measurements: Measurements) -> argparse.Namespace:
@@ -67,4 +70,4 @@ def _too_long(*_: object) -> None:
 
 
 def _load() -> str:
-    return f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores"
+    return f"load {os.getloadavg()[0]:.1f} on {record.cores()} cores"

@@ -42,7 +42,8 @@ def at_least(value: float) -> Bound:
 class Line:
     """One measurement. `ours` and `reference` are in `unit`; `ratio` is held against `goal` and `must`.
 
-    A line without a goal is shown for comparison. `missing` says why there are no figures.
+    A line without a goal is shown for comparison. `missing` says why there are no figures. `rows` are the ids of
+    docs/requirements.toml that the line measures: what such a row asks for is `must`, or `goal` where that is all.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Line:
     must: Bound | None = None
     note: str = ""
     missing: str = ""
+    rows: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool | None:
@@ -76,6 +78,7 @@ class Line:
             "must": None if self.must is None else str(self.must),
             "must_holds": self.must_holds,
             "note": self.note,
+            "rows": list(self.rows),
         }
 
 
@@ -87,6 +90,14 @@ def compared(
     goal: Bound | None = None,
     must: Bound | None = None,
     note: str = "",
+    rows: tuple[str, ...] = (),
 ) -> Line:
     """Return a line whose ratio is ours over the reference."""
-    return Line(name, unit, ours, reference, ours / reference, goal, must, note)
+    return Line(name, unit, ours, reference, ours / reference, goal, must, note, rows=rows)
+
+
+def bounded(
+    name: str, unit: str, ours: float, bound: float, note: str = "", rows: tuple[str, ...] = ()
+) -> Line:
+    """Return a line that is held against a bound in its own unit: the ratio is the part of it that is used."""
+    return Line(name, unit, ours, bound, ours / bound, at_most(1.0), note=note, rows=rows)

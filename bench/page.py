@@ -1,5 +1,5 @@
-"""How fast the page is: `make bench-ui` prints the times of list answers and of first loads, and what the page weighs;
-and of a server with many visitors how long they wait and what it holds.
+"""How fast the page is: `make bench-ui` measures list answers and first loads, and what the page weighs; and of a
+server with many visitors how long they wait and what it holds.
 
 Jobs are rows put onto the board directly, so that only the page is measured; the browser is Debian's Chromium.
 Numbers of a busy machine say little: run it alone.
@@ -20,13 +20,17 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from bench.board import filled
+from bench.line import Line, bounded
 from bench.pageload import answers as answered
 from bench.pageload import cpu_seconds, percentile, resident_mb, spread, watching
+from bench.record import store, this_run
+from bench.report import table
 from mpijob import AsyncClient
 from mpijob.api.app import application
 from mpijob.api.asking import Room
@@ -39,7 +43,10 @@ SIZES = (100, 10_000)
 ROUNDS = 200
 VIEWERS = 200
 SESSIONS = 1000
+LIST_MS, LOAD_SECONDS = 1000.0, 2.0
+WEIGHTS_KB = {"js": 220.0, "css": 110.0}
 FETCHED: set[str] = set()
+RESULTS = Path(__file__).parent / "page-results.json"
 
 
 @contextmanager
@@ -122,14 +129,15 @@ def crowded(count: int) -> Iterator[tuple[str, int]]:
         process.wait(20)
 
 
-async def crowd(base: str, pid: int, jobs: int) -> None:
-    """Open streams of many people and let many others ask, and print what they wait for and what it takes."""
+async def crowd(base: str, pid: int, jobs: int) -> list[Line]:
+    """Open streams of many people and let many others ask; return what they wait for and what it takes."""
     people = [{"x-forwarded-access-token": f"{number}-token"} for number in range(SESSIONS)]
     empty = resident_mb(pid)
     streams = await asyncio.gather(*(watching(base, one) for one in people[:VIEWERS]))
-    print(f"event streams open at once: {len(streams)}, of {len(streams)} people, in one process")
+    found = [Line("page: event streams open at once", "streams", len(streams), note="in one process")]
     told = sorted([await spread(base, streams[::20], people[0], f"fresh-{n}") for n in range(5)])
-    print(f"a new job reaches all who may see it: median {told[2] * 1e3:.0f} ms (held back 250 ms)")
+    note = "median; held back 250 ms"
+    found.append(Line("page: a new job reaches all who may see it", "ms", told[2] * 1e3, note=note))
     same, others = ["/trainjobs"] * SESSIONS, [f"/trainjobs?since={n}" for n in range(SESSIONS)]
     for what, paths, at_once in (
         ("come in", same, 8),
@@ -139,38 +147,46 @@ async def crowd(base: str, pid: int, jobs: int) -> None:
         before = cpu_seconds(pid)
         taken = await answered(base, people, paths, at_once)
         busy = (cpu_seconds(pid) - before) / SESSIONS
-        print(
-            f"{SESSIONS} sessions {what}, {at_once} at once: p50 {percentile(taken, 0.5) * 1e3:.1f} ms, "
-            f"p99 {percentile(taken, 0.99) * 1e3:.1f} ms; the server computes {busy * 1e3:.1f} ms for each"
+        note = f"p50 {percentile(taken, 0.5) * 1e3:.1f} ms; the server computes {busy * 1e3:.1f} ms for each"
+        title = f"page: {SESSIONS} sessions {what}, {at_once} at once, p99"
+        found.append(Line(title, "ms", percentile(taken, 0.99) * 1e3, note=note))
+    note = f"{jobs} jobs, {VIEWERS} viewers, {SESSIONS} sessions; {empty:.0f} MB before anybody came"
+    return [*found, Line("page: memory of the server", "MB", resident_mb(pid), note=note)]
+
+
+def seen(count: int) -> Iterator[Line]:
+    """Yield how fast a list is answered and first seen, with so many jobs."""
+    with serving(count) as (base, gate):
+        taken = sorted(answers(base, gate))
+        note = f"p50 {taken[len(taken) // 2] * 1e3:.1f} ms"
+        yield bounded(f"page: list of {count} jobs, p99", "ms", taken[-3] * 1e3, LIST_MS, note)
+        loaded = loads(base, gate)
+        note = f"median of {len(loaded)}, Debian's Chromium"
+        yield bounded(
+            f"page: first load with {count} jobs", "s", statistics.median(loaded), LOAD_SECONDS, note
         )
-    print(
-        f"memory of the server with {jobs} jobs, {VIEWERS} viewers, {SESSIONS} sessions: "
-        f"{resident_mb(pid):.0f} MB ({empty:.0f} MB before anybody came)"
-    )
 
 
-def main() -> None:
-    """Measure and print; `--server` leaves the browser out."""
-    if sys.argv[1:] == ["--server"]:
-        with crowded(SIZES[-1]) as (base, pid):
-            asyncio.run(crowd(base, pid, SIZES[-1]))
-        return
-    for count in SIZES:
-        with serving(count) as (base, gate):
-            taken = sorted(answers(base, gate))
-            print(
-                f"list of {count} jobs: p50 {taken[len(taken) // 2] * 1e3:.1f} ms, p99 {taken[-3] * 1e3:.1f} ms"
-            )
-            seen = loads(base, gate)
-            print(f"first load with {count} jobs: median {statistics.median(seen):.2f} s of {len(seen)}")
+def weights() -> Iterator[Line]:
+    """Yield what was fetched until the list was seen."""
     files = [path for path in PLACE.rglob("*") if path.name in FETCHED]
-    for kind in ("js", "css"):
+    for kind, most in WEIGHTS_KB.items():
         size = sum(len(gzip.compress(path.read_bytes(), 9)) for path in files if path.suffix == f".{kind}")
-        print(f"fetched until the list is seen, {kind}: {size / 1000:.0f} kB gzip")
+        yield bounded(f"page: fetched until the list is seen, {kind}", "kB", size / 1000, most, "gzip")
+
+
+def main() -> int:
+    """Measure, print and record; `--server` leaves the browser out."""
+    browser = sys.argv[1:] != ["--server"]
+    lines = [*(line for count in SIZES for line in seen(count)), *weights()] if browser else []
+    if browser:
+        store(RESULTS, this_run("browser", quick=False), lines)
     with crowded(SIZES[-1]) as (base, pid):
-        asyncio.run(crowd(base, pid, SIZES[-1]))
-    print(f"Python {sys.version_info[0]}.{sys.version_info[1]}")
+        served = asyncio.run(crowd(base, pid, SIZES[-1]))
+    store(RESULTS, this_run("server", quick=False), served)
+    print(table([*lines, *served]))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

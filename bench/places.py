@@ -65,10 +65,10 @@ class Place:
 
 
 @contextmanager
-def place(cores: float = 64.0) -> Iterator[Place]:
-    """Give a fresh home with so many cores to hand out; everything in it is ended and removed."""
+def place(cores: float = 64.0, memory: str = "8Gi") -> Iterator[Place]:
+    """Give a fresh home with so many cores and so much memory to hand out; everything in it is ended and removed."""
     home = Path(tempfile.mkdtemp(prefix="mpijob-bench-"))
-    environ = {**os.environ, "MPIJOB_SETTINGS": str(_settings_file(home, cores))}
+    environ = {**os.environ, "MPIJOB_SETTINGS": str(_settings_file(home, cores, memory))}
     environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for name in ("MPIJOB_HOME", "MPIJOB_CORES", "MPIJOB_NAMESPACE", "MPIJOB_ENGINE"):
         environ.pop(name, None)
@@ -83,11 +83,11 @@ def place(cores: float = 64.0) -> Iterator[Place]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _settings_file(home: Path, cores: float) -> Path:
+def _settings_file(home: Path, cores: float, memory: str) -> Path:
     path = home / "settings.toml"
     directories = [f'{family} = "{prefix}"' for family, prefix in _prefixes().items()]
     path.write_text(
-        f'home = "{home}/state"\ncores = {cores}\nmemory = "8Gi"\ngpus = 0\n[mpi_directories]\n'
+        f'home = "{home}/state"\ncores = {cores}\nmemory = "{memory}"\ngpus = 0\n[mpi_directories]\n'
         + "\n".join(directories)
     )
     return path

@@ -1,13 +1,8 @@
-"""The table on the screen and the results file."""
+"""The table on the screen. How lines are kept is the business of `record`."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 
 from bench.line import Line
 
@@ -17,14 +12,18 @@ RIGHT = {1, 2, 4}
 
 def table(lines: Sequence[Line]) -> str:
     """Return the lines as an aligned table."""
-    rows = [HEADER, *(_cells(line) for line in lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    return "\n".join(_aligned(row, widths) for row in rows)
+    return aligned([HEADER, *(_cells(line) for line in lines)], RIGHT)
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> str:
+    """Return rows of words with their columns below each other; some columns stand at their right edge."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(_aligned(row, widths, right) for row in rows)
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -> str:
     cells = [
-        cell.rjust(width) if column in RIGHT else cell.ljust(width)
+        cell.rjust(width) if column in right else cell.ljust(width)
         for column, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
     return "  ".join(cells).rstrip()
@@ -35,7 +34,10 @@ def _cells(line: Line) -> tuple[str, ...]:
     verdicts = (goal, _yes(line.holds), must, _yes(line.must_holds))
     if line.missing:
         return (line.name, "-", "-", "-", "-", *verdicts, f"not measured: {line.missing}")
-    figures = (_figure(line.ours), _figure(line.reference), line.unit, _figure(line.ratio))
+    compared = (
+        (_figure(line.reference), line.unit, _figure(line.ratio)) if line.reference else ("-", line.unit, "-")
+    )
+    figures = (_figure(line.ours), *compared)
     return (line.name, *figures, *verdicts, line.note)
 
 
@@ -45,15 +47,3 @@ def _figure(value: float) -> str:
 
 def _yes(holds: bool | None) -> str:
     return "-" if holds is None else "yes" if holds else "no"
-
-
-def store(path: Path, lines: Sequence[Line], *, quick: bool) -> None:
-    """Write the results file."""
-    machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
-    results = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "quick": quick,
-        "machine": machine,
-        "lines": [line.value() for line in lines],
-    }
-    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")

@@ -1,7 +1,7 @@
-"""The training of `make run`, ours against bare mpiexec at the same ranks.
+"""The training of `make run`, ours against bare mpiexec at the same ranks; then its steps alone, on ever more workers.
 
 Time is taken inside the program, from MPI's start to the last barrier: what a job costs to start is
-measured in `start`.
+measured in `start`. How the steps alone get faster with workers is the business of `speedup`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from bench import bare
+from bench import bare, speedup
 from bench.line import Line, Unmeasured, at_least
 from bench.places import PROGRAMS, ROOT, Options, Place, place, small_job
 from bench.timing import interleaved, median, output
@@ -23,10 +23,11 @@ _number = itertools.count()
 
 
 def measure(options: Options) -> Iterator[Line]:
-    """Yield a line for each number of ranks."""
+    """Yield a line for each number of ranks, and those of the steps alone."""
     with place() as there:
         for ranks in RANKS:
             yield _at(there, ranks, options)
+    yield from speedup.measure(options)
 
 
 def _at(there: Place, ranks: int, options: Options) -> Line:
@@ -41,7 +42,8 @@ def _at(there: Place, ranks: int, options: Options) -> Line:
     )
     ours, other = median(found["ours"]), median(found["bare"])
     title = f"training time: {ranks} rank{'s' if ranks > 1 else ''}"
-    return Line(title, "s", ours, other, other / ours, at_least(0.98), note="ratio of speeds")
+    goal, must, rows = at_least(0.98), at_least(0.85), ("D-overhead",)
+    return Line(title, "s", ours, other, other / ours, goal, must, "ratio of speeds", rows=rows)
 
 
 def _job(ranks: int, epochs: int) -> MPIJob:

@@ -41,7 +41,7 @@ def test_a_namespace_whose_limits_name_coscheduling_has_its_jobs_placed_by_it(pl
     job.delete(0)
 
 
-@pytest.mark.req("R7", "E-gang")
+@pytest.mark.req("R7", "E-gang", "SC-014")
 def test_workers_for_which_there_is_no_room_together_are_not_placed_one_by_one(place: Place) -> None:
     blocker = _blocker(place, _free_millicores(place) - 700)
     place.apply(blocker)

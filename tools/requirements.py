@@ -1,8 +1,9 @@
-"""The requirement table: which tests show which requirement, and how they ended last time.
+"""The requirement table: which tests and which measurements show which requirement, and how they came out.
 
 The ids and their sentences are in docs/requirements.toml; `requirement_marks` (its neighbour, a pytest
-plugin) writes what each test showed. Here both are laid side by side. Standard library only, so that
-the table can be printed before anything is installed.
+plugin) writes what each test showed, `figures` (another) reads what the measurements of bench/ recorded: speed
+is never asserted in a test. Here all are laid side by side. Standard library only, so that the table can be
+printed before anything is installed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from tools.figures import FILES, Figure, recorded
+
+T = TypeVar("T", "Shown", Figure)
 ROOT = Path(__file__).resolve().parent.parent
 LIST = ROOT / "docs" / "requirements.toml"
 RESULTS = ROOT / ".make" / "results.json"
@@ -23,7 +27,7 @@ UI_RESULTS = ROOT / ".make" / "results-ui.json"  # of `make test-ui`
 CLUSTER_RESULTS = ROOT / ".make" / "results-cluster.json"  # of `make test-cluster`
 FRAMEWORK_RESULTS = ROOT / ".make" / "results-frameworks.json"  # of `make test-frameworks`
 GPU_RESULTS = ROOT / "tests_gpu" / "results.json"  # of `make test-gpu`, kept: few machines have a GPU
-RESULT_WORDS = ("passed", "failed", "partly", "open")
+RESULT_WORDS = ("passed", "failed", "missed", "partly", "open")
 
 
 @dataclass(frozen=True)
@@ -50,19 +54,23 @@ class Row:
     """One line of the table."""
 
     requirement: Requirement
-    tests: tuple[Shown, ...]
+    tests: tuple[Shown, ...] = ()
+    figures: tuple[Figure, ...] = ()
 
     @property
     def result(self) -> str:
-        """Say `passed` when every test passed, `failed` when one failed, else `open`.
+        """Say `failed` when a test failed, `missed` when a measured goal was not reached, else what was shown.
 
-        A skipped test shows nothing, so a row with only skipped tests is open. A row whose tests pass and
-        whose list entry says that something is missing is `partly` shown.
+        A skipped test shows nothing, and neither does a measurement that could not be made: a row with only such
+        is `open`. A row that is shown and whose list entry says that something is missing is `partly` shown.
         """
         outcomes = {test.outcome for test in self.tests}
+        verdicts = {figure.verdict for figure in self.figures}
         if "failed" in outcomes:
             return "failed"
-        if "passed" not in outcomes:
+        if "missed" in verdicts:
+            return "missed"
+        if "passed" not in outcomes and not verdicts & {"held", "measured"}:
             return "open"
         return "partly" if self.requirement.missing else "passed"
 
@@ -99,18 +107,27 @@ def results(path: Path = RESULTS) -> tuple[Shown, ...]:
     return tuple(Shown(test["test"], test["outcome"], tuple(test["ids"])) for test in written["tests"])
 
 
-def rows(requirements: Mapping[str, Requirement], tests: Iterable[Shown]) -> tuple[Row, ...]:
-    """Return one row for each requirement, in the order of the list."""
-    by_id: dict[str, list[Shown]] = {id: [] for id in requirements}
-    for test in tests:
-        for id in test.ids:
-            if id in by_id:  # results may be older than the list
-                by_id[id].append(test)
-    return tuple(Row(requirements[id], tuple(shown)) for id, shown in by_id.items())
+def rows(
+    requirements: Mapping[str, Requirement], tests: Iterable[Shown], figures: Iterable[Figure] = ()
+) -> tuple[Row, ...]:
+    """Return one row for each requirement, in the order of the list; results may be older than the list."""
+    shown, measured = _by_id(tests), _by_id(figures)
+    return tuple(
+        Row(entry, tuple(shown.get(id, ())), tuple(measured.get(id, ())))
+        for id, entry in requirements.items()
+    )
+
+
+def _by_id(entries: Iterable[T]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for entry in entries:
+        for id in entry.ids:
+            found.setdefault(id, []).append(entry)
+    return found
 
 
 def counts(table: Sequence[Row]) -> dict[str, int]:
-    """Return how many rows passed, failed, are partly shown and are open."""
+    """Return how many rows passed, failed, missed their goal, are partly shown and are open."""
     return {result: sum(row.result == result for row in table) for result in RESULT_WORDS}
 
 
@@ -123,9 +140,10 @@ def render(table: Sequence[Row], *, only: str = "") -> str:
             section = row.requirement.section
             lines += ["", section]
         lines.append(f"  {row.result:<6}  {row.requirement.id:<14}  {row.requirement.text}")
-        if row.result == "partly":
+        if row.requirement.missing and row.result in ("partly", "missed"):
             lines.append(f"  {'':<6}  {'':<14}  missing: {row.requirement.missing}")
         lines += [f"  {'':<6}  {'':<14}  · {test.outcome}: {test.test}" for test in row.tests]
+        lines += [f"  {'':<6}  {'':<14}  · {figure}" for figure in row.figures]
     number = counts(table)
     parts = ", ".join(f"{number[word]} {word}" for word in RESULT_WORDS)
     total = f"{len(table)} rows: {parts}"
@@ -142,6 +160,9 @@ def as_json(table: Sequence[Row]) -> str:
             "result": row.result,
             "missing": row.requirement.missing,
             "tests": [{"test": test.test, "outcome": test.outcome} for test in row.tests],
+            "measurements": [
+                {"name": one.name, "verdict": one.verdict, "said": str(one)} for one in row.figures
+            ],
         }
         for row in table
     ]
@@ -149,14 +170,19 @@ def as_json(table: Sequence[Row]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; a failed row gives status 1, an open one does not."""
-    parser = argparse.ArgumentParser(description="print requirement → tests → result of the last run")
+    """Print the table; a failed row gives status 1, a missed or an open one does not."""
+    parser = argparse.ArgumentParser(
+        description="print requirement → tests and measurements → result of the last run"
+    )
     parser.add_argument("--results", type=Path, action="append", help="a run's outcomes; may be given again")
+    parser.add_argument("--figures", type=Path, action="append", help="recorded measurements; likewise")
     parser.add_argument("--only", choices=["", *RESULT_WORDS], default="")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args(argv)
     written = args.results or [RESULTS, CLUSTER_RESULTS, UI_RESULTS, FRAMEWORK_RESULTS, GPU_RESULTS]
-    table = rows(load(), [shown for path in written for shown in results(path)])
+    tests = [shown for path in written for shown in results(path)]
+    figures = [figure for path in args.figures or FILES.values() for figure in recorded(path)]
+    table = rows(load(), tests, figures)
     sys.stdout.write((as_json(table) if args.json else render(table, only=args.only)) + "\n")
     if not any(path.exists() for path in written):
         sys.stderr.write("no results of a run yet: `make test` writes them\n")

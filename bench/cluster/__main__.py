@@ -12,9 +12,13 @@ from bench.cluster import (
     creating,
     detection,
     following,
+    gangs,
+    large,
     listing,
     paging,
+    scale,
     starting,
+    submitting,
     telling,
 )
 
@@ -28,6 +32,10 @@ MEASUREMENTS: command.Measurements = {
     "controller": telling.measure,
     "logs": following.measure,
     "page": paging.measure,
+    "submit": submitting.measure,
+    "gang": gangs.measure,
+    "large": large.measure,
+    "scale": scale.measure,
 }
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ def _lines(found: dict[str, list[Taken]], other: str, what: str) -> Iterator[Lin
     spread = [8e6 / one.large / 1e6 for one in found["pods"]]
     note = f"{len(spread)} runs, pods {min(spread):.0f} to {max(spread):.0f} MB/s"
     yield Line(f"bandwidth: allreduce of 8 MB between pods, against {what}", "MB/s", speed["pods"],
-               speed[other], speed["pods"] / speed[other], goal, note=note)  # fmt: skip
+               speed[other], speed["pods"] / speed[other], goal, note=note,
+               rows=("D-overhead",) if goal else ())  # fmt: skip
     yield Line(f"latency: allreduce of 8 bytes between pods, against {what}", "µs", small["pods"] * 1e6,
                small[other] * 1e6, small[other] / small["pods"], note="ratio of speeds")  # fmt: skip
 

@@ -17,11 +17,14 @@ import time
 from pathlib import Path
 
 from bench.line import Line, at_most
-from bench.report import store, table
+from bench.record import store, this_run
+from bench.report import table
 from bench.soak import standin
 from bench.soak.day import Day
 
 MOST_MEGABYTES_A_DAY = 1.0
+MOST_MEGABYTES_AN_HOUR = 1.0  # what is asked for; the line above is what we want
+DAY = 24
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 SERVICES = {
     "controller": ("controller", "--all-namespaces", "--lease-namespace=mpijob-system"),
@@ -32,9 +35,9 @@ RESULTS = Path(__file__).parent / "results.json"
 
 
 def main() -> int:
-    """Play, measure, print; return 1 where a service grows, or jobs were not told."""
+    """Play, measure, print; return 1 where a service grows by more than is allowed, or jobs were not told."""
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__.splitlines()[0])
-    parser.add_argument("--hours", type=int, default=24)
+    parser.add_argument("--hours", type=int, default=DAY)
     parser.add_argument("--jobs-per-hour", type=int, default=40)
     parser.add_argument("--only", nargs="+", choices=SERVICES, default=[*SERVICES])
     asked = parser.parse_args()
@@ -57,13 +60,14 @@ def main() -> int:
                 one.kill()
                 one.wait()
     wanted = len(next(iter(sizes.values()))) * asked.jobs_per_hour
-    lines = [_line(name, sizes[name], wanted) for name in asked.only]
+    lines = [line_of(name, sizes[name], wanted) for name in asked.only]
     print(table(lines))
     print(
         f"{told} of {wanted} jobs were told to their end, {day.looks} looks at the platform; {world.version} changes"
     )
-    store(RESULTS, lines, quick=asked.hours < 24)
-    return 0 if all(line.holds for line in lines) and told == wanted else 1
+    for line, name in zip(lines, asked.only, strict=True):  # each service is a part: one may be played alone
+        store(RESULTS, this_run(name, quick=len(sizes[name]) < DAY), [line])
+    return 0 if all(line.must_holds for line in lines) and told == wanted else 1
 
 
 def _play(
@@ -121,14 +125,17 @@ def _megabytes(process: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
 
 
-def _line(name: str, sizes: list[float], jobs: int) -> Line:
+def line_of(name: str, sizes: list[float], jobs: int) -> Line:
+    """Return how a service grew; less than a day shows nothing of what is asked for a day."""
     kept = sizes[len(sizes) // 4 :]
-    slope = _slope(kept) * 24
-    note = f"{jobs} jobs; from {kept[0]:.1f} to {kept[-1]:.1f} MB, at most {max(sizes):.1f} MB"
-    bound = at_most(MOST_MEGABYTES_A_DAY)
-    return Line(
-        f"{name}: memory in 24 h of events", "MB", slope, MOST_MEGABYTES_A_DAY, slope, bound, bound, note
+    slope = _slope(kept) * DAY
+    note = (
+        f"{jobs} jobs in {len(sizes)} h; from {kept[0]:.1f} to {kept[-1]:.1f} MB, at most {max(sizes):.1f} MB"
     )
+    goal, must = at_most(MOST_MEGABYTES_A_DAY), at_most(MOST_MEGABYTES_AN_HOUR * DAY)
+    rows = ("D-soak",) if len(sizes) >= DAY else ()
+    title = f"{name}: memory in {DAY} h of events"
+    return Line(title, "MB", slope, MOST_MEGABYTES_A_DAY, slope, goal, must, note, rows=rows)
 
 
 def _slope(sizes: list[float]) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tools import requirements
+from tools.figures import Figure
 from tools.requirements import Requirement, Row, Shown
 
 ROOT = requirements.ROOT
@@ -19,6 +20,16 @@ IDS_IN_SECTION = {1: 52, 2: 23, 3: 36, 4: 24, 5: 43, 6: 23, 7: 23, 8: 25, 9: 15,
 def a_row(*outcomes: str) -> Row:
     tests = tuple(Shown(f"test_{number}", outcome, ("FR-1",)) for number, outcome in enumerate(outcomes))
     return Row(Requirement("FR-1", "1. First", "It works."), tests)
+
+
+def a_figure(holds: bool | None, must_holds: bool | None = None, **more: object) -> Figure:
+    told = {"ours": 0.9, "reference": 1.8, "ratio": 0.5, "unit": "s", "goal": "≤ 0.3", "cores": 16}
+    told |= {"time": "2026-11-15T10:00:00Z", "ids": ("FR-1",), "must": "" if must_holds is None else "≤ 0.6"}
+    return Figure("pace", holds=holds, must_holds=must_holds, **(told | more))  # type: ignore[arg-type]
+
+
+def measured(*figures: Figure, outcomes: tuple[str, ...] = (), missing: str = "") -> Row:
+    return Row(Requirement("FR-1", "1. First", "It works.", missing), a_row(*outcomes).tests, figures)
 
 
 def run_pytest(folder: Path, source: str, *flags: str) -> tuple[int, str, list[dict[str, object]]]:
@@ -88,22 +99,23 @@ def test_a_row_is_passed_only_by_tests_that_ran(outcomes: tuple[str, ...], resul
 def test_the_table_counts_open_rows_and_names_the_tests() -> None:
     table = (a_row("passed"), a_row("failed"), a_row())
     text = requirements.render(table)
-    assert text.endswith("3 rows: 1 passed, 1 failed, 0 partly, 1 open")
+    assert text.endswith("3 rows: 1 passed, 1 failed, 0 missed, 0 partly, 1 open")
     assert "· failed: test_0" in text
 
 
 def test_the_table_is_also_written_for_programs() -> None:
     written = json.loads(requirements.as_json((a_row("passed"),)))
-    assert written["counts"] == {"passed": 1, "failed": 0, "partly": 0, "open": 0}
+    assert written["counts"] == {"passed": 1, "failed": 0, "missed": 0, "partly": 0, "open": 0}
     assert written["rows"][0]["tests"] == [{"test": "test_0", "outcome": "passed"}]
 
 
 def test_without_a_run_every_row_is_open_and_the_reader_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert requirements.main(["--results", str(tmp_path / "none.json"), "--only", "open"]) == 0
+    none = str(tmp_path / "none.json")
+    assert requirements.main(["--results", none, "--figures", none, "--only", "open"]) == 0
     told = capsys.readouterr()
-    assert told.out.rstrip().endswith("266 rows: 0 passed, 0 failed, 0 partly, 266 open")
+    assert told.out.rstrip().endswith("266 rows: 0 passed, 0 failed, 0 missed, 0 partly, 266 open")
     assert "make test" in told.err
 
 
@@ -190,10 +202,62 @@ def test_a_row_with_something_missing_is_never_told_as_passed() -> None:
     partly = Row(Requirement("FR-1", "1. First", "It works.", "the page"), row.tests)
     assert (row.result, partly.result) == ("passed", "partly")
     assert "missing: the page" in requirements.render([partly])
-    assert requirements.counts([row, partly]) == {"passed": 1, "failed": 0, "partly": 1, "open": 0}
+    assert requirements.counts([row, partly]) == {
+        "passed": 1,
+        "failed": 0,
+        "missed": 0,
+        "partly": 1,
+        "open": 0,
+    }
 
 
 def test_a_missing_part_of_an_unknown_id_is_refused() -> None:
     text = '[missing]\nX = "y"\n[[section]]\nnumber = 1\ntitle = "t"\n[section.requirements]\nA = "B."\n'
     with pytest.raises(ValueError, match="X"):
         requirements.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("row", "result"),
+    [
+        (measured(a_figure(True)), "passed"),
+        (measured(a_figure(False)), "missed"),
+        (measured(a_figure(False, True)), "passed"),  # what is asked for holds; the goal is ours
+        (measured(a_figure(True, False)), "missed"),
+        (measured(a_figure(True), a_figure(False)), "missed"),
+        (measured(a_figure(None)), "passed"),  # a figure is told, and nothing bounds it
+        (measured(a_figure(None, missing="no cluster")), "open"),
+        (measured(a_figure(None, missing="no cluster"), outcomes=("passed",)), "passed"),
+        (measured(a_figure(True), missing="eight machines"), "partly"),
+        (measured(a_figure(False), missing="eight machines"), "missed"),
+        (measured(a_figure(False), outcomes=("passed",)), "missed"),
+        (measured(a_figure(False), outcomes=("failed",)), "failed"),
+    ],
+)
+def test_a_measured_row_says_whether_what_is_asked_for_was_reached(row: Row, result: str) -> None:
+    assert row.result == result
+
+
+def test_a_measured_row_prints_figure_goal_verdict_machine_and_date() -> None:
+    text = requirements.render([measured(a_figure(False, True))])
+    told = "pace: 0.9 s against 1.8 s, ratio 0.5 (asked ≤ 0.6, goal ≤ 0.3); 16 cores, 2026-11-15"
+    assert f"· held: {told}" in text
+    missed = requirements.render([measured(a_figure(False), missing="eight machines")])
+    assert "missed  FR-1" in missed
+    assert "missing: eight machines" in missed
+    assert requirements.counts([measured(a_figure(False))])["missed"] == 1
+
+
+def test_a_goal_that_was_missed_is_told_and_is_no_failure_of_the_tests(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = {"name": "pace", "ours": 2, "reference": 1, "ratio": 2, "unit": "s", "goal": "≤ 1", "holds": False,
+            "must": None, "must_holds": None, "note": "", "rows": ["SC-002"], "part": "p", "quick": False,
+            "time": "2026-11-15T10:00:00Z", "machine": {"cores": 2}}  # fmt: skip
+    (tmp_path / "figures.json").write_text(json.dumps({"lines": [line]}))
+    argv = ["--results", str(tmp_path / "none"), "--figures", str(tmp_path / "figures.json"), "--json"]
+    assert requirements.main(argv) == 0
+    written = json.loads(capsys.readouterr().out)
+    (row,) = (row for row in written["rows"] if row["id"] == "SC-002")
+    assert (row["result"], written["counts"]["missed"]) == ("missed", 1)
+    assert row["measurements"][0]["verdict"] == "missed"

@@ -1,0 +1,156 @@
+"""The same training steps on ever more workers: against one worker, and against bare mpiexec at the same ranks.
+
+How many workers are tried follows from the cores: 1, 2, 4, 8 and 16, each with a core of its own. Sixty-four
+workers are tried where there are sixteen cores; they share them, so only the comparison with bare mpiexec says
+something there. What this machine is too small for becomes a line that says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import bare, record
+from bench.line import Bound, Line, Unmeasured, at_least, at_most
+from bench.places import PROGRAMS, ROOT, Options, Place, place, small_job
+from bench.timing import interleaved, median, output
+from mpijob import MPIJob, Resources
+
+COUNTS = (1, 2, 4, 8, 16)
+MANY, MANY_WANT_CORES = 64, 16
+ROWS_OF_A_BATCH, STEPS = 16384, 8
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_number = itertools.count()
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked of so many workers, told from their seconds and those of one worker."""
+
+    title: str
+    workers: int
+    bound: Bound
+    row: str
+    ratio: Callable[[float, float], float]
+
+
+WISHES = (
+    Wish("share of one worker's time", 4, at_most(0.30), "SC-002", lambda one, many: many / one),
+    Wish("speed against one worker", 4, at_least(2.0), "NFR-001", lambda one, many: one / many),
+    Wish("efficiency", 8, at_least(0.85), "SC-013", lambda one, many: one / many / 8),
+    Wish("efficiency", 16, at_least(0.75), "E-eff", lambda one, many: one / many / 16),
+)
+
+
+def counts(cores: int) -> tuple[int, ...]:
+    """Return the numbers of workers that so many cores can hold."""
+    fit = tuple(count for count in COUNTS if count <= cores)
+    return (*fit, MANY) if cores >= MANY_WANT_CORES else fit
+
+
+def measure(options: Options) -> Iterator[Line]:
+    """Yield ours against bare mpiexec for each number of workers, then what is asked of some numbers."""
+    cores = record.cores()
+    with place(cores=2.0 * MANY, memory="64Gi") as there:
+        seconds = _seconds_of_all(there, counts(cores), options.rounds(5))
+        yield from against_bare(seconds, _conditions(there, cores), cores)
+    yield from against_one({count: ours for count, (ours, _) in seconds.items()}, cores)
+
+
+def against_bare(seconds: Mapping[int, tuple[float, float]], conditions: str, cores: int) -> Iterator[Line]:
+    """Yield a line for each number of workers: the ratio is that of the speeds."""
+    for count, (ours, other) in seconds.items():
+        title = f"training steps: {_workers(count)} against bare mpiexec"
+        rows = ("D-overhead", "C-baremetal") if count != MANY else ("AC8-eff",)
+        must = at_least(0.85 if count != MANY else 0.80)
+        note = f"ratio of speeds; {conditions}"
+        yield Line(title, "s", ours, other, other / ours, at_least(0.97), must, note, rows=rows)
+    if MANY not in seconds:
+        title = f"training steps: {_workers(MANY)} against bare mpiexec"
+        yield Line(title, missing=_too_few(MANY_WANT_CORES, cores), rows=("AC8-eff",))
+
+
+def against_one(seconds: Mapping[int, float], cores: int) -> Iterator[Line]:
+    """Yield what is asked of so many workers, from the seconds of each number of workers."""
+    for wish in WISHES:
+        title = f"training steps: {_workers(wish.workers)}, {wish.title}"
+        if wish.workers not in seconds:
+            yield Line(title, missing=_too_few(wish.workers, cores), rows=(wish.row,))
+            continue
+        one, many = seconds[1], seconds[wish.workers]
+        note = f"{STEPS} steps of {ROWS_OF_A_BATCH} rows; one worker {one:.2f} s, {wish.workers} {many:.3f} s"
+        yield Line(title, "s", many, one, wish.ratio(one, many), wish.bound, note=note, rows=(wish.row,))
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker{'' if count == 1 else 's'}"
+
+
+def _too_few(wanted: int, cores: int) -> str:
+    return f"it wants {wanted} cores, and this machine has {cores}"
+
+
+def _seconds_of_all(there: Place, numbers: tuple[int, ...], rounds: int) -> dict[int, tuple[float, float]]:
+    """Return the seconds of ours and of bare mpiexec for each number, all measured in turn."""
+    works: dict[str, Callable[[], float]] = {}
+    for count in numbers:
+        reference = bare.plain(there, _job(count))
+        works[f"ours {count}"] = lambda count=count: _ours(there, _job(count))  # type: ignore[misc]
+        works[f"bare {count}"] = lambda reference=reference: _told(output(*reference))  # type: ignore[misc]
+    found = interleaved(rounds, works)
+    return {count: (median(found[f"ours {count}"]), median(found[f"bare {count}"])) for count in numbers}
+
+
+def _job(workers: int) -> MPIJob:
+    train = ROOT / "examples" / "training" / "train.py"
+    size = (str(ROWS_OF_A_BATCH), str(STEPS))
+    program = (sys.executable, "-m", "mpi4py", str(PROGRAMS / "steps.py"), str(train), *size)
+    room = Resources(cpu="1", memory="512Mi")
+    return small_job(f"steps-{next(_number)}", workers, *program, resources=room, env=ONE_THREAD)
+
+
+def _ours(there: Place, job: MPIJob) -> float:
+    handle = there.client.run(job, timeout=300)
+    return _told("".join(line.text.decode() + "\n" for line in handle.logs(ranks=(0,))))
+
+
+def _told(text: str) -> float:
+    found = re.search(r"^seconds=([0-9.]+)$", text, re.M)
+    if found is None:
+        raise Unmeasured(f"the training said {text[-200:]!r}")
+    return float(found[1])
+
+
+def _conditions(there: Place, cores: int) -> str:
+    """Return what must be known to judge the comparison."""
+    plan = there.client.plan(_job(1))
+    version = _version(plan.launch[0])
+    python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    return (
+        f"{plan.family.value}{f' {version}' if version else ''}, {python}, one thread for each rank, "
+        f"{cores} cores of {physical_cores()} physical ones, the same machine, in turn"
+    )
+
+
+def _version(mpiexec: str) -> str:
+    done = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    found = re.search(r"(?:Version:|Version|\) )\s*([0-9][0-9.]*)", done.stdout)
+    return found[1] if found else ""
+
+
+def physical_cores() -> int:
+    """Return how many cores there are when two threads of one core count once, as far as the kernel knows."""
+    places = (
+        Path(f"/sys/devices/system/cpu/cpu{one}/topology/thread_siblings_list")
+        for one in os.sched_getaffinity(0)
+    )
+    try:
+        return len({path.read_text(encoding="ascii").strip() for path in places})
+    except OSError:
+        return record.cores()
