@@ -152,6 +152,7 @@ $(VENV)/.run: pyproject.toml
 # Frameworks have an environment of their own: PyPI's torch brings all of CUDA along.
 .make/frameworks/.done: pyproject.toml
 	$(PYTHON) -m venv --clear .make/frameworks
+	.make/frameworks/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	.make/frameworks/bin/python -m pip install --quiet --editable '.[local]' --group frameworks
 	@touch $@
 
