@@ -32,7 +32,7 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done static ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
+test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done .make/wandb/.done static ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
 	cd frontend && npm run --silent types-check
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
@@ -96,7 +96,7 @@ lock: $(VENV)/.dev ## Pin the packages of the services by hash anew, in deploy/i
 	  --extra kubernetes --extra regex --extra ui --extra cluster --extra metrics --extra postgres \
 	  --output-file deploy/images/requirements.txt pyproject.toml
 
-matrix: ## Write docs/reference/compatibility.md from the last results of `make test` and `make test-cluster`
+matrix: $(VENV)/.dev ## Write docs/reference/compatibility.md from the last results of `make test` and `make test-cluster`
 	$(BIN)/python -m tools.matrix
 
 cluster: $(VENV)/.dev ## Build and start the test bed, a real Kubernetes on this machine (root; docs/testbed.md)
@@ -160,6 +160,7 @@ $(VENV)/.run: pyproject.toml
 # Frameworks have an environment of their own: PyPI's torch brings all of CUDA along.
 .make/frameworks/.done: pyproject.toml
 	$(PYTHON) -m venv --clear .make/frameworks
+	.make/frameworks/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	.make/frameworks/bin/python -m pip install --quiet --editable '.[local]' --group frameworks
 	@touch $@
 
@@ -180,6 +181,11 @@ $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv --clear .make/mlflow
 	.make/mlflow/bin/python -m pip install --quiet --no-compile 'mlflow-skinny==3.9.0' Flask Flask-CORS sqlalchemy alembic graphene numpy aiohttp
 	.make/mlflow/bin/python -m pip install --quiet --no-compile --no-deps 'mlflow==3.9.0'
+	@touch $@
+
+# Weights & Biases' own client for the ranks of one example, beside all else: it brings its own of much.
+.make/wandb/.done: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --no-compile --no-warn-conflicts --upgrade --target .make/wandb 'wandb>=0.31'
 	@touch $@
 
 $(MPIJOB_PAGE): frontend/node_modules/.package-lock.json $(shell find frontend/src frontend/public -type f) frontend/index.html frontend/vite.config.ts

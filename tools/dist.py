@@ -36,9 +36,14 @@ def _names(path: Path) -> list[str]:
 
 def unlisted(sbom: Path = DIST / "sbom.json") -> list[str]:
     """Return what the file of pinned packages has and the bill of materials has not."""
-    listed = {part["name"].lower() for part in json.loads(sbom.read_text(encoding="utf-8"))["components"]}
+    listed = {plain(part["name"]) for part in json.loads(sbom.read_text(encoding="utf-8"))["components"]}
     pinned = re.findall(r"^([\w.-]+)==", LOCK.read_text(encoding="utf-8"), re.MULTILINE)
-    return [name for name in ("mpijob", *pinned) if name.lower() not in listed]
+    return [name for name in ("mpijob", *pinned) if plain(name) not in listed]
+
+
+def plain(name: str) -> str:
+    """Return a package's name as every index compares it: `typing_extensions` is `typing-extensions`."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 if __name__ == "__main__" and "sbom" in sys.argv:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,10 +109,13 @@ def _range(first: tuple[int, ...], below: tuple[int, ...]) -> str:
     return f"{begin}{'' if below[0] > 1000 else f'below {_version(below)}'}".strip()
 
 
-def main(place: Path = PAGE) -> None:
-    """Write the page from the last results."""
-    place.write_text(page([*results(RESULTS), *results(CLUSTER_RESULTS)]), encoding="utf-8")
+def main(place: Path = PAGE, runs: Sequence[Path] = (RESULTS, CLUSTER_RESULTS)) -> str:
+    """Write the page from the last results; return what is missing for that, if anything is."""
+    if absent := [path.name for path in runs if not path.exists()]:
+        return f"{' and '.join(absent)} not there: `make test` and `make test-cluster` first; the page is as it was"
+    place.write_text(page([shown for path in runs for shown in results(path)]), encoding="utf-8")
+    return ""
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main() or 0)

@@ -106,6 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prometheus_token_file: str = ""
     mlflow: str = ""
     mlflow_token_file: str = ""
+    wandb: str = "https://wandb.ai"
     history: str = ""
     history_bytes: str = "10Gi"
     history_database: str = ""
@@ -126,8 +127,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
-          "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "prometheus",
-          "prometheus_token_file")  # fmt: skip
+          "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
+          "prometheus", "prometheus_token_file")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:

@@ -64,6 +64,17 @@ def test_the_matrix_says_what_the_last_run_showed() -> None:
     assert matrix.verdict(matrix.Row("X", "1", "any"), []) == "not run here"
 
 
+def test_the_matrix_is_not_written_from_half_of_the_results(tmp_path: Path) -> None:
+    page, runs = tmp_path / "page.md", [tmp_path / "local.json", tmp_path / "cluster.json"]
+    page.write_text("as it was")
+    runs[0].write_text('{"tests": []}')
+    assert "cluster.json not there" in matrix.main(page, runs)
+    assert page.read_text() == "as it was"
+    runs[1].write_text('{"tests": []}')
+    assert matrix.main(page, runs) == ""
+    assert "not run lately" in page.read_text()
+
+
 @pytest.mark.req("NFR-004")
 def test_every_test_that_the_matrix_names_exists() -> None:
     for row in matrix.ROWS:

@@ -111,6 +111,12 @@ def test_a_package_that_is_missing_in_the_bill_of_materials_is_named(tmp_path: P
     assert dist.unlisted(tmp_path / "sbom.json") == ["kopf"]
 
 
+def test_a_package_is_the_same_however_its_name_is_spelled() -> None:
+    assert {dist.plain(name) for name in ("typing_extensions", "Typing.Extensions", "typing-extensions")} == {
+        "typing-extensions"
+    }
+
+
 def test_the_path_of_an_installation_has_a_shell_but_no_compiler_and_no_node(tmp_path: Path) -> None:
     path = installs.plain_path(tmp_path / "path")
     assert shutil.which("sh", path=path)

@@ -2345,7 +2345,7 @@ export interface components {
         };
         /**
          * Links
-         * @description Where a job's training is seen elsewhere: `mlflow`, `tensorboard`, by their addresses.
+         * @description Where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`, by their addresses.
          */
         Links: {
             items: {

@@ -18,7 +18,7 @@ from mpijob.admission.waiting import too_many_jobs
 from mpijob.errors import Finding, Fix, MpiJobError, Severity
 from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota
 from mpijob.model.cluster import ClusterFacts
-from mpijob.model.governance import Enforcement, NamespaceLimits
+from mpijob.model.governance import Enforcement, NamespaceLimits, RetirementStage
 from mpijob.model.incoming import MOST_SECRETS, Around, Incoming, Verdict
 
 _MOST_WORKERS = 100
@@ -30,13 +30,16 @@ def judge(asked: Incoming, around: Around, *, strict: bool = False) -> Verdict:
     if asked.trusted:
         return Verdict()
     limited = [*_limits(asked, around), *_quota(asked, around)] if asked.operation == _CREATE else []
+    old = _old(asked, around.limits)
+    limited += [one for one in old if one.severity is Severity.ERROR]
     if asked.scaled and asked.job is not None:
         limited = [*_workers(asked.job, around.limits), *_gpus(asked.job, around.limits)]
     firm = [*_others(asked, around), *_privileges(asked), *_unchanged(asked)]
     soft = around.limits.enforcement is Enforcement.WARN
     fatal = [one for one in asked.traps if strict and one.severity is Severity.ERROR]
     traps = [one for one in asked.traps if one.severity is not Severity.NOTICE and one not in fatal]
-    warned = [*(limited if soft else ()), *traps, *_small(asked)]
+    leaving = [one for one in old if one.severity is Severity.WARNING]
+    warned = [*(limited if soft else ()), *leaving, *traps, *_small(asked)]
     return Verdict((*firm, *fatal, *(() if soft else limited)), tuple(warned))
 
 
@@ -59,6 +62,34 @@ def _limits(asked: Incoming, around: Around) -> Iterator[Finding]:
     yield from _duration(job, limits)
     yield from _queue(asked, limits)
     yield from _count(asked, around)
+
+
+def _old(asked: Incoming, limits: NamespaceLimits) -> list[Finding]:
+    """Return what is said to an MPIJob that mpijob did not make; one that is only announced is left in peace."""
+    if asked.operation != _CREATE or asked.kind != "MPIJob" or asked.uid:
+        return []
+    found = retiring(asked.namespace, limits)
+    return [found] if found is not None and found.severity is not Severity.NOTICE else []
+
+
+def retiring(namespace: str, limits: NamespaceLimits) -> Finding | None:
+    """Return how MPIJobs that mpijob did not make fare in a namespace; None where nothing is planned for them."""
+    plan = limits.old_jobs
+    if plan is None:
+        return None
+    whose = "MPIJobs that mpijob did not make are"
+    where = "every other namespace" if namespace == "*" else f"namespace '{namespace}'"
+    until = f" after {plan.until}" if plan.until else " soon"
+    message, severity = {
+        RetirementStage.ANNOUNCE: (
+            f"{whose} to be refused in {where}{until}",
+            Severity.NOTICE,
+        ),
+        RetirementStage.WARN: (f"{whose} refused in {where}{until}", Severity.WARNING),
+        RetirementStage.REFUSE: (f"{whose} no longer taken in {where}", Severity.ERROR),
+    }[plan.stage]
+    hint = "mpijob convert FILE makes a job of one, and tells what becomes of every field"
+    return Finding("NOT_ALLOWED", message, hint, "", severity)
 
 
 def _workers(job: MPIJob, limits: NamespaceLimits) -> Iterator[Finding]:

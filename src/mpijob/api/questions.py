@@ -42,6 +42,6 @@ class CurvesQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Links(msgspec.Struct, frozen=True):
-    """Where a job's training is seen elsewhere: `mlflow`, `tensorboard`, by their addresses."""
+    """Where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`, by their addresses."""
 
     items: dict[str, str]

@@ -106,12 +106,14 @@ class AsyncInspecting(AsyncDesk):
         return tuple(told)
 
     async def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
-        """Return where a job's training is seen elsewhere: `mlflow`, `tensorboard`."""
-        from mpijob.client import tracking
+        """Return where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`."""
+        from mpijob.client import tracking, wandb
         from mpijob.client.remembering import remembering
 
-        state = await remembering(self.port).get(self.ref(name, namespace))
-        return await asyncio.to_thread(tracking.links, self.settings, state)
+        reads = remembering(self.port)
+        state = await reads.get(self.ref(name, namespace))
+        found = await asyncio.to_thread(tracking.links, self.settings, state)
+        return found | await wandb.links(reads, state, self.settings)
 
     async def bundle(
         self,

@@ -36,6 +36,49 @@ class Comparison(msgspec.Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the others did as the first: `percent` is by how much the one that differs most took longer or less."""
+
+    same: bool
+    percent: float
+    limit: float
+    why: str = ""
+
+
+def judge(found: Comparison, limit: float) -> Verdict:
+    """Return whether all jobs ended as the first did, in a time that differs from its by at most `limit` percent.
+
+    >>> from mpijob.model import JobRef, Phase
+    >>> old = Column(JobRef("cv", "old"), Phase.SUCCEEDED, 60.0, "")
+    >>> new = Column(JobRef("cv", "new"), Phase.SUCCEEDED, 69.0, "")
+    >>> judge(Comparison((old, new), ()), 10).why
+    'new took 69 s, 15 % more than old with 60 s; at most 10 % were allowed'
+    """
+    first, *others = found.jobs
+    percent, widest = max(((_percent(first, one), one) for one in others), key=lambda pair: abs(pair[0]))
+    ended = next((one for one in others if one.phase is not first.phase), None)
+    if ended is not None:
+        why = f"{ended.ref.name} ended as {ended.phase.value}, {first.ref.name} as {first.phase.value}"
+    elif abs(percent) > limit:
+        way = "more" if percent > 0 else "less"
+        why = (
+            f"{widest.ref.name} took {widest.duration_seconds:.4g} s, {abs(percent):.3g} % {way} than "
+            f"{first.ref.name} with {first.duration_seconds:.4g} s; at most {limit:g} % were allowed"
+        )
+    else:
+        why = ""
+    return Verdict(same=not why, percent=round(percent, 2), limit=limit, why=why)
+
+
+def _percent(first: Column, other: Column) -> float:
+    for one in (first, other):
+        if one.duration_seconds is None:
+            raise InvalidJob(f"{one.ref.name} has not ended, so its time is not known", hint="wait for it")
+    if not first.duration_seconds or other.duration_seconds is None:
+        return 0.0 if not other.duration_seconds else float("inf")
+    return (other.duration_seconds / first.duration_seconds - 1) * 100
+
+
 def compare(
     pairs: Sequence[tuple[MPIJob, JobState]], accounts: Mapping[str, Account] | None = None
 ) -> Comparison:

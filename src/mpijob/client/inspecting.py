@@ -107,10 +107,13 @@ class Inspecting(Desk):
         return tuple(self._bridge.call(work)[1])
 
     def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
-        """Return where a job's training is seen elsewhere: `mlflow`, `tensorboard`."""
-        from mpijob.client import tracking
+        """Return where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`."""
+        from mpijob.client import tracking, wandb
 
-        return tracking.links(self.settings, self._bridge.call(self._records.get(self.ref(name, namespace))))
+        reads = self._records
+        state = self._bridge.call(reads.get(self.ref(name, namespace)))
+        said = self._bridge.call(wandb.links(reads, state, self.settings))
+        return tracking.links(self.settings, state) | said
 
     def bundle(
         self,

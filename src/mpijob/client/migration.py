@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from mpijob.admission import incoming
 from mpijob.client.converting import Conversion, Fate, Stage, documents
 from mpijob.dialects import terms
 from mpijob.errors import Unsupported
+from mpijob.model.governance import effective, limits_of
 from mpijob.settings import CLUSTER, Settings
 
 
@@ -92,6 +94,29 @@ def of_cluster(
         namespace = "" if everywhere else _namespace(settings, api)
         found, moved = _listed(api, namespace)
     return documents(found, to=to, image=image, format=format, openshift=openshift), moved
+
+
+def retiring(settings: Settings, *, everywhere: bool = False, as_seen_by: Any = None) -> dict[str, str]:
+    """Return what administrators say about old MPIJobs, by namespace, as far as it is set and may be read.
+
+    "*" stands for the namespaces without limits of their own.
+    """
+    from mpijob.backends.kubernetes.failures import ApiError
+    from mpijob.backends.kubernetes.governing import LIMITS, Governor
+
+    with _api(settings, as_seen_by) as api:
+        defaults, found = Governor(api).platform().defaults, dict[str, str]()
+        namespace = _namespace(settings, api)
+        try:
+            own = api.list(LIMITS.path("")).items if everywhere else [api.find(LIMITS.path("", namespace))]
+        except ApiError:
+            own = []  # not installed, or not ours to see
+        limits = {one["metadata"]["name"]: effective(limits_of(one), defaults) for one in own if one}
+        limits.setdefault("*" if everywhere else namespace, defaults)
+        for name, held in limits.items():
+            if (said := incoming.retiring(name, held)) is not None:
+                found[name] = said.message
+    return found
 
 
 def _listed(api: Any, namespace: str) -> tuple[list[dict[str, Any]], int]:

@@ -151,10 +151,8 @@ def links(settings: Settings, state: JobState) -> dict[str, str]:
 def _mlflow_link(settings: Settings, state: JobState) -> str:
     """Return the link to a run; it is asked for once, and a server that does not answer has none."""
     path = os.path.join(settings.home, "links", f"mlflow-{state.ref.uid}")
-    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
-        link = file.read()
-        if settings.mlflow and link.startswith(f"{settings.mlflow.rstrip('/')}/"):
-            return link
+    if link := kept_link(path, settings.mlflow):
+        return link
     try:
         server = mlflow.server_of(settings, _LINK_SECONDS)
         run = server.run_of(state) if server is not None else None
@@ -164,6 +162,14 @@ def _mlflow_link(settings: Settings, state: JobState) -> str:
         return ""
     keep_link(path, server.link(run))
     return server.link(run)
+
+
+def kept_link(path: str, server: str) -> str:
+    """Return a link that was kept, "" where there is none or it is of another server."""
+    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+        link = file.read()
+        return link if server and link.startswith(f"{server.rstrip('/')}/") else ""
+    return ""
 
 
 def keep_link(path: str, link: str) -> None:

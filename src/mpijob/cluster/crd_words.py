@@ -21,6 +21,8 @@ FIELDS: Mapping[str, str] = {
     "Retention.finished_jobs_seconds": "When a finished job's objects are removed from the cluster; never if unset.",
     "Idle.gpu_percent": "Below this share of use a GPU counts as idle.",
     "Idle.after_seconds": "How long GPUs are idle before that is told.",
+    "Retirement.stage": "Announce tells it in `mpijob convert --cluster`, Warn at every create, Refuse refuses.",
+    "Retirement.until": "The day until which such jobs are taken, in words that users are told.",
     "NamespaceLimits.max_workers": "The most workers that one job may have.",
     "NamespaceLimits.max_gpus": "The most GPUs that one job may have.",
     "NamespaceLimits.concurrent_jobs": "How many jobs may run at once.",

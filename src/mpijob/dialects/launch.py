@@ -145,7 +145,17 @@ def told(job: MPIJob) -> dict[str, str]:
         "MPIJOB_WORLD": str(job.world),
         "OMP_NUM_THREADS": str(job.cores_per_rank),
         "PYTHONUNBUFFERED": "1",
-    }
+    } | (wandb_names(job.name) if uses_wandb(job) else {})
+
+
+def uses_wandb(job: MPIJob) -> bool:
+    """Whether a job's ranks talk to Weights & Biases, or write for it: one of its variables is for that."""
+    return any(name.startswith("WANDB_") for name in (*job.env, *(one.env for one in job.secrets)))
+
+
+def wandb_names(name: str) -> dict[str, str]:
+    """Return how the runs of a job are called at Weights & Biases, unless the job says it otherwise."""
+    return {"WANDB_NAME": name, "WANDB_RUN_GROUP": name}
 
 
 def place(job: MPIJob, names: Sequence[str]) -> tuple[PlannedWorker, ...]:

@@ -103,8 +103,16 @@ def _variables(container: Mapping[str, Any]) -> dict[str, str]:
     return {
         one["name"]: plain(str(one.get("value", "")))
         for one in container.get("env") or ()
-        if "valueFrom" not in one and not _is_our_variable(one, ours)
+        if "valueFrom" not in one and not _is_our_variable(one, ours) and one not in _names(container)
     }
+
+
+def _names(container: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the variables by which we name a job's runs elsewhere."""
+    name = next(
+        (one.get("value") for one in container.get("env") or () if one.get("name") == "MPIJOB_NAME"), ""
+    )
+    return [{"name": key, "value": value} for key, value in launch.wandb_names(name).items()] if name else []
 
 
 def _secrets(container: Mapping[str, Any]) -> tuple[Secret, ...]:

@@ -49,6 +49,14 @@ class Enforcement(StrEnum):
     WARN = "Warn"
 
 
+class RetirementStage(StrEnum):
+    """How far MPIJobs that mpijob did not make are on their way out: told in the fleet's report, warned of, refused."""
+
+    ANNOUNCE = "Announce"
+    WARN = "Warn"
+    REFUSE = "Refuse"
+
+
 class GangKind(StrEnum):
     """Who starts all workers of a job together."""
 
@@ -91,6 +99,13 @@ class Idle(Part, frozen=True, kw_only=True):
     after_seconds: Seconds = 1800.0
 
 
+class Retirement(Part, frozen=True, kw_only=True):
+    """The end of MPIJobs that were written for the MPI Operator; `until` is the day that users are told."""
+
+    stage: RetirementStage = RetirementStage.ANNOUNCE
+    until: str = ""
+
+
 class NamespaceLimits(Part, frozen=True, kw_only=True):
     """What the jobs of one namespace may do: the spec of an `MPIJobLimits`, which is named after the namespace."""
 
@@ -105,6 +120,7 @@ class NamespaceLimits(Part, frozen=True, kw_only=True):
     rates: Rates | None = None
     retention: Retention | None = None
     idle: Idle | None = None
+    old_jobs: Retirement | None = None
     enforcement: Enforcement = Enforcement.ENFORCE
     quota_request_url: str = ""
 

@@ -124,6 +124,8 @@ def _limit_pairs(found: Governed) -> Iterator[tuple[str, str]]:
             f"{rates.gpu_hour:g} per GPU-hour, {rates.cpu_hour:g} per core-hour, "
             f"{rates.memory_gib_hour:g} per GiB-hour, {rates.currency}",
         )
+    if held.old_jobs is not None:
+        yield "Old MPIJobs", f"{held.old_jobs.stage.value} {held.old_jobs.until}".strip()
     yield "Enforcement", held.enforcement.value
     yield "Ask for more", held.quota_request_url
 

@@ -72,9 +72,12 @@ def convert(
     else:
         from mpijob.client import migration
 
+        settings = app.settings()
         done, moved = migration.of_cluster(
-            app.settings(), everywhere=all_namespaces, to=to, image=image, format=form, openshift=openshift
+            settings, everywhere=all_namespaces, to=to, image=image, format=form, openshift=openshift
         )
+        for said in migration.retiring(settings, everywhere=all_namespaces).values():
+            app.out.note(said)
     if out is not None:
         _written(app, done, Path(out), nested=directory is not None)
     _show(app, done, report, moved, quiet=out is not None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from mpijob.cli import text
+from mpijob.cli import exits, text
 from mpijob.cli.commands.steer import show_state
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
@@ -69,13 +69,35 @@ def clone(
 
 @command("compare", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @click.argument("names", nargs=-1, required=True, metavar="NAME NAME...", shell_complete=job_names)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="End with 1 unless all ended as the first did, in a time that differs by at most so much.",
+)
 @pass_app
-def compare(app: App, names: tuple[str, ...]) -> None:
+def compare(app: App, names: tuple[str, ...], time_limit: float | None) -> None:
     """Show how jobs differ: configuration, duration, result."""
     found = _safe(app.client.compare(*names))
+    verdict = None
+    if time_limit is not None:
+        from mpijob.client.compare import judge
+
+        verdict = judge(found, time_limit)
     if app.out.structured:
-        app.out.value(found)
+        whole = msgspec.to_builtins(found)
+        app.out.value(found if verdict is None else whole | {"verdict": msgspec.to_builtins(verdict)})
+    else:
+        _show_compared(app, found)
+    if verdict is None:
         return
+    same = f"all ended alike, in times that differ by {abs(verdict.percent):g} % at most"
+    app.out.note(verdict.why or same)
+    if not verdict.same:
+        exits.end(exits.FAILED)
+
+
+def _show_compared(app: App, found: Comparison) -> None:
     rows = [
         ("phase", *(job.phase.value for job in found.jobs)),
         ("duration", *(text.duration(job.duration_seconds) for job in found.jobs)),

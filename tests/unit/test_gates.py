@@ -1,0 +1,44 @@
+"""The gates of `make test`: coverage of at least 80 % in Python and of the page, and each gate can close."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LEAST = 80
+
+
+def recipe(target: str) -> str:
+    """Return the commands of a target of the Makefile."""
+    found = re.search(
+        rf"^{target}:.*##.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.req("E-coverage")
+def test_fewer_lines_and_branches_of_python_than_the_gate_wants_end_make_test() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]
+    assert project["report"]["fail_under"] >= LEAST
+    assert project["run"]["branch"]
+    assert project["run"]["source"] == ["mpijob"]
+    assert "omit" not in project["run"] | project["report"]
+    assert "\t$(BIN)/coverage report\n" in recipe("test")
+
+
+@pytest.mark.req("E-coverage")
+def test_the_gate_of_python_closes(tmp_path: Path) -> None:
+    (tmp_path / "half.py").write_text("import sys\nif len(sys.argv) > 9:\n    a = 1\n    b = 2\n    c = 3\n")
+    (tmp_path / "pyproject.toml").write_text(f"[tool.coverage.report]\nfail_under = {LEAST}\n")
+    coverage = [sys.executable, "-m", "coverage"]
+    subprocess.run([*coverage, "run", "half.py"], cwd=tmp_path, check=True, env={"PATH": "/usr/bin:/bin"})
+    told = subprocess.run([*coverage, "report"], cwd=tmp_path, capture_output=True, text=True)
+    assert told.returncode == 2
+    assert f"fail-under={LEAST}" in told.stdout
