@@ -24,7 +24,7 @@ from mpijob import MPIJob, Resources
 
 COUNTS = (1, 2, 4, 8, 16)
 MANY, MANY_WANT_CORES = 64, 16
-ROWS_OF_A_BATCH, STEPS = 16384, 8
+ROWS_OF_A_BATCH, STEPS = 131072, 4
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _number = itertools.count()
 
