@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -15,7 +16,7 @@ HEAPS = """
 import sys, threading
 from mpijob.client import thrift
 if sys.argv[1] == "shared":
-    thrift.share_heaps()
+    assert thrift.keep_small(threading.Event())
 together = threading.Barrier(13)
 def hold():
     kept = [bytes(2000) for _ in range(200)]
@@ -42,4 +43,24 @@ def test_threads_share_heaps() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert not thrift.share_heaps()
+    assert not thrift.keep_small(threading.Event())
+
+
+def test_what_was_freed_is_given_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, asked = threading.Event(), list[int]()
+
+    class Library:
+        def mallopt(self, which: int, value: int) -> int:
+            return 1
+
+        def malloc_trim(self, left: int) -> int:
+            asked.append(left)
+            if len(asked) == 3:
+                stop.set()
+            return 1
+
+    monkeypatch.setattr(thrift, "_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
+    assert thrift.keep_small(stop)
+    assert stop.wait(10.0)
+    assert asked == [0, 0, 0]

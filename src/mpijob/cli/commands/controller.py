@@ -24,8 +24,8 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
     """
     from mpijob.client import controlling, ending, thrift
 
-    thrift.share_heaps()
     stop = ending.until_ended()
+    thrift.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     controlling.control(

@@ -30,8 +30,8 @@ def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_a
     """
     from mpijob.client import ending, recording, thrift
 
-    thrift.share_heaps()
     stop = ending.until_ended()
+    thrift.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     recording.record(
