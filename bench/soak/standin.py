@@ -95,12 +95,13 @@ def place_of(path: str) -> Where:
 class World:
     """Every object, every change, and what pods said."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int = _KEPT) -> None:
         self.version = 1
+        self._kept = kept
         self.log: Callable[[str, str], bytes] = lambda namespace, pod: b""
         self.requests = 0
         self._objects: dict[tuple[str, str], dict[tuple[str, str], Document]] = {}
-        self._changes: deque[Told] = deque(maxlen=_KEPT)
+        self._changes: deque[Told] = deque(maxlen=kept)
         self._news = threading.Condition()
 
     def put(self, path: str, document: Document) -> Document:
@@ -169,7 +170,7 @@ class World:
                 yield json.dumps(body).encode()
 
     def _since(self, version: int) -> list[Told]:
-        if self._changes and self._changes[0].version > version + 1 and len(self._changes) == _KEPT:
+        if len(self._changes) == self._kept and self._changes[0].version > version + 1:
             raise Refused(410, "Expired")
         found = []
         for one in reversed(self._changes):
@@ -353,10 +354,19 @@ def _handler(world: World) -> type[BaseHTTPRequestHandler]:
             since = int(query.get("resourceVersion") or world.version)
             try:
                 for line in world.changes(where, since, query.get("labelSelector", "")):
-                    self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
-                    self.wfile.flush()
-            except (OSError, Refused):
-                self.close_connection = True
+                    self._chunk(line)
+            except (
+                Refused
+            ) as refused:  # too far behind: without a word it would ask for the same again, for ever
+                told = {"kind": "Status", "code": refused.status, "reason": refused.reason}
+                self._chunk(json.dumps({"type": "ERROR", "object": told}).encode())
+            except OSError:
+                pass
+            self.close_connection = True
+
+        def _chunk(self, line: bytes) -> None:
+            self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
+            self.wfile.flush()
 
         def _post(self, path: str, body: Document) -> None:
             where = place_of(path)

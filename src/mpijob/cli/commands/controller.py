@@ -22,9 +22,10 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
     they say, the limits of namespaces are kept, what nobody owns is cleared away. It goes on until it is ended
     (SIGTERM, Ctrl-C); killed and started again, it comes to the same end. Several may run: one of them acts.
     """
-    from mpijob.client import controlling, ending
+    from mpijob.client import controlling, ending, thrift
 
     stop = ending.until_ended()
+    thrift.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     controlling.control(

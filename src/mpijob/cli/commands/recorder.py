@@ -28,9 +28,10 @@ def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_a
     exit codes and all logs go into the directory of the setting `history`, which `mpijob logs`, `describe`,
     `events` and `list --deleted` read when a job is gone.
     """
-    from mpijob.client import ending, recording
+    from mpijob.client import ending, recording, thrift
 
     stop = ending.until_ended()
+    thrift.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
     recording.record(
