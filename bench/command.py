@@ -33,14 +33,14 @@ def main(program: str, measurements: Measurements, results: Path) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that homes and namespaces are cleaned up
     lines: list[Line] = []
     for name in args.only:
-        begun, load = time.monotonic(), _load()
+        begun, before = time.monotonic(), os.getloadavg()[0]
         found = list(_measured(name, measurements[name], options))
         record.store(
             results, record.this_run(name, quick=args.quick), found
         )  # at once: a later part may end us
-        lines += found
+        lines += found  # they are stored at once: a later part may end us
         took = time.monotonic() - begun
-        print(f"{name}: {took:.0f} s, {load} before, {_load()} after", file=sys.stderr, flush=True)
+        print(f"{name}: {took:.0f} s, load {before:.1f} before, {_load()} after", file=sys.stderr, flush=True)
     print(report.table(lines))
     return 1 if any(line.missing and line.name in measurements for line in lines) else 0
 

@@ -58,9 +58,14 @@ class Run:
         return {**line.value(), **told}
 
 
-def this_run(part: str, *, quick: bool) -> Run:
-    """Return the run of a part that has just ended, on this machine."""
-    machine = {"cores": cores(), "processor": processor(), "python": platform.python_version()}
+def this_run(part: str, *, quick: bool, load: float = 0.0) -> Run:
+    """Return the run of a part that has just ended, on this machine; `load` is what others put on it before."""
+    machine: dict[str, Any] = {
+        "cores": cores(),
+        "processor": processor(),
+        "python": platform.python_version(),
+    }
+    machine |= {"load": round(load, 1)} if load else {}
     return Run(part, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), quick, machine)
 
 

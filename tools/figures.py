@@ -39,6 +39,7 @@ class Figure:
     quick: bool = False
     cores: int = 0
     processor: str = ""
+    load: float = 0.0
 
     @property
     def verdict(self) -> str:
@@ -55,8 +56,9 @@ class Figure:
 
     @property
     def machine(self) -> str:
-        """What it was measured on, as people read it."""
-        return f"{self.cores} core{'' if self.cores == 1 else 's'}"
+        """What it was measured on, as people read it, and that others kept it busy where they did."""
+        busy = f" with load {self.load:.0f}" if self.load > self.cores else ""
+        return f"{self.cores} core{'' if self.cores == 1 else 's'}{busy}"
 
     def __str__(self) -> str:
         if self.missing:
@@ -96,7 +98,7 @@ def _figure(line: dict[str, object]) -> Figure:
     rows = line.get("rows", ())
     assert isinstance(rows, list | tuple)
     kept = {name: value for name, value in line.items() if name in _PLAIN and value is not None}
-    place = {"cores": machine.get("cores", 0), "processor": machine.get("processor", "")}
+    place = {name: machine[name] for name in ("cores", "processor", "load") if name in machine}
     return Figure(**kept, **place, ids=tuple(rows))  # type: ignore[arg-type] # as `bench.record` wrote them
 
 

@@ -35,8 +35,8 @@ turn with ours on the same machine, or the bound itself. *Asked* bounds the rati
 we want it; *result* is about what is asked for, or about the goal where nothing is asked for.
 - Figures of a cluster are from the [test bed](testbed.md): a whole Kubernetes on the machine that is named, beside \
 the jobs. Fake nodes run nothing: they show what many objects cost, not that MPI works at that size.
-- One thread for each rank, the processor's own clock, other work on the machine ended as far as possible. A line \
-marked *quick* was measured with fewer rounds.
+- One thread for each rank, the processor's own clock, other work on the machine ended as far as possible; where it \
+was not, the load before the measurement is named. A line marked *quick* was measured with fewer rounds.
 """
 
 

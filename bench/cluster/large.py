@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from bench.cluster.places import Place, place, until
-from bench.line import Line, bounded
+from bench.line import Line, Unmeasured, bounded
 from bench.places import Options
 from mpijob import Phase, Resources
 
@@ -33,8 +33,11 @@ def measure(options: Options) -> Iterator[Line]:
     rounds = 1 if options.quick else 2
     with place("large") as there:
         yield line(f"{RUNNING} workers, submit to Running", [_runs(there) for _ in range(rounds)], "C-start")
-        up = [_is_up(there) for _ in range(rounds)]
-        yield line(f"{TOGETHER} workers, submit to MPI up", up, "AC8")
+        words = f"{TOGETHER} workers, submit to MPI up"
+        try:
+            yield line(words, [_is_up(there) for _ in range(rounds)], "AC8")
+        except Unmeasured as error:
+            yield Line(f"large: {words}", missing=str(error), rows=("AC8",))
 
 
 def line(words: str, seconds: list[float], row: str) -> Line:
@@ -58,16 +61,21 @@ def _is_up(there: Place) -> float:
     name = f"large-{next(_number)}"
     job = there.small_job(name, TOGETHER, "python3", "-c", PROGRAM, resources=ROOM, launcher=LAUNCHER)
     start = time.time()
-    there.client.submit(job)
+    handle = there.client.submit(job)
     found: list[float] = []
 
     def said() -> bool:
         lines = there.launcher_log(name)
         found[:] = [moment for moment, text in lines if text.endswith(f"{UP} {TOGETHER}")]
-        return bool(found)
+        return bool(found) or handle.state().phase is Phase.FAILED
 
     until(said, f"the world of {name}", 2 * BOUND_SECONDS)
+    state = handle.state()
     _remove(there, name)
+    if not found:
+        raise Unmeasured(
+            f"the job failed: {' '.join(one.message for one in state.findings[:1]) or state.message}"
+        )
     return found[0] - start
 
 

@@ -37,7 +37,7 @@ def told(found: list[Entry]) -> list[tuple[str, object, object]]:
 
 def test_a_line_is_kept_with_its_rows_its_time_and_its_machine(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    run = record.this_run("part", quick=False)
+    run = record.this_run("part", quick=False, load=1000.0)
     record.store(path, run, [a_line(rows=("SC-002",))])
     (kept,) = record.load(path)
     assert (kept["rows"], kept["part"], kept["time"]) == (["SC-002"], "part", run.time)
@@ -45,6 +45,7 @@ def test_a_line_is_kept_with_its_rows_its_time_and_its_machine(tmp_path: Path) -
     (figure,) = figures.recorded(path)
     assert (figure.ids, figure.verdict, figure.ratio) == (("SC-002",), "held", 0.5)
     assert (figure.cores, figure.day) == (record.cores(), run.time[:10])
+    assert figure.machine.endswith("with load 1000")
 
 
 def test_a_second_run_replaces_its_own_lines_and_leaves_those_of_other_parts_and_machines() -> None:
