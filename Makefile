@@ -32,12 +32,15 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 	@echo "To use mpijob yourself: . $(BIN)/activate"
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
+test: export MPIJOB_PAGE_COVERAGE := $(CURDIR)/.make/page-coverage
 test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done .make/wandb/.done static ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
 	cd frontend && npm run --silent types-check
 	$(BIN)/coverage erase
+	rm -rf $(MPIJOB_PAGE_COVERAGE)
 	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+	cd frontend && node coverage.mjs $(MPIJOB_PAGE_COVERAGE) 80
 
 test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows it (MPIJOB_GPU_PYTHON names its Python)
 	$(BIN)/python -m pip install --quiet --editable '.[gpu]'

@@ -8,6 +8,7 @@ export default defineConfig({
     outDir: "../src/mpijob/api/page",
     emptyOutDir: true,
     assetsInlineLimit: 0,
+    sourcemap: "hidden", // maps.mjs takes them out of the package; coverage.mjs reads them
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 900,
   },

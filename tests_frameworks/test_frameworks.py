@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -97,6 +98,16 @@ def test_tensorflow_under_intel_mpi_learns_and_its_checker_agrees(tmp_path: Path
     )
 
 
+def a_kernel(folder: Path) -> Path:
+    """Return where Jupyter finds a kernel in the frameworks' environment: a job's python is that of its notebook."""
+    place = folder / "jupyter" / "kernels" / "frameworks"
+    place.mkdir(parents=True)
+    argv = [str(PROGRAMS / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": argv, "display_name": "frameworks", "language": "python"}
+    (place / "kernel.json").write_text(json.dumps(spec))
+    return folder / "jupyter"
+
+
 @pytest.mark.req("C-docs")
 def test_the_deepspeed_notebook_works_from_the_first_cell_to_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,9 +115,9 @@ def test_the_deepspeed_notebook_works_from_the_first_cell_to_the_last(
     book = nbformat.read(EXAMPLES / "notebook" / "deepspeed.ipynb", as_version=4)  # type: ignore[no-untyped-call]  # untyped
     for name, value in an_environment(tmp_path).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+    monkeypatch.setenv("JUPYTER_PATH", str(a_kernel(tmp_path)))
     NotebookClient(
-        book, kernel_name="python3", timeout=300, resources={"metadata": {"path": str(ROOT)}}
+        book, kernel_name="frameworks", timeout=300, resources={"metadata": {"path": str(ROOT)}}
     ).execute()
     said = "".join(one.get("text", "") for cell in book.cells for one in cell.get("outputs", ()))
     assert "RESULT first=" in said

@@ -18,6 +18,8 @@ from mpijob.api.pages import PLACE
 from mpijob.backends.local import LocalBackend
 from mpijob.settings import Settings
 
+from .covering import counted
+
 pytest_plugins = ["tools.requirement_marks"]
 
 PATIENCE_MS = 20_000
@@ -106,9 +108,10 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(server.address)
-    expect(page.get_by_test_id("live")).to_have_text("Live")
-    yield page
+    with counted(page):
+        page.goto(server.address)
+        expect(page.get_by_test_id("live")).to_have_text("Live")
+        yield page
     shots = os.environ.get("MPIJOB_SHOTS")
     if shots:
         Path(shots).mkdir(parents=True, exist_ok=True)

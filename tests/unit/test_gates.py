@@ -42,3 +42,14 @@ def test_the_gate_of_python_closes(tmp_path: Path) -> None:
     told = subprocess.run([*coverage, "report"], cwd=tmp_path, capture_output=True, text=True)
     assert told.returncode == 2
     assert f"fail-under={LEAST}" in told.stdout
+
+
+@pytest.mark.req("E-coverage")
+def test_fewer_lines_of_the_page_than_the_gate_wants_end_make_test() -> None:
+    commands = recipe("test")
+    gate = re.search(r"node coverage\.mjs \$\(MPIJOB_PAGE_COVERAGE\) (\d+)\n", commands)
+    assert gate is not None
+    assert int(gate[1]) >= LEAST
+    assert commands.index("rm -rf $(MPIJOB_PAGE_COVERAGE)") < commands.index("pytest")
+    program = (ROOT / "frontend" / "coverage.mjs").read_text(encoding="utf-8")
+    assert "summary.lines.pct < Number(least)" in program
