@@ -41,7 +41,7 @@ const DAYS = [
 export function JobList() {
   useTitle("Jobs");
   const navigate = useNavigate();
-  const { filters, query, set, reset } = useFilters();
+  const { filters, query, set, back, reset } = useFilters();
   const [text, setText] = useState(filters.text);
   const rested = useRested(text, 250);
   useEffect(() => {
@@ -54,7 +54,7 @@ export function JobList() {
   });
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const { begin, question } = useActions(() => setSelected(new Set()));
-  const { rows, held, show } = useHeld(jobs.data?.items ?? [], JSON.stringify(query), filters.after === "");
+  const { rows, held, show } = useHeld(jobs.data?.items ?? [], JSON.stringify(query), filters.after === "", !jobs.isPlaceholderData);
   const chosen = rows.filter((row) => selected.has(row.uid)).map((row) => `${row.namespace}/${row.name}`);
   const total = jobs.data?.total ?? 0;
   const nothing = jobs.data && total === 0 && !filters.active;
@@ -206,7 +206,7 @@ export function JobList() {
                     perPageOptions={[20, 50, 100].map((value) => ({ title: String(value), value }))}
                     onPerPageSelect={(_, limit) => set({ limit })}
                     onNextClick={() => set({ after: jobs.data?.after ?? "", page: filters.page + 1 })}
-                    onPreviousClick={() => navigate(-1)}
+                    onPreviousClick={back}
                     titles={{ paginationAriaLabel: "Pages" }}
                   />
                 </ToolbarItem>
@@ -260,12 +260,13 @@ export function JobList() {
 }
 
 /** Rows that came after the list was opened are announced, not pushed under the cursor. */
-function useHeld(items: readonly JobRow[], key: string, firstPage: boolean) {
+function useHeld(items: readonly JobRow[], key: string, firstPage: boolean, answered: boolean) {
   const [seen, setSeen] = useState<{ key: string; newest: number } | null>(null);
   const newest = useMemo(() => Math.max(0, ...items.map((row) => row.created)), [items]);
   useEffect(() => {
-    if (items.length && (seen?.key !== key || seen.newest === 0)) setSeen({ key, newest });
-  }, [items, key, newest, seen]);
+    // until it is answered, the rows are those of the question before: they say nothing about what is new here
+    if (answered && items.length && (seen?.key !== key || seen.newest === 0)) setSeen({ key, newest });
+  }, [answered, items, key, newest, seen]);
   const limit = seen?.key === key && firstPage ? seen.newest : Infinity;
   const rows = items.filter((row) => row.created <= limit);
   return { rows, held: items.length - rows.length, show: () => setSeen({ key, newest }) };
