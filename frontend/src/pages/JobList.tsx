@@ -61,6 +61,7 @@ export function JobList() {
 
   useListKeys();
   const refused = useRefusals("")("clone");
+  const names = useProjectNames((jobs.data?.namespaces.length ?? 0) > 1);
   const queues = [...new Set((jobs.data?.items ?? []).map((row) => row.queue).filter(Boolean))].sort();
 
   return (
@@ -155,7 +156,7 @@ export function JobList() {
                     <Choice
                       label="Project"
                       value={filters.namespace}
-                      options={[["", "All projects"], ...(jobs.data?.namespaces ?? []).map((one) => [one, one] as const)]}
+                      options={[["", "All projects"], ...(jobs.data?.namespaces ?? []).map((one) => [one, names.get(one) ?? one] as const)]}
                       onChange={(namespace) => set({ namespace })}
                     />
                   </ToolbarItem>
@@ -257,6 +258,19 @@ export function JobList() {
       </PageSection>
     </>
   );
+}
+
+/** The projects by the names that people gave them; one machine has none. */
+function useProjectNames(wanted: boolean): ReadonlyMap<string, string> {
+  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const found = useQuery({
+    queryKey: ["choices", ""],
+    queryFn: () => take(api.GET("/api/v1/choices", { params: { query: {} } })),
+    enabled: wanted && Boolean(place.data?.cluster),
+    retry: false,
+    staleTime: 300_000,
+  });
+  return new Map((found.data?.projects ?? []).flatMap((one) => (one.text ? [[one.name, `${one.text} – ${one.name}`] as const] : [])));
 }
 
 /** Rows that came after the list was opened are announced, not pushed under the cursor. */
