@@ -7,12 +7,14 @@ import { ProblemAlert } from "../components/ProblemAlert";
 import { useRested, useTitle } from "../hooks";
 import { isManifest, read, write, type Values } from "./document";
 import { FieldInput } from "./FieldInput";
+import { Manifest, Script } from "./Foreign";
 import { arranged, fieldAt, idOf, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
 import { Guide } from "./Guide";
 import { PlanPanel } from "./PlanPanel";
 import { Review } from "./Review";
 import { Room } from "./Room";
-import { Advanced, Changes, ErrorSummary, StepsNav, TemplateChoice } from "./parts";
+import { Advanced, Changes, ErrorSummary, StepsNav } from "./parts";
+import { TemplateChoice } from "./Templates";
 import { useDraft, useJudgement } from "./useJob";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
@@ -149,14 +151,14 @@ export function CreateJob() {
       case "basics":
         return (
           <>
-            <TemplateChoice value={template} onChange={(name) => navigate(name ? `/create?template=${encodeURIComponent(name)}` : "/create")} />
+            <TemplateChoice value={template} onChange={(name) => navigate(name ? `/create?template=${encodeURIComponent(name)}` : "/create?step=basics")} />
             {waiting ? reading : inputs((field) => field.step === "basics")}
           </>
         );
       case "advanced":
         return <Advanced fields={fields} job={job} findings={findings} inputs={inputs} />;
       case "review":
-        return <Review text={draft.text} job={job} plan={judged.plan} fit={judged.fit} changes={draft.changes} />;
+        return <Review text={draft.text} job={job} plan={judged.plan} fit={judged.fit} changes={draft.changes} keeps={place.data?.keeps_templates ?? false} />;
       default:
         return <>{inputs((field) => field.step === step)}</>;
     }
@@ -193,6 +195,7 @@ export function CreateJob() {
           <Form onSubmit={submit} noValidate>
             <ErrorSummary fields={fields} error={error} created={Boolean(create.error)} onGo={goTo} />
             {step === "review" ? null : <Changes changes={draft.changes} />}
+            {draft.job === null && draft.text.trim() ? <Script text={draft.text} onText={draft.setText} /> : null}
             {view === "yaml" ? (
               editor
             ) : (
@@ -247,22 +250,5 @@ export function CreateJob() {
         </div>
       </PageSection>
     </>
-  );
-}
-
-/** A cluster's own document: it runs as it is, the form needs a job file. */
-function Manifest({ text, onText }: { text: string; onText: (text: string) => void }) {
-  const [error, setError] = useState<unknown>(null);
-  const convert = (): void => {
-    take(api.POST("/api/v1/drafts", { body: { yaml: text } })).then((reading) => onText(reading.yaml), setError);
-  };
-  return (
-    <Alert variant="info" isInline component="p" title="This is a document of the cluster, not a job file">
-      {error ? <ProblemAlert error={error} /> : null}
-      <p>It can be created as it is. To change it in the form, have it written as a job file; comments in it are lost then.</p>
-      <Button variant="secondary" onClick={convert}>
-        Write it as a job file
-      </Button>
-    </Alert>
   );
 }

@@ -1,11 +1,9 @@
-/** The parts of the wizard around its fields: steps, templates, what is wrong, the advanced groups. */
-import { Alert, Button, ExpandableSection, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
+/** The parts of the wizard around its fields: steps, what is wrong, the advanced groups. */
+import { Alert, Button, ExpandableSection } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
 import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
-import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
-import { api, problemOf, take, type Finding } from "../api/client";
-import { Choice } from "../components/Choice";
+import { problemOf, type Finding } from "../api/client";
 import { read, type Difference, type Values } from "./document";
 import { fieldAt, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
 
@@ -88,29 +86,6 @@ export function ErrorSummary({ error, created, fields, onGo }: ErrorProps) {
         </>
       )}
     </Alert>
-  );
-}
-
-export function TemplateChoice({ value, onChange }: { value: string; onChange: (name: string) => void }) {
-  const templates = useQuery({ queryKey: ["templates"], queryFn: () => take(api.GET("/api/v1/templates")) });
-  const items = templates.data?.items ?? [];
-  const chosen = items.find((one) => one.name === value);
-  return (
-    <FormGroup label="Template">
-      <Choice
-        label="Start from a template"
-        value={value}
-        options={[["", "None: begin with an empty job"], ...items.map((one) => [one.name, `${one.name} (${one.origin})`] as const)]}
-        onChange={onChange}
-      />
-      {chosen?.description ? (
-        <FormHelperText>
-          <HelperText>
-            <HelperTextItem>{chosen.description}</HelperTextItem>
-          </HelperText>
-        </FormHelperText>
-      ) : null}
-    </FormGroup>
   );
 }
 
