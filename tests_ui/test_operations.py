@@ -13,6 +13,7 @@ from mpijob import Client, MPIJob
 from mpijob.admission import alerts
 from mpijob.model import Elastic, Resources
 from mpijob.model.overview import ClusterView, Line, NamespaceView
+from tests_ui.test_access import violations
 
 SMALL = Resources(cpu="250m", memory="64Mi")
 SCRIPT = "#!/bin/bash\n#SBATCH -N 3 --ntasks-per-node=2\n#SBATCH -J moved\nsrun ./model --fast\n"
@@ -24,7 +25,10 @@ def test_a_script_is_converted_and_kept_as_a_template_and_removed_again(page: Pa
     page.goto(f"{base}/create?view=yaml")
     editor = page.get_by_role("textbox", name="The job as YAML")
     editor.fill(SCRIPT)
-    page.get_by_role("button", name="Convert it to a job file").click()
+    convert = page.get_by_role("button", name="Convert it to a job file")
+    expect(convert).to_be_visible()
+    assert violations(page) == []
+    convert.click()
     expect(editor).to_contain_text("workers: 3")
     page.get_by_role("button", name="Form", exact=True).click()
     page.get_by_role("navigation", name="Steps").get_by_role("button", name="Review").click()
@@ -33,6 +37,7 @@ def test_a_script_is_converted_and_kept_as_a_template_and_removed_again(page: Pa
     expect(page.get_by_text("The template ours is kept")).to_be_visible()
     page.get_by_role("button", name="Keep", exact=True).click()
     expect(page.get_by_text("It was not kept")).to_be_visible()  # it is there already
+    assert violations(page) == []
     page.goto(f"{base}/create?template=ours&step=resources")
     expect(page.locator("#field-workers")).to_have_value("3")
     page.get_by_role("navigation", name="Steps").get_by_role("button", name="Basics").click()
@@ -56,6 +61,7 @@ def test_an_elastic_job_is_scaled_and_a_refusal_is_told(page: Page, client: Clie
     assert sent.value.post_data_json == {"workers": 3}
     expect(asked).to_contain_text("The number of workers stays")  # one machine does not scale, and says so
     expect(asked).to_contain_text("mpijob clone grows --workers 3")
+    assert violations(page) == []
 
 
 @pytest.mark.req("B-admin", "US3")
@@ -85,3 +91,4 @@ def test_a_quota_that_is_nearly_consumed_is_a_warning_for_administrators(page: P
     )
     expect(page.locator(".pf-v6-c-alert", has_text="small-team")).to_have_count(0)
     expect(page.get_by_role("grid", name="Projects")).to_contain_text("80 % of gpu")
+    assert violations(page) == []
