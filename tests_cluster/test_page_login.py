@@ -16,6 +16,8 @@ from tests_cluster.accounts import ACCOUNT, TEAM_BINDING, allow, an_account
 from tests_cluster.page_support import Listener, Person, Pod, Server, Wire, a_server, server_account
 from tests_cluster.support import Place, eventually, image, own_place
 
+from mpijob.backends.kubernetes.kinds import CLAIM, NAMESPACE, SECRET
+
 pytestmark = [pytest.mark.testbed, pytest.mark.security]  # the role of data scientists is the test bed's
 
 JOB = {
@@ -90,6 +92,29 @@ def test_two_people_at_one_server_see_and_do_what_is_theirs(town: Town, server: 
     finally:
         alice.ask("DELETE", f"/trainjobs/{mine}/hello")
     eventually(lambda: alice.names() == [], "it is gone from the list", 60)
+
+
+@pytest.mark.req("R4")
+def test_a_person_is_offered_their_own_project_and_what_is_in_it_by_name(town: Town, server: Server) -> None:
+    place, display = town.one, "openshift.io/display-name"
+    place.api.patch(NAMESPACE.path("", place.namespace), {"metadata": {"annotations": {display: "Vision"}}})
+    notes = {display: "The lake", "opendatahub.io/connection-type": "s3"}
+    labels = {"opendatahub.io/dashboard": "true"}
+    place.put(SECRET, "lake", metadata={"annotations": notes, "labels": labels}, stringData={"KEY": "hidden"})
+    wanted = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
+    place.put(CLAIM, "photos", metadata={"annotations": {display: "All photos"}}, spec=wanted)
+    dora = a_person(town, server, "dora", place)
+    subject = {"kind": "ServiceAccount", "name": "dora", "namespace": place.namespace}
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    place.put(TEAM_BINDING, "dora-edits", roleRef=ref, subjects=[subject])
+    own = [{"name": place.namespace, "text": "Vision"}]
+    eventually(lambda: dora.json("GET", "/choices")["projects"] == own, "its display name is known", 60)
+    eventually(lambda: not dora.json("GET", "/choices")["unread"], "the right to look has arrived", 60)
+    offered = dora.json("GET", "/choices")
+    assert offered["connections"] == [{"name": "lake", "text": "The lake (s3)"}]
+    (claim,) = [one for one in offered["claims"] if one["name"] == "photos"]
+    assert claim["text"].startswith("All photos")
+    assert "hidden" not in json.dumps(offered)
 
 
 def test_a_job_made_in_the_page_takes_nothing_of_the_server(town: Town, server: Server) -> None:

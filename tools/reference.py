@@ -1,4 +1,4 @@
-"""The reference pages, written from the code itself: job file, command line, SDK, REST and the words.
+"""The reference pages, written from the code itself: job file, command line, SDK, REST, page and the words.
 
 `python -m tools.reference` writes docs/reference anew; tests/docs/test_reference.py fails while a page is
 behind the code. The sentences are those that the code tells its users elsewhere: `mpijob explain` and
@@ -27,7 +27,7 @@ from mpijob.client.desk import Desk
 from mpijob.client.front import Front
 from mpijob.dialects import schema
 from mpijob.model import JobState, MPIJob, Phase
-from tools import reference_rest
+from tools import reference_page, reference_rest
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 COMMAND = "python -m tools.reference"
@@ -42,6 +42,7 @@ def pages() -> dict[str, str]:
         "cli.md": command_line(),
         "sdk.md": sdk(),
         "rest.md": reference_rest.page(),
+        "page.md": the_page(),
         "glossary.md": glossary(),
     }
 
@@ -263,6 +264,15 @@ def _errors() -> str:
     )
     lead = "Each has `message`, `hint`, `code`, `kind` and `findings`."
     return f"## Errors\n\n{lead}\n\n| error | code | meaning |\n| --- | --- | --- |\n{rows}"
+
+
+def the_page() -> str:
+    """Return the page about the page: screens, keys, and where each field is."""
+    intro = (
+        "`mpijob ui` opens it on one machine; [how it is used](../page.md). A question mark beside each field tells "
+        "the same as `mpijob explain FIELD`, and the words are those of the [glossary](glossary.md)."
+    )
+    return _page("The page", intro, reference_page.body())
 
 
 def glossary() -> str:

@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from tools import reference
+from tests.unit.api_support import served
+from tools import form, reference, reference_page
 
 from mpijob import errors
 from mpijob.cli.flags import FLAGS, SWITCHES
 from mpijob.cli.root import ENTRIES
 from mpijob.client import AsyncClient, Client, Job
+from mpijob.dialects.schema import explain
 from mpijob.model.describe import FIELDS
 
 PAGES = reference.pages()
@@ -22,6 +24,35 @@ PAGES = reference.pages()
 def test_a_reference_page_is_in_step_with_the_code(name: str) -> None:
     page = (reference.FOLDER / name).read_text(encoding="utf-8")
     assert page == PAGES[name], f"to write it anew: {reference.COMMAND}"
+
+
+@pytest.mark.req("FR-032", "FR-UX-003")
+@pytest.mark.parametrize("entry", form.entries(), ids=lambda one: one.path)
+def test_every_field_of_the_form_is_in_the_pages_reference_with_its_meaning(entry: form.Entry) -> None:
+    section = PAGES["page.md"].partition(f"### {entry.where}\n")[2].partition("\n### ")[0]
+    (row,) = [line for line in section.splitlines() if f"`{entry.path}`" in line]
+    assert entry.place.label in row
+    assert explain(entry.path).description in row.replace("\\|", "|")
+
+
+@pytest.mark.req("FR-032")
+def test_every_screen_and_key_of_the_page_is_in_its_reference() -> None:
+    assert set(reference_page.screens()) == set(reference_page.NAMES)
+    text = PAGES["page.md"]
+    assert all(f"`{path}` | {said} |" in text for path, said in reference_page.screens().values())
+    assert len(reference_page.list_keys()) >= 6
+    assert all(f"| {key} | {what} |" in text for key, what in reference_page.list_keys())
+    assert {"overview", "logs", "metrics", "yaml"} <= set(reference_page.tabs())
+
+
+@pytest.mark.req("FR-032", "FR-UX-003")
+def test_the_page_is_given_the_words_and_sentences_of_the_reference() -> None:
+    with served() as browser:
+        browser.sign_in()
+        words, fields = browser.get("/guide").json()["glossary"], browser.get("/fields").json()["items"]
+    assert len(words) > 5
+    assert all(f"| {word} | {meaning} |" in PAGES["glossary.md"] for word, meaning in words.items())
+    assert all(fields[one.path]["text"] == explain(one.path).description for one in form.entries())
 
 
 @pytest.mark.req("C-explain")

@@ -19,6 +19,7 @@ from mpijob.settings import Settings
 
 HOST = "127.0.0.1:8765"
 COOKIE = "mpijob-session-8765"
+HERE = Settings(home="/nowhere")
 
 
 class Browser:
@@ -55,9 +56,9 @@ class Browser:
 
 
 @contextmanager
-def served(backend: Any = None, files: Files | None = None) -> Iterator[Browser]:
+def served(backend: Any = None, files: Files | None = None, settings: Settings = HERE) -> Iterator[Browser]:
     """Yield a browser that knows the server and is not signed in yet."""
-    client = AsyncClient(backend or MemoryBackend(), settings=Settings(home="/nowhere"))
+    client = AsyncClient(backend or MemoryBackend(), settings=settings)
     room = Room(client, Gate("maria", [HOST], cookie=COOKIE))
     with TestClient(
         application(room, files), base_url=f"http://{HOST}", raise_server_exceptions=False

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.api_support import served
 from tests.unit.cli_support import Cli
 from tests.unit.kube_store import Store
 from tests.unit.test_witness import Audited
@@ -153,6 +154,22 @@ def test_the_whole_cluster_is_seen_with_what_is_nearly_consumed(admin: Administr
         "team-cv quota 100% consumed: 9 of 9 GPUs (MPIJobLimits)",
         "team-cv quota 90% consumed: 9 of 10 GPUs (ResourceQuota mpijob)",
     ]
+
+
+@pytest.mark.req("US3", "B-admin")
+@pytest.mark.usefixtures("admin")
+def test_the_page_is_told_what_is_nearly_consumed(api: Store) -> None:
+    quota = {
+        "metadata": {"name": "mpijob", "namespace": "team-cv"},
+        "status": {"hard": {"requests.nvidia.com/gpu": "10"}, "used": {"requests.nvidia.com/gpu": "9"}},
+    }
+    api.objects[kinds.RESOURCE_QUOTA.path("team-cv", "mpijob")] = quota
+    with served(settings=Settings(home="/nowhere", engine=CLUSTER)) as browser:
+        told = browser.sign_in().get("/overview/cluster").json()
+    assert told["alerts"] == [
+        {"namespace": "team-cv", "percent": 90.0,
+         "message": "team-cv quota 90% consumed: 9 of 10 GPUs (ResourceQuota mpijob)"}
+    ]  # fmt: skip
 
 
 @pytest.mark.req("B-admin")

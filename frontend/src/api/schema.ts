@@ -4526,7 +4526,7 @@ export interface operations {
                 text?: string;
                 since?: number | null;
                 until?: number | null;
-                sort?: "-created" | "-duration" | "-name" | "-phase" | "created" | "duration" | "name" | "phase";
+                sort?: "-created" | "-duration" | "-name" | "-owner" | "-phase" | "created" | "duration" | "name" | "owner" | "phase";
                 after?: string;
                 limit?: number;
             };

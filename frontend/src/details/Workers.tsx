@@ -8,6 +8,7 @@ import { Choice } from "../components/Choice";
 import { LOOKS, PhaseLabel } from "../components/PhaseLabel";
 import { Terms } from "../components/Terms";
 import { bytes, clock } from "../words";
+import { Scale } from "./Scale";
 
 const WORST: readonly Phase[] = ["Failed", "Cancelled", "Pending", "Queued", "Initializing", "Suspended", "Deleting", "Running", "Succeeded"];
 const worst = (one: WorkerState, other: WorkerState): number =>
@@ -141,6 +142,7 @@ export function Workers({ detail }: { detail: JobDetail }) {
     <Drawer isExpanded={Boolean(chosen)} isInline>
       <DrawerContent panelContent={chosen ? <Panel worker={chosen} detail={detail} onClose={close} /> : null}>
         <DrawerContentBody className="stack">
+          <Scale detail={detail} />
           <label className="inline">
             <span>Group by</span>
             <Choice label="Group by" value={by} options={[["none", "none"], ["node", "node"], ["status", "status"]]} onChange={(value) => set("by", value)} />

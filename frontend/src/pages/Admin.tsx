@@ -52,7 +52,7 @@ function Cluster() {
       {(told) => (
         <>
           {(told.alerts ?? []).map((one) => (
-            <Alert key={one.namespace + one.message} isInline component="p" variant={one.percent >= 100 ? "danger" : "warning"} title={`${one.namespace}: ${one.message}`} />
+            <Alert key={one.namespace + one.message} isInline component="p" variant={one.percent >= 100 ? "danger" : "warning"} title={one.message} />
           ))}
           <Part title="GPUs">
             {told.gpus ? <Meter word="GPUs held by jobs" used={told.gpus_held ?? 0} most={told.gpus} /> : <p>There are no GPUs here.</p>}

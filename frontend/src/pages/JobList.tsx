@@ -41,7 +41,7 @@ const DAYS = [
 export function JobList() {
   useTitle("Jobs");
   const navigate = useNavigate();
-  const { filters, query, set, reset } = useFilters();
+  const { filters, query, set, back, reset } = useFilters();
   const [text, setText] = useState(filters.text);
   const rested = useRested(text, 250);
   useEffect(() => {
@@ -54,13 +54,14 @@ export function JobList() {
   });
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const { begin, question } = useActions(() => setSelected(new Set()));
-  const { rows, held, show } = useHeld(jobs.data?.items ?? [], JSON.stringify(query), filters.after === "");
+  const { rows, held, show } = useHeld(jobs.data?.items ?? [], JSON.stringify(query), filters.after === "", !jobs.isPlaceholderData);
   const chosen = rows.filter((row) => selected.has(row.uid)).map((row) => `${row.namespace}/${row.name}`);
   const total = jobs.data?.total ?? 0;
   const nothing = jobs.data && total === 0 && !filters.active;
 
   useListKeys();
   const refused = useRefusals("")("clone");
+  const names = useProjectNames((jobs.data?.namespaces.length ?? 0) > 1);
   const queues = [...new Set((jobs.data?.items ?? []).map((row) => row.queue).filter(Boolean))].sort();
 
   return (
@@ -155,7 +156,7 @@ export function JobList() {
                     <Choice
                       label="Project"
                       value={filters.namespace}
-                      options={[["", "All projects"], ...(jobs.data?.namespaces ?? []).map((one) => [one, one] as const)]}
+                      options={[["", "All projects"], ...(jobs.data?.namespaces ?? []).map((one) => [one, names.get(one) ?? one] as const)]}
                       onChange={(namespace) => set({ namespace })}
                     />
                   </ToolbarItem>
@@ -206,7 +207,7 @@ export function JobList() {
                     perPageOptions={[20, 50, 100].map((value) => ({ title: String(value), value }))}
                     onPerPageSelect={(_, limit) => set({ limit })}
                     onNextClick={() => set({ after: jobs.data?.after ?? "", page: filters.page + 1 })}
-                    onPreviousClick={() => navigate(-1)}
+                    onPreviousClick={back}
                     titles={{ paginationAriaLabel: "Pages" }}
                   />
                 </ToolbarItem>
@@ -259,13 +260,27 @@ export function JobList() {
   );
 }
 
+/** The projects by the names that people gave them; one machine has none. */
+function useProjectNames(wanted: boolean): ReadonlyMap<string, string> {
+  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const found = useQuery({
+    queryKey: ["choices", ""],
+    queryFn: () => take(api.GET("/api/v1/choices", { params: { query: {} } })),
+    enabled: wanted && Boolean(place.data?.cluster),
+    retry: false,
+    staleTime: 300_000,
+  });
+  return new Map((found.data?.projects ?? []).flatMap((one) => (one.text ? [[one.name, `${one.text} – ${one.name}`] as const] : [])));
+}
+
 /** Rows that came after the list was opened are announced, not pushed under the cursor. */
-function useHeld(items: readonly JobRow[], key: string, firstPage: boolean) {
+function useHeld(items: readonly JobRow[], key: string, firstPage: boolean, answered: boolean) {
   const [seen, setSeen] = useState<{ key: string; newest: number } | null>(null);
   const newest = useMemo(() => Math.max(0, ...items.map((row) => row.created)), [items]);
   useEffect(() => {
-    if (items.length && (seen?.key !== key || seen.newest === 0)) setSeen({ key, newest });
-  }, [items, key, newest, seen]);
+    // until it is answered, the rows are those of the question before: they say nothing about what is new here
+    if (answered && items.length && (seen?.key !== key || seen.newest === 0)) setSeen({ key, newest });
+  }, [answered, items, key, newest, seen]);
   const limit = seen?.key === key && firstPage ? seen.newest : Infinity;
   const rows = items.filter((row) => row.created <= limit);
   return { rows, held: items.length - rows.length, show: () => setSeen({ key, newest }) };

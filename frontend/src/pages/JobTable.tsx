@@ -9,7 +9,7 @@ import { ago, duration, moment } from "../words";
 import { Peek } from "./Peek";
 
 type Sort = NonNullable<ListQuery["sort"]>;
-const SORTED = ["name", "phase", "created", "duration"] as const;
+const SORTED = ["name", "phase", "owner", "created", "duration"] as const;
 
 interface Props {
   rows: readonly JobRow[];
@@ -64,7 +64,7 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
           <Th modifier="nowrap">Workers</Th>
           {gpus ? <Th>GPUs</Th> : null}
           {queues ? <Th>Queue</Th> : null}
-          <Th>Owner</Th>
+          <Th modifier="nowrap" sort={sorting("owner")}>Owner</Th>
           <Th modifier="nowrap" sort={sorting("created")}>Created</Th>
           <Th modifier="nowrap" sort={sorting("duration")}>Duration</Th>
           <Th screenReaderText="Actions" />

@@ -1,6 +1,6 @@
 /** The filters of the list, kept in the address: a view can be sent to somebody else. */
 import { useMemo } from "react";
-import { useSearchParams } from "react-router-dom";
+import { useLocation, useNavigate, useSearchParams } from "react-router-dom";
 import type { ListQuery, Phase } from "../api/client";
 
 export interface Filters {
@@ -24,6 +24,8 @@ const DAY = 86400;
 const seconds = (day: string): number => new Date(`${day}T00:00:00`).getTime() / 1000;
 
 export function useFilters() {
+  const navigate = useNavigate();
+  const turned = (useLocation().state as { turned?: boolean } | null)?.turned;
   const [params, setParams] = useSearchParams();
   const filters = useMemo<Filters>(() => {
     const text = params.get("text") ?? "";
@@ -83,7 +85,12 @@ export function useFilters() {
         for (const one of Array.isArray(value) ? value : [value]) if (one) next.append(key, String(one));
       }
       return next;
-    }, { replace: !("after" in change) });
+    }, "after" in change ? { state: { turned: true } } : { replace: true });
   };
-  return { filters, query, set, reset: () => setParams({}) };
+  /** The page before this one; whoever came by a link to a later page goes to the first. */
+  const back = (): void => {
+    if (turned) navigate(-1);
+    else set({ limit: filters.limit });
+  };
+  return { filters, query, set, back, reset: () => setParams({}) };
 }

@@ -1,18 +1,20 @@
 import { Alert, Breadcrumb, BreadcrumbItem, Button, Card, CardBody, CardTitle, Form, PageSection, Spinner, Title, ToggleGroup, ToggleGroupItem } from "@patternfly/react-core";
-import { useQuery } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useRef, useState, type FormEvent } from "react";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { lazy, Suspense, useEffect, useMemo, useRef, useState, type FormEvent } from "react";
 import { Link, useNavigate, useSearchParams } from "react-router-dom";
 import { api, take, type Finding } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useRested, useTitle } from "../hooks";
 import { isManifest, read, write, type Values } from "./document";
 import { FieldInput } from "./FieldInput";
-import { fieldAt, FIELDS, idOf, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
+import { Manifest, Script } from "./Foreign";
+import { arranged, fieldAt, idOf, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
 import { Guide } from "./Guide";
 import { PlanPanel } from "./PlanPanel";
 import { Review } from "./Review";
 import { Room } from "./Room";
-import { Advanced, Changes, ErrorSummary, StepsNav, TemplateChoice } from "./parts";
+import { Advanced, Changes, ErrorSummary, StepsNav } from "./parts";
+import { TemplateChoice } from "./Templates";
 import { useDraft, useJudgement } from "./useJob";
 
 const YamlEditor = lazy(() => import("./YamlEditor"));
@@ -73,10 +75,13 @@ export function CreateJob() {
   const choices = useQuery({
     queryKey: ["choices", namespace],
     queryFn: () => take(api.GET("/api/v1/choices", { params: { query: namespace ? { namespace } : {} } })),
+    placeholderData: keepPreviousData, // the projects stay while those of another are looked at
     retry: false,
     staleTime: 30000,
   });
   const offered = choices.data;
+  const looking = choices.isPending || choices.isPlaceholderData || namespace !== String(job["namespace"] ?? "");
+  const fields = useMemo(() => arranged(place.data?.cluster ?? false, place.data?.namespace ?? "default"), [place.data]);
 
   const submit = (event: FormEvent): void => {
     event.preventDefault();
@@ -89,9 +94,9 @@ export function CreateJob() {
     navigate(`/jobs/${create.data.namespace}/${create.data.name}`, { state: { created: true } });
   }, [create.data]); // eslint-disable-line -- once, when it is there
 
-  const at = (field: Field): Finding | undefined => findings.find((one) => fieldAt(one.field ?? "") === field);
+  const at = (field: Field): Finding | undefined => findings.find((one) => fieldAt(one.field ?? "", fields) === field);
   const inputs = (which: (field: Field) => boolean) =>
-    FIELDS.filter((field) => which(field) && (!field.cluster || place.data?.cluster || read(job, field.path) !== undefined)).map((field) => (
+    fields.filter(which).map((field) => (
       <FieldInput
         key={field.path}
         field={field}
@@ -100,10 +105,10 @@ export function CreateJob() {
         command={draft.command}
         most={place.data?.max_workers ?? 100}
         help={help.data?.items[field.path]}
-        offers={field.offered ? (offered?.[field.offered] ?? []) : []}
-        volumes={{ claims: offered?.claims ?? [], connections: offered?.connections ?? [] }}
+        offers={field.offered ? (offered?.[field.offered] ?? (choices.isPending ? undefined : [])) : []}
+        volumes={looking ? undefined : { claims: offered?.claims ?? [], connections: offered?.connections ?? [] }}
         finding={at(field)}
-        changed={draft.changes.some((one) => fieldAt(one.path) === field)}
+        changed={draft.changes.some((one) => fieldAt(one.path, fields) === field)}
         onText={(text) => {
           create.reset();
           draft.setText(text);
@@ -129,7 +134,8 @@ export function CreateJob() {
   const unreadable = view !== "yaml" && draft.job === null;
   const reading = <Spinner aria-label="Reading" />;
   const content = (): JSX.Element => {
-    if (draft.beginning && step !== "basics") return reading;
+    const waiting = draft.beginning || place.isPending; // which fields there are depends on the place
+    if (waiting && step !== "basics" && (step !== "type" || draft.beginning)) return reading;
     switch (step) {
       case "type":
         return (
@@ -145,14 +151,14 @@ export function CreateJob() {
       case "basics":
         return (
           <>
-            <TemplateChoice value={template} onChange={(name) => navigate(name ? `/create?template=${encodeURIComponent(name)}` : "/create")} />
-            {draft.beginning ? reading : inputs((field) => field.step === "basics")}
+            <TemplateChoice value={template} onChange={(name) => navigate(name ? `/create?template=${encodeURIComponent(name)}` : "/create?step=basics")} />
+            {waiting ? reading : inputs((field) => field.step === "basics")}
           </>
         );
       case "advanced":
-        return <Advanced fields={FIELDS.filter((field) => field.step === "advanced")} findings={findings} inputs={inputs} />;
+        return <Advanced fields={fields} job={job} findings={findings} inputs={inputs} />;
       case "review":
-        return <Review text={draft.text} job={job} plan={judged.plan} fit={judged.fit} changes={draft.changes} />;
+        return <Review text={draft.text} job={job} plan={judged.plan} fit={judged.fit} changes={draft.changes} keeps={place.data?.keeps_templates ?? false} />;
       default:
         return <>{inputs((field) => field.step === step)}</>;
     }
@@ -181,14 +187,15 @@ export function CreateJob() {
             ))}
           </ToggleGroup>
         </div>
-        {view === "yaml" ? null : <StepsNav step={step} seen={seen} findings={findings} onGo={go} />}
+        {view === "yaml" ? null : <StepsNav step={step} fields={fields} seen={seen} findings={findings} onGo={go} />}
       </PageSection>
       <PageSection isFilled>
         {draft.trouble ? <ProblemAlert error={draft.trouble} /> : null}
         <div className={view === "split" ? "two split" : "two"}>
           <Form onSubmit={submit} noValidate>
-            <ErrorSummary error={error} created={Boolean(create.error)} onGo={goTo} />
+            <ErrorSummary fields={fields} error={error} created={Boolean(create.error)} onGo={goTo} />
             {step === "review" ? null : <Changes changes={draft.changes} />}
+            {draft.job === null && draft.text.trim() ? <Script text={draft.text} onText={draft.setText} /> : null}
             {view === "yaml" ? (
               editor
             ) : (
@@ -243,22 +250,5 @@ export function CreateJob() {
         </div>
       </PageSection>
     </>
-  );
-}
-
-/** A cluster's own document: it runs as it is, the form needs a job file. */
-function Manifest({ text, onText }: { text: string; onText: (text: string) => void }) {
-  const [error, setError] = useState<unknown>(null);
-  const convert = (): void => {
-    take(api.POST("/api/v1/drafts", { body: { yaml: text } })).then((reading) => onText(reading.yaml), setError);
-  };
-  return (
-    <Alert variant="info" isInline component="p" title="This is a document of the cluster, not a job file">
-      {error ? <ProblemAlert error={error} /> : null}
-      <p>It can be created as it is. To change it in the form, have it written as a job file; comments in it are lost then.</p>
-      <Button variant="secondary" onClick={convert}>
-        Write it as a job file
-      </Button>
-    </Alert>
   );
 }

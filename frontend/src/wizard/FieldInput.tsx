@@ -8,6 +8,7 @@ import {
   HelperTextItem,
   Label,
   Popover,
+  Switch,
   TextArea,
   TextInput,
 } from "@patternfly/react-core";
@@ -16,7 +17,8 @@ import type { FieldHelp, Finding } from "../api/client";
 import { Helpful } from "../components/Helpful";
 import { values, type Values } from "./document";
 import { idOf, shown, typed, type Field } from "./fields";
-import { Gpus, Volumes, Workers, type Offer } from "./inputs";
+import { Gpus, Workers } from "./inputs";
+import { Offers, Volumes, type Offer } from "./Volumes";
 
 interface Props {
   field: Field;
@@ -25,21 +27,24 @@ interface Props {
   command: string;
   most: number;
   help: FieldHelp | undefined;
-  offers: readonly Offer[];
-  volumes: { claims: readonly Offer[]; connections: readonly Offer[] };
+  /** What can be chosen; undefined while that is still being read. */
+  offers: readonly Offer[] | undefined;
+  volumes: { claims: readonly Offer[]; connections: readonly Offer[] } | undefined;
   finding: Finding | undefined;
   changed: boolean;
   onText: (text: string) => void;
   onCommand: (command: string) => void;
 }
 
+const QUIET = new Set<Field["kind"]>(["text", "word", "choice", "project"]); // their help is behind the question mark
+
 /** What was typed stays as it was typed, as long as the job file says the same: a line that is begun is no line yet. */
 function useTyped(field: Field, text: string, job: Values, onText: (text: string) => void): [string, (words: string) => void] {
-  const said = shown(job, field);
+  const said = shown(text, job, field);
   const [raw, setRaw] = useState<{ words: string; said: string } | null>(null);
   const change = (words: string): void => {
     const next = typed(text, field, words);
-    setRaw({ words, said: shown(values(next) ?? {}, field) });
+    setRaw({ words, said: shown(next, values(next) ?? {}, field) });
     onText(next);
   };
   return [raw && raw.said === said ? raw.words : said, change];
@@ -57,6 +62,29 @@ export function FieldInput({ field, text, job, command, most, help, offers, volu
     "aria-invalid": Boolean(finding),
   };
   const plain = { ...common, autoComplete: "off", spellCheck: false };
+  const box = (): JSX.Element => {
+    const known = offers?.length ? offers : (help?.words ?? []).map((name) => ({ name, text: "" }));
+    return (
+      <>
+        <TextInput
+          {...plain}
+          type="text"
+          inputMode={field.kind === "number" ? "numeric" : "text"}
+          onChange={(_, one) => change(one)}
+          {...(known.length ? { list: `${id}-offers` } : {})}
+        />
+        {known.length ? (
+          <datalist id={`${id}-offers`}>
+            {known.map((one) => (
+              <option key={one.name} value={one.name}>
+                {one.text || one.name}
+              </option>
+            ))}
+          </datalist>
+        ) : null}
+      </>
+    );
+  };
   const input = (): JSX.Element => {
     switch (field.kind) {
       case "command":
@@ -64,15 +92,23 @@ export function FieldInput({ field, text, job, command, most, help, offers, volu
       case "lines":
       case "list":
       case "long":
+      case "yaml":
+      case "secrets":
         return <TextArea {...plain} rows={3} resizeOrientation="vertical" onChange={(_, one) => change(one)} />;
       case "choice":
         return (
           <FormSelect {...common} onChange={(_, one) => change(one)}>
             {(field.options ?? []).map((one) => (
-              <FormSelectOption key={one} value={one} label={one} />
+              <FormSelectOption key={one} value={one} label={one || "as usual"} />
             ))}
           </FormSelect>
         );
+      case "switch":
+        return <Switch id={id} aria-label={field.label} aria-describedby={`${id}-said`} isChecked={words === "true"} onChange={(_, on) => change(String(on))} />;
+      case "project":
+        if (offers === undefined) return <TextInput {...plain} type="text" isDisabled />;
+        if (offers.some((one) => one.text)) return <Offers {...common} value={words} offers={offers} onChange={change} />;
+        return box();
       case "workers":
         return <Workers {...plain} most={most} onChange={change} />;
       case "gpus":
@@ -80,26 +116,7 @@ export function FieldInput({ field, text, job, command, most, help, offers, volu
       case "volumes":
         return <Volumes id={id} text={text} job={job} offers={volumes} onText={onText} />;
       default:
-        return (
-          <>
-            <TextInput
-              {...plain}
-              type="text"
-              inputMode={field.kind === "number" ? "numeric" : "text"}
-              onChange={(_, one) => change(one)}
-              {...(offers.length ? { list: `${id}-offers` } : {})}
-            />
-            {offers.length ? (
-              <datalist id={`${id}-offers`}>
-                {offers.map((one) => (
-                  <option key={one.name} value={one.name}>
-                    {one.text || one.name}
-                  </option>
-                ))}
-              </datalist>
-            ) : null}
-          </>
-        );
+        return box();
     }
   };
   return (
@@ -148,7 +165,7 @@ export function FieldInput({ field, text, job, command, most, help, offers, volu
               {finding.message}
               {finding.hint ? ` – ${finding.hint}` : ""}
             </HelperTextItem>
-          ) : field.help && field.kind !== "text" && field.kind !== "choice" ? (
+          ) : field.help && !QUIET.has(field.kind) ? (
             <HelperTextItem>{field.help}</HelperTextItem>
           ) : null}
           {changed ? (

@@ -6,6 +6,7 @@ import { Changes } from "./parts";
 import { isObject, read, type Difference, type Values } from "./document";
 import { join } from "./shell";
 import { asCommand, asPython } from "./snippets";
+import { KeepTemplate } from "./Templates";
 
 interface Props {
   text: string;
@@ -13,10 +14,11 @@ interface Props {
   plan: PlanAnswer | undefined;
   fit: Fit | undefined;
   changes: readonly Difference[];
+  keeps: boolean;
 }
 
 /** The job in plain sentences, and the same as a command, as Python and as a file. */
-export function Review({ text, job, plan, fit, changes }: Props) {
+export function Review({ text, job, plan, fit, changes, keeps }: Props) {
   return (
     <div className="stack" data-testid="review">
       <Content component="ul">
@@ -34,6 +36,7 @@ export function Review({ text, job, plan, fit, changes }: Props) {
       <Same title="Copy as YAML" label="The same as a job file">
         {text}
       </Same>
+      {keeps && job["name"] ? <KeepTemplate text={text} name={String(job["name"])} /> : null}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 /** The one text that form and editor share: a job file. The form changes single values in it, so that comments,
  * order and fields that the form does not know stay as they were written. */
-import { isMap, LineCounter, parseDocument, type Document } from "yaml";
+import { Document, isCollection, isMap, isNode, LineCounter, parseDocument, type Node } from "yaml";
 
 export type Values = Record<string, unknown>;
 
@@ -40,10 +40,27 @@ export function write(text: string, path: string, value: unknown): string {
     for (let depth = 1; depth < way.length; depth += 1)
       if (!isMap(document.getIn(way.slice(0, depth)))) document.deleteIn(way.slice(0, depth));
     const flow = Array.isArray(value) && value.every((one) => typeof one !== "object");
-    document.setIn(way, typeof value === "object" ? document.createNode(value, { flow }) : value);
+    document.setIn(way, isNode(value) || typeof value !== "object" ? value : document.createNode(value, { flow }));
   }
   const made = document.toString(WRITTEN);
   return made.trim() === "{}" || made.trim() === "null" ? "" : made;
+}
+
+/** Return one part of the text by itself, with the comments in it. */
+export function snippet(text: string, path: string): string {
+  const node = parsed(text).getIn(keys(path), true);
+  if (!isNode(node)) return "";
+  const alone = new Document();
+  alone.contents = node as never;
+  return alone.toString(WRITTEN).trimEnd();
+}
+
+/** Return a piece of YAML with its comments, or null where it is none that has parts. */
+export function noted(text: string): Node | null {
+  const document = parsed(text);
+  if (document.errors.length || !isCollection(document.contents)) return null;
+  document.contents.commentBefore ??= document.commentBefore;
+  return document.contents;
 }
 
 function remove(document: Document, way: readonly string[]): void {

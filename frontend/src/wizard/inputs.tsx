@@ -1,12 +1,5 @@
-/** The inputs that are more than one box: a number with its slider, GPUs by the usual numbers, volumes row by row. */
-import { Button, FormSelect, FormSelectOption, InputGroup, InputGroupItem, NumberInput, TextInput } from "@patternfly/react-core";
-import MinusCircleIcon from "@patternfly/react-icons/dist/esm/icons/minus-circle-icon";
-import { isObject, read, write, type Values } from "./document";
-
-export interface Offer {
-  readonly name: string;
-  readonly text?: string | undefined;
-}
+/** The inputs that are more than one box: a number with its slider, GPUs by the usual numbers. */
+import { FormSelect, FormSelectOption, InputGroup, InputGroupItem, NumberInput, TextInput } from "@patternfly/react-core";
 
 interface Common {
   id: string;
@@ -81,96 +74,5 @@ export function Gpus({ id, value, validated, onChange, ...rest }: Common) {
         </InputGroupItem>
       ) : null}
     </InputGroup>
-  );
-}
-
-const KINDS = ["claim", "path", "nfs", "config", "secret", "scratch", "shm"];
-
-interface VolumesProps {
-  id: string;
-  text: string;
-  job: Values;
-  offers: { claims: readonly Offer[]; connections: readonly Offer[] };
-  onText: (text: string) => void;
-}
-
-/** Where the workers find data: one row a volume, claims and data connections of the project offered by name. */
-export function Volumes({ id, text, job, offers, onText }: VolumesProps) {
-  const found = read(job, "volumes");
-  const rows = Array.isArray(found) ? found.filter(isObject) : [];
-  const set = (next: Values[]): void => onText(write(text, "volumes", next.length ? next : undefined));
-  const change = (at: number, key: string, value: string): void =>
-    set(rows.map((row, index) => (index === at ? { ...row, [key]: value } : row)));
-  const offered = (kind: string): readonly Offer[] => (kind === "claim" ? offers.claims : kind === "secret" ? offers.connections : []);
-  return (
-    <div className="stack" id={id}>
-      {rows.map((row, at) => {
-        const kind = String(row["kind"] ?? "path");
-        return (
-          <InputGroup key={at}>
-            <InputGroupItem>
-              <FormSelect aria-label={`Kind of volume ${at + 1}`} value={kind} onChange={(_, one) => change(at, "kind", one)}>
-                {KINDS.map((one) => (
-                  <FormSelectOption key={one} value={one} label={one} />
-                ))}
-              </FormSelect>
-            </InputGroupItem>
-            <InputGroupItem isFill>
-              <TextInput
-                aria-label={`Source of volume ${at + 1}`}
-                placeholder="Source"
-                value={String(row["source"] ?? "")}
-                onChange={(_, one) => change(at, "source", one)}
-                list={`${id}-${at}`}
-              />
-              <datalist id={`${id}-${at}`}>
-                {offered(kind).map((one) => (
-                  <option key={one.name} value={one.name}>
-                    {one.text || one.name}
-                  </option>
-                ))}
-              </datalist>
-            </InputGroupItem>
-            <InputGroupItem isFill>
-              <TextInput
-                aria-label={`Where volume ${at + 1} is seen`}
-                placeholder="/data"
-                value={String(row["mount"] ?? "")}
-                onChange={(_, one) => change(at, "mount", one)}
-              />
-            </InputGroupItem>
-            <InputGroupItem>
-              <Button
-                variant="plain"
-                aria-label={`Remove volume ${at + 1}`}
-                icon={<MinusCircleIcon />}
-                onClick={() => set(rows.filter((_, index) => index !== at))}
-              />
-            </InputGroupItem>
-          </InputGroup>
-        );
-      })}
-      <div>
-        <Button
-          variant="link"
-          isInline
-          onClick={() => set([...rows, { mount: "/data", kind: offers.claims.length ? "claim" : "path", source: offers.claims[0]?.name ?? "" }])}
-        >
-          Add a volume
-        </Button>
-        {offers.connections.length ? (
-          <>
-            {" · "}
-            <Button
-              variant="link"
-              isInline
-              onClick={() => set([...rows, { mount: "/connection", kind: "secret", source: offers.connections[0]?.name ?? "" }])}
-            >
-              Add a data connection
-            </Button>
-          </>
-        ) : null}
-      </div>
-    </div>
   );
 }

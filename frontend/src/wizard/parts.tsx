@@ -1,24 +1,23 @@
-/** The parts of the wizard around its fields: steps, templates, what is wrong, the advanced groups. */
-import { Alert, Button, ExpandableSection, FormGroup, FormHelperText, HelperText, HelperTextItem } from "@patternfly/react-core";
+/** The parts of the wizard around its fields: steps, what is wrong, the advanced groups. */
+import { Alert, Button, ExpandableSection } from "@patternfly/react-core";
 import CheckCircleIcon from "@patternfly/react-icons/dist/esm/icons/check-circle-icon";
 import ExclamationCircleIcon from "@patternfly/react-icons/dist/esm/icons/exclamation-circle-icon";
-import { useQuery } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
-import { api, problemOf, take, type Finding } from "../api/client";
-import { Choice } from "../components/Choice";
-import type { Difference } from "./document";
+import { problemOf, type Finding } from "../api/client";
+import { read, type Difference, type Values } from "./document";
 import { fieldAt, STEP_WORDS, STEPS, type Field, type Step } from "./fields";
 
 interface NavProps {
   step: Step;
+  fields: readonly Field[];
   seen: ReadonlySet<Step>;
   findings: readonly Finding[];
   onGo: (step: Step) => void;
 }
 
 /** The steps in order; each can be gone to, and says whether something in it is wrong. */
-export function StepsNav({ step, seen, findings, onGo }: NavProps) {
-  const wrong = new Set(findings.map((one) => fieldAt(one.field ?? "")?.step));
+export function StepsNav({ step, fields, seen, findings, onGo }: NavProps) {
+  const wrong = new Set(findings.map((one) => fieldAt(one.field ?? "", fields)?.step));
   return (
     <nav aria-label="Steps">
       <ol className="steps-nav">
@@ -38,8 +37,15 @@ export function StepsNav({ step, seen, findings, onGo }: NavProps) {
   );
 }
 
+interface ErrorProps {
+  error: unknown;
+  created: boolean;
+  fields: readonly Field[];
+  onGo: (field: Field) => void;
+}
+
 /** All that is wrong, in the server's sentences; each leads to its field. */
-export function ErrorSummary({ error, created, onGo }: { error: unknown; created: boolean; onGo: (field: Field) => void }) {
+export function ErrorSummary({ error, created, fields, onGo }: ErrorProps) {
   if (!error) return null;
   const problem = problemOf(error);
   const findings = problem.findings ?? [];
@@ -55,7 +61,7 @@ export function ErrorSummary({ error, created, onGo }: { error: unknown; created
       {findings.length ? (
         <ul>
           {findings.map((one, at) => {
-            const field = fieldAt(one.field ?? "");
+            const field = fieldAt(one.field ?? "", fields);
             return (
               <li key={at}>
                 {field ? (
@@ -83,43 +89,23 @@ export function ErrorSummary({ error, created, onGo }: { error: unknown; created
   );
 }
 
-export function TemplateChoice({ value, onChange }: { value: string; onChange: (name: string) => void }) {
-  const templates = useQuery({ queryKey: ["templates"], queryFn: () => take(api.GET("/api/v1/templates")) });
-  const items = templates.data?.items ?? [];
-  const chosen = items.find((one) => one.name === value);
-  return (
-    <FormGroup label="Template">
-      <Choice
-        label="Start from a template"
-        value={value}
-        options={[["", "None: begin with an empty job"], ...items.map((one) => [one.name, `${one.name} (${one.origin})`] as const)]}
-        onChange={onChange}
-      />
-      {chosen?.description ? (
-        <FormHelperText>
-          <HelperText>
-            <HelperTextItem>{chosen.description}</HelperTextItem>
-          </HelperText>
-        </FormHelperText>
-      ) : null}
-    </FormGroup>
-  );
-}
-
 interface AdvancedProps {
   fields: readonly Field[];
+  job: Values;
   findings: readonly Finding[];
   inputs: (which: (field: Field) => boolean) => ReactNode[];
 }
 
 /** What most jobs leave as it is, group by group; a group in which something is wrong is open. */
-export function Advanced({ fields, findings, inputs }: AdvancedProps) {
-  const groups = [...new Set(fields.map((field) => field.group ?? ""))];
+export function Advanced({ fields, job, findings, inputs }: AdvancedProps) {
+  const own = fields.filter((field) => field.step === "advanced");
+  const groups = [...new Set(own.map((field) => field.group ?? ""))];
+  const set = (group: string): number => own.filter((field) => field.group === group && read(job, field.path) !== undefined).length;
   return (
     <>
       <p>Nothing here has to be filled in.</p>
       {groups.map((group) => (
-        <Group key={group} title={group} wrong={findings.some((one) => fieldAt(one.field ?? "")?.group === group)}>
+        <Group key={group} title={group} set={set(group)} wrong={findings.some((one) => fieldAt(one.field ?? "", fields)?.group === group)}>
           {inputs((field) => field.step === "advanced" && field.group === group)}
         </Group>
       ))}
@@ -127,11 +113,11 @@ export function Advanced({ fields, findings, inputs }: AdvancedProps) {
   );
 }
 
-function Group({ title, wrong, children }: { title: string; wrong: boolean; children: ReactNode }) {
+function Group({ title, set, wrong, children }: { title: string; set: number; wrong: boolean; children: ReactNode }) {
   const [open, setOpen] = useState(false);
   return (
-    <ExpandableSection toggleText={title} isExpanded={open || wrong} onToggle={(_, on) => setOpen(on)} isIndented>
-      <div className="fields">{children}</div>
+    <ExpandableSection toggleText={set ? `${title} (${set} set)` : title} isExpanded={open || wrong} onToggle={(_, on) => setOpen(on)} isIndented>
+      {open || wrong ? <div className="fields">{children}</div> : null}
     </ExpandableSection>
   );
 }

@@ -31,6 +31,8 @@ export function asCommand(job: Values, text: string): string {
 
 const CLASSES: Record<string, string> = { resources: "Resources", launcher: "Resources", retry: "Retry", code: "Code", launch: "Launch", placement: "Placement", network: "Network", signal: "Signal", retention: "Retention" };
 
+const LISTS: Record<string, string> = { volumes: "Volume", programs: "Program", secrets: "Secret" };
+
 function literal(value: unknown): string {
   if (value === null || value === undefined) return "None";
   if (value === true) return "True";
@@ -49,12 +51,13 @@ export function asPython(job: Values): string {
   const lines = Object.entries(job).map(([key, value]) => {
     const name = CLASSES[key];
     if (name && isObject(value)) used.add(name);
-    if (key === "volumes" && Array.isArray(value)) used.add("Volume");
+    const parts = LISTS[key];
+    if (parts && Array.isArray(value)) used.add(parts);
     const words =
       name && isObject(value)
         ? called(name, value)
-        : key === "volumes" && Array.isArray(value)
-          ? `[${value.filter(isObject).map((one) => called("Volume", one)).join(", ")}]`
+        : parts && Array.isArray(value)
+          ? `[${value.filter(isObject).map((one) => called(parts, one)).join(", ")}]`
           : literal(value);
     return `    ${key}=${words},`;
   });

@@ -101,9 +101,9 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     text: str = ""
     since: float | None = None
     until: float | None = None
-    sort: Literal["created", "-created", "name", "-name", "phase", "-phase", "duration", "-duration"] = (
-        "-created"
-    )
+    sort: Literal[
+        "created", "-created", "name", "-name", "owner", "-owner", "phase", "-phase", "duration", "-duration"
+    ] = "-created"
     after: str = ""
     limit: Limit = 50
 

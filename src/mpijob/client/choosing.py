@@ -22,11 +22,20 @@ async def choices(client: AsyncClient, namespace: str = "") -> Choices:
     if client.settings.image:
         images.setdefault(client.settings.image)
     look = getattr(client.backend, "choices", None)
-    known = Choices(namespace=namespace) if look is None else await client.apart(lambda: look(namespace))
+    known = _here(client, namespace) if look is None else await client.apart(lambda: look(namespace))
     queues = known.queues or tuple(map(Option, sorted({state.queue for state in page.items if state.queue})))
     return msgspec.structs.replace(
         known,
         projects=known.projects or (Option(namespace),),
         queues=queues,
         images=tuple(map(Option, images)),
+    )
+
+
+def _here(client: AsyncClient, namespace: str) -> Choices:
+    """Return what one machine offers: the data connections of its settings, by name and bucket, never a key."""
+    connections = client.settings.connections.items()
+    return Choices(
+        namespace=namespace,
+        connections=tuple(Option(name, f"{one.bucket} (s3)".lstrip()) for name, one in sorted(connections)),
     )

@@ -14,8 +14,10 @@ from mpijob.model import MPIJob
 from mpijob.model.describe import FIELDS as _DESCRIBED
 from mpijob.model.describe import Description
 
-_PARTS = {"Resources": ("resources", "launcher"), "Launch": ("launch",), "Code": ("code",), "Retry": ("retry",),
-          "Placement": ("placement",), "Signal": ("signal",), "Retention": ("retention",)}  # fmt: skip
+_PARTS = {"Resources": ("resources", "launcher"), "Launch": ("launch",), "CustomLaunch": ("launch.custom",),
+          "Code": ("code",), "Retry": ("retry",), "Placement": ("placement",), "Network": ("network",),
+          "Elastic": ("elastic",), "Signal": ("signal",), "Retention": ("retention",), "Model": ("model",),
+          "Program": ("programs",), "Secret": ("secrets",), "Volume": ("volumes",)}  # fmt: skip
 
 
 def _paths(key: str) -> list[str]:
