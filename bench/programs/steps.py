@@ -16,7 +16,7 @@ CHUNK = 256
 comm = MPI.COMM_WORLD
 train = runpy.run_path(sys.argv[1], run_name="train")
 size, count = int(sys.argv[2]), int(sys.argv[3])
-points, classes = train["make_batch"](7, comm.rank, size // comm.size)  # each makes its own part: none waits for it
+points, classes = train["make_batch"](7, comm.rank, size // comm.size)  # each makes its own part
 chunks = [(points[at : at + CHUNK], classes[at : at + CHUNK]) for at in range(0, len(points), CHUNK)]
 
 

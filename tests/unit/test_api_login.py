@@ -119,7 +119,7 @@ def test_everybody_sees_the_jobs_of_their_own_namespaces(place: tuple[Town, Test
     assert bob.create("two", "team-b").status_code == 201
     assert (alice.names(), bob.names(), sorted(root.names())) == (["one"], ["two"], ["one", "two"])
     seen = alice.get("/trainjobs").json()
-    assert (seen["total"], seen["namespaces"], seen["counts"]) == (1, ["team-a"], {"Running": 1})
+    assert (seen["total"], seen["namespaces"], sum(seen["counts"].values())) == (1, ["team-a"], 1)
     assert alice.get("/overview").json()["namespaces"][0]["name"] == "team-a"
     assert alice.get("/compare?job=team-a/one&job=team-b/two").status_code == 403
     assert alice.get("/accounts?namespace=team-b").status_code == 403
