@@ -71,8 +71,8 @@ Host *
   UpdateHostKeys no
   BatchMode yes
   ForwardX11 no
-  ConnectTimeout 5
-  ConnectionAttempts 25
+  ConnectTimeout 12
+  ConnectionAttempts 20
   ServerAliveInterval 5
   ServerAliveCountMax 3
   LogLevel ERROR
