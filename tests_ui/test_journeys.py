@@ -195,6 +195,22 @@ def test_lines_are_chosen_by_rank_and_pattern_and_found(page: Page, client: Clie
     expect(page.get_by_text("is not a regular expression")).to_be_visible()
 
 
+@pytest.mark.req("AC2")
+def test_choices_made_in_quick_succession_are_all_kept_on_a_slow_machine(page: Page, client: Client) -> None:
+    client.submit(a_job("talk", "echo step; echo done")).wait(60)
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/talk/logs")
+    counted = page.get_by_role("status").filter(has_text="line")
+    expect(counted).to_contain_text("4 lines")
+    slow = page.context.new_cdp_session(page)
+    slow.send("Emulation.setCPUThrottlingRate", {"rate": 20})
+    ranks = page.get_by_role("textbox", name="Ranks, for example 0-3,5")
+    matching = page.get_by_role("textbox", name="Show only lines that match this regular expression")
+    for rank, pattern, count in (("1", "^done", "1 line"), ("", "", "4 lines"), ("0", "^step", "1 line")):
+        ranks.fill(rank)
+        matching.fill(pattern)
+        expect(counted).to_contain_text(count)
+
+
 @pytest.mark.req("FR-015", "FR-018")
 def test_the_list_is_filtered_and_jobs_are_removed(page: Page, client: Client) -> None:
     client.submit(a_job("keep", "true")).wait(60)

@@ -1,4 +1,5 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
+import { useSearchParams, type NavigateOptions } from "react-router-dom";
 
 /** The time in seconds, moving once a second while somebody looks. */
 export function useNow(): number {
@@ -27,4 +28,24 @@ export function useTitle(title: string): void {
   useEffect(() => {
     document.title = `${title} · Training jobs`;
   }, [title]);
+}
+
+/** What is asked in the address. Changes made before the next drawing add up: the router's own setter would lose all but the last. */
+export function useAsked(): [URLSearchParams, (change: (next: URLSearchParams) => void, options?: NavigateOptions) => void] {
+  const [params, setParams] = useSearchParams();
+  const newest = useRef(params);
+  const sent = useRef<readonly string[]>([]);
+  useEffect(() => {
+    const at = sent.current.indexOf(params.toString());
+    sent.current = at < 0 ? [] : sent.current.slice(at + 1);
+    if (!sent.current.length) newest.current = params;
+  }, [params]);
+  const change = (edit: (next: URLSearchParams) => void, options?: NavigateOptions): void => {
+    const next = new URLSearchParams(newest.current);
+    edit(next);
+    newest.current = next;
+    sent.current = [...sent.current, next.toString()];
+    setParams(next, options);
+  };
+  return [params, change];
 }

@@ -2,7 +2,8 @@ import { Button, Drawer, DrawerActions, DrawerCloseButton, DrawerContent, Drawer
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef } from "react";
-import { Link, useSearchParams } from "react-router-dom";
+import { Link } from "react-router-dom";
+import { useAsked } from "../hooks";
 import { addressOf, api, take, type JobDetail, type Phase, type WorkerState } from "../api/client";
 import { Choice } from "../components/Choice";
 import { LOOKS, PhaseLabel } from "../components/PhaseLabel";
@@ -122,14 +123,12 @@ function Panel({ worker, detail, onClose }: { worker: WorkerState; detail: JobDe
 }
 
 export function Workers({ detail }: { detail: JobDetail }) {
-  const [params, setParams] = useSearchParams();
+  const [params, ask] = useAsked();
   const by = params.get("by") ?? "none";
   const set = (key: string, value: string): void =>
-    setParams((was) => {
-      const next = new URLSearchParams(was);
+    ask((next) => {
       if (value) next.set(key, value);
       else next.delete(key);
-      return next;
     });
   const workers = [...(detail.state.workers ?? [])].sort(worst);
   const chosen = workers.find((one) => String(one.index) === params.get("worker"));

@@ -1,10 +1,9 @@
 import { Alert, Button, Checkbox } from "@patternfly/react-core";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { useSearchParams } from "react-router-dom";
 import type { JobDetail, LogRow } from "../api/client";
 import { done } from "../done";
-import { useRested } from "../hooks";
+import { useAsked, useRested } from "../hooks";
 import { at } from "../where";
 import { clock, plural } from "../words";
 import { Density } from "./Density";
@@ -47,7 +46,7 @@ function asked(params: URLSearchParams, uid: string): string {
 /** The merged lines: chosen by the server, kept in a bounded buffer, only those in sight are drawn. */
 export function Logs({ detail }: { detail: JobDetail }) {
   const { row } = detail;
-  const [params, setParams] = useSearchParams();
+  const [params, ask] = useAsked();
   const linked = params.get("line") ?? "";
   const [follow, setFollow] = useState(!linked && !params.get("until"));
   const [find, setFind] = useState("");
@@ -57,13 +56,11 @@ export function Logs({ detail }: { detail: JobDetail }) {
   const query = useRested(said, 250);
   const { lines, counts, dropped, problem, ended, older, showOlder } = useLines(row, query);
   const change = (changes: Record<string, string>): void =>
-    setParams(
-      (was) => {
-        const next = new URLSearchParams(was);
+    ask(
+      (next) => {
         for (const [key, value] of Object.entries(changes))
           if (value) next.set(key, value);
           else next.delete(key);
-        return next;
       },
       { replace: true },
     );

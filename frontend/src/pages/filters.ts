@@ -1,6 +1,7 @@
 /** The filters of the list, kept in the address: a view can be sent to somebody else. */
 import { useMemo } from "react";
-import { useLocation, useNavigate, useSearchParams } from "react-router-dom";
+import { useLocation, useNavigate } from "react-router-dom";
+import { useAsked } from "../hooks";
 import type { ListQuery, Phase } from "../api/client";
 
 export interface Filters {
@@ -26,7 +27,7 @@ const seconds = (day: string): number => new Date(`${day}T00:00:00`).getTime() /
 export function useFilters() {
   const navigate = useNavigate();
   const turned = (useLocation().state as { turned?: boolean } | null)?.turned;
-  const [params, setParams] = useSearchParams();
+  const [params, ask] = useAsked();
   const filters = useMemo<Filters>(() => {
     const text = params.get("text") ?? "";
     const status = params.getAll("status") as Phase[];
@@ -74,8 +75,7 @@ export function useFilters() {
 
   /** Change some filters; another question begins at its first page. */
   const set = (change: Partial<Omit<Filters, "active">>): void => {
-    setParams((was) => {
-      const next = new URLSearchParams(was);
+    ask((next) => {
       if (!("after" in change)) {
         next.delete("after");
         next.delete("page");
@@ -84,7 +84,6 @@ export function useFilters() {
         next.delete(key);
         for (const one of Array.isArray(value) ? value : [value]) if (one) next.append(key, String(one));
       }
-      return next;
     }, "after" in change ? { state: { turned: true } } : { replace: true });
   };
   /** The page before this one; whoever came by a link to a later page goes to the first. */
@@ -92,5 +91,5 @@ export function useFilters() {
     if (turned) navigate(-1);
     else set({ limit: filters.limit });
   };
-  return { filters, query, set, back, reset: () => setParams({}) };
+  return { filters, query, set, back, reset: () => ask((next) => [...next.keys()].forEach((key) => next.delete(key))) };
 }

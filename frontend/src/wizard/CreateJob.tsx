@@ -1,10 +1,10 @@
 import { Alert, Breadcrumb, BreadcrumbItem, Button, Card, CardBody, CardTitle, Form, PageSection, Spinner, Title, ToggleGroup, ToggleGroupItem } from "@patternfly/react-core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo, useRef, useState, type FormEvent } from "react";
-import { Link, useNavigate, useSearchParams } from "react-router-dom";
+import { Link, useNavigate } from "react-router-dom";
 import { api, take, type Finding } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
-import { useRested, useTitle } from "../hooks";
+import { useAsked, useRested, useTitle } from "../hooks";
 import { isManifest, read, write, type Values } from "./document";
 import { FieldInput } from "./FieldInput";
 import { Manifest, Script } from "./Foreign";
@@ -26,7 +26,7 @@ const VIEWS: Record<View, string> = { form: "Form", split: "Split", yaml: "YAML"
 export function CreateJob() {
   useTitle("Create job");
   const navigate = useNavigate();
-  const [params, setParams] = useSearchParams();
+  const [params, ask] = useAsked();
   const [from, template, fix] = ["from", "template", "fix"].map((key) => params.get(key) ?? "") as [string, string, string];
   const draft = useDraft({ from, template, fix });
   const judged = useJudgement(draft);
@@ -40,12 +40,7 @@ export function CreateJob() {
   const [seen, setSeen] = useState<ReadonlySet<Step>>(new Set());
   const heading = useRef<HTMLHeadingElement>(null);
   const target = useRef("");
-  const set = (key: string, value: string): void =>
-    setParams((was) => {
-      const next = new URLSearchParams(was);
-      next.set(key, value);
-      return next;
-    });
+  const set = (key: string, value: string): void => ask((next) => next.set(key, value));
   const go = (next: Step): void => {
     setSeen((was) => new Set([...was, step]));
     set("step", next);
@@ -61,11 +56,9 @@ export function CreateJob() {
   const goTo = (field: Field): void => {
     target.current = idOf(field);
     setSeen((was) => new Set([...was, step]));
-    setParams((was) => {
-      const next = new URLSearchParams(was);
+    ask((next) => {
       next.set("step", field.step);
       if (next.get("view") === "yaml") next.set("view", "form");
-      return next;
     });
   };
 
