@@ -148,7 +148,7 @@ def test_a_dead_worker_is_told_when_the_kubelet_has_told_it(place: Place) -> Non
         first_heard(place, pods, is_dead, times)
         first_heard(place, events, lambda one: one["reason"] == "Failed" and is_own(one), times)
         pod = place.worker(job, 1)["metadata"]["name"]
-        place.kubectl("exec", pod, "--", "sh", "-c", "kill -TERM 1")
+        place.kubectl("exec", pod, "--", "sh", "-c", "(sleep 1; kill -TERM 1) >/dev/null 2>&1 &")
         eventually(lambda: len(times) == 2, "both have told it", PATIENCE)
     late = times[events] - times[pods]
     sys.stderr.write(f"\n  told {late:.2f} s after the kubelet's status")

@@ -109,7 +109,7 @@ def test_a_person_is_offered_their_own_project_and_what_is_in_it_by_name(town: T
     place.put(TEAM_BINDING, "dora-edits", roleRef=ref, subjects=[subject])
     own = [{"name": place.namespace, "text": "Vision"}]
     eventually(lambda: dora.json("GET", "/choices")["projects"] == own, "its display name is known", 60)
-    eventually(lambda: not dora.json("GET", "/choices")["unread"], "the right to look has arrived", 60)
+    eventually(lambda: dora.json("GET", "/choices")["connections"], "the right to look has arrived", 60)
     offered = dora.json("GET", "/choices")
     assert offered["connections"] == [{"name": "lake", "text": "The lake (s3)"}]
     (claim,) = [one for one in offered["claims"] if one["name"] == "photos"]

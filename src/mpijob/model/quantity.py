@@ -38,4 +38,4 @@ def as_bytes(size: float) -> str:
 
 def as_count(number: float) -> str:
     """Return a count of cores or devices without idle digits: `2`, `0.5`."""
-    return f"{number:.6g}"
+    return f"{round(number, 6) + 0.0:.6g}"  # what is left of sums that cancel out is nothing
