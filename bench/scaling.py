@@ -7,12 +7,11 @@ measured in `start`. How the steps alone get faster with workers is the business
 from __future__ import annotations
 
 import itertools
-import re
 import sys
 from collections.abc import Iterator
 
 from bench import bare, speedup
-from bench.line import Line, Unmeasured, at_least
+from bench.line import Line, at_least
 from bench.places import PROGRAMS, ROOT, Options, Place, place, small_job
 from bench.timing import interleaved, median, output
 from mpijob import MPIJob, Resources
@@ -36,8 +35,8 @@ def _at(there: Place, ranks: int, options: Options) -> Line:
     found = interleaved(
         options.rounds(7),
         {
-            "ours": lambda: _ours(there, _job(ranks, epochs)),
-            "bare": lambda: _seconds(output(*reference)),
+            "ours": lambda: speedup.run(there, _job(ranks, epochs)),
+            "bare": lambda: speedup.seconds_in(output(*reference)),
         },
     )
     ours, other = median(found["ours"]), median(found["bare"])
@@ -52,15 +51,3 @@ def _job(ranks: int, epochs: int) -> MPIJob:
     size = ("--epochs", str(epochs), "--samples", "40960", "--probe", "5")
     room = Resources(cpu="500m", memory="512Mi")
     return small_job(f"training-{next(_number)}", ranks, *program, *size, resources=room, env=ONE_THREAD)
-
-
-def _ours(there: Place, job: MPIJob) -> float:
-    handle = there.client.run(job, timeout=120)
-    return _seconds("".join(line.text.decode() + "\n" for line in handle.logs(ranks=(0,))))
-
-
-def _seconds(text: str) -> float:
-    found = re.search(r"^seconds=([0-9.]+)$", text, re.M)
-    if found is None:
-        raise Unmeasured(f"the training said {text[-200:]!r}")
-    return float(found[1])

@@ -101,8 +101,8 @@ def _seconds_of_all(there: Place, numbers: tuple[int, ...], rounds: int) -> dict
     works: dict[str, Callable[[], float]] = {}
     for count in numbers:
         reference = bare.plain(there, _job(count))
-        works[f"ours {count}"] = lambda count=count: _ours(there, _job(count))  # type: ignore[misc]
-        works[f"bare {count}"] = lambda reference=reference: _told(output(*reference))  # type: ignore[misc]
+        works[f"ours {count}"] = lambda count=count: run(there, _job(count))  # type: ignore[misc]
+        works[f"bare {count}"] = lambda reference=reference: seconds_in(output(*reference))  # type: ignore[misc]
     found = interleaved(rounds, works)
     return {count: (median(found[f"ours {count}"]), median(found[f"bare {count}"])) for count in numbers}
 
@@ -115,12 +115,14 @@ def _job(workers: int) -> MPIJob:
     return small_job(f"steps-{next(_number)}", workers, *program, resources=room, env=ONE_THREAD)
 
 
-def _ours(there: Place, job: MPIJob) -> float:
+def run(there: Place, job: MPIJob) -> float:
+    """Run a job and return the seconds that its first rank says."""
     handle = there.client.run(job, timeout=300)
-    return _told("".join(line.text.decode() + "\n" for line in handle.logs(ranks=(0,))))
+    return seconds_in("".join(line.text.decode() + "\n" for line in handle.logs(ranks=(0,))))
 
 
-def _told(text: str) -> float:
+def seconds_in(text: str) -> float:
+    """Return the seconds that a program of ours says."""
     found = re.search(r"^seconds=([0-9.]+)$", text, re.M)
     if found is None:
         raise Unmeasured(f"the training said {text[-200:]!r}")
