@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import os
-import shutil
 import socket
 import statistics
 import subprocess
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from tools.browsers import chromium
 
 from bench.board import filled
 from bench.line import Line, bounded
@@ -96,13 +95,8 @@ def _note(answer: Any) -> None:
 
 def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
     """Return the seconds from opening the address until rows are seen; the first time says what was fetched."""
-    from playwright.sync_api import sync_playwright
-
     taken: list[float] = []
-    with sync_playwright() as playwright:
-        chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+    with chromium() as browser:
         for _ in range(rounds):
             page = browser.new_context().new_page()
             if not taken:
@@ -112,7 +106,6 @@ def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
             page.locator("tr[data-job]").first.wait_for()
             taken.append(time.perf_counter() - begun)
             page.context.close()
-        browser.close()
     return taken
 
 

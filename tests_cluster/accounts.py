@@ -37,6 +37,15 @@ def allow(place: Place, name: str, of: Place, role: str = "data-scientist") -> N
     place.put(TEAM_BINDING, name, roleRef=ref, subjects=[subject])
 
 
+def kubeconfig_with(place: Place, name: str, token: str) -> Path:
+    """Write the kubeconfig of whoever has a token, and return where it is."""
+    config = yaml.safe_load(place.kubeconfig.read_text())
+    config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
+    path = Path(place.settings.home) / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
 @contextmanager
 def shipped_account(place: Place, service: str, rights: Path) -> Iterator[Path]:
     """Make a service's account with exactly the rights that are shipped, and yield its kubeconfig."""
@@ -48,12 +57,8 @@ def shipped_account(place: Place, service: str, rights: Path) -> Iterator[Path]:
     ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name}
     binding = {"apiVersion": BINDING.api, "kind": BINDING.name, "metadata": {"name": name}, "roleRef": ref}
     place.api.create(BINDING.path(), binding | {"subjects": [subject]})
-    config = yaml.safe_load(place.kubeconfig.read_text())
-    config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
-    path = Path(place.settings.home) / f"{service}.yaml"
-    path.write_text(yaml.safe_dump(config))
     try:
-        yield path
+        yield kubeconfig_with(place, service, token)
     finally:
         place.api.delete(BINDING.path("", name))
         place.api.delete(ROLE.path("", name))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests_cluster.accounts import ROLE, allow, an_account
+from playwright.sync_api import Browser, Page, expect
+from tests_cluster.accounts import ROLE, allow, an_account, kubeconfig_with
 from tests_cluster.page_support import ROOT, Server, a_server, server_account
 from tests_cluster.support import PATIENCE, TINY, Place, a_job, own_place
 from tests_ui.test_journeys import create, phase, step
+from tools.browsers import chromium
 
 from mpijob import Client
 from mpijob.backends.kubernetes.backend import KubernetesBackend
@@ -24,7 +24,6 @@ from mpijob.errors import NotAllowed
 pytestmark = [pytest.mark.testbed, pytest.mark.security]
 
 ROLES = ROOT / "deploy" / "base" / "roles" / "roles.yaml"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +40,8 @@ def server(place: Place) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    assert chromium, "there is no chromium: make test-cluster installs it"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @contextmanager
@@ -79,14 +74,8 @@ def viewers_role(place: Place) -> Iterator[str]:
 
 def client_of(place: Place, token: str) -> Client:
     """Return the SDK with a token, as a kubeconfig holds it."""
-    config = yaml.safe_load(place.kubeconfig.read_text())
-    config["users"] = [{"name": config["contexts"][0]["context"]["user"], "user": {"token": token}}]
-    path = Path(place.settings.home) / "viewer.yaml"
-    path.write_text(yaml.safe_dump(config))
-    settings = place.settings.__class__(
-        home=place.settings.home, engine=place.settings.engine, kubeconfig=str(path),
-        namespace=place.namespace, image=place.settings.image,
-    )  # fmt: skip
+    path = kubeconfig_with(place, "viewer", token)
+    settings = msgspec.structs.replace(place.settings, kubeconfig=str(path))
     return Client(KubernetesBackend(settings), settings=settings)
 
 

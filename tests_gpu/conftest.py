@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine.support import check_nothing_runs
+from tests.engine.support import check_nothing_runs, emptied_client
 
 from mpijob import Client
-from mpijob.backends.local import LocalBackend
 from mpijob.backends.local.machine import gpu_ids
 from mpijob.settings import Settings
 
@@ -34,8 +33,6 @@ def gpus(settings: Settings) -> int:
 
 @pytest.fixture
 def client(settings: Settings) -> Iterator[Client]:
-    with Client(LocalBackend(settings), settings=settings) as client:
+    with emptied_client(settings) as client:
         yield client
-        for state in [*client.jobs(all_namespaces=True)]:
-            client.delete(state.ref, grace_period=0)
     check_nothing_runs(Path(settings.home) / "jobs")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
+from tests.engine.support import emptied_client
+from tools.browsers import chromium
 
 from mpijob import Client
 from mpijob.api.pages import PLACE
-from mpijob.backends.local import LocalBackend
 from mpijob.settings import Settings
 
 from .covering import counted
@@ -23,7 +23,6 @@ from .covering import counted
 pytest_plugins = ["tools.requirement_marks"]
 
 PATIENCE_MS = 20_000
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -36,13 +35,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    assert chromium, "there is no chromium: make test-ui installs it"
     assert (PLACE / "index.html").is_file(), "the page is not built: make ui"
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture
@@ -52,10 +47,8 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def client(settings: Settings) -> Iterator[Client]:
-    with Client(LocalBackend(settings), settings=settings) as client:
+    with emptied_client(settings) as client:
         yield client
-        for state in [*client.jobs(all_namespaces=True)]:
-            client.delete(state.ref, grace_period=0)
 
 
 class Server:

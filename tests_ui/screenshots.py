@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
+from tools.browsers import chromium
 
 from mpijob import Client, MPIJob
 from mpijob.backends.local import LocalBackend
 from mpijob.model import Resources
 from mpijob.settings import Settings
 
-from .conftest import FLAGS, Server
+from .conftest import Server
 
 SMALL = Resources(cpu="500m", memory="128Mi")
 TRAIN = (
@@ -120,16 +119,13 @@ def main() -> None:
     words.add_argument("--height", type=int, default=1200)
     asked = words.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with tempfile.TemporaryDirectory() as work, place(Path(work)) as server, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+    with tempfile.TemporaryDirectory() as work, place(Path(work)) as server, chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": asked.height}, reduced_motion="reduce")
         page.on("console", lambda said: print(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: print(error))
         page.goto(server.address)
         page.get_by_test_id("live").wait_for()
         shoot(page, page.url.split("/jobs")[0], asked.out, asked.only)
-        browser.close()
 
 
 if __name__ == "__main__":

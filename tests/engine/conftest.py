@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from mpijob import Client
-from mpijob.backends.local import LocalBackend
 from mpijob.settings import Settings
 
-from .support import FAMILIES, check_nothing_runs
+from .support import FAMILIES, check_nothing_runs, emptied_client
 
 
 @pytest.fixture(scope="session")
@@ -41,10 +40,8 @@ def settings(tmp_path: Path, mpi_directories: dict[str, str]) -> Settings:
 
 @pytest.fixture
 def client(settings: Settings) -> Iterator[Client]:
-    with Client(LocalBackend(settings), settings=settings) as client:
+    with emptied_client(settings) as client:
         yield client
-        for state in [*client.jobs(all_namespaces=True)]:
-            client.delete(state.ref, grace_period=0)
     check_nothing_runs(Path(settings.home) / "jobs")  # a runner may listen for more a while
 
 

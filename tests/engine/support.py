@@ -5,15 +5,27 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mpijob import Client, Job, JobState, MPIJob, Phase
+from mpijob.backends.local import LocalBackend
 from mpijob.model import Resources
+from mpijob.settings import Settings
 
 FAMILIES = ("mpich", "openmpi", "intel")
 PATIENCE = 60.0
 T = TypeVar("T")
+
+
+@contextmanager
+def emptied_client(settings: Settings) -> Iterator[Client]:
+    """Yield a client of the local engine, and remove every job of it in the end."""
+    with Client(LocalBackend(settings), settings=settings) as client:
+        yield client
+        for state in [*client.jobs(all_namespaces=True)]:
+            client.delete(state.ref, grace_period=0)
 
 
 def a_job(name: str = "job", script: str = "true", **fields: Any) -> MPIJob:

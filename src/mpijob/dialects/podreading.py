@@ -99,11 +99,11 @@ _SET_BY_US = frozenset(
 
 
 def _variables(container: Mapping[str, Any]) -> dict[str, str]:
-    ours = is_ours(container)
+    ours, names = is_ours(container), _names(container)
     return {
         one["name"]: plain(str(one.get("value", "")))
         for one in container.get("env") or ()
-        if "valueFrom" not in one and not _is_our_variable(one, ours) and one not in _names(container)
+        if "valueFrom" not in one and not _is_our_variable(one, ours) and one not in names
     }
 
 

@@ -103,7 +103,7 @@ def settle(db: Connection, uid: str, now: float) -> None:
     row = db.execute("SELECT state, spec, plan FROM jobs WHERE uid=?", (uid,)).fetchone()
     if row is not None:
         state, spec, plan = row
-        put(db, made(shapes.decoder(JobState).decode(state), spec, plan, tallies(db, uid), now))
+        put(db, made(shapes.decode(state, JobState), spec, plan, tallies(db, uid), now))
 
 
 def made(
@@ -114,14 +114,14 @@ def made(
     from mpijob.accounting import making
 
     job = _spec_of(spec) if spec else None
-    needs = shapes.decoder(_Held).decode(plan).needs if plan else admission.needs(job) if job else Amounts()
+    needs = shapes.decode(plan, _Held).needs if plan else admission.needs(job) if job else Amounts()
     return making.account(state, job, needs, [*used.values()], now=now)
 
 
 def _spec_of(spec: bytes) -> MPIJob | None:
     """Return what was asked for; None where another version wrote it in words that this one does not know."""
     try:
-        job: MPIJob = shapes.decoder(MPIJob).decode(spec)
+        job = shapes.decode(spec, MPIJob)
     except msgspec.MsgspecError:
         return None
     return job
@@ -174,7 +174,7 @@ def find(archive: Reader, query: AccountQuery) -> Iterator[Account]:
             f"SELECT account FROM accounts WHERE {where} ORDER BY created DESC, uid DESC LIMIT {size}",
             *values,
         )
-        batch: list[Account] = [shapes.decoder(Account).decode(row[0]) for row in rows]
+        batch = [shapes.decode(row[0], Account) for row in rows]
         yield from (one for one in batch if selects(query.selector, one.labels))
         if len(batch) < size:
             return

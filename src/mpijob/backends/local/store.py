@@ -198,8 +198,7 @@ class Store:
         rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
         if not rows:
             raise BackendError(f"the plan of job {uid} is gone")
-        plan: Plan = shapes.decoder(Plan).decode(rows[0][0])
-        return plan
+        return shapes.decode(rows[0][0], Plan)
 
     def put(self, state: JobState, *events: Event, only_if: str = "1", **columns: Any) -> None:
         """Write a job's state, its other columns and the events that go with it, together.
@@ -235,9 +234,7 @@ class Store:
     def events(self, uid: str, after: int = 0) -> list[Event]:
         """Return a job's events after a sequence number."""
         rows = self.read("SELECT seq, event FROM events WHERE uid=? AND seq>? ORDER BY seq", uid, after)
-        return [
-            msgspec.structs.replace(shapes.decoder(Event).decode(event), sequence=seq) for seq, event in rows
-        ]
+        return [msgspec.structs.replace(shapes.decode(event, Event), sequence=seq) for seq, event in rows]
 
     def add_samples(self, uid: str, samples: tuple[Sample, ...]) -> None:
         """Append usage samples to a job, and to what it used in all."""
