@@ -27,7 +27,7 @@ from testbed import (
 from testbed.kubectl import is_ready
 from testbed.shell import TestBedError, run, say
 
-_OPTIONAL = ("kwok", "coscheduling")
+_OPTIONAL = ("kwok", "coscheduling", "volcano")
 
 
 def up() -> None:

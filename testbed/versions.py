@@ -13,6 +13,7 @@ COREDNS = "v1.14.7"
 KUBE_ROUTER = "v1.6.1"
 KWOK = "v0.8.0"
 COSCHEDULING = "v0.34.7"
+VOLCANO = "v1.10.0"
 PAUSE = "v1"
 OC = "4.19"  # its releases have no versions of Go's: the module file names the commit
 
@@ -52,4 +53,5 @@ ON_REQUEST = (
         "oc", OC, "oc", "github.com/openshift/oc/cmd/oc", "include_gcs include_oss containers_image_openpgp"
     ),
     Program("coscheduling", COSCHEDULING, "coscheduling", "."),
+    Program("volcano", VOLCANO, "volcano", "volcano.sh/volcano/cmd/scheduler"),
 )

@@ -1,12 +1,14 @@
-"""Gangs of a real second scheduler: all workers of a job are placed together, or none of them."""
+"""Gangs of a real second scheduler, each of the two: all workers of a job are placed together, or none of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from testbed import coscheduling, places
+from testbed import places, schedulers
+from testbed.schedulers import Scheduler
 from tests_cluster.governed import install_resources, limits
 from tests_cluster.support import LAUNCHER, Place, a_job, eventually, image, own_place, said, shows
 
@@ -16,33 +18,55 @@ from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.model import Resources
 from mpijob.model.governance import Gang, GangKind
 
-GROUP = Kind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups")
 HALF = Resources(cpu="500m", memory="64Mi")
 pytestmark = [pytest.mark.testbed, pytest.mark.alone, pytest.mark.long]
 
 
-@pytest.fixture(scope="module")
-def place(kubeconfig: Path) -> Iterator[Place]:
-    with own_place(kubeconfig, "gangs") as place, coscheduling.running():
+class Ganged(NamedTuple):
+    """A namespace whose limits name a scheduler, which runs."""
+
+    place: Place
+    scheduler: Scheduler
+    group: Kind
+
+
+COSCHEDULED = (
+    GangKind.COSCHEDULING,
+    schedulers.COSCHEDULING,
+    Kind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups"),
+)
+VOLCANIC = (
+    GangKind.VOLCANO,
+    schedulers.VOLCANO,
+    Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups"),
+)
+
+
+@pytest.fixture(scope="module", params=[COSCHEDULED, VOLCANIC], ids=["coscheduling", "volcano"])
+def ganged(kubeconfig: Path, request: pytest.FixtureRequest) -> Iterator[Ganged]:
+    kind, scheduler, group = request.param
+    with own_place(kubeconfig, "gangs") as place, schedulers.running(scheduler):
         install_resources(place)
-        with limits(place, gang=Gang(kind=GangKind.COSCHEDULING)):
-            yield place
+        with limits(place, gang=Gang(kind=kind)):
+            yield Ganged(place, scheduler, group)
 
 
 @pytest.mark.req("R7", "E-gang")
-def test_a_namespace_whose_limits_name_coscheduling_has_its_jobs_placed_by_it(place: Place) -> None:
+def test_a_namespace_whose_limits_name_a_scheduler_has_its_jobs_placed_by_it(ganged: Ganged) -> None:
+    place = ganged.place
     job = place.client.submit(a_job("together", "echo joined", image=image("openmpi5")))
-    group = eventually(lambda: place.find(GROUP, "together"), "the engine has made a group")
+    group = eventually(lambda: place.find(ganged.group, "together"), "the engine has made a group")
     assert group["spec"]["minMember"] == 3
     eventually(lambda: len(place.pods(job)) == 3, "its pods", 60)
-    assert {pod["spec"]["schedulerName"] for pod in place.pods(job)} == {coscheduling.NAME}
+    assert {pod["spec"]["schedulerName"] for pod in place.pods(job)} == {ganged.scheduler.name}
     assert job.wait(120).phase is Phase.SUCCEEDED
     assert said(job) == {0: ["joined"], 1: ["joined"]}
     job.delete(0)
 
 
 @pytest.mark.req("R7", "E-gang", "SC-014")
-def test_workers_for_which_there_is_no_room_together_are_not_placed_one_by_one(place: Place) -> None:
+def test_workers_for_which_there_is_no_room_together_are_not_placed_one_by_one(ganged: Ganged) -> None:
+    place = ganged.place
     blocker = _blocker(place, _free_millicores(place) - 700)
     place.apply(blocker)
     place.kubectl("wait", "pod/blocker", "--for=condition=Ready", "--timeout=60s")
