@@ -11,7 +11,6 @@ import asyncio
 import gzip
 import socket
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -25,9 +24,11 @@ import uvicorn
 from tools.browsers import chromium
 
 from bench.board import filled
-from bench.line import Line, bounded
+from bench.line import Line, at_most, bounded, compared
+from bench.pagelive import live
 from bench.pageload import answers as answered
 from bench.pageload import cpu_seconds, percentile, resident_mb, spread, watching
+from bench.pageload import serving as started
 from bench.record import store, this_run
 from bench.report import table
 from mpijob import AsyncClient
@@ -42,7 +43,7 @@ SIZES = (100, 10_000)
 ROUNDS = 200
 VIEWERS = 200
 SESSIONS = 1000
-LIST_MS, LOAD_SECONDS = 1000.0, 2.0
+LIST_MS, LOAD_SECONDS, GROWTH, SERVER_MB = 20.0, 2.0, 1.2, 200.0
 WEIGHTS_KB = {"js": 220.0, "css": 110.0}
 FETCHED: set[str] = set()
 RESULTS = Path(__file__).parent / "page-results.json"
@@ -109,19 +110,6 @@ def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
     return taken
 
 
-@contextmanager
-def crowded(count: int) -> Iterator[tuple[str, int]]:
-    """Yield the address and process id of a server of its own, with so many jobs."""
-    argv = [sys.executable, "-m", "bench.pageserver", str(count)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip(), process.pid
-    finally:
-        process.kill()
-        process.wait(20)
-
-
 async def crowd(base: str, pid: int, jobs: int) -> list[Line]:
     """Open streams of many people and let many others ask; return what they wait for and what it takes."""
     people = [{"x-forwarded-access-token": f"{number}-token"} for number in range(SESSIONS)]
@@ -144,11 +132,11 @@ async def crowd(base: str, pid: int, jobs: int) -> list[Line]:
         title = f"page: {SESSIONS} sessions {what}, {at_once} at once, p99"
         found.append(Line(title, "ms", percentile(taken, 0.99) * 1e3, note=note))
     note = f"{jobs} jobs, {VIEWERS} viewers, {SESSIONS} sessions; {empty:.0f} MB before anybody came"
-    return [*found, Line("page: memory of the server", "MB", resident_mb(pid), note=note)]
+    return [*found, bounded("page: memory of the server", "MB", resident_mb(pid), SERVER_MB, note)]
 
 
 def seen(count: int) -> Iterator[Line]:
-    """Yield how fast a list is answered and first seen, with so many jobs."""
+    """Yield how fast a list is answered and first seen, with so many jobs; the last line is of the first load."""
     with serving(count) as (base, gate):
         taken = sorted(answers(base, gate))
         note = f"p50 {taken[len(taken) // 2] * 1e3:.1f} ms"
@@ -168,13 +156,30 @@ def weights() -> Iterator[Line]:
         yield bounded(f"page: fetched until the list is seen, {kind}", "kB", size / 1000, most, "gzip")
 
 
+def grown() -> Iterator[Line]:
+    """Yield what is seen of few and of many jobs, and how much longer the first load of many takes."""
+    first: list[float] = []
+    for count in SIZES:
+        lines = [*seen(count)]
+        first.append(lines[-1].ours)
+        yield from lines
+    yield compared(
+        f"page: first load, {SIZES[-1]} jobs to {SIZES[0]}",
+        "s",
+        first[-1],
+        first[0],
+        at_most(GROWTH),
+        note="same run",
+    )
+
+
 def main() -> int:
     """Measure, print and record; `--server` leaves the browser out."""
     browser = sys.argv[1:] != ["--server"]
-    lines = [*(line for count in SIZES for line in seen(count)), *weights()] if browser else []
+    lines = [*grown(), *weights(), *live()] if browser else []
     if browser:
         store(RESULTS, this_run("browser", quick=False), lines)
-    with crowded(SIZES[-1]) as (base, pid):
+    with started("bench.pageserver", str(SIZES[-1])) as (base, pid):
         served = asyncio.run(crowd(base, pid, SIZES[-1]))
     store(RESULTS, this_run("server", quick=False), served)
     print(table([*lines, *served]))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,6 +28,18 @@ def _request(base: str, method: str, path: str, headers: Headers, body: bytes = 
     lines += [f"{name}: {value}" for name, value in headers.items()]
     lines += [f"Content-Length: {len(body)}", "Content-Type: application/json"] if body else []
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+@contextmanager
+def serving(*argv: str, env: Mapping[str, str] | None = None) -> Iterator[tuple[str, int]]:
+    """Start a server of a page, `python -m ARGV…`, and yield the address that it prints and its process id."""
+    process = subprocess.Popen([sys.executable, "-m", *argv], stdout=subprocess.PIPE, text=True, env=env)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip(), process.pid
+    finally:
+        process.kill()
+        process.wait(20)
 
 
 async def connected(base: str) -> Stream:
@@ -58,8 +73,9 @@ async def watching(base: str, headers: Headers) -> Stream:
 async def told(line: Stream, word: bytes, seconds: float = 60.0) -> float:
     """Wait until a stream says a line that begins with, or holds, a word; return when."""
     async with asyncio.timeout(seconds):
-        while word not in await line.reader.readline():
-            pass
+        while word not in (said := await line.reader.readline()):
+            if not said:
+                raise RuntimeError("the stream ended before it said anything")
     return time.perf_counter()
 
 

@@ -11,13 +11,16 @@ import msgspec
 import pytest
 import yaml
 from playwright.sync_api import Browser, Page, expect
-from tests_cluster.accounts import ROLE, allow, an_account, kubeconfig_with
+from tests_cluster.accounts import ROLE, allow, allowed_everywhere, an_account, kubeconfig_with
+from tests_cluster.admission_support import by_hand
+from tests_cluster.furniture import a_queue
 from tests_cluster.page_support import ROOT, Server, a_server, server_account
 from tests_cluster.support import PATIENCE, TINY, Place, a_job, own_place
 from tests_ui.test_journeys import create, phase, step
 from tools.browsers import chromium
 
 from mpijob import Client
+from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.errors import NotAllowed
 
@@ -105,6 +108,30 @@ def test_one_creates_and_sees_the_nodes_and_one_who_may_only_look_is_told_why(
             expect(page.get_by_role("heading", name=node)).to_be_visible()
         with visitor(browser, server, victor) as looking:
             _only_looks(looking, place, server, client_of(place, victor))
+
+
+@pytest.mark.req("US3", "D-migrate", "B-admin")
+def test_an_administrator_sees_every_project_its_queues_and_how_far_the_move_is(
+    place: Place, server: Server, browser: Browser
+) -> None:
+    expect.set_options(timeout=PATIENCE * 1000)
+    place.api.create(kinds.MPIJOB.path(place.namespace), by_hand("of-old"))
+    job = place.client.submit(a_job("busy", "sleep 600", resources=TINY))
+    with (
+        a_queue(place, "900m") as queue,
+        allowed_everywhere(place, "olga", "cluster-admin", f"{place.namespace}-olga"),
+        visitor(browser, server, an_account(place, "olga")) as page,
+    ):
+        page.goto(f"{server.base}/admin")
+        projects, queues = (page.get_by_role("grid", name=name) for name in ("Projects", "Cluster queues"))
+        project = projects.get_by_role("row").filter(has_text=place.namespace)
+        expect(project.locator("td").nth(1)).to_have_text("1")  # of its jobs, those that run
+        expect(project).to_contain_text(queue)
+        expect(queues).to_contain_text(place.namespace)
+        expect(page.get_by_text("Moved", exact=True)).to_be_visible()
+        expect(page.get_by_text("of the fields are converted without help")).to_be_visible()
+    job.delete()
+    place.take_away(kinds.MPIJOB, "of-old")
 
 
 def _only_looks(page: Page, place: Place, server: Server, client: Client) -> None:

@@ -61,3 +61,36 @@ def test_a_training_is_watched_by_its_curves(page: Page, client: Client, tmp_pat
     page.get_by_role("tab", name="Metrics").click()
     expect(training.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "100")
     expect(training.get_by_role("img", name=re.compile("^loss: 0.05 at the end"))).to_be_visible()
+
+
+TICKS = """
+import time
+for tick in range(40):
+    print("tick", tick, flush=True)
+    sum(range(200_000))
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.req("FR-017", "C-timeline")
+def test_what_was_said_while_something_was_measured_is_a_stroke_away(page: Page, client: Client) -> None:
+    small = Resources(cpu="500m", memory="128Mi")
+    job = client.submit(
+        MPIJob(name="ticks", workers=2, command=(sys.executable, "-c", TICKS), resources=small)
+    )
+    job.wait_for_completion(60)
+    page.locator('[data-job="default/ticks"]').get_by_role("link", name="ticks").click()
+    page.get_by_role("tab", name="Metrics").click()
+    expect(page.get_by_text("Draw over a part of a chart")).to_be_visible()
+    box = page.get_by_role("img", name=re.compile("^CPU cores in use")).locator(".u-over").bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.4 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
+    page.mouse.up()
+    page.get_by_role("link", name=re.compile("^Lines from .* to ")).click()
+    expect(page).to_have_url(re.compile(r"/jobs/default/ticks/logs\?since=\d+&until=\d+$"))
+    lines = page.get_by_role("log")
+    expect(lines).to_contain_text(re.compile(r"tick \d+"))
+    expect(lines).not_to_contain_text(re.compile(r"tick (0|39)\b"))

@@ -209,6 +209,9 @@ def test_choices_made_in_quick_succession_are_all_kept_on_a_slow_machine(page: P
         ranks.fill(rank)
         matching.fill(pattern)
         expect(counted).to_contain_text(count)
+    for name in ("Fold equal lines of ranks", "Wrap"):
+        page.get_by_role("checkbox", name=name).check()  # fails unless the tick stays from the click on
+        page.get_by_role("checkbox", name=name).uncheck()
 
 
 @pytest.mark.req("FR-015", "FR-018")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -62,6 +65,41 @@ def test_an_elastic_job_is_scaled_and_a_refusal_is_told(page: Page, client: Clie
     expect(asked).to_contain_text("The number of workers stays")  # one machine does not scale, and says so
     expect(asked).to_contain_text("mpijob clone grows --workers 3")
     assert violations(page) == []
+
+
+HANGS = """
+import os, time
+print("begun", flush=True)
+def waits_for_a_lock():
+    time.sleep(600)
+def reads_data():
+    time.sleep(600)
+(waits_for_a_lock if os.environ["MPIJOB_RANK"] == "1" else reads_data)()
+"""
+
+
+@pytest.mark.req("AC10", "PMV-012")
+def test_a_job_that_hangs_is_looked_into_and_its_bundle_taken_along(
+    page: Page, client: Client, tmp_path: Path
+) -> None:
+    program = (sys.executable, "-c", HANGS)
+    job = client.submit(MPIJob(name="hangs", workers=2, resources=SMALL, command=program, grace_seconds=1.0))
+    next(iter(job.logs(follow=True)))
+    page.goto(page.url.split("/jobs")[0] + "/jobs/default/hangs/workers")
+    page.get_by_role("button", name="Look now").click()
+    found = page.get_by_role("list", name="Where the ranks stand")
+    expect(found).to_contain_text("1 rank (1) in waits_for_a_lock")
+    expect(found).to_contain_text("1 rank (0) in reads_data")
+    found.get_by_role("button", name="Calls of rank 1, the innermost first").click()
+    expect(found.get_by_role("listitem").filter(has_text="<module>").first).to_be_visible()
+    assert violations(page) == []
+    with page.expect_download() as taken:
+        page.get_by_role("link", name="Download support bundle").click()
+    assert taken.value.suggested_filename == "hangs-bundle.tar.gz"
+    taken.value.save_as(tmp_path / "bundle.tar.gz")
+    with tarfile.open(tmp_path / "bundle.tar.gz") as bundle:
+        assert [name for name in bundle.getnames() if name.endswith("state.json")]
+    job.cancel()
 
 
 @pytest.mark.req("B-admin", "US3")

@@ -20,15 +20,15 @@ import {
 } from "@patternfly/react-core";
 import MoonIcon from "@patternfly/react-icons/dist/esm/icons/moon-icon";
 import SunIcon from "@patternfly/react-icons/dist/esm/icons/sun-icon";
-import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useState, type ReactNode } from "react";
 import { Link, Navigate, Route, Routes, useLocation } from "react-router-dom";
-import { api, ApiProblem, take } from "./api/client";
+import { ApiProblem } from "./api/client";
 import { Live } from "./api/live";
 import { useSession } from "./api/session";
 import { LiveBadge, Lost } from "./components/LiveBadge";
 import { JobList } from "./pages/JobList";
 import { SignIn } from "./pages/SignIn";
+import { usePlace } from "./queries";
 
 const CreateJob = lazy(() => import("./wizard/CreateJob").then((page) => ({ default: page.CreateJob })));
 const JobDetails = lazy(() => import("./pages/JobDetails").then((page) => ({ default: page.JobDetails })));
@@ -89,7 +89,7 @@ function SignedIn({ children }: { children: (user: string) => ReactNode }) {
 function Shell({ user }: { user: string }) {
   const [dark, toggle] = useTheme();
   const { pathname: at } = useLocation();
-  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const place = usePlace();
   const masthead = (
     <Masthead>
       <MastheadMain>

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 import { useSearchParams, type NavigateOptions } from "react-router-dom";
 
 /** The time in seconds, moving once a second while somebody looks. */
@@ -30,21 +30,12 @@ export function useTitle(title: string): void {
   }, [title]);
 }
 
-/** What is asked in the address. Changes made before the next drawing add up: the router's own setter would lose all but the last. */
+/** What is asked in the address, and how to change it. The routers draw a changed address at once (`useTransitions={false}`), as any other state. */
 export function useAsked(): [URLSearchParams, (change: (next: URLSearchParams) => void, options?: NavigateOptions) => void] {
   const [params, setParams] = useSearchParams();
-  const newest = useRef(params);
-  const sent = useRef<readonly string[]>([]);
-  useEffect(() => {
-    const at = sent.current.indexOf(params.toString());
-    sent.current = at < 0 ? [] : sent.current.slice(at + 1);
-    if (!sent.current.length) newest.current = params;
-  }, [params]);
   const change = (edit: (next: URLSearchParams) => void, options?: NavigateOptions): void => {
-    const next = new URLSearchParams(newest.current);
+    const next = new URLSearchParams(params);
     edit(next);
-    newest.current = next;
-    sent.current = [...sent.current, next.toString()];
     setParams(next, options);
   };
   return [params, change];

@@ -1,6 +1,6 @@
 /** How the page asks the server: again when it seems worth it, and who is signed out is told. */
-import { QueryCache, QueryClient } from "@tanstack/react-query";
-import { ApiProblem } from "./api/client";
+import { QueryCache, QueryClient, useQuery } from "@tanstack/react-query";
+import { api, ApiProblem, take } from "./api/client";
 
 export function makeQueries(): QueryClient {
   const queries: QueryClient = new QueryClient({
@@ -20,3 +20,6 @@ export function makeQueries(): QueryClient {
   });
   return queries;
 }
+
+/** Where we are and what is possible here; it does not change while the page is open. */
+export const usePlace = () => useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });

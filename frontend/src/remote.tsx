@@ -46,7 +46,7 @@ export default function MPIJobs({ basename = "", path, api = "", namespace = "",
   const first = path ?? (namespace ? `/jobs?namespace=${encodeURIComponent(namespace)}` : "/jobs");
   return (
     <QueryClientProvider client={queries}>
-      <MemoryRouter key={namespace} {...(basename ? { basename } : {})} initialEntries={[`${basename}${first}`]}>
+      <MemoryRouter key={namespace} {...(basename ? { basename } : {})} initialEntries={[`${basename}${first}`]} useTransitions={false}>
         <Follow path={first} onNavigate={onNavigate} />
         <Embedded />
       </MemoryRouter>

@@ -37,3 +37,12 @@ export function bytes(amount: number | null | undefined): string {
 }
 
 export const plural = (count: number, noun: string, nouns = `${noun}s`): string => `${count} ${count === 1 ? noun : nouns}`;
+
+/** Where a job's lines of a time are shown; both in seconds, `until` null for all since then. */
+export function linesBetween(job: { namespace: string; name: string }, since: number, until: number | null): string {
+  const end = until === null ? "" : `&until=${Math.ceil(until)}`;
+  return `/jobs/${job.namespace}/${job.name}/logs?since=${Math.floor(since)}${end}`;
+}
+
+/** The phases after which nothing more happens. */
+export const FINAL: readonly string[] = ["Succeeded", "Failed", "Cancelled"];

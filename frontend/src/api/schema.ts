@@ -622,6 +622,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/bundle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Everything known of it, without secrets. */
+        get: operations["bundle"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/cancel": {
         parameters: {
             query?: never;
@@ -809,6 +826,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/trainjobs/{namespace}/{name}/stacks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Where its ranks stand. */
+        post: operations["stacks"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/trainjobs/{namespace}/{name}/suspend": {
         parameters: {
             query?: never;
@@ -904,6 +938,23 @@ export interface paths {
         };
         /** All of its name. */
         get: operations["attempts_by_name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/bundle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Everything known of it, without secrets. */
+        get: operations["bundle_by_name"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1093,6 +1144,23 @@ export interface paths {
         put?: never;
         /** Give an elastic job another number of workers. */
         post: operations["scale_by_name"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/trainjobs/{name}/stacks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Where its ranks stand. */
+        post: operations["stacks_by_name"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2115,6 +2183,19 @@ export interface components {
          */
         Flow: "data" | "dns" | "ssh";
         /**
+         * Frame
+         * @description One call: its function, the file (or library) it is in, the line where that is known.
+         */
+        Frame: {
+            /** @default  */
+            file?: string;
+            function: string;
+            /** @default 0 */
+            line?: number;
+            /** @default false */
+            native?: boolean;
+        };
+        /**
          * Guide
          * @description The tree: questions and kinds by key, where it begins, and the glossary.
          */
@@ -2306,6 +2387,12 @@ export interface components {
             why: string;
         };
         /**
+         * Lack
+         * @description Why a rank's stack could not be seen, or not wholly.
+         * @enum {unknown}
+         */
+        Lack: "denied" | "gone" | "no-gdb" | "no-py-spy" | "too-slow" | "unreached" | "unreadable";
+        /**
          * Launch
          * @description How ranks are laid out and started; each option is translated for the family in use.
          */
@@ -2484,6 +2571,12 @@ export interface components {
             /** @default 4 */
             workers?: number;
         };
+        /**
+         * Means
+         * @description What a stack was taken with; `proc` sees only what the kernel tells of a process, `none` nothing.
+         * @enum {unknown}
+         */
+        Means: "gdb" | "none" | "proc" | "py-spy";
         /**
          * Mend
          * @description How a job is run again: as it was, or with one of the numbered fixes of its diagnosis.
@@ -2880,6 +2973,39 @@ export interface components {
             used?: components["schemas"]["Amounts"];
         };
         /**
+         * RankStack
+         * @description One rank: its main thread's calls, the innermost first, and what the kernel says it does.
+         *
+         *         `state` is the letter of /proc (R runs, S sleeps, D waits for a device, T is stopped, Z has ended).
+         *         `wchan` is where it waits in the kernel, `syscall` the system call it is in. `said` quotes the tool that
+         *         could not do more.
+         */
+        RankStack: {
+            /** @default [] */
+            frames?: components["schemas"]["Frame"][];
+            /** @default null */
+            lack?: components["schemas"]["Lack"] | null;
+            /** @default none */
+            means?: components["schemas"]["Means"];
+            /** @default 0 */
+            pid?: number;
+            /** @default  */
+            program?: string;
+            rank: number;
+            /** @default  */
+            said?: string;
+            /** @default  */
+            state?: string;
+            /** @default  */
+            syscall?: string;
+            /** @default 0 */
+            threads?: number;
+            /** @default  */
+            wchan?: string;
+            /** @default null */
+            worker?: number | null;
+        };
+        /**
          * RankState
          * @description One rank as the census found it and as it ended.
          *
@@ -3110,6 +3236,35 @@ export interface components {
             seconds: number;
             speedup: number;
             workers: number;
+        };
+        /**
+         * StackGroup
+         * @description Ranks that stand at the same place; `frames` are those of the first of them.
+         *
+         *         `waits` says that the place is one where MPI waits for other ranks.
+         */
+        StackGroup: {
+            /** @default [] */
+            frames?: components["schemas"]["Frame"][];
+            ranks: number[];
+            /** @default false */
+            waits?: boolean;
+            where: string;
+        };
+        /**
+         * StackReport
+         * @description Where all ranks stand: one sentence, the groups (the largest first), what follows, what was not seen.
+         */
+        StackReport: {
+            /** @default [] */
+            groups?: components["schemas"]["StackGroup"][];
+            /** @default [] */
+            lacks?: string[];
+            /** @default [] */
+            remarks?: string[];
+            /** @default [] */
+            stacks?: components["schemas"]["RankStack"][];
+            summary: string;
         };
         /**
          * Stage
@@ -4761,6 +4916,39 @@ export interface operations {
             };
         };
     };
+    bundle: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Everything known of it, without secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     cancel: {
         parameters: {
             query?: {
@@ -5178,6 +5366,41 @@ export interface operations {
             };
         };
     };
+    stacks: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where its ranks stand. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StackReport"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     suspend: {
         parameters: {
             query?: {
@@ -5403,6 +5626,38 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["AttemptsAnswer"];
                 };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    bundle_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Everything known of it, without secrets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description What went wrong. */
             default: {
@@ -5808,6 +6063,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobRow"];
+                };
+            };
+            /** @description What went wrong. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stacks_by_name: {
+        parameters: {
+            query?: {
+                namespace?: string;
+                uid?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where its ranks stand. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StackReport"];
                 };
             };
             /** @description What went wrong. */

@@ -2,14 +2,16 @@ import { ExpandableSection } from "@patternfly/react-core";
 import { Table, Tbody, Td, Th, Thead, Tr } from "@patternfly/react-table";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
+import { Link } from "react-router-dom";
 import type uPlot from "uplot";
-import { api, take, type JobDetail, type Usage } from "../api/client";
+import { api, take, type JobDetail, type JobRow, type Usage } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
-import { bytes, clock } from "../words";
+import { bytes, clock, linesBetween } from "../words";
 import Curves from "./Curves";
-import { axis, plotted } from "./plot";
+import { axis, brushed, plotted } from "./plot";
 
 type Band = Usage["cpu_cores"];
+type Chosen = readonly [number, number];
 const two = (value: number): string => value.toFixed(2);
 const perSecond = (value: number): string => `${bytes(value)}/s`;
 
@@ -26,33 +28,44 @@ export default function Metrics({ detail }: { detail: JobDetail }) {
     <div className="stack">
       <Curves detail={detail} />
       {usage.error ? <ProblemAlert error={usage.error} /> : null}
-      {usage.data ? <Used usage={usage.data} phase={phase} open={open} setOpen={setOpen} /> : null}
+      {usage.data ? <Used usage={usage.data} row={detail.row} open={open} setOpen={setOpen} /> : null}
     </div>
   );
 }
 
 interface UsedProps {
   usage: Usage;
-  phase: string;
+  row: JobRow;
   open: boolean;
   setOpen: (open: boolean) => void;
 }
 
-function Used({ usage, phase, open, setOpen }: UsedProps) {
+function Used({ usage, row, open, setOpen }: UsedProps) {
+  const [chosen, setChosen] = useState<Chosen | null>(null);
   if (!usage.samples)
     return (
       <p>
         Nothing was measured. Workers are measured about once a second while they run; this job
-        {phase === "Running" ? " has just begun." : " was shorter than that, or has not run."}
+        {row.phase === "Running" ? " has just begun." : " was shorter than that, or has not run."}
       </p>
     );
   const { times, cpu_cores: cpu, memory_bytes: memory, network, io_wait: waits } = usage;
+  const shared = { times, choose: setChosen };
   return (
     <>
-      <Chart title="CPU cores in use" times={times} band={cpu} words={two} />
-      <Chart title="Memory in use" times={times} band={memory} words={bytes} />
-      {network.high.some(Boolean) ? <Chart title="Network" times={times} band={network} words={perSecond} /> : null}
-      {waits.high.some(Boolean) ? <Chart title="Waiting for disks" times={times} band={waits} words={two} /> : null}
+      <p aria-live="polite">
+        {chosen ? (
+          <Link to={linesBetween(row, ...chosen)}>
+            Lines from {clock(chosen[0] * 1000)} to {clock(chosen[1] * 1000)}
+          </Link>
+        ) : (
+          "Draw over a part of a chart, or choose a time in the table, to read what was said then."
+        )}
+      </p>
+      <Chart title="CPU cores in use" band={cpu} words={two} {...shared} />
+      <Chart title="Memory in use" band={memory} words={bytes} {...shared} />
+      {network.high.some(Boolean) ? <Chart title="Network" band={network} words={perSecond} {...shared} /> : null}
+      {waits.high.some(Boolean) ? <Chart title="Waiting for disks" band={waits} words={two} {...shared} /> : null}
       <ExpandableSection toggleText="The same as a table" isExpanded={open} onToggle={(_, on) => setOpen(on)}>
         <Table aria-label="Usage over time" variant="compact">
           <Thead>
@@ -65,7 +78,9 @@ function Used({ usage, phase, open, setOpen }: UsedProps) {
           <Tbody>
             {times.map((time, at) => (
               <Tr key={time}>
-                <Td>{clock(time * 1000)}</Td>
+                <Td>
+                  <Link to={linesBetween(row, times[at - 1] ?? time - 1, time)}>{clock(time * 1000)}</Link>
+                </Td>
                 <Td>{cpu.low[at]?.toFixed(2)}</Td>
                 <Td>{cpu.middle[at]?.toFixed(2)}</Td>
                 <Td>{cpu.high[at]?.toFixed(2)}</Td>
@@ -84,7 +99,16 @@ function Used({ usage, phase, open, setOpen }: UsedProps) {
 
 const SHARED = "usage";
 
-function Chart({ title, times, band, words }: { title: string; times: readonly number[]; band: Band; words: (value: number) => string }) {
+interface ChartProps {
+  title: string;
+  times: readonly number[];
+  band: Band;
+  words: (value: number) => string;
+  choose: (chosen: Chosen | null) => void;
+}
+
+/** One measured quantity over time; the part that is drawn over with the mouse is chosen. */
+function Chart({ title, times, band, words, choose }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (!place.current) return undefined;
@@ -93,7 +117,8 @@ function Chart({ title, times, band, words }: { title: string; times: readonly n
     return plotted(
       {
         height: 220,
-        cursor: { sync: { key: SHARED } },
+        cursor: { sync: { key: SHARED }, drag: { setScale: false } },
+        hooks: { setSelect: [(chart) => choose(brushed(chart))] },
         scales: { y: { range: (_, __, most) => [0, most * 1.1 || 1] } },
         axes: [look, { ...look, size: 80, values: (_, ticks) => ticks.map(words) }],
         series: [
@@ -107,7 +132,7 @@ function Chart({ title, times, band, words }: { title: string; times: readonly n
       [[...times], [...band.low], [...band.high], [...band.middle]],
       place.current,
     );
-  }, [times, band, words]);
+  }, [times, band, words, choose]);
   const last = band.high.length - 1;
   const sentence = `${title}: most ${words(band.high[last] ?? 0)}, by worker ${band.worst[last] ?? 0}, at the end`;
   return (

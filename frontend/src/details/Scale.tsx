@@ -3,8 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { addressOf, api, take, type JobDetail } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
-
-const FINAL = ["Succeeded", "Failed", "Cancelled", "Deleting"];
+import { FINAL } from "../words";
 
 /** Another number of workers for a job whose workers may come and go. */
 export function Scale({ detail: { row, spec } }: { detail: JobDetail }) {
@@ -15,7 +14,7 @@ export function Scale({ detail: { row, spec } }: { detail: JobDetail }) {
     onSettled: () => queries.invalidateQueries({ queryKey: ["job"] }),
   });
   const { elastic } = spec;
-  if (!elastic || FINAL.includes(row.phase)) return null;
+  if (!elastic || FINAL.includes(row.phase) || row.phase === "Deleting") return null;
   return (
     <div className="stack" data-testid="scale">
       <label htmlFor="scale-workers">

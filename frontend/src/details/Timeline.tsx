@@ -1,7 +1,7 @@
 import { ProgressStep, ProgressStepper } from "@patternfly/react-core";
 import { Link } from "react-router-dom";
 import type { JobDetail } from "../api/client";
-import { duration, moment } from "../words";
+import { duration, linesBetween, moment } from "../words";
 
 interface Step {
   readonly word: string;
@@ -21,7 +21,7 @@ export function Timeline({ detail, now }: { detail: JobDetail; now: number }) {
   ];
   const outcome = ended ? state.phase : "End";
   const lines = (begin: number | null, end: number | null): string =>
-    `/jobs/${row.namespace}/${row.name}/logs?since=${Math.floor(begin ?? created)}${end === null ? "" : `&until=${Math.ceil(end + 1)}`}`;
+    linesBetween(row, begin ?? created, end === null ? null : end + 1);
   return (
     <ProgressStepper aria-label="Timeline">
       {steps.map((step) => {

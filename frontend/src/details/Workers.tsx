@@ -10,6 +10,7 @@ import { LOOKS, PhaseLabel } from "../components/PhaseLabel";
 import { Terms } from "../components/Terms";
 import { bytes, clock } from "../words";
 import { Scale } from "./Scale";
+import { Stacks } from "./Stacks";
 
 const WORST: readonly Phase[] = ["Failed", "Cancelled", "Pending", "Queued", "Initializing", "Suspended", "Deleting", "Running", "Succeeded"];
 const worst = (one: WorkerState, other: WorkerState): number =>
@@ -142,6 +143,7 @@ export function Workers({ detail }: { detail: JobDetail }) {
       <DrawerContent panelContent={chosen ? <Panel worker={chosen} detail={detail} onClose={close} /> : null}>
         <DrawerContentBody className="stack">
           <Scale detail={detail} />
+          <Stacks detail={detail} />
           <label className="inline">
             <span>Group by</span>
             <Choice label="Group by" value={by} options={[["none", "none"], ["node", "node"], ["status", "status"]]} onChange={(value) => set("by", value)} />

@@ -22,3 +22,8 @@ export function plotted(options: Omit<uPlot.Options, "width">, data: uPlot.Align
     chart.destroy();
   };
 }
+
+/** The times between which a chart was drawn over, or null where it was only clicked. */
+export function brushed({ select, posToVal }: uPlot): readonly [number, number] | null {
+  return select.width > 0 ? [posToVal(select.left, "x"), posToVal(select.left + select.width, "x")] : null;
+}

@@ -8,6 +8,7 @@ import { Meter } from "../components/Meter";
 import { Part } from "../components/Part";
 import { Rows } from "../components/Rows";
 import { useTitle } from "../hooks";
+import { usePlace } from "../queries";
 import { moment, plural } from "../words";
 
 /** What cannot be seen here says why; it is no fault of the page. */
@@ -26,7 +27,7 @@ function Told<T>({ found, children }: { found: { data: T | undefined; error: unk
 /** For whoever runs the place: all projects, GPUs, alerts, what fails, who did what, how far the move is. */
 export function Admin() {
   useTitle("Administration");
-  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const place = usePlace();
   return (
     <>
       <PageSection>

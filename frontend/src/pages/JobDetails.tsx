@@ -29,11 +29,11 @@ import { Workers } from "../details/Workers";
 import { Yaml } from "../details/Yaml";
 import { useTitle } from "../hooks";
 import { at } from "../where";
+import { FINAL } from "../words";
 
 const Metrics = lazy(() => import("../details/Metrics"));
 const TABS = ["overview", "configuration", "workers", "logs", "metrics", "events", "artifacts", "yaml"] as const;
 type TabName = (typeof TABS)[number];
-const FINAL = ["Succeeded", "Failed", "Cancelled"];
 
 /** One job: why it stands where it stands first, then everything else. Every tab has its own address. */
 export function JobDetails() {
@@ -86,6 +86,9 @@ export function JobDetails() {
               ))}
               <Button variant="secondary" component="a" href={at(`/api/v1/trainjobs/${namespace}/${name}/export${which}`)} download={`${name}.yaml`}>
                 Download configuration
+              </Button>
+              <Button variant="secondary" component="a" href={at(`/api/v1/trainjobs/${namespace}/${name}/bundle${which}`)} download={`${name}-bundle.tar.gz`}>
+                Download support bundle
               </Button>
             </Flex>
           ) : null}

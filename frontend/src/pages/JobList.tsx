@@ -23,6 +23,7 @@ import { Choice } from "../components/Choice";
 import { LOOKS } from "../components/PhaseLabel";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useRested, useTitle } from "../hooks";
+import { usePlace } from "../queries";
 import { plural } from "../words";
 import { JobTable } from "./JobTable";
 import { Nothing } from "./Nothing";
@@ -262,7 +263,7 @@ export function JobList() {
 
 /** The projects by the names that people gave them; one machine has none. */
 function useProjectNames(wanted: boolean): ReadonlyMap<string, string> {
-  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const place = usePlace();
   const found = useQuery({
     queryKey: ["choices", ""],
     queryFn: () => take(api.GET("/api/v1/choices", { params: { query: {} } })),

@@ -5,6 +5,7 @@ import { Link, useNavigate } from "react-router-dom";
 import { api, take, type Finding } from "../api/client";
 import { ProblemAlert } from "../components/ProblemAlert";
 import { useAsked, useRested, useTitle } from "../hooks";
+import { usePlace } from "../queries";
 import { isManifest, read, write, type Values } from "./document";
 import { FieldInput } from "./FieldInput";
 import { Manifest, Script } from "./Foreign";
@@ -62,7 +63,7 @@ export function CreateJob() {
     });
   };
 
-  const place = useQuery({ queryKey: ["place"], queryFn: () => take(api.GET("/api/v1/capabilities")), staleTime: Infinity });
+  const place = usePlace();
   const help = useQuery({ queryKey: ["fields"], queryFn: () => take(api.GET("/api/v1/fields")), staleTime: Infinity });
   const namespace = useRested(String(job["namespace"] ?? ""), 500);
   const choices = useQuery({

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mpijob.admission.judge import admit
 from mpijob.admission.resources import named, number
 from mpijob.admission.room import largest_shape
-from mpijob.admission.waiting import insufficient_sentence, ranged, waiting_sentence
+from mpijob.admission.waiting import insufficient_sentence, start, waiting_sentence
 from mpijob.errors import MpiJobError, NotAllowed
 from mpijob.model import Facts, Identity, MPIJob
 from mpijob.model.fit import Fit, Verdict
@@ -59,7 +59,7 @@ def _waits(job: MPIJob, facts: Facts, waits: str) -> str:
         parts.append(f"position {facts.position}")
     if ahead := _ahead(facts.ahead):
         parts.append(f"those ahead ask for {ahead}")
-    parts.append("it " + ranged(facts.wait_range_seconds, facts.wait_basis))
+    parts.append("it " + start(facts))
     return "; ".join(parts)
 
 

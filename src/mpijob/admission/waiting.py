@@ -65,7 +65,13 @@ def _estimate(facts: Facts) -> str:
     place = f" Position {facts.position}." if facts.position is not None else ""
     if facts.wait_range_seconds is None:
         return place + estimated(facts.wait_estimate_seconds)
-    return f"{place} It {ranged(facts.wait_range_seconds, facts.wait_basis)}."
+    return f"{place} It {start(facts)}."
+
+
+def start(facts: Facts) -> str:
+    """Return when a job may start, by a range where there is one, else by one number."""
+    span, guess = facts.wait_range_seconds, facts.wait_estimate_seconds
+    return ranged((guess, guess) if span is None and guess is not None else span, facts.wait_basis)
 
 
 def ranged(span: tuple[float, float] | None, basis: int = 0) -> str:
@@ -76,6 +82,9 @@ def ranged(span: tuple[float, float] | None, basis: int = 0) -> str:
     low, high = span
     if high < 90:
         return f"may start within {max(1, round(high))} seconds{by}"
+    if low == high:
+        about = f"{round(high / 60)} minutes" if high < 7200 else f"{high / 3600:.1f} hours"
+        return f"may start in about {about}{by}"
     if high < 7200:
         return f"may start in {round(low / 60)} to {round(high / 60)} minutes{by}"
     return f"may start in {low / 3600:.1f} to {high / 3600:.1f} hours{by}"

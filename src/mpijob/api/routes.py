@@ -36,6 +36,7 @@ from mpijob.model.accounts import AccountPage
 from mpijob.model.choices import Choices
 from mpijob.model.fit import Fit
 from mpijob.model.overview import ClusterView
+from mpijob.model.stacks import StackReport
 from mpijob.observation.curves import Curves
 from mpijob.observation.usage import Usage
 
@@ -173,6 +174,11 @@ def _of_one(base: str) -> Iterator[Route]:
         f"{base}/export", verbs_reading.export, "Its configuration as a file.", None, sheets.ExportQuery,
         media="text/plain",
     )  # fmt: skip
+    yield _get(
+        f"{base}/bundle", verbs_reading.bundle, "Everything known of it, without secrets.", None, where,
+        media="application/gzip",
+    )  # fmt: skip
+    yield _post(f"{base}/stacks", verbs_acting.stacks, "Where its ranks stand.", StackReport, query=where)
     yield _post(
         f"{base}/retry", verbs_acting.retry, "Run it again, as it was or with a fix.", answers.JobRow,
         query=where, body=sheets.Mend, bodiless=True,

@@ -14,6 +14,7 @@ from mpijob.client.async_job import AsyncJob
 from mpijob.errors import Finding, InvalidJob, MpiJobError
 from mpijob.model import JobRef, MPIJob, Plan, quantity
 from mpijob.model.fit import Fit
+from mpijob.model.stacks import StackReport
 from mpijob.observation import masking
 
 
@@ -64,6 +65,11 @@ async def scale(ask: Ask) -> JobRow:
 async def retry(ask: Ask) -> JobRow:
     """Run a job that has ended again, with the same configuration or with a numbered fix."""
     return _shown(ask, await ask.client.retry(ask.ref, with_fix=ask.body.with_fix))
+
+
+async def stacks(ask: Ask) -> StackReport:
+    """Look where the ranks stand now; whoever may not enter the workers may not look."""
+    return await ask.client.stacks(ask.ref)
 
 
 async def clone(ask: Ask) -> JobRow:

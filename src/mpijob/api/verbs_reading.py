@@ -7,7 +7,8 @@ import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,7 +32,7 @@ from mpijob.api.asking import JSON, Ask
 from mpijob.api.overviews import Overview
 from mpijob.api.problems import Refused
 from mpijob.api.questions import Links
-from mpijob.client import converting, drafts
+from mpijob.client import archive, converting, drafts
 from mpijob.client.drafts import FIELDS as described
 from mpijob.client.guide import GUIDE, Guide
 from mpijob.diagnosis.report import Diagnosis
@@ -196,14 +197,34 @@ async def fetch(ask: Ask) -> Response:
     """Hand over one of the files that a job left."""
     if ask.guest is not None:
         await _refuse_large(ask)
+
+    async def fetched(place: Path) -> Path:
+        (path,) = await ask.client.fetch(ask.ref, place, (ask.query.path,))
+        return path
+
+    return await _handed_over(fetched, "application/octet-stream")
+
+
+async def bundle(ask: Ask) -> Response:
+    """Hand over everything known of a job in one archive, without secrets."""
+
+    async def packed(place: Path) -> Path:
+        made = await ask.client.bundle(ask.ref, place / f"{archive.plain(ask.ref.name)}-bundle.tar.gz")
+        return Path(made.path)
+
+    return await _handed_over(packed, "application/gzip")
+
+
+async def _handed_over(make: Callable[[Path], Awaitable[Path]], media: str) -> Response:
+    """Answer with a file that is made for this answer and removed after it."""
     place = tempfile.mkdtemp(prefix="mpijob-ui-")
     away = BackgroundTask(shutil.rmtree, place, ignore_errors=True)
     try:
-        (path,) = await ask.client.fetch(ask.ref, place, (ask.query.path,))
+        path = await make(Path(place))
     except BaseException:
         await away()
         raise
-    return FileResponse(path, media_type="application/octet-stream", filename=path.name, background=away)
+    return FileResponse(path, media_type=media, filename=path.name, background=away)
 
 
 async def _refuse_large(ask: Ask) -> None:

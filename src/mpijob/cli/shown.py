@@ -121,7 +121,7 @@ def rank_lines(state: JobState) -> list[str]:
             str(rank.worker),
             rank.node or "-",
             ",".join(rank.gpus) or "-",
-            "-" if rank.exit_code is None else f"{rank.exit_code}{' (consequence)' if rank.followed else ''}",
+            ("-" if rank.exit_code is None else str(rank.exit_code)) + " (consequence)" * rank.followed,
         )
         for rank in state.ranks
     ]
