@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test test-gpu test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test fuzz test-gpu test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -115,10 +115,13 @@ test-cluster-long: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## All clust
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and print how often all came out right
-	$(BIN)/python -m testbed run -- $(BIN)/python -m tests_cluster.fault_table $(FAULT_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m tests_cluster.fault_table $(FAULT_FLAGS); $(THEN_FIGURES)
 
 kills: $(VENV)/.dev $(VENV)/.servers ## Kill the recorder and PostgreSQL at moments of fifty seeds, and print how often nothing was lost
 	$(BIN)/python -m tests.engine.kills $(KILL_FLAGS)
+
+fuzz: $(VENV)/.dev $(VENV)/.fuzz ## Hunt for inputs that break what is promised of every reader, a minute each; what is found is kept for `make test`
+	$(BIN)/python -m tests.fuzz $(FUZZ_FLAGS)
 
 requirements: ## Print requirement → tests and measurements → result: of the last `make test` and `make test-cluster`, and as recorded by the benches
 	@$(PYTHON) -m tools.requirements
@@ -130,7 +133,7 @@ bench: .make/bench/.done .make/mpi/.done ## Measure against bare mpirun and kube
 bench-cluster: $(VENV)/.dev .make/bench/.done .make/kubeflow/.done ## Measure on a cluster, the test bed or that of KUBECONFIG, against kubectl, the Kubeflow SDK and bare mpirun
 	$(BIN)/python -m testbed run -- env PATH="$(CURDIR)/.make/bench/bin:$$PATH" python -m bench.cluster $(BENCH_FLAGS); $(THEN_FIGURES)
 
-bench-all: ## All four benches one after the other, then one whole table, with what was not run marked
+bench-all: ## All benches and the faults one after the other, then one whole table, with what was not run marked
 	$(PYTHON) -m bench.whole
 
 soak: $(VENV)/.dev ## Play a day of a cluster's events in fast motion; how the memory of controller, recorder, operator grows
@@ -151,7 +154,7 @@ $(VENV)/.run: pyproject.toml
 # What is measured is what a user installs: nothing of the developers' tools, and no editable finder.
 .make/bench/.done: pyproject.toml $(shell find src -name '*.py' -o -name '*.sh')
 	$(PYTHON) -m venv --clear .make/bench
-	.make/bench/bin/python -m pip install --quiet '.[local,kubernetes,regex,cluster]' 'numpy>=2'
+	.make/bench/bin/python -m pip install --quiet '.[local,kubernetes,regex,cluster,ui]' 'numpy>=2'
 	@touch $@
 
 # The Kubeflow SDK has an environment of its own: it is measured against, never used.
@@ -206,6 +209,10 @@ $(VENV)/.docs: $(VENV)/.dev
 $(VENV)/.browser: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --group browser
 	command -v "$${CHROMIUM:-chromium}" >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --group fuzz
 	@touch $@
 
 # Prometheus, PostgreSQL and a server that speaks S3, for the tests of metrics and of the record.

@@ -18,7 +18,13 @@ from tools.figures import FILES, Figure, number, recorded
 
 from bench.report import aligned
 
-TARGETS = {"local": "bench", "page": "bench-ui", "cluster": "bench-cluster", "services": "soak"}
+TARGETS = {
+    "local": "bench",
+    "page": "bench-ui",
+    "cluster": "bench-cluster",
+    "services": "soak",
+    "faults": "faults",
+}
 HEADER = ("measurement", "ours", "reference", "unit", "ratio", "asked", "goal", "result", "measured")
 RIGHT = {1, 2, 4}
 NOT_RUN = "not run"

@@ -47,18 +47,27 @@ def kubeconfig_with(place: Place, name: str, token: str) -> Path:
 
 
 @contextmanager
+def allowed_everywhere(place: Place, account: str, role: str, name: str) -> Iterator[None]:
+    """Let an account of a place do in the whole cluster what a role allows; `name` is the binding's."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": place.namespace}
+    ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": role}
+    binding = {"apiVersion": BINDING.api, "kind": BINDING.name, "metadata": {"name": name}, "roleRef": ref}
+    place.api.create(BINDING.path(), binding | {"subjects": [subject]})
+    try:
+        yield
+    finally:
+        place.api.delete(BINDING.path("", name))
+
+
+@contextmanager
 def shipped_account(place: Place, service: str, rights: Path) -> Iterator[Path]:
     """Make a service's account with exactly the rights that are shipped, and yield its kubeconfig."""
     name = place.namespace
     (role,) = (one for one in yaml.safe_load_all(rights.read_text()) if one["kind"] == "ClusterRole")
     token = an_account(place, service)
     place.api.create(ROLE.path(), role | {"metadata": {"name": name}})
-    subject = {"kind": "ServiceAccount", "name": service, "namespace": name}
-    ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name}
-    binding = {"apiVersion": BINDING.api, "kind": BINDING.name, "metadata": {"name": name}, "roleRef": ref}
-    place.api.create(BINDING.path(), binding | {"subjects": [subject]})
     try:
-        yield kubeconfig_with(place, service, token)
+        with allowed_everywhere(place, service, name, name):
+            yield kubeconfig_with(place, service, token)
     finally:
-        place.api.delete(BINDING.path("", name))
         place.api.delete(ROLE.path("", name))

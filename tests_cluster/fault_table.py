@@ -3,7 +3,8 @@
 Each fault is a function that makes it at moments which its seed chooses, in a namespace of its own, and then
 holds what is left against what was promised: nothing orphaned, nothing doubled, no state gone backwards, the
 audit whole (`fault_checks`). What does not meet runs side by side. A failure prints the seed, with which it can be
-made again: `--only NAME --seed N --repeats 1`.
+made again: `--only NAME --seed N --repeats 1`. What came out is kept in the tree as the benches' lines are, and shown
+in docs/performance-figures.md; fewer than twenty repeats never take the place of twenty.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from bench import record
+from bench.line import at_least, compared
 from testbed import places
 from tests_cluster import fault_jobs, fault_outages, fault_recorder, fault_webhook
 from tests_cluster.fault_checks import Moment
@@ -32,6 +35,7 @@ from tests_cluster.support import own_place
 from mpijob.model import Role
 
 REPEATS = 20
+RESULTS = Path(__file__).parent / "faults.json"
 SILENT_SECONDS = 60.0
 SHORT_SECONDS = 6.0  # an engine keeps its lease
 
@@ -62,6 +66,16 @@ class Tally(NamedTuple):
     wrong: list[str]
     seconds: float
     notes: Counter[str]
+
+    @property
+    def right(self) -> int:
+        """How often all came out right."""
+        return self.runs - len(self.wrong)
+
+    @property
+    def told(self) -> str:
+        """What the repeats told, with how often."""
+        return "; ".join(f"{note} ×{count}" for note, count in sorted(self.notes.items()))
 
 
 FAULTS = (
@@ -194,14 +208,22 @@ def main() -> int:
         done = tally(kubeconfig, fault, range(asked.seed, asked.seed + asked.repeats), asked.silent_seconds)
         failed = failed or bool(done.wrong)
         print(_line(done), flush=True)
+        _keep(done)
     return 1 if failed else 0
 
 
 def _line(done: Tally) -> str:
-    right, fault = done.runs - len(done.wrong), done.fault
-    row = f"{fault.name:34} {fault.promise:33} {right:6} {done.runs:3} {done.seconds:8.0f}"
-    notes = "; ".join(f"{note} ×{count}" for note, count in sorted(done.notes.items()))
-    return "\n    ".join([row, *([notes] if notes else ()), *done.wrong])
+    row = f"{done.fault.name:34} {done.fault.promise:33} {done.right:6} {done.runs:3} {done.seconds:8.0f}"
+    return "\n    ".join([row, *([done.told] if done.told else ()), *done.wrong])
+
+
+def _keep(done: Tally) -> None:
+    name, note = (
+        done.fault.name,
+        f"{done.fault.promise}; {done.seconds:.0f} s{'; ' * bool(done.told)}{done.told}",
+    )
+    line = compared(name, "right", done.right, done.runs, at_least(1.0), note=note)
+    record.store(RESULTS, record.this_run(name, quick=done.runs < REPEATS), [line])
 
 
 if __name__ == "__main__":

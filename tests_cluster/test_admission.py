@@ -148,6 +148,33 @@ def test_limits_of_the_namespace_hold_for_kubectl_and_for_us_in_the_same_words(
     ]
 
 
+@pytest.mark.req("D-migrate")
+def test_old_jobs_are_left_in_peace_then_warned_of_then_refused_and_ours_never(
+    webhook: Governed, place: Place, alice: Place
+) -> None:
+    words, job = "MPIJobs that mpijob did not make", by_hand("old")
+
+    def told() -> str:
+        """Create an old job with kubectl, which is taken, and remove it again; return what the server said to it."""
+        status, text = create(alice, job)
+        assert status == 0, text
+        alice.kubectl("delete", "mpijobs.kubeflow.org", "old")
+        return text
+
+    with webhook.limits(place, oldJobs={"stage": "Announce", "until": "2027-05-31"}):
+        assert words not in told()
+    with webhook.limits(place, oldJobs={"stage": "Warn", "until": "2027-05-31"}):
+        warned = f"Warning: {words} are refused in namespace '{place.namespace}' after 2027-05-31"
+        eventually(lambda: warned in told(), "a warning at the create")
+    with webhook.limits(place, oldJobs={"stage": "Refuse"}):
+        text = refusal(alice, job)
+        assert f"{words} are no longer taken in namespace '{place.namespace}'" in text
+        assert "mpijob convert FILE" in text
+        ours = alice.client.submit(a_job("ours-of-the-operator", mpi=Family.MPICH, image=image("mpich")))
+        assert place.find(kinds.MPIJOB, ours.ref.name) is not None
+        ours.delete()
+
+
 @pytest.mark.req("B-100jobs")
 def test_a_job_too_many_is_refused_with_the_count(webhook: Governed, place: Place, alice: Place) -> None:
     with webhook.limits(place, concurrentJobs=2):

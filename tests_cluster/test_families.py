@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests_cluster.support import Place, a_program, image, own_place, said
+from tests_cluster.support import Crowd, Place, a_program, image, own_place, said
 
 from mpijob import Phase
-from mpijob.model import Family, Resources
+from mpijob.model import Family, Launch, Resources
 
 ALLREDUCE = """
 from mpi4py import MPI
@@ -55,3 +55,22 @@ def test_a_family_reduces_over_pods_and_every_rank_is_where_the_plan_has_it(
     assert {rank.rank: rank.worker for rank in state.ranks} == planned
     assert [rank.exit_code for rank in state.ranks] == [0] * (2 * workers)
     assert said(handle, regex="^sum") == {rank: [f"sum right {2 * workers}"] for rank in range(2 * workers)}
+
+
+CORES = "import os; print('cores', len(os.sched_getaffinity(0)), os.cpu_count(), flush=True)"
+
+
+@pytest.mark.req("D-overhead")
+def test_a_rank_may_use_every_core_of_its_node_unless_the_job_binds_it(place: Place) -> None:
+    """Pods of one node know nothing of each other: bound by themselves, their ranks would share its first core."""
+    free = [
+        a_program(f"free-{variant}", CORES, image=image(variant), mpi=IMAGES[variant][0], resources=ROOMY)
+        for variant in ("openmpi4", "openmpi5", "intel")
+    ]
+    bound = a_program("bound", CORES, launch=Launch(bind_to="core"), resources=ROOMY)
+    crowd = Crowd(place, *free, bound)
+    for job in (*free, bound):
+        told = [line.split() for lines in said(crowd.succeeded(job)).values() for line in lines]
+        assert [words[0] for words in told] == ["cores", "cores"]
+        for _, mine, all_of_them in told:
+            assert (int(mine) < int(all_of_them)) is (job is bound)

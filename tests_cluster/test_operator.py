@@ -161,7 +161,7 @@ def test_broker_and_page_run_as_pods_with_certificates_of_the_operators(place: P
         "image": services.provide(),
     }
     with own_namespace(place), platform(place, spec), operator(place):
-        for name, path, status in (("broker", "/healthz", "200"), ("page", "/api/v1/jobs", "401")):
+        for name, path, status in (("broker", "/healthz", "200"), ("page", "/api/v1/trainjobs", "401")):
             becomes(place, name, "Ready", 150)
             assert asked_within(place, name, path).startswith(status)
         want(place, managementState="Removed")
@@ -261,7 +261,7 @@ def test_an_engine_is_installed_upgraded_and_removed_around_a_running_job(
                 job.cancel(grace_period=0)
                 eventually(lambda: not deployment(place, MPI), "the engine goes with its last job", PATIENCE)
                 assert "definitions stay" in becomes(place, MPI, "Absent")["message"]
-                job.delete()
+            job.delete()  # while nobody acts: with the last job the definition goes, too
             killed_in_the_middle(place)
             with operator(place):
                 gone = CRD.path("", "mpijobs.kubeflow.org")

@@ -120,10 +120,12 @@ def sdk() -> Path:
 @pytest.mark.long
 @pytest.mark.req("R2", "FR-SDK-004")
 def test_a_job_of_the_kubeflow_sdk_is_ours_too_and_it_sees_ours(
-    place: Place, runtime: str, sdk: Path
+    place: Place, runtime: str, sdk: Path, tmp_path: Path
 ) -> None:
     ours = place.succeeded(a_job("ours"))
-    argv = [str(sdk), "-c", SDK_SCRIPT, str(place.kubeconfig), place.namespace, runtime]
+    script = tmp_path / "train.py"  # a file, because the SDK reads the source of what is to be trained
+    script.write_text(SDK_SCRIPT)
+    argv = [str(sdk), str(script), str(place.kubeconfig), place.namespace, runtime]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     name, known = done.stdout.split()

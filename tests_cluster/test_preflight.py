@@ -21,7 +21,7 @@ from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import mpioperator, pods
 from mpijob.dialects import runtimes as shipped
-from mpijob.dialects.terms import Document, Shape
+from mpijob.dialects.terms import LAUNCHER_CORES, Document, Shape
 from mpijob.errors import Finding, InvalidJob, NotAllowed, NotFound, QuotaExceeded
 from mpijob.model import Family, Identity, MPIJob, Network, Placement, Resources, Role, Volume, VolumeKind
 from mpijob.settings import CLUSTER, Settings
@@ -152,8 +152,8 @@ def test_what_a_limit_range_is_said_to_refuse_the_server_refuses(
     small = a_job(namespace, resources=launcher, launcher=launcher)
     found = preflight.gather(api, small, Identity("a"), discovery.served(api), Settings())
     admission.admit(small, Identity("a"), found.facts)
-    limited = found.around.launcher_cpu_limit
-    taken = [_send(api, small, role, launcher_cpu_limit=limited)["metadata"]["namespace"] for role in BOTH]
+    cores = found.around.launcher_cores
+    taken = [_send(api, small, role, launcher_cores=cores)["metadata"]["namespace"] for role in BOTH]
     assert taken == [namespace, namespace]
 
 
@@ -167,14 +167,15 @@ def _pod(job: MPIJob, role: Role, **shape: Any) -> Document:
     return {"apiVersion": "v1", "kind": "Pod", **template}
 
 
-def test_a_quota_on_limits_is_met_by_a_launcher_with_a_limit(api: Api, namespace: str) -> None:
+def test_a_quota_on_limits_is_met_by_a_launcher_that_uses_no_more_than_it_asks_for(
+    api: Api, namespace: str
+) -> None:
     put(api, kinds.RESOURCE_QUOTA, namespace, "limits", spec={"hard": {"limits.cpu": "2"}})
     job = a_job(namespace)
     around = preflight.gather(api, job, Identity("admin"), discovery.served(api), Settings()).around
-    assert around.launcher_cpu_limit
-    for limit, refused in ((False, True), (True, False)):
-        body = _pod(job, Role.LAUNCHER, launcher_cpu_limit=limit)
-        assert _is_refused(api, namespace, body, "must specify limits.cpu") is refused
+    for cores, refused in ((LAUNCHER_CORES, True), (around.launcher_cores, False)):
+        body = _pod(job, Role.LAUNCHER, launcher_cores=cores)
+        assert _is_refused(api, namespace, body, "exceeded quota: limits") is refused
 
 
 def _is_refused(api: Api, namespace: str, body: Document, words: str) -> bool:

@@ -20,7 +20,7 @@ SHAPES = (
     Shape(),
     Shape(user=1000660000, service_account="runner", code="bert-code", uid="u1", attempt=2, suspend=True),
     Shape(gang=Gang.COSCHEDULING, ipc_lock=True, topology_aware=True),
-    Shape(gang=Gang.VOLCANO, launcher_cpu_limit=True, workload_priority="gold", ttl_seconds=60),
+    Shape(gang=Gang.VOLCANO, launcher_cores=0.0, workload_priority="gold", ttl_seconds=60),
 )
 JOBS = (
     a_job(),

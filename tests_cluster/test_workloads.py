@@ -40,7 +40,10 @@ FAMILIES = {
 }
 USUAL = "openmpi4"
 EVERY = [USUAL, *(pytest.param(one, marks=pytest.mark.long) for one in list(FAMILIES)[1:])]
-SUM = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank + 1), 'of', c.size)"
+SUM = (  # in one piece: with a user's own mpirun nothing keeps the words of ranks apart
+    "from mpi4py import MPI; c = MPI.COMM_WORLD;"
+    " print('sum %d of %d\\n' % (c.allreduce(c.rank + 1), c.size), end='')"
+)
 ODD = {
     "DOLLARS": "$HOME $(MPIJOB_NAME) $$ ${X}",
     "QUOTES": 'it\'s "so" `pwd` \\n \\',

@@ -15,6 +15,7 @@ FILES = {
     "cluster": ROOT / "bench" / "cluster" / "results.json",
     "page": ROOT / "bench" / "page-results.json",
     "services": ROOT / "bench" / "soak" / "results.json",
+    "faults": ROOT / "tests_cluster" / "faults.json",
 }
 
 

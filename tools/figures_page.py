@@ -17,6 +17,7 @@ TITLES = {
     "cluster": ("A cluster", "make bench-cluster"),
     "page": ("The page", "make bench-ui"),
     "services": ("Services over a day", "make soak"),
+    "faults": ("Faults made on purpose", "make faults"),
 }
 GREATEST = {
     "NFR-006": "jobs that run at once",

@@ -16,6 +16,7 @@ from bench.cluster.places import Place
 from bench.line import Unmeasured
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import ApiError, Document
+from mpijob.backends.kubernetes.submitting import kind_of
 from mpijob.dialects import terms
 
 HANDS = 4
@@ -28,7 +29,7 @@ def fill(there: Place, jobs: int) -> None:
     *companions, job = (msgspec.to_builtins(document) for document in plan.documents)
     there.api.create(kinds.RESOURCE_QUOTA.path(there.namespace), _quota())
     for companion in companions:
-        there.api.create(kinds.TRAINING_RUNTIME.path(there.namespace), companion)
+        there.api.create(kind_of(companion).path(there.namespace), companion)
     until_known(there, job)
     _by_several(there, job, jobs)
 

@@ -10,13 +10,14 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from bench.cluster.crowd import fill
 from bench.cluster.places import Place, place, until
-from bench.line import Line, at_most, compared
+from bench.line import Line, Unmeasured, at_most, compared
 from bench.pageload import Headers, answers, percentile, resident_mb, watching
 from bench.places import Options
 from bench.timing import median
@@ -24,7 +25,7 @@ from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.kinds import Kind
 
 MANY, FEWER = 10_000, 1000
-VIEWERS, QUESTIONS = 200, 400
+VIEWERS, PEOPLE, QUESTIONS = 200, 20, 400
 LIMIT_MS, LIMIT_MB = 20.0, 200.0
 _ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 _BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
@@ -70,19 +71,21 @@ def _raw_list(there: Place) -> float:
 
 
 def _tokens(there: Place, count: int) -> list[str]:
-    """Return so many tokens of somebody who may list the jobs."""
-    there.api.create(_ACCOUNT.path(there.namespace), _named(_ACCOUNT, "viewer"))
-    subject = {"kind": "ServiceAccount", "name": "viewer", "namespace": there.namespace}
+    """Return so many tokens of people who may list the jobs; one alone may not have so many streams."""
+    people = [f"viewer-{number}" for number in range(PEOPLE)]
+    for name in people:
+        there.api.create(_ACCOUNT.path(there.namespace), _named(_ACCOUNT, name))
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": there.namespace} for name in people]
     ref = {"apiGroup": _GROUP, "kind": "ClusterRole", "name": "data-scientist"}
-    binding = _named(_BINDING, "viewer") | {"roleRef": ref, "subjects": [subject]}
+    binding = _named(_BINDING, "viewers") | {"roleRef": ref, "subjects": subjects}
     there.api.create(_BINDING.path(there.namespace), binding)
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": 3600},
     }
-    path = _ACCOUNT.path(there.namespace, "viewer", "token")
-    return [str(there.api.create(path, request)["status"]["token"]) for _ in range(count)]
+    paths = [_ACCOUNT.path(there.namespace, people[number % PEOPLE], "token") for number in range(count)]
+    return [str(there.api.create(path, request)["status"]["token"]) for path in paths]
 
 
 def _named(kind: Kind, name: str) -> dict[str, object]:
@@ -93,17 +96,19 @@ def _named(kind: Kind, name: str) -> dict[str, object]:
 def _serving(there: Place) -> Iterator[tuple[str, int]]:
     argv = [sys.executable, "-m", "mpijob", "ui", "--cluster", "--port", "0"]
     environ = {**os.environ, **there.environ}
-    process = subprocess.Popen(
-        argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert process.stdout is not None
-        base = process.stdout.readline().strip().rstrip("/")
-        until(lambda: _answers(base), "the page's server")
-        yield base, process.pid
-    finally:
-        process.kill()
-        process.wait(20)
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, stderr=said, text=True)
+        try:
+            assert process.stdout is not None
+            base = process.stdout.readline().strip().rstrip("/")
+            if not base.startswith("http"):
+                said.seek(0)
+                raise Unmeasured(f"the page's server does not start: {base}{said.read()[-300:]}")
+            until(lambda: _answers(base), "the page's server")
+            yield base, process.pid
+        finally:
+            process.kill()
+            process.wait(20)
 
 
 def _answers(base: str) -> bool:

@@ -30,13 +30,14 @@ from tests.unit.preflight_support import (
 from mpijob.admission import estimating
 from mpijob.admission.estimating import Held
 from mpijob.admission.fitting import fit
+from mpijob.admission.waiting import start
 from mpijob.backends.kubernetes import broker_client, kinds
 from mpijob.backends.kubernetes.access import Access
 from mpijob.backends.kubernetes.broker import SUBJECT_REVIEW, TOKEN_REVIEW, Broker, Unauthenticated
 from mpijob.backends.kubernetes.broker_server import MOST_BYTES, Server, answer
 from mpijob.dialects.terms import Document
 from mpijob.errors import InvalidJob, NotAllowed
-from mpijob.model import MPIJob, Resources
+from mpijob.model import Amounts, Facts, MPIJob, Resources
 from mpijob.model.fit import Fit, Verdict
 from mpijob.settings import Settings
 
@@ -127,6 +128,26 @@ def test_a_job_that_waits_is_told_for_what_and_what_would_start(cluster: Cluster
     assert (found.starts_now, found.hint) == (2, "2 workers of this size would start now")
     assert found.wait_range is None
     assert "nobody can tell" in found.message
+
+
+@pytest.mark.parametrize(
+    ("guess", "span", "told"),
+    [
+        (None, None, "at a time that nobody can tell"),
+        (16.0, None, "within 16 seconds"),
+        (600.0, None, "in about 10 minutes"),
+        (9000.0, None, "in about 2.5 hours"),
+        (16.0, (300.0, 600.0), "in 5 to 10 minutes"),
+    ],
+)
+def test_when_it_may_start_is_told_by_a_range_or_by_one_number(
+    guess: float | None, span: tuple[float, float] | None, told: str
+) -> None:
+    none = Amounts()
+    facts = Facts(
+        place="here", capacity=none, free=none, wait_estimate_seconds=guess, wait_range_seconds=span
+    )
+    assert start(facts) == f"may start {told}"
 
 
 def test_a_job_that_can_never_fit_is_told_with_the_largest_that_could(cluster: Cluster) -> None:

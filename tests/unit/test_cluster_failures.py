@@ -43,6 +43,13 @@ def test_in_the_same_second_a_worker_comes_before_the_launcher_that_noticed_it()
     assert derive(done(205, 40).worker(1, ended(137, 40))).reason == Reason.WORKER_LOST
 
 
+@pytest.mark.parametrize(("second", "reason"), [(40, Reason.WORKER_LOST), (41, Reason.LAUNCHER_FAILED)])
+def test_a_worker_that_nobody_asked_to_end_well_is_what_the_launcher_of_that_second_noticed(
+    second: int, reason: Reason
+) -> None:
+    assert derive(done(255, 40).worker(1, ended(0, second))).reason == reason
+
+
 @pytest.mark.parametrize("code", [0, 143, 137])
 def test_trap_workers_that_are_ended_after_the_launcher_failed_are_no_cause(code: int) -> None:
     cluster = done(3, 40).worker(
@@ -216,6 +223,20 @@ def test_a_rank_that_failed_is_named_and_what_mpi_ended_afterwards_is_not() -> N
     log = COUNTED + "[1,3]<stdout>:mpijob-exit rank=3 code=5\n[1,0]<stdout>:mpijob-exit rank=0 code=143\n"
     state = derive(done(5, 40), log)
     assert (state.findings[0].code, state.findings[0].rank, state.findings[0].worker) == ("RANK_EXIT", 3, 1)
+    # what ended with mpirun before it could report its end followed too
+    assert [(one.rank, one.exit_code) for one in state.ranks if not one.followed] == [(3, 5)]
+
+
+def test_ranks_of_a_lost_worker_did_not_follow_from_another_and_those_elsewhere_did() -> None:
+    state = derive(done(205, 42).worker(1, ended(137, 40, "OOMKilled")), COUNTED)
+    assert {one.worker for one in state.ranks if not one.followed} == {1}
+    assert {one.worker for one in state.ranks if one.followed} == {0}
+
+
+def test_ranks_of_a_job_that_runs_follow_from_nothing() -> None:
+    state = derive(done(0, 42), COUNTED)
+    assert state.ranks
+    assert not [one for one in state.ranks if one.followed]
 
 
 def test_what_the_ranks_said_is_evidence() -> None:

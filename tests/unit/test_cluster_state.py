@@ -207,6 +207,11 @@ def test_a_job_that_was_given_up_because_it_could_not_start_has_failed_for_that_
     state = derive(cluster, "")
     assert (*standing(state), state.finished) == (Phase.FAILED, Reason.IMAGE_NOT_FOUND, BEGIN + 70)
     assert (state.findings[0].code, state.message) == ("IMAGE_NOT_FOUND", text)
+    unfound = ended(
+        137, 72, "ContainerStatusUnknown"
+    )  # what a kubelet writes of a container removed before it was
+    state = derive(cluster.worker(0, unfound, deletionTimestamp=stamp(71)), "")
+    assert [(one.code, one.worker) for one in state.findings] == [("IMAGE_NOT_FOUND", None)]
 
 
 # -- lists ------------------------------------------------------------------------------------

@@ -88,10 +88,10 @@ OPERATIONS: dict[str, Row] = {
     "recurring": Row(
         "schedules", "schedule", "- a clock needs a home; it is set where the clock is", "-  as REST"
     ),
-    "stacks": Row("stacks", "stacks", LOOKS, LOOKS),
+    "stacks": Row("stacks", "stacks", f"POST {ONE}/stacks"),
     "network": Row("- a command over the client's jobs", "network", LOOKS, LOOKS),
     "execute": Row("execute", "exec", TERMINAL, TERMINAL),
-    "bundle": Row("bundle", "bundle", HERE, HERE),
+    "bundle": Row("bundle", "bundle", f"GET {ONE}/bundle"),
     "register": Row(
         "register", "register", "- a job registers its model itself: the field `model`", "- as REST"
     ),

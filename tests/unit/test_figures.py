@@ -50,7 +50,7 @@ def test_every_bench_is_run_by_its_target_and_one_that_fails_does_not_hold_up_th
     assert whole.main([]) == 1
     told = capfd.readouterr().out
     assert [line for line in told.splitlines() if line.startswith("made")] == [
-        "made bench", "made bench-ui", "made bench-cluster", "made soak"
+        "made bench", "made bench-ui", "made bench-cluster", "made soak", "made faults"
     ]  # fmt: skip
     assert "make bench-ui ended with 1" in told
     makefile = (requirements.ROOT / "Makefile").read_text()

@@ -66,6 +66,17 @@ def test_a_quota_is_told_as_it_is_before_submitting() -> None:
     assert "https://quota.example.org" in verdict.refusals[0].hint
 
 
+@pytest.mark.security
+@pytest.mark.parametrize("amount", ["4e3", "4E3", "+4000", "4000.", "4000000000u"])
+def test_an_amount_in_an_unusual_form_gets_nobody_past_the_quota(amount: str) -> None:
+    *runtime, document = documents(a_job(workers=2), "MPIJob", "")
+    container = document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": amount}, "limits": {"cpu": amount}}
+    asked = incoming.read(a_review(document), *runtime)
+    verdict = judgement.judge(asked, Around(quota=Quota("cv", cores=256.0)))
+    assert "but project quota is 256 cores." in " ".join(one.message for one in verdict.refusals)
+
+
 @pytest.mark.req("B-100jobs")
 def test_one_job_too_many_is_told_with_the_count() -> None:
     around = msgspec.structs.replace(limited(concurrent_jobs=5), jobs_running=5)

@@ -101,6 +101,16 @@ def test_the_story_of_a_job_is_told_in_order() -> None:
     assert [event.sequence for event in told] == [*range(1, len(told) + 1)]
 
 
+def test_a_job_that_ends_in_the_second_in_which_it_began_to_run_ends_last() -> None:
+    cluster = done()
+    state = derive(cluster)
+    assert state.finished is not None
+    proved = state.finished + 0.4  # a pod's own times have no parts of a second
+    told = story.events(cluster.seen(), state, proved)
+    assert [event.reason for event in told][-3:] == ["WorldProved", "Running", "Succeeded"]
+    assert told[-1].time == proved
+
+
 def test_what_was_done_to_a_job_is_part_of_its_story() -> None:
     cluster = at_work().note(
         terms.ACTS_ANNOTATION, acts.written([acts.Act(BEGIN + 20.0, "Suspended", "by jane")])

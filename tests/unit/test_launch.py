@@ -115,3 +115,12 @@ def test_the_plan_says_which_rank_goes_where(fields: dict[str, object], ranks: l
 def test_mpi_flags_in_the_environment_are_flags_of_the_launch_line() -> None:
     line = a_line(Family.OPENMPI, a_job(env={"MPI_FLAGS": "--mca btl tcp,self"}))
     assert line[3:6] == ("--mca", "btl", "tcp,self")
+
+
+def test_nothing_binds_ranks_between_pods_unless_the_job_does() -> None:
+    none = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
+    assert launch.unbound(Family.OPENMPI, Launch()) == none
+    assert launch.unbound(Family.INTEL, Launch()) == {"I_MPI_PIN": "0"}
+    assert launch.unbound(Family.MPICH, Launch()) == {}
+    for family in (Family.OPENMPI, Family.INTEL):
+        assert launch.unbound(family, Launch(bind_to="core")) == {}

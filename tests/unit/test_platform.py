@@ -191,6 +191,9 @@ def test_removal_waits_for_running_jobs_and_definitions_for_the_last_object(tmp_
     assert CRD.path("", MPI_CRD) in server.made
     assert not any("deployments" in path for path in server.made)
     del server.objects[job]
+    told = keep(server, removed, tmp_path)["mpi-operator"]
+    assert told.state == "Removing"  # told as it is, and looked at again soon
+    assert told.message == "1 objects are going"
     for _ in range(3):
         told = keep(server, removed, tmp_path)["mpi-operator"]
     assert (told.state, told.message) == ("Absent", "")

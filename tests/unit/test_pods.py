@@ -111,10 +111,12 @@ def test_launcher_and_workers_have_their_own_resources() -> None:
     )
     amounts = {"cpu": "2", "memory": "4Gi", "amd.com/gpu": "1", "rdma/hca": "1"}
     assert main(job)["resources"] == {"requests": amounts, "limits": amounts}
-    launcher = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
+    launcher = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "4", "memory": "256Mi"}}
     assert main(job, Role.LAUNCHER)["resources"] == launcher, (
-        "a throttled launcher starts a large world slowly"
+        "a throttled launcher starts a large world slowly, and with no CPU limit the Kubeflow SDK fails"
     )
+    low = pods.template(job, Shape(launcher_cores=0.05), Role.LAUNCHER)["spec"]["containers"][0]
+    assert low["resources"]["limits"] == launcher["requests"]
     assert pod(job)["initContainers"][0]["resources"]["limits"] == {"cpu": "2", "memory": "4Gi"}
 
 

@@ -174,14 +174,18 @@ def test_a_launcher_below_the_limit_range_is_refused_too(api: FakeApi) -> None:
     assert error.findings[0].field == "launcher.cpu"
 
 
-def test_a_quota_on_limits_gives_the_launcher_a_limit_unless_the_namespace_does(api: FakeApi) -> None:
+def test_the_launcher_may_use_as_many_cores_as_the_namespace_leaves_it(api: FakeApi) -> None:
     a_quota(api, "compute", {"limits.cpu": "100"}, {})
-    assert gathered(api, a_job()).around.launcher_cpu_limit
+    assert gathered(api, a_job()).around.launcher_cores == 0.0
     limits = [{"type": "Container", "default": {"cpu": "2"}}]
     api.put(kinds.LIMIT_RANGE, "sizes", spec={"limits": limits})
-    assert not gathered(api, a_job()).around.launcher_cpu_limit
-    limits[0]["default"] = {"cpu": "50m"}  # below what the launcher requests
-    assert gathered(api, a_job()).around.launcher_cpu_limit
+    assert gathered(api, a_job()).around.launcher_cores == 2.0
+    limits[0]["max"] = limits[0].pop("default")
+    assert gathered(api, a_job()).around.launcher_cores == 2.0
+    limits[0] |= {"default": {"cpu": "50m"}}  # below what the launcher requests, which is its limit then
+    assert gathered(api, a_job()).around.launcher_cores == 0.05
+    limits[0]["maxLimitRequestRatio"] = {"cpu": "3"}
+    assert gathered(api, a_job()).around.launcher_cores == 0.0
 
 
 # -- queues

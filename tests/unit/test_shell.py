@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -238,11 +239,15 @@ def test_signals_reach_the_command_and_its_answer_is_the_end(pod: Pod, tmp_path:
         assert process.wait(10) == 17
 
 
-def test_rank_0_reads_the_jobs_file(pod: Pod, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ours", "read"), [((), ""), (("true",), "line\n")])
+def test_a_launcher_of_the_users_own_reads_the_jobs_file_and_ours_leaves_it_to_rank_0(
+    pod: Pod, tmp_path: Path, ours: tuple[str, ...], read: str
+) -> None:
     pod.program("reader", '#!/bin/sh\ncat >"$WORDS"\n')
     (tmp_path / "in put").write_text("line\n")
-    pod.launch("reader", MPIJOB_PROVE="0", MPIJOB_STDIN=str(tmp_path / "in put"))
-    assert pod.words.read_text() == "line\n"
+    told = {"MPIJOB_CENSUS_WORDS": str(len(ours)), "MPIJOB_STDIN": str(tmp_path / "in put")}
+    pod.launch(*ours, "reader", MPIJOB_PROVE="0", **told)
+    assert pod.words.read_text() == read
     assert (
         "input /nowhere cannot be read"
         in pod.launch("reader", MPIJOB_PROVE="0", MPIJOB_STDIN="/nowhere").stderr
@@ -335,6 +340,23 @@ def test_a_rank_says_how_it_ended(pod: Pod, program: str, code: int) -> None:
     done = pod.sh(shell.RANK, "rank", *said, OMPI_COMM_WORLD_RANK="5", **env)
     assert done.returncode == code
     assert done.stdout.splitlines() == ["last words", f"mpijob-exit rank=5 code={code}"]
+
+
+@pytest.mark.parametrize(("rank", "read"), [("0", "from the file"), ("1", "")])
+def test_only_rank_0_reads_the_input_and_no_rank_waits_for_the_launcher(
+    pod: Pod, tmp_path: Path, rank: str, read: str
+) -> None:
+    (tmp_path / "input").write_text("from the file\n")
+    argv = ["dash", "-c", shell.RANK, "rank", "sh", "-c", 'read -r line; echo "read${line:+ $line}"']
+    env = pod.env | {"PMI_RANK": rank, "MPIJOB_STDIN": str(tmp_path / "input")}
+    passed_on, open_end = os.pipe()  # which stays open, as a launcher's may
+    os.write(open_end, b"passed on by the launcher\n")
+    try:
+        done = subprocess.run(argv, env=env, stdin=passed_on, stdout=PIPE, text=True, timeout=20, check=True)
+    finally:
+        os.close(passed_on)
+        os.close(open_end)
+    assert done.stdout.splitlines()[0] == f"read {read}".rstrip()
 
 
 @pytest.mark.parametrize(("program", "code"), [("true", 0), ("exit 3", -9), ("kill -9 $$", -9)])

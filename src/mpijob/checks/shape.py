@@ -185,6 +185,7 @@ def _small(job: MPIJob) -> Findings:
 
 def _amount(amount: Amount) -> float | None:
     try:
-        return quantity.parse(amount)
+        number = quantity.parse(amount)
     except ValueError:
         return None
+    return number if number < quantity.MOST else None

@@ -222,24 +222,23 @@ class Keeper:
     def _take_away(self, component: str, entries: list[Entry], told: Component) -> Component:
         if not entries:
             return told
-        left = [one for one in reversed(_removal_order(entries)) if not self._gone(one, component)]
-        kept = [one for one in left if one.kind == "CustomResourceDefinition"]
-        if len(kept) == len(left):
-            self._inventory.write(component, kept)
-        if not left:
+        stays = [one for one in entries if one.kind == CRD.name and self._in_use(one)]
+        going = [one for one in reversed(_removal_order(entries)) if one not in stays]
+        left = [one for one in going if one.kind != _DATA and not self._objects.remove(one, component)]
+        if all(one.kind == CRD.name for one in left):
+            self._inventory.write(component, [*left, *stays])
+        if left:
+            return msgspec.structs.replace(told, state=REMOVING, message=f"{len(left)} objects are going")
+        if not stays:
             return told
-        if len(kept) == len(left):
-            names = ", ".join(one.name for one in kept)
-            message = f"definitions stay because objects of them do: {names}"
-            return msgspec.structs.replace(told, state=ABSENT, message=message)
-        return msgspec.structs.replace(told, state=REMOVING, message=f"{len(left)} objects are going")
+        names = ", ".join(one.name for one in stays)
+        message = f"definitions stay because objects of them do: {names}"
+        return msgspec.structs.replace(told, state=ABSENT, message=message)
 
-    def _gone(self, entry: Entry, component: str) -> bool:
-        if entry.kind == "CustomResourceDefinition":
-            crd = self._objects.api.find(CRD.path("", entry.name))
-            if crd is not None and self._objects.instances(crd):
-                return False
-        return entry.kind == _DATA or self._objects.remove(entry, component)
+    def _in_use(self, definition: Entry) -> bool:
+        """Whether there are objects of a definition; it would take them along."""
+        found = self._objects.api.find(CRD.path("", definition.name))
+        return found is not None and bool(self._objects.instances(found))
 
 
 _WHERE_SERVED = (

@@ -17,7 +17,7 @@ from mpijob.backends.kubernetes import kinds, namespace_limits
 from mpijob.backends.kubernetes.api import Api, ApiError, Document
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.reflecting import Cache, Source
-from mpijob.dialects import demands, incoming
+from mpijob.dialects import incoming
 from mpijob.model import governance
 from mpijob.model.cluster import Ask, Ceiling
 from mpijob.model.governance import NamespaceLimits
@@ -97,17 +97,19 @@ class Knowledge:
         job = asked.job
         asks: tuple[Ask, ...] = ()
         lines: tuple[Ceiling, ...] = ()
+        bounds = namespace_limits.bounds(self._in("ranges", asked.namespace)) if job is not None else ()
         if job is not None:
-            asks = demands.asks(job)
-            wanted = demands.whole(job, _ENGINE[asked.kind], asks)
-            lines = namespace_limits.ceilings(self._in("quotas", asked.namespace), wanted, _class_of(asked))
+            quotas = self._in("quotas", asked.namespace)
+            asks, lines, _ = namespace_limits.counted(
+                job, _ENGINE[asked.kind], quotas, bounds, _class_of(asked)
+            )
         return Around(
             limits=limits,
             jobs_running=self._running(asked) if limits.concurrent_jobs is not None else 0,
             quota=namespace_limits.quota(lines, job, request_url=limits.quota_request_url) if job else None,
             asks=asks,
             ceilings=tuple(line for line in lines if job and not namespace_limits.is_whole(line, job)),
-            bounds=namespace_limits.bounds(self._in("ranges", asked.namespace)) if asks else (),
+            bounds=bounds,
             unreadable_secrets=tuple(
                 name for name in asked.secrets[:MOST_SECRETS] if not self._may(asked, "get", "secrets", name)
             ),

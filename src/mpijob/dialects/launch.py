@@ -128,6 +128,24 @@ def in_pods(family: Family) -> dict[str, str]:
             return {}
 
 
+def unbound(family: Family, launch: Launch) -> dict[str, str]:
+    """Return what keeps a launcher from binding ranks to cores by itself, unless the job wants them bound.
+
+    Open MPI and Intel MPI do it in each pod from the node's first core on, since no pod knows of another: ranks of
+    two pods on one node share a core then, and wait for each other (docs/decisions/0043).
+    """
+    if launch.bind_to:
+        return {}
+    match family:
+        case Family.OPENMPI:
+            policies = ("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy")
+            return dict.fromkeys(policies, "none")
+        case Family.INTEL:
+            return {"I_MPI_PIN": "0"}
+        case _:
+            return {}  # hydra binds where it is told to
+
+
 def keepalive(family: Family) -> dict[str, str]:
     """Return what lets a lost machine be noticed in about 15 s; PRRTE's own default is 480 s."""
     if family is not Family.OPENMPI:

@@ -68,7 +68,11 @@ def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
 def family(document: Mapping[str, Any]) -> Family:
     """Return the MPI library that an MPIJob uses; the operator's default is Open MPI."""
     named = document["spec"].get("mpiImplementation") or "OpenMPI"
-    return next(family for family, name in _IMPLEMENTATIONS.items() if name == named)
+    found = next((family for family, name in _IMPLEMENTATIONS.items() if name == named), None)
+    if found is None:
+        known = ", ".join(_IMPLEMENTATIONS.values())
+        raise InvalidJob(f"the MPI library {named!r} of an MPIJob is not known", hint=f"known are {known}")
+    return found
 
 
 def _spec(job: MPIJob, shape: Shape) -> Document:

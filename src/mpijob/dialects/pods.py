@@ -187,7 +187,7 @@ def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
         "command": ["/bin/sh", "-c", exact([shell.PREPARE])[0], "mpijob-prepare"],
         "args": exact(texts),
         "securityContext": _container_security(shape, main=False),
-        "resources": _resources(_plain(_of(job, role)), limit_cpu=_limit_cpu(shape, role)),
+        "resources": _resources(_plain(_of(job, role)), cores=_cores(shape, role)),
         "volumeMounts": [{"name": "mpijob-home", "mountPath": HOME}],
     }
     if job.pull_policy:
@@ -211,7 +211,7 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
         "command": ["/bin/sh", "-c", exact([text])[0], f"mpijob-{role.value}"],
         "env": [*_values(variables, without), *_secrets(job, shape), *_from_pod(launching)],
         "securityContext": _container_security(shape, main=True),
-        "resources": _resources(_of(job, role), limit_cpu=_limit_cpu(shape, role)),
+        "resources": _resources(_of(job, role), cores=_cores(shape, role)),
         "volumeMounts": [
             {"name": "mpijob-home", "mountPath": HOME},
             {"name": "mpijob-home", "mountPath": "/etc/passwd", "subPath": "passwd", "readOnly": True},
@@ -251,18 +251,26 @@ def _plain(resources: Resources) -> Resources:
     return Resources(cpu=resources.cpu, memory=resources.memory)
 
 
-def _limit_cpu(shape: Shape, role: Role) -> bool:
+def _cores(shape: Shape, role: Role) -> float:
     """A throttled launcher would start a large world slowly, and spends its CPU only then."""
-    return role is Role.WORKER or shape.launcher_cpu_limit
+    return shape.launcher_cores if role is Role.LAUNCHER else 0.0
 
 
-def _resources(resources: Resources, *, limit_cpu: bool) -> Document:
+def _resources(resources: Resources, *, cores: float = 0.0) -> Document:
+    """Return requests and limits; `cores` is the CPU limit where less is requested."""
     amounts = {"cpu": quantity(resources.cpu), "memory": quantity(resources.memory)}
     if resources.gpu:
         amounts[resources.gpu_kind] = str(resources.gpu)
     amounts |= {name: quantity(amount) for name, amount in resources.others.items()}
-    limits = {name: amount for name, amount in amounts.items() if name != "cpu" or limit_cpu}
+    limits = amounts | ({"cpu": quantity(cores)} if _is_less(resources, cores) else {})
     return {"requests": amounts, "limits": limits}
+
+
+def _is_less(resources: Resources, cores: float) -> bool:
+    try:
+        return resources.cores < cores
+    except ValueError:
+        return False  # what is no amount is written as it stands, and refused where it is checked
 
 
 def quantity(amount: Amount) -> str:
@@ -313,6 +321,8 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
         "MPIJOB_GPUS": gpus,
         "MPIJOB_DEVICES": devices if job.resources.gpu else "",
     }
+    if job.launch.stdin:
+        ours["MPIJOB_STDIN"] = job.launch.stdin
     family = launch.in_pods(shape.family) | dict(launch.settings_as_variables(shape.family, job.launch))
     return launch.told(job) | ours | family | dict(job.env)
 
@@ -320,10 +330,8 @@ def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
 def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
     family = shape.family
     start = launch.variables(family, hostfile=terms.HOSTFILE, agent=terms.AGENT, slots=job.slots)
-    start |= launch.keepalive(family) | _census_plan(job, shape)
+    start |= launch.keepalive(family) | launch.unbound(family, job.launch) | _census_plan(job, shape)
     start |= {"MPIJOB_ORDER": order.value, "MPIJOB_PATIENCE": str(math.ceil(job.gang_timeout_seconds))}
-    if job.launch.stdin:
-        start["MPIJOB_STDIN"] = job.launch.stdin
     if job.elastic is not None:
         start[launch.DISCOVER] = terms.DISCOVERY
     if job.keep_on_failure_seconds > 0:

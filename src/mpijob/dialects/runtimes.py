@@ -116,7 +116,7 @@ def document(one: Shipped, *, image: str = "", user: int | None = None, gpu_kind
         resources=resources,
         launcher=resources if one.family is Family.OPENMPI else MPIJob(name="x").launcher,
     )
-    shape = Shape(user=user, family=one.family, launcher_cpu_limit=True)
+    shape = Shape(user=user, family=one.family, launcher_cores=0.0)
     if one.family is not Family.OPENMPI:
         (written,) = mpioperator.write(job, shape)
         return written

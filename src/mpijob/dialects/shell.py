@@ -198,6 +198,9 @@ count() { # how often memory has run out in this container, or nothing where nob
 count
 before=${kills:-0}
 trap : TERM INT HUP USR1 USR2 CONT
+input=/dev/null # what a launcher passes on may never end: Open MPI 5 for rank 0, hydra for all others
+if [ "$rank" = 0 ]; then input=${MPIJOB_STDIN:-/dev/null}; fi
+exec <"$input"
 /bin/sh -c '{ : >"$0/ranks/$$"; } 2>/dev/null; exec "$@"' "$home" "$@"
 code=$? oom=
 if [ "$code" = 137 ]; then

@@ -152,6 +152,7 @@ if [ -n "${tag:-}" ]; then # no rank knows this word, so none can print another 
 fi
 input=${MPIJOB_STDIN:-/dev/null}
 [ -r "$input" ] || fail 91 "the job's input $input cannot be read"
+if [ "$words" = 0 ]; then input=/dev/null; fi # ours: rank 0 reads it itself
 exec 3<"$input"
 # by env, because a command may be called like a function of ours; by 3, because sh closes 0 behind an &
 env "$@" <&3 3<&- &

@@ -55,6 +55,7 @@ CODE_SUFFIX = "-mpijob-code"
 NETWORK_SUFFIX = "-mpijob-network"
 SSH_PORT = 2222
 LONGEST_NAME = 63
+LAUNCHER_CORES = 4.0  # for starting a large world; without any CPU limit the Kubeflow SDK lists no job
 LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
 
 PLAIN_USER = 1000660000  # one user ID for all jobs, so that what one writes on a claim the next can read
@@ -88,6 +89,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     is set, because most images would run as root. `object` is the name of the first attempt's objects
     where it is not the job's own (an earlier job of that name is still there). `scheduler` is named where
     the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
+    `launcher_cores` is the launcher's CPU limit where it asks for less itself.
     `code` names the config map with the archive of what goes along (key `archive`). `python` is the text of
     a `sitecustomize` for the ranks.
     """
@@ -105,7 +107,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     python: str = ""
     launcher_image: str = ""
     service_image: str = ""
-    launcher_cpu_limit: bool = False
+    launcher_cores: float = LAUNCHER_CORES
     priority_classes: Mapping[str, str] = {}
     workload_priority: str = ""
     rack_key: str = "topology.kubernetes.io/rack"

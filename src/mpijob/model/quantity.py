@@ -1,5 +1,6 @@
-"""Amounts as people and Kubernetes write them: `500m`, `2`, `1.5`, `4Gi`, `512M`.
+"""Amounts as people and Kubernetes write them: `500m`, `2`, `1.5`, `4Gi`, `512M`, and also `2e3`, `+1`, `100n`.
 
+Whatever an API server takes is understood: what could not be read could not be judged, and would be let in.
 A spec keeps the text that its author wrote; whoever calculates asks for the number.
 """
 
@@ -7,10 +8,21 @@ from __future__ import annotations
 
 import re
 
-_FACTORS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
-    f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)
-}
-_QUANTITY = r"([0-9]{1,18}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})([mkMGTPE]|[KMGTPE]i)?"
+_FACTORS = {
+    "": 1.0,
+    "n": 1e-9,
+    "u": 1e-6,
+    "m": 1e-3,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+} | {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)}
+_NUMBER = r"(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
+_QUANTITY = rf"\+?(?:({_NUMBER}[eE][+-]?[0-9]{{1,2}})|({_NUMBER})([numkMGTPE]|[KMGTPE]i)?)"
+MOST = 1e24  # Kubernetes, too, counts what is larger as the largest
 
 Amount = str | int | float
 
@@ -18,13 +30,14 @@ Amount = str | int | float
 def parse(amount: Amount) -> float:
     """Return the number that an amount stands for; raise ValueError with the reason if there is none."""
     if isinstance(amount, (int, float)) and not isinstance(amount, bool):
-        if not 0 <= amount < 1e24:
+        if not 0 <= amount < MOST:
             raise ValueError(f"{amount} is not an amount: it must be zero or more")
         return float(amount)
     match = re.fullmatch(_QUANTITY, amount) if isinstance(amount, str) else None
     if match is None:
         raise ValueError(f"{amount!r} is not an amount: write a number such as 2, 500m or 4Gi")
-    return float(match[1]) * _FACTORS[match[2] or ""]
+    power, number, unit = match.groups()
+    return min(float(power) if power else float(number) * _FACTORS[unit or ""], MOST)
 
 
 def as_bytes(size: float) -> str:

@@ -145,11 +145,18 @@ def _cleared(seen: Sight, one: Member, time: float, over: float | None) -> bool:
 
 
 def _follows(seen: Sight, time: float) -> bool:
-    """Whether a worker that ended with 0 was only told to: another's end was there before."""
-    ends = [one.exit.time for one in seen.members if one.exit is not None and not one.exit.good]
-    ends += [seen.launcher.exit.time] if seen.launcher is not None and seen.launcher.exit is not None else []
-    ends += [seen.verdict.time] if seen.verdict is not None else []
-    return any(_since(time, end) for end in ends)
+    """Whether a worker that ended with 0 may only follow another's end, which was there before.
+
+    Nobody asked it to, or that would be known: so what ended in the same second, launcher or verdict, follows from it.
+    """
+    of_workers = [
+        one.exit.time
+        for one in seen.members
+        if one.exit is not None and not one.exit.good and one.role is not Role.LAUNCHER
+    ]
+    others = [seen.launcher.exit.time] if seen.launcher is not None and seen.launcher.exit is not None else []
+    others += [seen.verdict.time] if seen.verdict is not None else []
+    return any(_since(time, end) for end in of_workers) or any(floor(time) > floor(end) for end in others)
 
 
 def _was_asked(one: Member) -> bool:
@@ -205,6 +212,19 @@ def followers(census: Census) -> frozenset[int]:
     """Return the ranks whose end only followed from the first failure."""
     failed = first_rank(census)
     return frozenset(one.index for one in census.exits if one is not failed and not one.good)
+
+
+def silent_followers(seen: Sight, cause: Cause | None) -> frozenset[int]:
+    """Return the ranks that ended with the launcher before they could report it.
+
+    Those of a worker that was the cause ended with it, and not because of another.
+    """
+    if cause is None or seen.launcher is None or seen.launcher.exit is None:
+        return frozenset()
+    reported = {one.index for one in seen.census.exits}
+    lost = cause.worker if first_rank(seen.census) is None else None
+    silent = (one for one in seen.census.ranks if one.rank not in reported)
+    return frozenset(one.rank for one in silent if lost is None or one.worker != lost)
 
 
 def called(rank: Exit) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mpijob.dialects import demands
-from mpijob.dialects.terms import Document
+from mpijob.dialects.terms import LAUNCHER_CORES, Document, Shape
 from mpijob.model import Amounts, MPIJob, Quota
 from mpijob.model.cluster import Ask, Bound, Ceiling
 
@@ -125,21 +125,34 @@ def _number(amounts: Mapping[str, Any], resource: str) -> float | None:
     return demands.number(amounts[resource]) if resource in amounts else None
 
 
-def launcher_needs_cpu_limit(
-    lines: Iterable[Ceiling], limits: Iterable[Bound], asks: Iterable[Ask] = ()
-) -> bool:
-    """Return whether a launcher without a CPU limit would be refused.
+class Counted(NamedTuple):
+    """What a job's pods ask for in a namespace, the lines of quotas that count it, and the launcher's cores."""
 
-    A quota on `limits.cpu` wants every pod to have one, and so does a LimitRange with a maximum for whole
-    pods, unless one for containers gives one by default. Such a default may be below what the launcher
-    requests, and a ratio compares the two.
+    asks: tuple[Ask, ...]
+    lines: tuple[Ceiling, ...]
+    launcher_cores: float
+
+
+def counted(
+    job: MPIJob, engine: str, quotas: Sequence[Document], limits: tuple[Bound, ...], class_name: str = ""
+) -> Counted:
+    """Return what a job adds up to where these quotas and limits are: they decide how much its launcher may use."""
+    cores = launcher_cores(ceilings(quotas, {"limits.cpu": 0.0}, class_name), limits)
+    asks = demands.asks(job, Shape(launcher_cores=cores))
+    return Counted(asks, ceilings(quotas, demands.whole(job, engine, asks), class_name), cores)
+
+
+def launcher_cores(lines: Iterable[Ceiling], limits: Iterable[Bound]) -> float:
+    """Return up to how many cores the launcher may use; 0 stands for what it requests.
+
+    A quota on `limits.cpu` counts them, and so does a maximum for whole pods, unless containers get a limit by
+    default; a ratio compares them with the request.
     """
     limits = tuple(limits)
     on_cpu = [bound for bound in limits if bound.resource == "cpu" and bound.scope == "container"]
     given = [limit for bound in on_cpu if (limit := bound.default or bound.most) is not None]
-    wanted = max((ask.requests.get("cpu", 0.0) for ask in asks if ask.role == "launcher"), default=0.0)
     summed = any(
         bound.resource == "cpu" and bound.scope == "pod" and bound.most is not None for bound in limits
     )
     counted = (summed or any(line.resource == "limits.cpu" for line in lines)) and not given
-    return counted or any(limit < wanted for limit in given) or any(bound.ratio for bound in on_cpu)
+    return 0.0 if counted or any(bound.ratio for bound in on_cpu) else min((LAUNCHER_CORES, *given))

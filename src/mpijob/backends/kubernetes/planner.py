@@ -110,7 +110,7 @@ def _shape(job: MPIJob, around: Surroundings, choice: Choice) -> Shape:
         prove_gpus=around.prove_gpus,
         ipc_lock=around.ipc_lock,
         nfs_driver=around.nfs_driver,
-        launcher_cpu_limit=around.launcher_cpu_limit,
+        launcher_cores=around.launcher_cores,
         service_image=_service_image(job, around),
     )
 

@@ -27,12 +27,12 @@ from mpijob.backends.kubernetes.questions import ENGINES, Calls
 from mpijob.backends.kubernetes.reads import Answers
 from mpijob.backends.kubernetes.rights import Rights
 from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import demands, engine_choice, machines, netpolicies, terms
+from mpijob.dialects import engine_choice, machines, netpolicies, terms
 from mpijob.dialects.engine_choice import Engine
 from mpijob.dialects.terms import CANCELLED_ANNOTATION, Document, Gang
 from mpijob.errors import MpiJobError
 from mpijob.model import Amounts, Facts, Identity, MPIJob
-from mpijob.model.cluster import Ask, Ceiling, ClusterFacts, QueueFacts, Room, Unread
+from mpijob.model.cluster import Ask, ClusterFacts, QueueFacts, Room, Unread
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,9 +73,10 @@ def gather(
     seen.update(more)
     lack = _engines_lack(seen["rights"].value, served)
     usable, engine = _usable(job, served, lack)
-    asks = demands.asks(job)
-    wanted = demands.whole(job, _counted_as(engine), asks)
-    lines = namespace_limits.ceilings(seen["quotas"].items, wanted, _class_name(job))
+    namespace = _namespace(job, seen)
+    asks, lines, cores = namespace_limits.counted(
+        job, _counted_as(engine), seen["quotas"].items, namespace.bounds, _class_name(job)
+    )
     queue = _queue(job, seen, served)
     space, measured = _room(job, asks, seen, served)
     amounts = _amounts(job, queue, measured)
@@ -92,7 +93,7 @@ def gather(
         waiting_jobs=queue.waiting if queue else 0,
         recalled=recalled or recalled_too,
         cluster=msgspec.structs.replace(
-            _namespace(job, seen),
+            namespace,
             lacks=_lacks(job, seen["rights"].value, engine),
             engines_lack=lack,
             asks=asks,
@@ -102,7 +103,7 @@ def gather(
             image=pulling.end(image, seen["nodes"].items),
         ),
     )
-    around = _surroundings(job, seen, usable, lines, facts)
+    around = _surroundings(job, seen, usable, cores, facts)
     return Gathered(facts, msgspec.structs.replace(around, service_image=settings.service_image))
 
 
@@ -269,7 +270,7 @@ def _surroundings(
     job: MPIJob,
     seen: Answers,
     served: frozenset[str],
-    lines: tuple[Ceiling, ...],
+    cores: float,
     facts: Facts,
 ) -> Surroundings:
     cluster = facts.cluster
@@ -293,5 +294,5 @@ def _surroundings(
         nfs_driver=_nfs_driver(seen),
         isolates=_isolates(job, seen),
         addresses=seen["addresses"].value or (),
-        launcher_cpu_limit=namespace_limits.launcher_needs_cpu_limit(lines, cluster.bounds, cluster.asks),
+        launcher_cores=cores,
     )  # fmt: skip

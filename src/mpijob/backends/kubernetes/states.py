@@ -18,7 +18,7 @@ from mpijob.errors import Finding
 from mpijob.model import Family, JobState, Phase, RankState
 from mpijob.model.sight import Sight, Stage
 from mpijob.observation import cluster, cluster_workers
-from mpijob.observation.cluster_causes import Cause, followers
+from mpijob.observation.cluster_causes import Cause, followers, silent_followers
 from mpijob.observation.phase import Reason, Standing
 
 __all__ = ["LASTING", "POD_SELECTOR", "Objects", "derive", "speech", "summary", "worker_index"]
@@ -132,7 +132,7 @@ def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
         waiting_for=standing.message if waits else "",
         queue_position=queue.position if queue is not None and standing.phase is Phase.QUEUED else None,
         workers=cluster_workers.states(sight, standing, first),
-        ranks=_ranks(sight),
+        ranks=_ranks(sight, first),
         launcher_exit_code=launcher.exit.status
         if launcher is not None and launcher.exit is not None
         else None,
@@ -143,8 +143,8 @@ def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
     )
 
 
-def _ranks(sight: Sight) -> tuple[RankState, ...]:
-    followed = followers(sight.census)
+def _ranks(sight: Sight, first: Cause | None) -> tuple[RankState, ...]:
+    followed = followers(sight.census) | silent_followers(sight, first)
     return tuple(
         msgspec.structs.replace(one, followed=True) if one.rank in followed else one
         for one in sight.census.ranks

@@ -40,7 +40,7 @@ def events(seen: Objects, state: JobState, proved: float | None, *, first: bool 
         *_milestones(seen, state, proved, first),
         *_acts(seen, state),
         *_of_cluster(seen, state),
-        *_end(state),
+        *_end(state, proved),
         *_unseen(state),
     ]
     told.sort(key=lambda event: (round(event.time, 3), _order(event)))
@@ -129,8 +129,10 @@ def _unseen(state: JobState) -> Iterator[Event]:
             yield Event(state.created, "NotAllSeen", finding.message, Severity.WARNING, state.attempt)
 
 
-def _end(state: JobState) -> Iterator[Event]:
+def _end(state: JobState, proved: float | None) -> Iterator[Event]:
+    """The end, which a pod tells in whole seconds, and the log tells of a part of the same second before it."""
     if state.finished is None or not state.phase.final or state.phase.value == "Cancelled":
         return  # cancelling is an act, told where it was done
     severity = Severity.ERROR if state.phase.value == "Failed" else Severity.NOTICE
-    yield Event(state.finished, state.phase.value, state.message, severity, state.attempt)
+    moment = state.finished if proved is None else max(state.finished, proved)
+    yield Event(moment, state.phase.value, state.message, severity, state.attempt)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mpijob.dialects.terms import Gang
+from mpijob.dialects.terms import LAUNCHER_CORES, Gang
 from mpijob.model import MPIJob
 
 
@@ -29,7 +29,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     prove_gpus: bool = True
     ipc_lock: bool = False
     nfs_driver: str = ""
-    launcher_cpu_limit: bool = False
+    launcher_cores: float = LAUNCHER_CORES
     isolates: bool = False
     addresses: tuple[str, ...] = ()
     service_image: str = ""

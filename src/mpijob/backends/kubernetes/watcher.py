@@ -25,6 +25,7 @@ from mpijob.errors import BackendError, NotFound
 from mpijob.model import JobRef, JobState, Scope
 
 _SETTLE_SECONDS = 0.1  # changes come in swarms; one look serves them all
+_WHICH = ("name", "namespace", "uid", "resourceVersion")
 _LOOK_AGAIN_SECONDS = 2.0  # what only logs or the clock tell (the world is proved, an image takes long)
 
 
@@ -119,5 +120,6 @@ def _watched(served: frozenset[str]) -> Iterator[tuple[Kind, str]]:
 
 
 def _bare(document: Document) -> Document:
-    """That it changed is enough to know."""
-    return {"metadata": document.get("metadata") or {}}
+    """That it changed is enough to know, and which one it was."""
+    metadata = document.get("metadata") or {}
+    return {"metadata": {key: metadata[key] for key in _WHICH if key in metadata}}

@@ -151,9 +151,14 @@ def _parameters(value: Any) -> tuple[str, ...]:
 
 
 def _flags(taker: _Taker, here: str, item: Any) -> None:
-    job = commandline.unwrapped(
-        MPIJob(name="x", command=("mpirun", *shlex.split(str(item)), "x")), taker.notes, here
-    )
+    try:
+        words = shlex.split(str(item))
+    except ValueError:
+        taker.notes.dropped(
+            here, str(item), "a quote in it does not end", "end it, and convert again", blocks=True
+        )
+        return
+    job = commandline.unwrapped(MPIJob(name="x", command=("mpirun", *words, "x")), taker.notes, here)
     taker.fields |= {"launch": job.launch, "mpi": job.mpi}
     if job.env:
         taker.fields["env"] = taker.fields.get("env", {}) | dict(job.env)

@@ -11,7 +11,7 @@ from mpijob.dialects.marks import container_of
 from mpijob.dialects.migration import leaves
 from mpijob.dialects.migration.leaves import Leaf
 from mpijob.dialects.migration.report import Notes
-from mpijob.dialects.terms import QUEUE_LABEL, plain
+from mpijob.dialects.terms import LAUNCHER_CORES, QUEUE_LABEL, plain
 from mpijob.model import MPIJob
 
 _REPLICA = re.compile(r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.(.+)")
@@ -279,7 +279,10 @@ class Teller:
         said = container_of(pod_of(self.spec, role)).get("resources") or {}
         other = said.get("limits" if ".requests." in leaf.path else "requests") or {}
         key = leaf.path.partition(".requests." if ".requests." in leaf.path else ".limits.")[2]
-        if key in other and str(other[key]) != str(leaf.value):
+        allowed = (said.get("limits") or {}).get(key)
+        if role != "Worker" and key == "cpu" and str(allowed) == f"{LAUNCHER_CORES:g}":
+            self.notes.exact(leaf.path, leaf.shown, ours, "a launcher may use that much here, too")
+        elif key in other and str(other[key]) != str(leaf.value):
             note = "a worker has one amount here, asked for and allowed alike: what was requested"
             self.notes.changed(leaf.path, leaf.shown, ours, note)
         else:

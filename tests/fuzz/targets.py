@@ -1,0 +1,210 @@
+"""The readers of foreign input. A target raises what breaks its promise, and returns whatever else happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.unit.api_support import Browser, served
+from tests.unit.incoming_support import Knowing
+
+import mpijob
+from mpijob import checks
+from mpijob.backends.kubernetes import plainyaml, states
+from mpijob.backends.kubernetes.states import Objects
+from mpijob.cluster import reviewing
+from mpijob.dialects import imagefiles, jobfile, rulefile, seen, seen_census, stacks
+from mpijob.dialects.migration import sources
+from mpijob.errors import MpiJobError
+from mpijob.model import Family
+from mpijob.observation import curves
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+MARK = "mpijob-stack"
+_FAMILIES = (Family.OPENMPI, Family.MPICH, Family.INTEL)
+_PATHS = (
+    "/plan",
+    "/drafts",
+    "/drafts/edit",
+    "/drafts/convert",
+    "/drafts/advice",
+    "/fit",
+    "/bulk",
+    "/templates",
+)
+
+
+class Target(NamedTuple):
+    """One reader: its promise, how an input is given to it, and inputs to begin with."""
+
+    promise: str
+    read: Callable[[bytes], None]
+    begin: Callable[[], list[bytes]]
+
+
+def _files(*patterns: str) -> Callable[[], list[bytes]]:
+    return lambda: [path.read_bytes() for one in patterns for path in sorted(FIXTURES.glob(one))]
+
+
+def job_files(data: bytes) -> None:
+    """Refused with findings, or read, judged, and the same when it is written and read again."""
+    with suppress(MpiJobError):
+        for job in jobfile.read_all(data):
+            checks.run(job)
+            assert jobfile.read(jobfile.write(job)) == job
+
+
+def foreign_files(data: bytes) -> None:
+    """A script or manifest of another system is refused in words, or converted to jobs that can be judged."""
+    with suppress(MpiJobError):
+        for one in sources.read(data.decode(errors="replace")):
+            assert one.jobs or one.entries
+            for job in one.jobs:
+                checks.run(job)
+
+
+def bare_logs(data: bytes) -> None:
+    """A log is explained, whatever is in it."""
+    if data:
+        assert mpijob.diagnose(data[1:], family=_FAMILIES[data[0] % 3]).summary
+
+
+def launcher_logs(data: bytes) -> None:
+    """A launcher's log tells a census, of ranks that the world can have."""
+    layout = seen_census.Layout(hosts={"worker-0": 0, "worker-1": 1}, planned=4, slots=2)
+    if data:
+        told = seen_census.read(data[1:].decode(errors="replace"), _FAMILIES[data[0] % 3], layout)
+        assert all(rank.rank >= 0 for rank in told.ranks)
+
+
+def rule_files(data: bytes) -> None:
+    """A site's rules are read, or refused with their place."""
+    with suppress(MpiJobError):
+        rulefile.read(data)
+
+
+def stack_texts(data: bytes) -> None:
+    """What a tool said in a worker is read as far as it can be."""
+    stacks.read(MARK, data.decode(errors="replace"))
+
+
+def libraries(data: bytes) -> None:
+    """A file of an image that calls itself a library is looked into, and never believed beyond its end."""
+    imagefiles.read("usr/lib/libmpi.so.40", data)
+
+
+def kubeconfigs(data: bytes) -> None:
+    """The plain kind of YAML is read, or left to the whole reader."""
+    with suppress(ValueError, MpiJobError):
+        plainyaml.read(data.decode(errors="replace"))
+
+
+def training_lines(data: bytes) -> None:
+    """Numbers are found in lines, and are numbers."""
+    read = curves.reader()
+    for line in data.splitlines():
+        assert all(isinstance(value, float | int) for value in read(line).values())
+
+
+def _object(data: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+_LISTS, _ONES = ("jobs", "pods", "events"), ("job", "runtime", "jobset", "workload", "taker")
+
+
+def _listed(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the objects, and the lists of objects, as every answer of a server is one."""
+    ones = {key: told[key] for key in _ONES if isinstance(told.get(key), dict)}
+    lists = {key: told[key] for key in _LISTS if isinstance(told.get(key), list)}
+    return ones | {key: [one for one in found if isinstance(one, dict)] for key, found in lists.items()}
+
+
+def cluster_objects(data: bytes) -> None:
+    """Objects of whatever content give a state, or are refused in words."""
+    told = _object(data) or {}
+    fields = _listed(told)
+    if "job" not in fields:
+        return
+    with suppress(MpiJobError):
+        seen.read(Objects(**fields), launcher_log=str(told.get("launcher_log") or ""))
+        states.summary(fields["job"])
+
+
+def reviews(data: bytes) -> None:
+    """Every request that reaches the webhook is answered, with its own uid."""
+    review = _object(data)
+    if review is None or not isinstance(review.get("request"), dict) or "uid" not in review["request"]:
+        return
+    for path in ("/judge", "/strict", "/defaults", "/restricted"):
+        answer = reviewing.answer(path, review, Knowing())
+        assert answer["response"]["uid"] == review["request"]["uid"]
+
+
+@cache
+def _browser() -> Browser:
+    return ExitStack().enter_context(served()).sign_in()
+
+
+def api_bodies(data: bytes) -> None:
+    """The page's server answers every body, and never with an error of its own."""
+    if data:
+        path = _PATHS[data[0] % len(_PATHS)]
+        headers = {"content-type": "application/json"}
+        answer = _browser().post(path, content=data[1:], headers=headers)
+        assert answer.status_code < 500, answer.text
+
+
+def _reviews() -> list[bytes]:
+    found = []
+    for path in sorted(FIXTURES.glob("cluster/*.json"))[:12]:
+        job = json.loads(path.read_text())["job"]
+        request = {"uid": "r", "kind": {"kind": job.get("kind")}, "operation": "CREATE", "namespace": "cv",
+                   "object": job, "userInfo": {"username": "jane"}}  # fmt: skip
+        found.append(json.dumps({"request": request}).encode())
+    return found
+
+
+def _bodies() -> list[bytes]:
+    job = {"name": "bert", "workers": 2, "command": ["true"]}
+    bodies: list[dict[str, Any]] = [
+        {"job": job}, {"yaml": "name: bert\ncommand: [true]\n"}, {"yaml": "name: b\n", "path": "workers", "value": 3},
+        {"text": "#!/bin/sh\n#SBATCH -N 2\nsrun ./x\n"}, {"action": "cancel", "jobs": ["default/bert"]},
+        {"name": "mine", "job": job}, {"name": "mine", "yaml": "name: b\n"},
+    ]  # fmt: skip
+    return [bytes([at]) + json.dumps(body).encode() for at in range(len(_PATHS)) for body in bodies]
+
+
+def _job_files() -> list[bytes]:
+    written = [path.read_bytes() for path in sorted((FIXTURES.parents[1] / "examples").rglob("*.yaml"))]
+    return [
+        *written,
+        b"name: a\nworkers: 2\nslots: 2\ncommand: python train.py\nresources: {gpu: 1, memory: 1Gi}\n",
+    ]
+
+
+TARGETS = {
+    read.__name__: Target((read.__doc__ or "").strip(), read, begin)
+    for read, begin in (
+        (job_files, _job_files),
+        (foreign_files, _files("convert/*")),
+        (bare_logs, _files("failures/*/*.txt", "innocent/*.txt")),
+        (launcher_logs, _files("failures/openmpi/*.txt")),
+        (rule_files, _files("rules_test.yaml")),
+        (stack_texts, _files("stacks/*")),
+        (libraries, lambda: [b"\x7fELF\x02\x01\x01" + bytes(57)]),
+        (kubeconfigs, lambda: [b"apiVersion: v1\nclusters:\n- name: a\n  cluster: {server: x}\nusers: []\n"]),
+        (training_lines, _files("healthy/*")),
+        (cluster_objects, _files("cluster/*.json")),
+        (reviews, _reviews),
+        (api_bodies, _bodies),
+    )
+}
