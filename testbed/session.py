@@ -48,7 +48,12 @@ def _running_cluster() -> Iterator[None]:
 
 
 def _call(argv: Sequence[str], kubeconfig: str) -> int:
-    return subprocess.run(argv, check=False, env={**os.environ, "KUBECONFIG": kubeconfig}).returncode
+    """Run the command; who asks us to end asks it, and it may tidy up first: it may have processes of its own."""
+    child = subprocess.Popen(argv, env={**os.environ, "KUBECONFIG": kubeconfig})
+    for one in _ENDINGS:  # a terminal interrupts both by itself
+        signal.signal(one, lambda number, _: None if number == signal.SIGINT else child.send_signal(number))
+    status = child.wait()
+    return status if status >= 0 else 128 - status
 
 
 def _on_signal(handler: object) -> None:
