@@ -51,7 +51,7 @@ test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The exam
 	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
 check: $(VENV)/.dev static ## The quick round: format, lint, types, import contracts, unit tests
-	$(BIN)/python -m pytest $(SPREAD) tests/unit $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest $(SPREAD) tests/unit -m "not thorough" $(PYTEST_FLAGS)
 
 static: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -89,6 +89,7 @@ def _record(archive: Archive) -> None:
     capture.end()
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-history")
 @pytest.mark.parametrize("large_bytes", [64 << 10, 100], ids=["written anew", "sealed as it is"])
 def test_a_recorder_killed_at_any_step_loses_nothing_and_stores_nothing_twice(

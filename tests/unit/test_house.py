@@ -75,6 +75,7 @@ def test_a_circle_would_be_seen(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_the_row_beside_the_others_is_about_true(source: list[Module]) -> None:
     """Within a fifth: it is written anew when the house has changed, not with each commit."""
     written = next(line for line in measure.PAGE.read_text().splitlines() if line.startswith(measure.BEGIN))

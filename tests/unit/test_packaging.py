@@ -44,6 +44,7 @@ def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], di
     return first, built(there, TZ="Asia/Tokyo", LANG="C", PYTHONHASHSEED="7", **epoch)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [".whl", ".gz"])
 def test_wheel_and_source_distribution_are_the_same_bytes_each_time(
     twice: tuple[dict[str, Path], dict[str, Path]], kind: str
@@ -52,6 +53,7 @@ def test_wheel_and_source_distribution_are_the_same_bytes_each_time(
     assert one == other
 
 
+@pytest.mark.thorough
 def test_the_wheel_is_for_every_machine_and_holds_the_package_only(
     twice: tuple[dict[str, Path], dict[str, Path]],
 ) -> None:
@@ -62,6 +64,7 @@ def test_the_wheel_is_for_every_machine_and_holds_the_package_only(
     assert "mpijob/client/library/hello.yaml" in names
 
 
+@pytest.mark.thorough
 def test_the_source_distribution_has_what_the_tests_and_the_docs_need(
     twice: tuple[dict[str, Path], dict[str, Path]],
 ) -> None:

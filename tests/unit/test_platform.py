@@ -263,6 +263,7 @@ def test_an_upgrade_prunes_what_is_no_longer_wanted(tmp_path: Path) -> None:
     assert told.state == "Ready"
 
 
+@pytest.mark.thorough
 @pytest.mark.req("C-ha")
 def test_killed_at_any_step_the_platform_comes_to_the_same_end(tmp_path: Path) -> None:
     an_engine(tmp_path, more="old")

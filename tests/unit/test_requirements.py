@@ -153,6 +153,7 @@ def test_with_a_broken_teardown(broken): assert True
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("flags", [(), ("-n", "2")], ids=["one process", "two processes"])
 def test_each_outcome_is_recorded_with_its_ids(tmp_path: Path, flags: tuple[str, ...]) -> None:
     status, output, tests = run_pytest(tmp_path, SAMPLE, *flags)
@@ -166,6 +167,7 @@ def test_each_outcome_is_recorded_with_its_ids(tmp_path: Path, flags: tuple[str,
     ]
 
 
+@pytest.mark.thorough
 def test_a_test_that_is_run_once_more_counts_as_it_ended(tmp_path: Path) -> None:
     source = """
 import pathlib
@@ -184,6 +186,7 @@ def test_fails(): assert False
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("flags", [(), ("-n", "1")], ids=["one process", "a worker process"])
 @pytest.mark.parametrize(("mark", "told"), [('"FR-999"', "'FR-999'"), ("", "a req mark without an id")])
 def test_an_unknown_id_stops_the_run_at_collection(
