@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local import store
+from mpijob.backends.local import processes, store
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
 from mpijob.model import Sample
@@ -41,3 +44,40 @@ def _opened(home: Home) -> int:
     version = int(opened.read("PRAGMA user_version")[0][0])
     opened.close()
     return version
+
+
+def _samples(opened: Store) -> int:
+    return len(opened.samples("u1"))
+
+
+def test_a_store_of_a_forked_process_is_seen_by_others_and_loses_nothing(tmp_path: Path) -> None:
+    """SQLite takes a carried connection's locks for the child's; the last to go then clears the journal."""
+    home = Home(str(tmp_path / "home"))
+    opened = Store(home)
+    (told, tell), (heard, hear) = os.pipe(), os.pipe()
+
+    def work() -> None:
+        os.close(hear)  # so that the end of the other is heard
+        own = Store(home)
+        own.add_samples("u1", (Sample(1.0, 0, 1.0, 1),))
+        os.write(tell, b"written")
+        os.read(heard, 1)
+        own.add_samples("u1", (Sample(2.0, 0, 1.0, 1),))
+        assert _samples(own) == 2
+
+    child = processes.in_child(work)
+    os.close(tell)
+    assert os.read(told, 7) == b"written"
+    assert _samples(opened) == 1
+    opened.close()
+    ending = (
+        "import sys; from mpijob.backends.local.paths import Home; from mpijob.backends.local.store import Store; "
+        "Store(Home(sys.argv[1])).close()"
+    )
+    subprocess.run([sys.executable, "-c", ending, str(home.root)], check=True)
+    assert Path(f"{home.database}-wal").exists(), "somebody took himself for the last"
+    os.write(hear, b".")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert _samples(opened) == 2
+    for fd in (told, heard, hear):
+        os.close(fd)

@@ -60,7 +60,7 @@ class Runner:
             claimed = self._claim(store)
             if claimed is not None:
                 self._share(store)
-                store = self._supervise(store, claimed)
+                self._supervise(store, claimed)
             elif not self._listen(store):
                 self._forget_old(store)
                 return
@@ -111,7 +111,7 @@ class Runner:
             pid = processes.in_child(lambda: _second(self._home, self._settings))
             os.waitpid(pid, 0)
 
-    def _supervise(self, store: Store, claimed: Claimed) -> Store:
+    def _supervise(self, store: Store, claimed: Claimed) -> None:
         """Run one job in a supervisor of its own, and write down what follows from its end."""
         plan = store.plan(claimed.uid)
         settings = self._settings
@@ -125,15 +125,12 @@ class Runner:
             settings.rules,
             (settings.model_registry, settings.model_registry_token_file),
         )
-        store.close()  # never carried across a fork
         supervisor = _fork_supervisor(self._home, orders)
-        store = Store(self._home)
         status = _wait_noted(store, claimed.uid, supervisor)
         if orders.isolation is isolation.Isolation.GROUPS:
             _end_orphans()
         _patiently(lambda: self._settle(store, orders, os.waitstatus_to_exitcode(status)))
         processes.reap()
-        return store
 
     def _settle(self, store: Store, orders: Orders, code: int) -> None:
         """After the supervisor's end: the truth if it could not write it, then what follows."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -111,16 +113,44 @@ def _row(values: tuple[Any, ...]) -> Row:
     return Row(seq, uid, Phase(phase), decode_state(state), attempt, bool(holds), *rest)
 
 
+class _Stores(threading.local):
+    """The stores of each thread: one that another thread uses may not be closed."""
+
+    def __init__(self) -> None:
+        self.stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+_of_thread = _Stores()
+os.register_at_fork(before=_of_thread.close)
+
+
 class Store:
-    """An open database. Not to be carried across a fork."""
+    """The database, of one thread. Whoever forks closes it by that, and opens it anew when it is used again.
+
+    SQLite knows its locks by process: of a connection that is carried along, even unused, the child's own next one
+    takes it that they are held. The last of all others then clears the journal in which the child writes.
+    """
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._db = _open(home)
+        self._opened: sqlite3.Connection | None = _open(home)
+        _of_thread.stores.add(self)
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = _open(self.home)
+        return self._opened
 
     def close(self) -> None:
         """Close the database."""
-        self._db.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
