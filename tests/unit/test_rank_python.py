@@ -6,16 +6,17 @@ That it ends a world is shown with real MPI in tests/engine/test_crashes.py.
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 
 import pytest
 
-from mpijob.backends.local.paths import SCRIPTS
+from mpijob.backends.endings import FOLDER
 
 
 def run(script: str, *options: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.path.join(SCRIPTS, "python")}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": FOLDER}
     words = [sys.executable, *options, *(("-c", script) if script else ())]
     return subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
@@ -63,6 +64,28 @@ def test_an_exit_that_is_caught_is_one_like_any_other() -> None:
     done = run(script)
     assert done.stdout.splitlines() == ["3 True (3,)"] * 3 + ["SystemExit(3) SystemExit builtins"]
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_in_a_pod_a_rank_that_leaves_is_heard_before_it_ends_the_world() -> None:
+    """What it says and its abort reach the launcher by two ways; what comes behind an abort is lost."""
+    script = "import sitecustomize, sys\nsitecustomize._tell(7)\nprint('it ends the world', file=sys.stderr)"
+    environ = {"PYTHONPATH": FOLDER, "MPIJOB_RANK": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as rank:
+        assert rank.stdout is not None
+        assert rank.stderr is not None
+        assert select.select([rank.stdout], [], [], 60)[0], "it says that it leaves"
+        assert not select.select([rank.stderr], [], [], 0.1)[0], "nobody has read it yet"
+        assert rank.stdout.read() == b"mpijob-exit rank=1 code=7 left=1\n"
+        assert rank.stderr.read() == b"it ends the world\n"
+
+
+def test_it_is_loaded() -> None:
+    assert (
+        run("import sitecustomize; print(sitecustomize.__file__)").stdout.strip()
+        == f"{FOLDER}/sitecustomize.py"
+    )
 
 
 def test_modules_run_as_programs_end_as_before() -> None:

@@ -45,12 +45,24 @@ def _tell(status: int) -> None:
         rank, pipes = int(os.environ["MPIJOB_RANK"]), os.environ.get("MPIJOB_PIPES")
         if pipes is None:
             os.write(1, f"mpijob-exit rank={rank} code={status} left=1\n".encode())
+            _wait_until_read()
             return
         report = os.open(pipes + "/report", os.O_WRONLY | os.O_NONBLOCK)
         os.write(report, f"left {rank} {status}\n".encode())
         os.close(report)
-    except (KeyError, ValueError, OSError):
+    except (KeyError, ValueError, OSError, ImportError):
         return  # not below a shim of ours, or nobody listens
+
+
+def _wait_until_read(seconds: float = 1.0) -> None:
+    """Give what was said a lead: an abort takes another way to the launcher, and what it overtakes is lost."""
+    from fcntl import ioctl
+    from termios import FIONREAD
+    from time import monotonic, sleep
+
+    deadline = monotonic() + seconds
+    while any(ioctl(1, FIONREAD, bytes(4))) and monotonic() < deadline:
+        sleep(0.005)
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
