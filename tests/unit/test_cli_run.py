@@ -52,6 +52,28 @@ def test_a_retried_run_counts_its_attempts() -> None:
     assert "attempt 2 of 3" in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("python", "-u", "My_Train.py", "--lr", "1"), "my-train"),
+        (("python", "-c", "pass"), "python"),
+        (("./solver",), "solver"),
+    ],
+)
+def test_a_run_without_a_name_is_called_after_its_program(command: tuple[str, ...], name: str) -> None:
+    cli = Cli()
+    assert cli("run", "--workers", "2", "--", *command).exit_code == 0
+    assert [one["ref"]["name"] for one in cli.json("list")["items"]] == [name]
+    assert cli("create", "--workers", "2", "--", *command).exit_code == 2
+
+
+def test_a_job_of_another_namespace_is_told_with_it() -> None:
+    cli = Cli()
+    job = "name: far\nnamespace: team\nworkers: 2\ncommand: [echo]\n"
+    assert "follow it: mpijob logs -f far -n team" in cli("create", "-f", "-", stdin=job).stderr
+    assert cli("logs", "far", "-n", "team").exit_code == 0
+
+
 def test_rm_deletes_the_job_after_its_end() -> None:
     cli = Cli()
     cli("run", "gone", "--workers", "2", "--rm", "--", "true")

@@ -250,6 +250,13 @@ def test_what_the_ranks_said_is_evidence() -> None:
     assert state.findings[0].message == "Rank 2 on worker 1 failed with an exception: KeyError: 'x'"
 
 
+def test_an_exception_is_told_with_its_kind_also_where_it_says_one_word() -> None:
+    said = ("Traceback (most recent call last):", '  File "a.py", line 1', "ValueError: oneword")
+    lines = "".join(f"[1,2]<stderr>:{line}\n" for line in said) + "[1,2]<stdout>:mpijob-exit rank=2 code=1\n"
+    state = derive(done(1, 40), COUNTED + lines)
+    assert state.findings[0].message == "Rank 2 on worker 1 failed with an exception: ValueError: oneword"
+
+
 def test_a_rank_that_left_is_told_as_it_left_and_the_abort_that_ended_the_others_is_not() -> None:
     log = (
         COUNTED

@@ -222,6 +222,31 @@ def test_lines_around_launch_lines_are_jobs_in_their_order() -> None:
     assert one.jobs[2].command == ("./tidy",)
 
 
+def test_jobs_of_one_script_wait_for_each_other_as_its_lines_did() -> None:
+    body = (
+        "python prep.py\nsrun ./a out-$SLURM_JOB_ID &\nsrun ./b &\nwait\nsrun ./c out-$SLURM_JOB_ID\nsrun ./d"
+    )
+    jobs = slurm("-J flow -N 2", body).jobs
+    assert [job.after for job in jobs] == [
+        (), ("flow-1",), ("flow-1",), ("flow-2", "flow-3"), ("flow-4",),
+    ]  # fmt: skip
+    assert (jobs[1].command[-1], jobs[3].command[-1]) == ("out-flow", "out-flow")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("#SBATCH --node=2", "--nodes is one"),
+        ("#SBATCH --ntask-per-node=2", "--ntasks-per-node is one"),
+        ("#SBTACH --nodes=2", "a directive begins with #SBATCH"),
+    ],
+)
+def test_a_misspelt_directive_blocks_with_what_was_meant(line: str, told: str) -> None:
+    (one,) = convert(f"#!/bin/bash\n#SBATCH -J x\n{line}\nsrun ./a\n", file="x.sbatch")
+    assert one.stage is Stage.BLOCKED
+    assert told in one.blockers[0]
+
+
 @pytest.mark.parametrize(
     ("head", "workers", "slots", "cpu", "memory"),
     [

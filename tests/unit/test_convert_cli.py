@@ -40,6 +40,24 @@ def test_a_converted_job_file_can_be_run_right_away() -> None:
     assert "hello from Slurm" in cli.ok("logs", "hello")
 
 
+@pytest.mark.parametrize(
+    ("words", "written", "path"),
+    [
+        (("solve.sbatch", "--out", "moved/here"), "moved/here/solve.yaml", "../.."),
+        (("--dir", ".", "--out", "moved"), "moved/solve.yaml", ".."),
+        (("./solve.sbatch",), "", "."),
+    ],
+)
+def test_what_goes_along_is_found_from_where_the_job_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], written: str, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("solve.sbatch").write_text("#!/bin/bash\n#SBATCH -N 2\nsrun python solve.py $SLURM_PROCID\n")
+    result = Cli()("convert", *words)
+    assert result.exit_code == 0, result.stderr
+    assert jobfile.read(Path(written).read_text() if written else result.stdout).code.path == path
+
+
 def test_several_files_become_several_documents() -> None:
     result = Cli()("convert", source("molecules.sbatch"), source("climate.sbatch"))
     assert [job.name for job in jobfile.read_all(result.stdout)] == ["water", "coupled"]
@@ -60,6 +78,16 @@ def test_a_job_becomes_a_batch_script() -> None:
     script = Cli().ok("convert", source("horovod-v2beta1.yaml"), "--to", "sbatch")
     assert script.startswith("#!/bin/bash\n#SBATCH --job-name=tensorflow-benchmarks\n#SBATCH --nodes=2\n")
     assert "srun --mpi=pmix --distribution=block --cpu-bind=none --cpus-per-task=4 python bench.py" in script
+
+
+def test_an_array_goes_back_without_the_number_that_slurm_gives_each_task(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    array = "#!/bin/bash\n#SBATCH -N 2 --array=1-3\nexport X=1\nsrun ./a $SLURM_ARRAY_TASK_ID\n"
+    job.write_text(Cli()("convert", "-", stdin=array).stdout)
+    result = Cli()("convert", str(job), "--to", "sbatch")
+    assert "export X=1" in result.stdout
+    assert "SLURM_ARRAY_TASK_ID=" not in result.stdout
+    assert "sbatch --array=1-10 FILE" in result.stderr
 
 
 def test_the_report_for_people_has_every_field_with_its_fate() -> None:
@@ -100,6 +128,7 @@ def test_the_status_tells_what_is_blocked_and_strictly_what_is_dropped(
     [
         ((), "give files, --dir or --cluster"),
         (("--dir", ".", "x.yaml"), "give files, --dir or --cluster"),
+        (("/",), "/ is a directory: --dir /"),
         (("no-such-file.yaml",), "no-such-file.yaml: No such file or directory"),
         (("x", "--to", "pbs"), "'pbs' is not one of"),
     ],

@@ -61,13 +61,21 @@ class Given(NamedTuple):
     changes: tuple[Change, ...]
 
     @classmethod
-    def of(cls, app: App, given: Mapping[str, Any], command: tuple[str, ...] = ()) -> Given:
-        """Read it off the command line; `command` stands where the words after `--` are not the job's."""
+    def of(
+        cls, app: App, given: Mapping[str, Any], command: tuple[str, ...] = (), *, nameless: bool = False
+    ) -> Given:
+        """Read it off the command line; `command` stands where the words after `--` are not the job's.
+
+        One that may be `nameless` is called after its program.
+        """
         changes = changes_of(given)
         if app.namespace is not None:
             changes.append(Change("namespace", app.namespace))
         file = given.get("file")
-        if name := _name(given.get("words", ()), file):
+        name = _name(given.get("words", ()), file)
+        if not name and nameless and file is None and (argv := command or words_after()):
+            name = _named_after(argv)
+        if name:
             changes.append(Change("name", name))
         changes += command_changes(given, command)
         return cls(file, read_file(file) if file else "", tuple(changes))
@@ -115,6 +123,16 @@ def _name(words: tuple[str, ...], file: str | None) -> str:
     if len(words) > 1:
         raise click.UsageError(f"the command goes after --: {words[0]} -- {' '.join(words[1:])}")
     return words[0] if words else ""
+
+
+def _named_after(argv: tuple[str, ...]) -> str:
+    """Return a name for a job that was given none: its program's, or that of the script for an interpreter."""
+    from pathlib import PurePath
+
+    from mpijob.dialects.migration.request import name_of
+
+    scripts = (word for word in argv if PurePath(word).suffix in (".py", ".sh", ".jl", ".R", ".pl"))
+    return name_of(PurePath(next(scripts, argv[0])).stem)
 
 
 def command_changes(given: Mapping[str, Any], command: tuple[str, ...] = ()) -> list[Change]:

@@ -14,6 +14,7 @@ values that look secret do not stand in a report.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -79,16 +80,19 @@ def convert(
     image: str = "",
     format: str = "yaml",
     openshift: bool = False,
+    moved: str = "",
 ) -> tuple[Conversion, ...]:
     """Return what a text holds (MPIJob, TrainJob, job file, Slurm or PBS script, …), converted.
 
     `to` is job, trainjob, mpijob or sbatch; `image` is used where the source names none. Pods get an ordinary
-    user ID, unless the manifests are for OpenShift, which gives each namespace its own.
+    user ID, unless the manifests are for OpenShift, which gives each namespace its own. `moved` is the way from
+    where the job file will be to where the source is, which has the code that goes along.
     """
     from mpijob.dialects.migration import sources
 
     _refuse(to)
-    return tuple(_finished(one, to, image, format, openshift) for one in sources.read(text, to=to, file=file))
+    found = (_moved(one, moved) for one in sources.read(text, to=to, file=file))
+    return tuple(_finished(one, to, image, format, openshift) for one in found)
 
 
 def documents(
@@ -119,20 +123,31 @@ def documents(
 
 
 def directory(
-    place: str | Path, *, to: str = "job", image: str = "", format: str = "yaml", openshift: bool = False
+    place: str | Path,
+    *,
+    to: str = "job",
+    image: str = "",
+    format: str = "yaml",
+    openshift: bool = False,
+    out: str = "",
 ) -> Iterator[Conversion]:
-    """Yield every job that the files below a directory hold, converted; files that are no jobs are passed over."""
+    """Yield every job that the files below a directory hold, converted; files that are no jobs are passed over.
+
+    `out` is the directory below which the job files will be, each as deep as its source.
+    """
     root = Path(place)
     if not root.is_dir():
         raise NotFound(f"there is no directory {root}", hint="name the directory that holds the files")
     _refuse(to)
     for path in sorted(root.rglob("*"))[:_MOST_FILES]:
         if path.suffix.lower() in _ENDINGS and path.is_file() and not _is_hidden(path, root):
-            yield from _from_file(path, str(path.relative_to(root)), to, image, format, openshift)
+            name = str(path.relative_to(root))
+            way = os.path.relpath(path.parent, os.path.join(out, os.path.dirname(name))) if out else ""
+            yield from _from_file(path, name, to, image, format, openshift, way)
 
 
 def _from_file(
-    path: Path, name: str, to: str, image: str, format: str, openshift: bool
+    path: Path, name: str, to: str, image: str, format: str, openshift: bool, moved: str
 ) -> Iterator[Conversion]:
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -143,7 +158,9 @@ def _from_file(
     if not _is_job(text):
         return
     try:
-        yield from convert(text, to=to, file=name, image=image, format=format, openshift=openshift)
+        yield from convert(
+            text, to=to, file=name, image=image, format=format, openshift=openshift, moved=moved
+        )
     except MpiJobError as error:
         yield Conversion(file=name, source="not read", to=to, error=error.message)
 
@@ -167,6 +184,19 @@ def _is_job(text: str) -> bool:
 
 def _is_hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _moved(one: Converted, way: str) -> Converted:
+    """Return what was read with its code found from elsewhere."""
+    if not way:
+        return one
+    jobs = tuple(
+        job.replace(code=job.code.replace(path=os.path.normpath(os.path.join(way, job.code.path))))
+        if job.code.path
+        else job
+        for job in one.jobs
+    )
+    return msgspec.structs.replace(one, jobs=jobs)
 
 
 def _refuse(to: str) -> None:

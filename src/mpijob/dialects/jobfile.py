@@ -113,7 +113,12 @@ def _understood(root: Node) -> tuple[Any, list[Finding]]:
     """Return what a document says as plain values, and what is wrong with them."""
     if not isinstance(root, Mapping):
         return None, [
-            finding("WRONG_TYPE", root, "a job is a mapping of fields", "for example: name: my-job")
+            finding(
+                "WRONG_TYPE",
+                root,
+                "a job is a mapping of fields",
+                "for example: name: my-job; scripts of Slurm and PBS become one by mpijob convert FILE",
+            )
         ]
     if foreign.is_manifest(root):
         return None, [foreign.explained(root)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def convert(
     """
     if sum((bool(files), directory is not None, cluster)) != 1:
         raise click.UsageError("give files, --dir or --cluster")
+    if folder := next((file for file in files if os.path.isdir(file)), ""):
+        raise click.UsageError(f"{folder} is a directory: --dir {folder}")
     form = "json" if app.out.format is Format.JSON else "yaml"
     if files:
         done = tuple(
@@ -63,11 +66,16 @@ def convert(
                 image=image,
                 format=form,
                 openshift=openshift,
+                moved="" if file == "-" else os.path.relpath(Path(file).parent, out or "."),
             )
         )
         moved = None
     elif directory is not None:
-        done = tuple(converting.directory(directory, to=to, image=image, format=form, openshift=openshift))
+        done = tuple(
+            converting.directory(
+                directory, to=to, image=image, format=form, openshift=openshift, out=out or ""
+            )
+        )
         moved = 0
     else:
         from mpijob.client import migration

@@ -63,12 +63,12 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
 def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **given: Any) -> None:
     """Create a job and follow it to its end.
 
-    Ctrl-C leaves the job running; a second Ctrl-C within 2 s cancels it. The exit status is 1 when the
-    job failed.
+    Without NAME and -f it is called after its program. Ctrl-C leaves the job running; a second Ctrl-C within 2 s
+    cancels it. The exit status is 1 when the job failed.
     """
     from mpijob.cli.follow import Follower, Look
 
-    asked = Given.of(app, given)
+    asked = Given.of(app, given, nameless=True)
     look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps)
     if several := graphs.jobs_of(asked):
         graphs.follow(app, graphs.submit(app, several), look, stays=not remove)
@@ -87,7 +87,7 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 @pass_app
 def plan(app: App, server: bool, **given: Any) -> None:
     """Show exactly what would run; start nothing."""
-    asked = Given.of(app, given)
+    asked = Given.of(app, given, nameless=True)
     if several := graphs.jobs_of(asked):
         _create_several(app, several, dry_run=True)
         return

@@ -236,7 +236,8 @@ RULES = (
         signs=(
             Sign(
                 "Traceback",
-                r"^(?:\S*[ ])?Traceback \(most recent call last\):\s*\n(?:(?:\S+[ ])?[ \t]+[^\n]*\n)*+(?:\S+[ ])?"
+                r"^(?:\S*[ ])?Traceback \(most recent call last\):\s*\n(?:(?:\S+[ ])?[ \t]+[^\n]*\n)*+"
+                r"(?:(?![A-Za-z_][\w.]*: )\S+[ ])?"
                 r"(?![^\n]{0,300}(?:Connection (?:closed|reset) by peer|ChildFailedError))"
                 r"(?P<error>[A-Za-z_][\w.]*(?:: [^\n]{0,300})?)$",
             ),

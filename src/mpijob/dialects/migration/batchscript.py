@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from mpijob.errors import InvalidJob
 from mpijob.model import Code, MPIJob, Program
 
 _HEADS = {"Slurm script": slurm.head, "PBS script": pbs.head}
+_OWN_NUMBER = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "PBS_JOBID")
 _SCRIPT, _LARGEST = "rank.sh", 1024 * 1024
 
 
@@ -60,6 +62,8 @@ def read(text: str, file: str = "") -> Converted:
 
 
 def _jobs(request: Request, steps: list[Step]) -> tuple[MPIJob, ...]:
+    if len(steps) > 1:
+        request.known |= dict.fromkeys(_OWN_NUMBER, request.name)  # one for all of them, as it was
     found: list[MPIJob] = []
     for index, step in enumerate(steps):
         name = request.name if len(steps) == 1 else f"{request.name}-{index + 1}"
@@ -70,10 +74,24 @@ def _jobs(request: Request, steps: list[Step]) -> tuple[MPIJob, ...]:
     request.notes.line = 0
     if len(found) > 1:
         names = ", ".join(job.name for job in found)
-        note = f"the lines of the script are {len(found)} jobs, in this order: {names}"
+        order = "each begins when those that the script waited for have succeeded"
+        note = f"the lines of the script are {len(found)} jobs: {names}; {order}"
         todo = "what one leaves for the next must lie on a volume: each job has a directory of its own"
         request.notes.changed("script", "", "jobs", note, todo)
-    return tuple(found)
+    return tuple(_in_order(found, steps))
+
+
+def _in_order(jobs: list[MPIJob], steps: list[Step]) -> Iterator[MPIJob]:
+    """Yield the jobs, each after those that the script had waited for; what it put aside runs side by side."""
+    before: tuple[str, ...] = ()
+    aside: tuple[str, ...] = ()
+    for job, step in zip(jobs, steps, strict=True):
+        if step.aside:
+            aside += (job.name,)
+            yield job.replace(after=before)
+        else:
+            yield job.replace(after=aside or before)
+            before, aside = (job.name,), ()
 
 
 def _once(request: Request, step: Step, name: str, several: bool) -> MPIJob:
@@ -162,8 +180,9 @@ def _job(
 def _script(request: Request, step: Step, text: str) -> str:
     lines = [*step.setting, text]
     used = mentioned("\n".join(line for line in lines if not line.startswith("# ")))
-    like = [f'export {key}="{value}"' for key, value in LIKE.items() if key in used]
-    for key in (one for one in LIKE if one in used):
+    alike = [key for key in LIKE if key in used and key not in request.known]
+    like = [f'export {key}="{LIKE[key]}"' for key in alike]
+    for key in alike:
         note = f"it is {LIKE[key]} here" + ("; a name, not a number" if "NAME" in LIKE[key] else "")
         request.notes.changed(f"${key}", "", "code.files", note)
     known = [f"export {key}={value}" for key, value in request.known.items() if key in used]

@@ -30,6 +30,7 @@ class Step(msgspec.Struct):
     setting: tuple[str, ...] = ()
     env: dict[str, str] = {}
     files: dict[str, str] = {}
+    aside: bool = False  # the script does not wait for it
 
     @property
     def launches(self) -> bool:
@@ -109,6 +110,7 @@ class Body:
                 self._command(command, use)
             before = command.after
         if one.background:
+            self.steps[-1:] = [msgspec.structs.replace(step, aside=True) for step in self.steps[-1:]]
             note = "steps that run side by side are jobs of their own: create all of them, then wait"
             self.notes.changed("script", "&", "", note)
 

@@ -191,7 +191,7 @@ _GONE = {
     "k": (LOGS, "nothing"),
     "m": ("no mail is sent", "mpijob wait NAME && mail …"),
     "M": ("no mail is sent", "mpijob wait NAME && mail …"),
-    "W": ("jobs do not wait for each other by number", "mpijob wait FIRST && mpijob create -f FILE"),
+    "W": ("jobs wait for each other by name, not by number", "mpijob create -f FILE --after FIRST"),
     "a": ("jobs start when there is room", "submit it at that time"),
     "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
     "S": ("the shell of the script is bash", "look whether the script needs another"),

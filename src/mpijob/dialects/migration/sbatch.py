@@ -164,8 +164,15 @@ class _Writer:
         return lines
 
     def _variables(self) -> list[str]:
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in self.job.env.items()]
-        self._exact("env", "export")
+        own = [name for name in self.job.env if name.startswith("SLURM_")]
+        lines = [
+            f"export {name}={shlex.quote(value)}" for name, value in self.job.env.items() if name not in own
+        ]
+        if "SLURM_ARRAY_TASK_ID" in own:
+            note = "Slurm sets it for each task of an array"
+            self._changed("env", "--array", note, "call it with the values: sbatch --array=1-10 FILE")
+        else:
+            self._exact("env", "export")
         for secret in self.job.secrets:
             kind, _, where = secret.source.partition(":")
             if kind == "env":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from difflib import get_close_matches
 
 from mpijob.dialects.migration import amounts, slurm_launch, slurm_options
 from mpijob.dialects.migration.request import DEADLINE, INHERITED, Request, take_name, take_variables
@@ -17,6 +18,7 @@ from mpijob.model import Placement, Retry, Signal, Topology
 from mpijob.model.words import SIGNALS
 
 _DIRECTIVE = re.compile(r"#SBATCH\b\s*(.*)")
+_MISSPELT = re.compile(r"#\s?S(?!BATCH\b)[A-Z]{3,7}\s+-")
 ARRAY = "SLURM_ARRAY_TASK_ID"
 Handler = Callable[[Request, str, str], None]
 
@@ -32,6 +34,10 @@ def head(text: str) -> Request:
         if match := _DIRECTIVE.match(stripped):
             request.notes.line = number
             _directive(request, match[1])
+        elif _MISSPELT.match(stripped):
+            request.notes.line = number
+            note = "a directive begins with #SBATCH; so it is a comment, to Slurm too"
+            request.notes.dropped(stripped, "", note, "write #SBATCH, or take it out", blocks=True)
     request.notes.line = 0
     return request
 
@@ -69,6 +75,9 @@ def take(request: Request, name: str, value: str, written: str) -> None:
     elif name in GONE:
         note, todo = GONE[name]
         request.notes.dropped(field, value, note, todo)
+    elif near := get_close_matches(name, [*_HANDLERS, *SAME, *GONE], 1, 0.8):
+        note = f"Slurm has no such option; --{near[0]} is one"
+        request.notes.dropped(written, "", note, f"write --{near[0]}, or take it out", blocks=True)
     else:
         request.notes.dropped(written, "", "this option is not known here", "look whether the job needs it")
 
