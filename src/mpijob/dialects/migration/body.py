@@ -125,7 +125,7 @@ class Body:
             case Use.VARIABLES:
                 self._variables(command)
             case Use.MODULES:
-                todo = "put it into the image, or into the environment that mpijob is called from"
+                todo = "put it into the image; on this machine load it first, and name in env what is not on PATH"
                 self.notes.dropped(
                     "script", text, "modules and environments of a site are not known elsewhere", todo
                 )
