@@ -23,11 +23,12 @@ from testbed import (
     processes,
     runtime,
     tenants,
+    versions,
 )
 from testbed.kubectl import is_ready
 from testbed.shell import TestBedError, run, say
 
-_OPTIONAL = ("kwok", "coscheduling", "volcano")
+_OPTIONAL = frozenset({"kwok", *(one.name for one in versions.ON_REQUEST)})
 
 
 def up() -> None:

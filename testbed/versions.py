@@ -14,6 +14,7 @@ KUBE_ROUTER = "v1.6.1"
 KWOK = "v0.8.0"
 COSCHEDULING = "v0.34.7"
 VOLCANO = "v1.10.0"
+TRAINING_OPERATOR = "v1.8.1"
 PAUSE = "v1"
 OC = "4.19"  # its releases have no versions of Go's: the module file names the commit
 
@@ -54,4 +55,10 @@ ON_REQUEST = (
     ),
     Program("coscheduling", COSCHEDULING, "coscheduling", "."),
     Program("volcano", VOLCANO, "volcano", "volcano.sh/volcano/cmd/scheduler"),
+    Program(
+        "training-operator",
+        TRAINING_OPERATOR,
+        "training-operator",
+        "github.com/kubeflow/training-operator/cmd/training-operator.v1",
+    ),
 )

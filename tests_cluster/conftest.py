@@ -8,6 +8,7 @@ from the engines' own Go modules.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from tests_cluster import promises
 from tests_cluster.support import Place
 
 pytest_plugins = ["tools.requirement_marks", "tests_cluster.turns"]
+
+
+def pytest_configure() -> None:
+    """Let whoever ends the tests from outside wait until they have taken away what they made."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from testbed import places, schedulers
-from testbed.schedulers import Scheduler
+from testbed import extras, places
+from testbed.extras import Extra
 from tests_cluster.governed import install_resources, limits
 from tests_cluster.support import LAUNCHER, Place, a_job, eventually, image, own_place, said, shows
 
@@ -26,18 +26,18 @@ class Ganged(NamedTuple):
     """A namespace whose limits name a scheduler, which runs."""
 
     place: Place
-    scheduler: Scheduler
+    scheduler: Extra
     group: Kind
 
 
 COSCHEDULED = (
     GangKind.COSCHEDULING,
-    schedulers.COSCHEDULING,
+    extras.COSCHEDULING,
     Kind("scheduling.x-k8s.io/v1alpha1", "PodGroup", "podgroups"),
 )
 VOLCANIC = (
     GangKind.VOLCANO,
-    schedulers.VOLCANO,
+    extras.VOLCANO,
     Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups"),
 )
 
@@ -45,7 +45,7 @@ VOLCANIC = (
 @pytest.fixture(scope="module", params=[COSCHEDULED, VOLCANIC], ids=["coscheduling", "volcano"])
 def ganged(kubeconfig: Path, request: pytest.FixtureRequest) -> Iterator[Ganged]:
     kind, scheduler, group = request.param
-    with own_place(kubeconfig, "gangs") as place, schedulers.running(scheduler):
+    with own_place(kubeconfig, "gangs") as place, extras.running(scheduler):
         install_resources(place)
         with limits(place, gang=Gang(kind=kind)):
             yield Ganged(place, scheduler, group)

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from testbed import places
-from tests_cluster.support import PATIENCE, SMALL, Place, a_job, image, own_place
+from testbed import extras, places
+from tests_cluster.support import PATIENCE, SMALL, TINY, Place, a_job, image, own_place
 
 from mpijob import Job, Phase
 from mpijob.backends.kubernetes import kinds
@@ -131,6 +131,60 @@ def test_a_job_of_the_kubeflow_sdk_is_ours_too_and_it_sees_ours(
     name, known = done.stdout.split()
     assert {name, ours.name} <= set(known.split(","))
     check_first_class(place, place.client.get(name), "TrainJob", "sum 3 of 2", 2)
+
+
+MEETS = """
+import json, os, socket, time
+print("I am of", socket.gethostname(), flush=True)
+told = json.loads(os.environ.get("TF_CONFIG", "{}"))
+if told:
+    leads, (address,) = told["task"]["type"] == "chief", told["cluster"]["chief"]
+    others, (host, port) = len(told["cluster"]["worker"]), address.split(":")
+else:
+    leads, others = os.environ["RANK"] == "0", int(os.environ["WORLD_SIZE"]) - 1
+    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+if leads:
+    with socket.create_server(("", int(port))) as server:
+        for _ in range(others):
+            server.accept()[0].close()
+while not leads:
+    try:
+        leads = socket.create_connection((host, int(port)), 5)
+    except OSError:
+        time.sleep(0.5)
+"""
+OLDER = [
+    ("PyTorchJob", "pytorchReplicaSpecs", "pytorch", "Master"),
+    ("TFJob", "tfReplicaSpecs", "tensorflow", "Chief"),
+]
+
+
+@pytest.fixture(scope="module")
+def older(kubeconfig: Path) -> Iterator[Place]:
+    """A place where pods are as this operator makes them, and the operator."""
+    with own_place(kubeconfig, "older", labels={}) as place, extras.running(extras.TRAINING_OPERATOR):
+        yield place
+
+
+@pytest.mark.long
+@pytest.mark.testbed
+@pytest.mark.req("FR-018", "R2")
+@pytest.mark.parametrize(("kind", "field", "container", "first"), OLDER)
+def test_a_job_of_the_training_operator_is_first_class(
+    older: Place, kind: str, field: str, container: str, first: str
+) -> None:
+    """The operator itself runs it, and its processes find each other by the variables that it gives them."""
+    main = {
+        "name": container, "image": image("openmpi4"), "command": ["python3", "-c", MEETS],
+        "resources": {"requests": limits(TINY), "limits": limits(TINY)},
+    }  # fmt: skip
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [main]}}}
+    parts = {first: replica, "Worker": {**replica, "replicas": 2}}
+    spec = {field: parts, "runPolicy": {"cleanPodPolicy": "None"}}
+    name = f"old-{kind.lower()}"
+    older.apply({"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+    job = older.client.get(name)
+    check_first_class(older, job, kind, f"I am of {name}", 3)
 
 
 @pytest.mark.req("E-cli", "FR-006")

@@ -12,8 +12,9 @@ from tests.unit.cluster_support import a_job, a_rich_job
 
 from mpijob.backends.kubernetes import states
 from mpijob.backends.kubernetes.states import Objects
-from mpijob.dialects import seen_census
+from mpijob.dialects import older, seen_census
 from mpijob.dialects.terms import Shape
+from mpijob.errors import InvalidJob
 from mpijob.model import Family, JobState, Phase, Program
 from mpijob.observation.phase import Reason
 
@@ -205,6 +206,24 @@ def test_jobs_of_the_training_operator_are_first_class(
     state = states.summary(started)
     assert (state.kind, state.engine, state.mpi) == (kind, "training-operator", "")
     assert (state.phase, state.workers_wanted, state.image) == (Phase.RUNNING, workers, "their/image:2")
+
+
+@pytest.mark.req("FR-018", "R2")
+@pytest.mark.parametrize(("kind", "prefix", "roles", "workers"), OLDER)
+def test_what_a_job_of_the_training_operator_asks_for_is_told_in_our_words(
+    kind: str, prefix: str, roles: tuple[str, ...], workers: int
+) -> None:
+    document = v1(kind, prefix, *roles)
+    main = document["spec"][f"{prefix}ReplicaSpecs"][roles[0]]["template"]["spec"]["containers"][0]
+    main |= {"command": ["python"], "args": ["train.py"], "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    asked = older.read(document)
+    told = (asked.name, asked.namespace, asked.workers, asked.image, asked.command, asked.resources.gpu)
+    assert told == ("old", "team-cv", workers, "their/image:2", ("python", "train.py"), 2)
+
+
+def test_a_job_of_the_training_operator_without_parts_is_told_as_that() -> None:
+    with pytest.raises(InvalidJob, match="this PyTorchJob has no parts"):
+        older.read({"kind": "PyTorchJob", "metadata": {"name": "x"}, "spec": {}})
 
 
 CONDITIONS = [

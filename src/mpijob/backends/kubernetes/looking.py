@@ -98,10 +98,12 @@ class Eye:
 
     def spec(self, found: Found, runtime: Document | None) -> MPIJob:
         """Return what was asked for, as the engine's objects tell it."""
-        from mpijob.dialects import mpioperator, trainjob
+        from mpijob.dialects import mpioperator, older, trainjob
 
         if found.kind is kinds.MPIJOB:
             return mpioperator.read((found.job,)).job
+        if found.kind is not kinds.TRAINJOB:
+            return older.read(found.job)
         return trainjob.read((found.job, *((runtime,) if runtime else ()))).job
 
     def wanted(self, ref: JobRef) -> MPIJob:
