@@ -69,6 +69,15 @@ def test_a_job_that_can_never_run_says_what_it_asked_for_and_what_there_is() -> 
     assert Reason.QUOTA_TOO_SMALL in states.LASTING
 
 
+def test_a_job_of_which_one_part_can_never_run_does_not_wait_for_another() -> None:
+    launcher = WAITS.replace("pod set node", "pod set launcher")
+    state = queued(a_workload(pending(f"{launcher}, {NEVER}")))
+    assert (state.phase, state.reason) == (Phase.QUEUED, Reason.QUOTA_TOO_SMALL)
+    other = NEVER.replace("flavor default", "flavor spot")
+    state = queued(a_workload(pending(f"{other}, {WAITS.partition(': ')[2]}")))
+    assert state.reason == Reason.WAITING, "another flavor may hold it"
+
+
 MESSAGES = [
     (
         WAITS.replace("nvidia.com/gpu", "cpu").replace("4 more", "50m more"),

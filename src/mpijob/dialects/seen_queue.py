@@ -38,6 +38,7 @@ _NEVER = re.compile(
     r"\((?P<before>[^)]*)\) \+ current podset request \((?P<now>[^)]*)\)|request) > maximum capacity "
     r"\((?:[^)]* > )?(?P<most>[^)]*)\)"
 )
+_OF_A_SET = "couldn't assign flavors to pod set "
 _NO_RESOURCE = re.compile(r"resource (?P<res>\S+) unavailable in ClusterQueue")
 _QUEUE = re.compile(
     r"(?P<kind>LocalQueue|ClusterQueue) (?P<name>\S+) (?P<state>doesn't exist|not found|is inactive)"
@@ -129,10 +130,9 @@ def _waits(workload: Workload, said: str, name: str) -> tuple[Hold, str]:
     if queue := _QUEUE.search(said):
         return _of_queue(queue, name)
     needs = _least(said)
-    if never := _NEVER.search(said):
-        if not needs:
-            return Hold.TOO_LARGE, _too_large(workload, never)
-    elif lacking := _NO_RESOURCE.search(said):
+    if never := _never(said):
+        return Hold.TOO_LARGE, _too_large(workload, never)
+    if not _NEVER.search(said) and (lacking := _NO_RESOURCE.search(said)):
         return Hold.TOO_LARGE, f"Queue {name} offers no {thing(lacking['res'])}"
     if "namespace doesn't match" in said:
         return Hold.MISSING, f"Queue {name} does not serve this namespace"
@@ -143,6 +143,12 @@ def _waits(workload: Workload, said: str, name: str) -> tuple[Hold, str]:
     ):  # "Workload no longer fits after processing another workload" and the like
         return Hold.WAITING, f"Waiting for its turn in queue {name}"
     return Hold.WAITING, f"Waiting in queue {name}: {shortened(said)}"
+
+
+def _never(said: str) -> re.Match[str] | None:
+    """Return what one pod set can never have: no flavor holds it, whatever another one waits for."""
+    sets = ((_NEVER.search(one), _WAITS.search(one)) for one in said.split(_OF_A_SET))
+    return next((never for never, waits in sets if never and not waits), None)
 
 
 def _of_queue(queue: re.Match[str], name: str) -> tuple[Hold, str]:

@@ -96,7 +96,9 @@ def _split(text: str) -> list[str]:
     ]
 
 
-INHERITED = "a job gets the variables of env; of your shell only PATH and what finds its Python, on this machine"
+INHERITED = (
+    "a job gets the variables of env; of your shell only PATH and what finds its Python, on this machine"
+)
 DEADLINE = "a limit for the whole job; no queue here uses it to plan ahead"
 LOGS = "the output of every rank is kept by the job itself: mpijob logs NAME"
 STARTER = "mpijob chooses how ranks are started"
