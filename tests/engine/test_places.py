@@ -52,16 +52,20 @@ def test_a_program_that_cannot_be_started_is_told_with_its_cause(
     if text is not None:
         (tmp_path / "code" / name).write_text(text)
         (tmp_path / "code" / name).chmod(mode)
+    command = (f"./{name}",) if text is not None else ("sh", "-c", f"exec ./{name}")
     state = ended(
-        client, a_job("unable", command=(f"./{name}",), mpi=family, code=Code(path=str(tmp_path / "code")))
+        client, a_job("unable", command=command, mpi=family, code=Code(path=str(tmp_path / "code")))
     )
     assert (state.phase, state.findings[0].code) == (Phase.FAILED, code)
     check_nothing_runs(Path(client.settings.home) / "jobs" / state.ref.uid)
 
 
-def test_a_program_that_is_nowhere_on_the_path_is_refused_before_anything_starts(client: Client) -> None:
+@pytest.mark.parametrize(
+    "command", ["no-such-program-here", "./no-such-program-here", "/no-such-program-here"]
+)
+def test_a_program_that_is_nowhere_is_refused_before_anything_starts(client: Client, command: str) -> None:
     with pytest.raises(InvalidJob, match="no-such-program-here"):
-        client.submit(a_job("unable", command=("no-such-program-here",)))
+        client.submit(a_job("unable", command=(command,)))
     assert client.list().total == 0
 
 

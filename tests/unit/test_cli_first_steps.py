@@ -366,6 +366,8 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         (("python", "../train.py"), (), "command[1]", "did you mean train.py?"),
         (("python", "~/train.py"), (), "command[1]", "did you mean train.py?"),
         (("python", "~/x"), (), "command[1]", "~ stays as it is"),
+        (("./trian.py",), (), "command[0]", "did you mean train.py?"),
+        (("/nonexistent/solver",), (), "command[0]", "correct the spelling"),
     ],
 )
 def test_a_script_that_is_not_there_is_refused_with_a_guess(
@@ -384,6 +386,8 @@ def test_a_script_that_is_not_there_is_refused_with_a_guess(
         MPIJob(name="j", workers=2, command=("python", "train.py", "nope.py")),
         MPIJob(name="j", workers=2, command=("python", "./train.py")),
         MPIJob(name="j", workers=2, command=("bash", "lib/run.sh")),
+        MPIJob(name="j", workers=2, command=("./lib/run.sh",)),
+        MPIJob(name="j", workers=2, command=("/bin/true",)),
         MPIJob(name="j", workers=2, command=("python", "made.py"), code=Code(files={"made.py": ""})),
         MPIJob(name="j", workers=2, command=("python", "lib/run.sh"), code=Code(path=".", include=("lib",))),
         MPIJob(name="j", workers=2, command=("python", "-c", "nope.py")),

@@ -1,4 +1,4 @@
-"""Refusing what could only fail: a program that is not on the PATH, a script that does not go along.
+"""Refusing what could only fail: a program that is not on the PATH, or a file that does not go along.
 
 Only what can be known is refused. A script is known where an interpreter is given a file to run; it
 lies in the job's working directory, which holds what goes along and nothing else, or at its full path.
@@ -27,9 +27,9 @@ def refuse_missing(job: MPIJob, path: str, directory: Path) -> None:
     for field, argv in _commands(job):
         if "/" not in argv[0] and shutil.which(argv[0], path=path) is None:
             raise InvalidJob.of((_no_program(job, argv[0]),))
-        at = _script_at(argv)
-        if at is not None and not _there(job, argv[at]):
-            raise InvalidJob.of((_no_script(job, argv[at], _place(job, field, at), directory),))
+        for at in (0 if "/" in argv[0] else None, _script_at(argv)):
+            if at is not None and not _there(job, argv[at]):
+                raise InvalidJob.of((_no_script(job, argv[at], _place(job, field, at), directory),))
 
 
 def _commands(job: MPIJob) -> Iterator[tuple[str, tuple[str, ...]]]:
