@@ -13,7 +13,7 @@ import pytest
 
 from mpijob import Client, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.errors import BackendError, InvalidJob
+from mpijob.errors import BackendError, InvalidJob, NotFound
 from mpijob.model import Code
 from mpijob.settings import Settings
 
@@ -189,3 +189,18 @@ print(json.dumps(run("true")))
 """
     answer = elsewhere(settings, script, cwd=tmp_path)
     assert answer.get("phase") == "Succeeded", answer
+
+
+def test_a_folder_that_a_job_left_is_fetched_whole(client: Client, tmp_path: Path) -> None:
+    script = "mkdir -p out/deep outer; echo a > out/a; echo b > out/deep/b; echo c > outer/c"
+    job = client.submit(a_job("leaves", script, workers=1))
+    job.wait_for_completion(15)
+    fetched = client.fetch("leaves", tmp_path / "here", ("out", "outer/c"))
+    assert [str(path.relative_to(tmp_path / "here")) for path in fetched] == [
+        "out/a",
+        "out/deep/b",
+        "outer/c",
+    ]
+    assert (tmp_path / "here/out/deep/b").read_text() == "b\n"
+    with pytest.raises(NotFound, match="the job left no file 'ou'"):
+        client.fetch("leaves", tmp_path / "there", ("ou",))

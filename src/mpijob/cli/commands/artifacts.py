@@ -37,7 +37,7 @@ def artifacts_list(app: App, name: str) -> None:
 @click.option("--to", "directory", default=".", metavar="DIRECTORY", help="Where the files go.")
 @pass_app
 def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str) -> None:
-    """Fetch files that a job left; without PATH, all of them."""
+    """Fetch files and folders that a job left; without PATH, all of them."""
     with app.out.progress(f"fetching from {name} …"):
         fetched = app.client.fetch(name, directory, paths)
     app.out.lines(str(path) for path in fetched)
