@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -17,13 +16,22 @@ async def fetch(
     backend: Backend, ref: JobRef, directory: str | Path, paths: tuple[str, ...]
 ) -> tuple[Path, ...]:
     """Copy the files named and those of folders named, or all of them, keeping their places below the directory."""
-    named = [_inside(path) for path in paths]
-    there = [PurePosixPath(file.path) for file in await backend.artifacts(ref)]
-    wanted = tuple(str(file) for file in _chosen(named, there)) if paths else tuple(map(str, there))
-    targets = [Path(directory) / _inside(path) for path in wanted]
-    for path, target in zip(wanted, targets, strict=True):
-        await backend.fetch(ref, path, target)
-    return tuple(targets)
+    wanted = paths or tuple(file.path for file in await backend.artifacts(ref))
+    places = [_inside(path) for path in wanted]
+    return tuple([one for place in places for one in await _fetched(backend, ref, Path(directory), place)])
+
+
+async def _fetched(backend: Backend, ref: JobRef, directory: Path, place: PurePosixPath) -> list[Path]:
+    """Copy a file, or every file of the folder where no file has the name."""
+    try:
+        await backend.fetch(ref, str(place), directory / place)
+    except NotFound:
+        files = [_inside(file.path) for file in await backend.artifacts(ref)]
+        below = [file for file in files if place in file.parents]
+        if not below:
+            raise
+        return [one for file in below for one in await _fetched(backend, ref, directory, file)]
+    return [directory / place]
 
 
 async def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
@@ -36,12 +44,6 @@ async def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
         )
     told: tuple[str | Finding, ...] = await again(ref)
     return told
-
-
-def _chosen(named: list[PurePosixPath], there: list[PurePosixPath]) -> Iterator[PurePosixPath]:
-    """Yield the files that are meant; a name that no folder has is a file's, which the engine knows or does not."""
-    for one in named:
-        yield from [file for file in there if one in file.parents] or [one]
 
 
 def _inside(path: str) -> PurePosixPath:

@@ -189,9 +189,8 @@ def _loss(view: _View) -> Loss:
     if reason.startswith("OutOf"):
         return Loss.NOT_STARTED
     ended = text(view.terminated, "reason") if view.stage is Stage.ENDED else ""
-    unfound = (
-        ended == "ContainerStatusUnknown" and view.asked is not None
-    )  # so ends one that never was, if removed
+    # so ends, too, what was removed before it ever ran
+    unfound = ended == "ContainerStatusUnknown" and view.asked is not None
     if ended in _BY_CONTAINER and not unfound:
         return _BY_CONTAINER[ended]
     return Loss.DELETED if view.asked is not None else Loss.NONE

@@ -49,12 +49,12 @@ _SHOWN = 60
 _WIDEST_NUMBER_BITS = 256
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is nearest to a wrong one, or "" when none is near."""
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the known word that is nearest to a wrong one, or "" when none is near; `cutoff` is how near, up to 1."""
     import difflib  # only for a word that is wrong: start-up is a feature
 
     choices = {choice.lower(): choice for choice in known}
-    close = difflib.get_close_matches(word[:_SHOWN].lower(), choices, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word[:_SHOWN].lower(), choices, n=1, cutoff=cutoff)
     return choices[close[0]] if close else ""
 
 

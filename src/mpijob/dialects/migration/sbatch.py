@@ -164,11 +164,10 @@ class _Writer:
         return lines
 
     def _variables(self) -> list[str]:
-        own = [name for name in self.job.env if name.startswith("SLURM_")]
-        lines = [
-            f"export {name}={shlex.quote(value)}" for name, value in self.job.env.items() if name not in own
-        ]
-        if "SLURM_ARRAY_TASK_ID" in own:
+        env = dict(self.job.env)
+        in_array = env.pop("SLURM_ARRAY_TASK_ID", None) is not None
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+        if in_array:
             note = "Slurm sets it for each task of an array"
             self._changed("env", "--array", note, "call it with the values: sbatch --array=1-10 FILE")
         else:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from mpijob.dialects.migration import amounts, slurm_launch, slurm_options
 from mpijob.dialects.migration.request import DEADLINE, INHERITED, Request, take_name, take_variables
 from mpijob.dialects.migration.shape import Asked
 from mpijob.dialects.migration.slurm_tables import GONE, SAME
 from mpijob.model import Placement, Retry, Signal, Topology
-from mpijob.model.words import SIGNALS
+from mpijob.model.words import SIGNALS, did_you_mean
 
 _DIRECTIVE = re.compile(r"#SBATCH\b\s*(.*)")
 _MISSPELT = re.compile(r"#\s?S(?!BATCH\b)[A-Z]{3,7}\s+-")
@@ -75,9 +74,9 @@ def take(request: Request, name: str, value: str, written: str) -> None:
     elif name in GONE:
         note, todo = GONE[name]
         request.notes.dropped(field, value, note, todo)
-    elif near := get_close_matches(name, [*_HANDLERS, *SAME, *GONE], 1, 0.8):
-        note = f"Slurm has no such option; --{near[0]} is one"
-        request.notes.dropped(written, "", note, f"write --{near[0]}, or take it out", blocks=True)
+    elif meant := did_you_mean(name, [*_HANDLERS, *SAME, *GONE], cutoff=0.8):
+        note = f"Slurm has no such option; --{meant} is one"
+        request.notes.dropped(written, "", note, f"write --{meant}, or take it out", blocks=True)
     else:
         request.notes.dropped(written, "", "this option is not known here", "look whether the job needs it")
 
