@@ -15,6 +15,7 @@ KWOK = "v0.8.0"
 COSCHEDULING = "v0.34.7"
 VOLCANO = "v1.10.0"
 TRAINING_OPERATOR = "v1.8.1"
+LOKI = "v3.7.8"
 PAUSE = "v1"
 OC = "4.19"  # its releases have no versions of Go's: the module file names the commit
 
@@ -61,4 +62,5 @@ ON_REQUEST = (
         "training-operator",
         "github.com/kubeflow/training-operator/cmd/training-operator.v1",
     ),
+    Program("loki", LOKI, "loki", "github.com/grafana/loki/v3/cmd/loki"),
 )

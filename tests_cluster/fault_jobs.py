@@ -31,6 +31,7 @@ from mpijob.model import Resources, Retry, Role
 
 CONTROLLER_KILLS, CONTROLLER_STEPS = 3, 9
 OPERATOR_KILLS, OPERATOR_STEPS = 2, 24
+_KEPT = ("queues", "roles", "audit")  # what that operator makes
 SUBMITS, SUBMITTERS = 100, 8
 
 
@@ -80,13 +81,12 @@ def operator_killed(moment: Moment) -> None:
             for _ in range(OPERATOR_KILLS):
                 moment.notes.append(_operator_dies(moment, state))
             with operator(place):
-                becomes(place, "queues", state)
-                becomes(place, "roles", state)
+                for one in _KEPT:
+                    becomes(place, one, state)
             assert [place.api.find(path) is not None for path in queues] == [there, there]
-        inventory = place.find(kinds.CONFIG_MAP, "mpijob-inventory")
-        assert not {"queues", "roles", "audit"} & set((inventory or {}).get("data") or {}), (
-            "the inventory is empty"
-        )
+        inventory = (place.find(kinds.CONFIG_MAP, "mpijob-inventory") or {}).get("data") or {}
+        left = {name: inventory[name] for name in _KEPT if name in inventory}
+        assert not left, f"the inventory is empty: {left}"
 
 
 def _operator_dies(moment: Moment, state: str) -> str:
@@ -103,7 +103,7 @@ def _operator_dies(moment: Moment, state: str) -> str:
 
 
 def _stands(place: Place, state: str) -> bool:
-    return all(component(place, one).get("state") == state for one in ("queues", "roles", "audit"))
+    return all(component(place, one).get("state") == state for one in _KEPT)
 
 
 def leader_killed(moment: Moment) -> None:

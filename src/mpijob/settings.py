@@ -104,6 +104,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     traces: str = ""
     prometheus: str = ""
     prometheus_token_file: str = ""
+    loki: str = ""
+    loki_token_file: str = ""
     mlflow: str = ""
     mlflow_token_file: str = ""
     wandb: str = "https://wandb.ai"
@@ -128,7 +130,7 @@ LOCAL, CLUSTER = "local", "kubernetes"
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
-          "prometheus", "prometheus_token_file")  # fmt: skip
+          "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
 
 
 def at(settings: Settings, place: str) -> Settings:

@@ -7,7 +7,7 @@ from is in `following` and `logs`, where changes come from in `watcher`.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,8 @@ from mpijob.errors import BackendError, NotFound
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
+    from mpijob.backends.kubernetes.collected import Loki
+    from mpijob.backends.kubernetes.logs import Kept, Voice
     from mpijob.backends.kubernetes.looking import Eye
     from mpijob.backends.kubernetes.tending import Tending
     from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, Scope
@@ -26,8 +28,16 @@ POLL_SECONDS = 0.5
 class Attendance:
     """Stays with jobs, and tends them, through one API client."""
 
-    def __init__(self, api: Api, eye: Eye, tending: Tending) -> None:
+    def __init__(
+        self,
+        api: Api,
+        eye: Eye,
+        tending: Tending,
+        loki: Loki | None = None,
+        recorded: Callable[[JobRef], bool] = lambda ref: False,
+    ) -> None:
         self._api, self._eye, self._tending = api, eye, tending
+        self._loki, self._recorded = loki, recorded
 
     def states(self, scope: Scope) -> Generator[JobState, None, None]:
         """Yield every job's state once, then each change, until closed."""
@@ -38,19 +48,55 @@ class Attendance:
             yield from changes
 
     def lines(self, ref: JobRef, query: LogQuery) -> Generator[LogLine, None, None]:
-        """Yield the merged lines of all pods."""
+        """Yield the merged lines of all pods; of those that are gone, what the cluster's Loki has kept."""
         from mpijob.backends.kubernetes import following, logs
 
-        ref = self._eye.find(ref).ref
-        if not query.follow:
+        try:
+            ref = self._eye.find(ref).ref
+        except NotFound as error:
+            yield from self._kept(ref, query, error)
+            return
+        if not query.follow or (self._loki is not None and self._over(ref)):
+            voices, kept = self._voices(ref)
             with telling(f"read the logs of {ref.name}"):
-                yield from logs.stored(self._api, self._eye.voices(ref), query)
+                yield from logs.stored(self._api, voices, query, kept)
             return
         with (
             closing(following.Following(self._api, query)) as follower,
             telling(f"read the logs of {ref.name}"),
         ):
             yield from follower.lines(lambda: (self._eye.voices(ref), self._over(ref)))
+
+    def _voices(self, ref: JobRef) -> tuple[Sequence[Voice], Kept | None]:
+        """Return the job's pods, and how those are read that are gone: from Loki, where the settings name one."""
+        voices = self._eye.voices(ref)
+        if self._loki is None:
+            return voices, None
+        from mpijob.backends.kubernetes import collected
+
+        there = {voice.pod for voice in voices}
+        gone = collected.of_job(self._loki, self._eye.find(ref), there, self._now_ns())
+        return (*voices, *gone.spans), gone.lines
+
+    def _kept(self, ref: JobRef, query: LogQuery, error: NotFound) -> Iterator[LogLine]:
+        """Yield what Loki has kept of the last job of a name; raise the error where that is nothing."""
+        from mpijob.backends.kubernetes import collected, kinds, logs
+
+        if (
+            self._loki is None or ref.uid or self._recorded(ref)
+        ):  # by its name Loki tells no job from a later one
+            raise error
+        with telling(f"read the logs of {ref.name}"):
+            self._api.find(
+                kinds.POD.path(ref.namespace, ref.name, "log")
+            )  # who may not read logs is told so here
+            gone = collected.of_name(self._loki, ref, self._now_ns())
+            if not gone.spans:
+                raise error
+            yield from logs.stored(self._api, [*gone.spans], query, gone.lines)
+
+    def _now_ns(self) -> int:
+        return int(self._api.now() * 1e9)
 
     def events(self, ref: JobRef, *, follow: bool) -> Generator[Event, None, None]:
         """Yield what happened, in order; with follow, until the job has ended."""

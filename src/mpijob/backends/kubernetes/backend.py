@@ -113,7 +113,12 @@ class KubernetesBackend:
     def _attendance(self) -> Attendance:
         from mpijob.backends.kubernetes.attending import Attendance
 
-        return Attendance(self._api, self._eye, self._tending)
+        loki = None
+        if self._settings.loki:
+            from mpijob.backends.kubernetes import collected
+
+            loki = collected.of_settings(self._settings)
+        return Attendance(self._api, self._eye, self._tending, loki, self._recorded)
 
     @cached_property
     def _wishes(self) -> Wishes:
@@ -382,6 +387,10 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes.remembered import remembered
 
         return remembered(history_directory(self._settings, self.name), self._settings)
+
+    def _recorded(self, ref: JobRef) -> bool:
+        past = self.past()
+        return past is not None and past.state(ref) is not None
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass; a cluster is not asked more often than it changes."""

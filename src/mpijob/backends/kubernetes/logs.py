@@ -90,6 +90,9 @@ def state_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+Kept = Callable[[Voice], Iterator[bytes]]
+
+
 class Reader:
     """Turns the stamped lines of one pod's log into lines of the job."""
 
@@ -182,9 +185,9 @@ def positions(found: Sequence[Voice], query: LogQuery, places: dict[int, dict[in
     return [Position(voice, places.setdefault(voice.attempt, {})) for voice in wanted]
 
 
-def stored(api: Api, found: Sequence[Voice], query: LogQuery) -> Iterator[LogLine]:
-    """Yield the wanted lines of what was said so far."""
-    streams = [_whole(api, position) for position in positions(found, query, {})]
+def stored(api: Api, found: Sequence[Voice], query: LogQuery, kept: Kept | None = None) -> Iterator[LogLine]:
+    """Yield the wanted lines of what was said so far; of a pod that is gone, those that were kept elsewhere."""
+    streams = [_whole(api, position, kept) for position in positions(found, query, {})]
     return sieve.select(merge.merged(streams), query)
 
 
@@ -197,20 +200,22 @@ def is_wanted(voice: Voice, query: LogQuery) -> bool:
     return not query.ranks and (not query.roles or Role.WORKER in query.roles)
 
 
-def _whole(api: Api, position: Position) -> Iterator[LogLine]:
-    yield from so_far(api, position)
+def _whole(api: Api, position: Position, kept: Kept | None) -> Iterator[LogLine]:
+    yield from so_far(api, position, kept)
     yield from position.reader.rest()
 
 
-def so_far(api: Api, position: Position) -> Iterator[LogLine]:
+def so_far(api: Api, position: Position, kept: Kept | None = None) -> Iterator[LogLine]:
     """Yield what one pod has said until now."""
     voice = position.voice
     try:
         stream = api.lines(voice.path, container=voice.container, timestamps="true")
     except ApiError as error:
-        if error.status in _GONE:
-            return
-        raise
+        if error.status not in _GONE:
+            raise
+        if kept is not None:
+            yield from position.lines(kept(voice))
+        return
     try:
         yield from position.lines(stream)
     finally:

@@ -6,18 +6,13 @@ One question for all pods of a job. The names are those of the kubelet (`contain
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from mpijob.backends.kubernetes.neighbours import FAILURES, Neighbour, neighbour
 from mpijob.settings import Settings
 
-_SECONDS = 5.0
 _QUERIES = {
     "cpu_cores": 'sum by (pod) (rate(container_cpu_usage_seconds_total{<of>,container!=""}[1m]))',
     "memory_bytes": 'sum by (pod) (container_memory_working_set_bytes{<of>,container!=""})',
@@ -31,17 +26,17 @@ _log = logging.getLogger(__name__)
 
 
 class Prometheus:
-    """One server; a question blocks for a few seconds at most."""
+    """One server."""
 
-    def __init__(self, address: str, token_file: str = "") -> None:
-        self._address, self._token_file = address.rstrip("/"), token_file
+    def __init__(self, server: Neighbour) -> None:
+        self._server = server
 
     def used(self, namespace: str, pods: Iterable[str]) -> dict[str, dict[str, float]]:
         """Return what each pod uses: quantities by the names that a sample has, and `time`."""
         try:
-            rows = self._ask(query(namespace, pods))
-        except (OSError, ValueError, KeyError) as error:
-            _log.warning("Prometheus at %s does not answer: %s", self._address, error)
+            rows = self._server.post("/api/v1/query", {"query": query(namespace, pods)})["result"]
+        except FAILURES as error:
+            _log.warning("Prometheus at %s does not answer: %s", self._server.address, error)
             return {}
         found: dict[str, dict[str, float]] = {}
         for row in rows:
@@ -51,26 +46,11 @@ class Prometheus:
             used["time"] = max(float(moment), used.get("time", 0.0))
         return found
 
-    def _ask(self, text: str) -> list[Mapping[str, Any]]:
-        body = urllib.parse.urlencode({"query": text}).encode()
-        request = urllib.request.Request(f"{self._address}/api/v1/query", body, self._headers())  # noqa: S310
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 the administrator's own address
-            found: list[Mapping[str, Any]] = json.load(answer)["data"]["result"]
-            return found
-
-    def _headers(self) -> dict[str, str]:
-        if not self._token_file:
-            return {}
-        with open(self._token_file, encoding="utf-8") as file:
-            return {"authorization": f"Bearer {file.read().strip()}"}
-
 
 def of_settings(settings: Settings) -> Prometheus | None:
     """Return the Prometheus of the settings, None where none is set."""
-    address = settings.prometheus
-    if not address.startswith(("http://", "https://")):
-        return None
-    return Prometheus(address, settings.prometheus_token_file)
+    found = neighbour(settings.prometheus, settings.prometheus_token_file)
+    return None if found is None else Prometheus(found)
 
 
 def query(namespace: str, pods: Iterable[str]) -> str:

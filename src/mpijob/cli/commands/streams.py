@@ -15,6 +15,7 @@ from mpijob.cli.follow import Look, show_lines, waiting, waits
 from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import Moment, Numbers, command, name_argument
 from mpijob.cli.output import Format, coloured
+from mpijob.errors import NotFound
 from mpijob.model import Level, Phase, Role
 from mpijob.observation import filters
 
@@ -95,7 +96,7 @@ def logs(
         raw=raw,
         prefix=not no_prefix,
         timestamps=timestamps,
-        secrets=() if raw else app.client.masked_values(name),
+        secrets=() if raw else _secrets(app, name),
         highlight=_highlight(query["find"] or query["regex"]),
         together=1 if query["follow"] else _TOGETHER,
     )
@@ -105,6 +106,17 @@ def logs(
     show_lines(app, app.client.logs(name, tidy=not raw, **query), look)
     if raw:  # nothing was asked of the job before its lines
         tell_if_deleted(app, app.client.remembered)
+
+
+def _secrets(app: App, name: str) -> tuple[str, ...]:
+    """Return what is masked; of a job that is gone and left no record, only what looks like a secret can be."""
+    try:
+        return app.client.masked_values(name)
+    except NotFound:
+        if not app.settings().loki:
+            raise
+        app.out.note(f"job '{name}' is gone; Loki is asked what it said, its secrets are not known any more")
+        return ()
 
 
 def _check(query: dict[str, Any], download: Path | None, packing: bool) -> None:
