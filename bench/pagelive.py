@@ -54,7 +54,8 @@ def _change(here: Place, page: Page) -> Line:
         assert ended is not None
         taken.append(page.evaluate("() => window.seen") - ended)
     note = f"median of {CHANGES}: from the end of a job until its row says so"
-    return bounded("page: a change of state is seen", "s", statistics.median(taken), PIXEL_SECONDS, note)
+    median = statistics.median(taken)
+    return bounded("page: a change of state is seen", "s", median, PIXEL_SECONDS, note, ("SC-003",))
 
 
 def _loud(here: Place, page: Page) -> Line:
