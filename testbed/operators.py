@@ -6,7 +6,7 @@ A pod that is ready is not yet a webhook that answers: the proof is an object th
 from __future__ import annotations
 
 from testbed import manifests
-from testbed.kubectl import apply_file, kubectl
+from testbed.kubectl import apply_file, get, kubectl
 from testbed.shell import retry
 
 ENGINES = ("jobset", "trainer", "mpi-operator", "kueue")
@@ -16,6 +16,7 @@ _DEPLOYMENTS = (
     ("mpi-operator", "mpi-operator"),
     ("kueue-system", "kueue-controller-manager"),
 )
+_WORN = 2  # restarts: the third has to wait for forty seconds
 _VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/{queue}/pendingworkloads"
 _GUARDED = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -51,6 +52,15 @@ def wait_until_available() -> None:
     for namespace, deployment in _DEPLOYMENTS:
         status = ("rollout", "status", f"deployment/{deployment}", "--timeout=180s")
         kubectl(f"--namespace={namespace}", *status, timeout_seconds=200)
+
+
+def renew_worn() -> None:
+    """Replace the pods of engines that were restarted again and again: a kubelet makes them wait longer each time."""
+    for namespace, _ in _DEPLOYMENTS:
+        for pod in get("pods", f"--namespace={namespace}")["items"]:
+            told = pod["status"].get("containerStatuses") or ()
+            if any(one["restartCount"] >= _WORN for one in told):
+                kubectl(f"--namespace={namespace}", "delete", "pod", pod["metadata"]["name"], "--wait=true")
 
 
 def prove() -> None:

@@ -54,6 +54,7 @@ def restart_etcd() -> None:
 
 def engines_back() -> None:
     """Wait until every engine has its lease again and its webhook answers."""
+    operators.renew_worn()
     operators.wait_until_available()
     operators.prove()
 

@@ -14,9 +14,10 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from mpijob.errors import BackendError, InvalidJob, NotAllowed
+from mpijob.errors import BackendError, Finding, InvalidJob, MpiJobError, NotAllowed, Severity
 from mpijob.model import MPIJob, VolumeKind
 
+UPLOAD_FAILED = "Training completed, but model upload failed. Manual upload required."
 _ROOT = "/api/model_registry/v1alpha3"
 _SECONDS = 20.0
 _MOST_BYTES = 4 << 20
@@ -139,6 +140,22 @@ class Registry:
         if not self._secure:
             return http.client.HTTPConnection(self._host, timeout=_SECONDS)
         return http.client.HTTPSConnection(self._host, timeout=_SECONDS, context=ssl.create_default_context())
+
+
+def told(made: Registered) -> str:
+    """Return what is said of a model that was written down."""
+    return f"model '{made.model}' has version '{made.version}' now, at {made.uri}"
+
+
+def not_registered(error: MpiJobError) -> Finding:
+    """Return what is said of one that was not: the job has succeeded all the same."""
+    return Finding(
+        code="MODEL_NOT_REGISTERED",
+        field="model",
+        message=f"{UPLOAD_FAILED} ({error.message})",
+        hint="when the registry answers: mpijob register JOB",
+        severity=Severity.WARNING,
+    )
 
 
 def token_of(path: str) -> str:

@@ -56,7 +56,7 @@ def control(
         return preflight.gather(api, job, Identity(user=who), served(api), settings, place=place).around
 
     with telling("tend jobs"):
-        controller = Controller(api, election, surroundings, namespace)
+        controller = Controller(api, election, surroundings, namespace, settings)
         with _watched(controller, health_port):
             controller.run(stop, ready)
 

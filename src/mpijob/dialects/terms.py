@@ -34,6 +34,7 @@ SUSPENDED_ANNOTATION = f"{DOMAIN}/suspended"  # when the user put it to rest
 GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"  # when and why it was ended because it could not start
 SILENT_NODES_ANNOTATION = f"{DOMAIN}/silent-nodes"  # on which of its nodes nobody answers, by the controller
 REACHED_ANNOTATION = f"{DOMAIN}/reached"  # how far a pre-empted job had come, by the controller
+MODEL_ANNOTATION = f"{DOMAIN}/model"  # its model and version in the registry, by the controller
 AFTER_ANNOTATION = f"{DOMAIN}/after"  # the jobs that it waits for, and its queue meanwhile, as JSON
 ACTS_ANNOTATION = f"{DOMAIN}/acts"  # what was done to the job, in order, as JSON
 REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot

@@ -30,6 +30,7 @@ from mpijob.backends.kubernetes import (
     usage,
 )
 from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
+from mpijob.backends.kubernetes.crowning import Crowning
 from mpijob.backends.kubernetes.election import Election
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.looking import Eye, Look
@@ -53,6 +54,7 @@ from mpijob.model.governance import (
 )
 from mpijob.observation import governing
 from mpijob.observation.phase import Reason
+from mpijob.settings import Settings
 
 LIMITS = Kind(GOVERNANCE, "MPIJobLimits", "mpijoblimits", namespaced=False)
 PLATFORM = Kind(GOVERNANCE, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
@@ -80,12 +82,14 @@ class Controller:
         election: Election,
         surroundings: Callable[[MPIJob], Surroundings],
         namespace: str = "",
+        settings: Settings | None = None,
     ) -> None:
         self._api = api
         self._election = election
         self._namespace = namespace
         self._eye = Eye(api, events=self._events)
         self._tending = Tending(api, self._eye, surroundings, self._gang_seconds)
+        self._crowning = Crowning(api, self._eye, settings or Settings())
         self._silence = silence.Silence()
         self._told_silent: dict[str, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
@@ -173,6 +177,7 @@ class Controller:
         self._tending.mend(look)
         self._isolate(look)
         self._note_reached(look)
+        self._crowning.crown(look)
         if self._ended_by_limit(look, limits):
             return
         if look.state.phase is not Phase.DELETING:

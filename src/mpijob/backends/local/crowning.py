@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from mpijob import shapes
 from mpijob.backends import models
 from mpijob.backends.local.volumes import Bind
-from mpijob.errors import Finding, MpiJobError, Severity
+from mpijob.errors import Finding, MpiJobError
 from mpijob.model import Model, Plan
 
 if TYPE_CHECKING:
     from mpijob.backends.buckets import Connection
     from mpijob.backends.models import Registered
-
-UPLOAD_FAILED = "Training completed, but model upload failed. Manual upload required."
 
 
 def entry(
@@ -43,13 +41,6 @@ def register(what: models.Entry, address: str, token_file: str) -> Registered:
 def tried(what: models.Entry, address: str, token_file: str) -> str | Finding:
     """Return what was written down, or the finding that it could not be: the job has succeeded all the same."""
     try:
-        made = register(what, address, token_file)
+        return models.told(register(what, address, token_file))
     except MpiJobError as error:
-        return Finding(
-            code="MODEL_NOT_REGISTERED",
-            field="model",
-            message=f"{UPLOAD_FAILED} ({error.message})",
-            hint="when the registry answers: mpijob register JOB",
-            severity=Severity.WARNING,
-        )
-    return f"model '{made.model}' has version '{made.version}' now, at {made.uri}"
+        return models.not_registered(error)
