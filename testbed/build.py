@@ -2,7 +2,8 @@
 
 The module files in testbed/go name what is wanted and nothing else. Hashes come from the `go.sum` of the
 wanted modules, which the checksum database vouches for, and from that database itself for the rest: it has
-no entry for some modules that are needed further down. With a full cache Go is not called at all.
+no entry for some modules that are needed further down. A wanted module that it does not know has its hash in a
+`go.sum` beside its module file. With a full cache Go is not called at all.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def module_folder(module: str) -> Path:
     """Return where Go keeps the sources of a module (`path@version`); they are downloaded when absent."""
     _check_go()
     with tempfile.TemporaryDirectory() as nowhere:
-        found = run("go", "mod", "download", "-json", module, cwd=Path(nowhere), timeout_seconds=900)
+        words = ("mod", "download", "-json", module)
+        found = run("go", *words, cwd=Path(nowhere), env=_environment(), timeout_seconds=900)
     return Path(json.loads(found)["Dir"])
 
 
@@ -72,7 +74,8 @@ def _build_in(module: str, programs: list[versions.Program]) -> None:
     with tempfile.TemporaryDirectory(dir=places.cache()) as temporary:
         folder = Path(temporary) / "sources"
         shutil.copytree(places.SOURCES / "go" / module, folder)
-        (folder / "go.sum").write_text(_merged_sums(folder / "go.mod"))
+        own = folder / "go.sum"
+        own.write_text(_merged_sums(folder / "go.mod", own.read_text() if own.exists() else ""))
         for one in programs:
             _build(one, folder)
 
@@ -82,17 +85,25 @@ def _build(one: versions.Program, folder: Path) -> None:
     made = folder.parent / one.name  # beside the sources: a folder of that name may be among them
     link = _LINK.get(one.module, _PLAIN_LINK)
     flags = ("-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", link, "-tags", one.tags)
-    environment = {**os.environ, "CGO_ENABLED": "0"}
-    run("go", "build", *flags, "-o", made, one.package, cwd=folder, env=environment, timeout_seconds=_HOUR)
+    words = ("build", *flags, "-o", made, one.package)
+    run("go", *words, cwd=folder, env=_environment(), timeout_seconds=_HOUR)
     shutil.move(made, binary(one.name))
 
 
-def _merged_sums(go_mod: Path) -> str:
-    """Return the hashes that the wanted modules were released with."""
+def _environment() -> dict[str, str]:
+    """Return the environment for Go; what has its hash beside its module file is held to that one."""
+    files = (places.SOURCES / "go").glob("*/go.sum")
+    pinned = sorted({line.split()[0] for file in files for line in file.read_text().splitlines()})
+    return {**os.environ, "CGO_ENABLED": "0", "GONOSUMDB": ",".join(pinned)}
+
+
+def _merged_sums(go_mod: Path, own: str) -> str:
+    """Return the hashes that the wanted modules were released with, and our own."""
     block = re.search(r"^require (?:\((.*?)\)|([^(\n]+)$)", go_mod.read_text(), re.DOTALL | re.MULTILINE)
     wanted = [line.split() for line in ((block[1] or block[2]).splitlines() if block else [])]
     files = [module_folder("@".join(words[:2])) / "go.sum" for words in wanted if len(words) >= 2]
-    lines = {line for file in files if file.exists() for line in file.read_text().splitlines() if line}
+    known = [own, *(file.read_text() for file in files if file.exists())]
+    lines = {line for text in known for line in text.splitlines() if line}
     return "".join(f"{line}\n" for line in sorted(lines))
 
 

@@ -16,6 +16,7 @@ COSCHEDULING = "v0.34.7"
 VOLCANO = "v1.10.0"
 TRAINING_OPERATOR = "v1.8.1"
 LOKI = "v3.7.8"
+MODEL_REGISTRY = "v0.3.0"
 PAUSE = "v1"
 OC = "4.19"  # its releases have no versions of Go's: the module file names the commit
 
@@ -63,4 +64,5 @@ ON_REQUEST = (
         "github.com/kubeflow/training-operator/cmd/training-operator.v1",
     ),
     Program("loki", LOKI, "loki", "github.com/grafana/loki/v3/cmd/loki"),
+    Program("model-registry", MODEL_REGISTRY, "model-registry", "github.com/kubeflow/model-registry"),
 )

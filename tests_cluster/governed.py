@@ -59,9 +59,9 @@ class Service:
 
 
 @contextmanager
-def controller(place: Place, *words: str) -> Iterator[Service]:
+def controller(place: Place, *words: str, **environ: str) -> Iterator[Service]:
     """Run a controller of the place's namespace that is ready, and kill it if the test did not."""
-    service = Service(place, "controller", *words, ready="tending")
+    service = Service(place, "controller", *words, ready="tending", **environ)
     try:
         yield service
     finally:

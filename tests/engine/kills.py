@@ -274,7 +274,7 @@ def _until(look: Callable[[], Any], what: str) -> None:
 
 def main() -> int:
     """Make the runs and print the table; return 1 when anything was lost."""
-    from tests.engine.test_postgres import Server
+    from tests.engine.postgres_support import Server
 
     parser = argparse.ArgumentParser(prog="make kills", description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=50)

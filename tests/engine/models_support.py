@@ -1,7 +1,7 @@
 """A stand-in for Kubeflow's model registry: the part of its OpenAPI document that is used, on loopback.
 
 It holds requests to the document's rules: required fields, names that are unique below their parent (409), nothing
-found (404). The real server was tried by hand; it cannot be had as a package.
+found (404). The real server, which takes a while to build, is asked in tests_cluster/test_models.py.
 """
 
 from __future__ import annotations

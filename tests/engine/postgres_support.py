@@ -6,6 +6,8 @@ import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
 
@@ -57,3 +59,15 @@ class Server:
     def database(self, name: str) -> str:
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "test", name)
         return f"postgresql://test@127.0.0.1:{self.port}/{name}"
+
+
+@contextmanager
+def serving(name: str) -> Iterator[Server]:
+    """Run a server in a directory that its own user may reach."""
+    place = Path("/tmp") / f"mpijob-{name}-{os.getpid()}"
+    one = Server(place)
+    try:
+        yield one
+    finally:
+        one.stop()
+        shutil.rmtree(place, ignore_errors=True)

@@ -10,7 +10,7 @@ import pytest
 from mpijob.backends.kubernetes.listening import Listener
 
 from . import kills
-from .test_postgres import Server, serving
+from .postgres_support import Server, serving
 
 pytestmark = pytest.mark.engine
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +20,11 @@ from mpijob.history.values import Fact, Gap
 from mpijob.model import Event, JobRef, Phase, Sample, Scope
 from mpijob.model.accounts import AccountQuery
 
-from .postgres_support import Server
+from .postgres_support import Server, serving
 
 pytestmark = pytest.mark.engine
 DAY = 86_400.0
 REF = JobRef("team", "bert")
-
-
-@contextmanager
-def serving(name: str) -> Iterator[Server]:
-    """Run a server in a directory that its own user may reach."""
-    place = Path("/tmp") / f"mpijob-{name}-{os.getpid()}"
-    one = Server(place)
-    try:
-        yield one
-    finally:
-        one.stop()
-        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
