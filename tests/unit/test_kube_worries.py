@@ -7,10 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.kube_store import Store
 
 from mpijob import JobState, Phase
 from mpijob.backends.kubernetes import worries
-from mpijob.model import JobRef, LogLine, RankState, Role, Sample, WorkerState
+from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.kubernetes.logs import Voice
+from mpijob.model import Family, JobRef, LogLine, RankState, Role, Sample, WorkerState
 
 START, NOW = 1_700_000_000.0, 1_700_000_600.0
 MIB = 1 << 20
@@ -73,3 +76,21 @@ def test_lines_of_earlier_attempts_do_not_count_and_a_retry_is_told() -> None:
 def test_nothing_is_judged_where_warnings_are_switched_off() -> None:
     full = [Sample(NOW - 20, 1, 1.0, 1020 * MIB)]
     assert worries.judged(a_state(), full, (), 0.0, NOW) == ()
+
+
+class Unreachable(Store):
+    """An API server that cannot reach the node of a pod."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self._status = status
+
+    def lines(self, path: str, **query: Any) -> Any:
+        raise ApiError("no preferred addresses found; known addresses: []", status=self._status)
+
+
+def test_a_node_that_does_not_answer_worries_nobody_who_only_looks() -> None:
+    voice = Voice("team", "train-launcher-0-0-abcde", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
+    assert worries.last_lines(Unreachable(500), (voice,), NOW) == ()
+    with pytest.raises(ApiError):
+        worries.last_lines(Unreachable(403), (voice,), NOW)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from mpijob.backends.kubernetes import logs, usage
-from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.recent import Recent
@@ -46,8 +46,13 @@ class Worries:
 
 
 def last_lines(api: Api, voices: tuple[logs.Voice, ...], now: float) -> tuple[LogLine, ...]:
-    """Return what was said of late."""
-    return tuple(logs.stored(api, voices, LogQuery(since=now - _LAST_SECONDS, tail=_LAST_LINES)))
+    """Return what was said of late; nothing where a node does not answer, which its job tells by itself."""
+    try:
+        return tuple(logs.stored(api, voices, LogQuery(since=now - _LAST_SECONDS, tail=_LAST_LINES)))
+    except ApiError as error:
+        if error.status < 500:
+            raise
+        return ()
 
 
 def judged(
