@@ -10,10 +10,10 @@ import pytest
 from tests.unit.kube_store import Store
 
 from mpijob import JobState, Phase
-from mpijob.backends.kubernetes import worries
+from mpijob.backends.kubernetes import logs, worries
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.logs import Voice
-from mpijob.model import Family, JobRef, LogLine, RankState, Role, Sample, WorkerState
+from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, RankState, Role, Sample, WorkerState
 
 START, NOW = 1_700_000_000.0, 1_700_000_600.0
 MIB = 1 << 20
@@ -89,8 +89,11 @@ class Unreachable(Store):
         raise ApiError("no preferred addresses found; known addresses: []", status=self._status)
 
 
-def test_a_node_that_does_not_answer_worries_nobody_who_only_looks() -> None:
+def test_a_node_that_does_not_answer_is_told_in_the_log_and_worries_nobody_who_only_looks() -> None:
     voice = Voice("team", "train-launcher-0-0-abcde", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
+    (line,) = logs.stored(Unreachable(500), (voice,), LogQuery())
+    assert (line.role, line.marks) == (Role.LAUNCHER, (Mark.GAP,))
+    assert b"the log of pod train-launcher-0-0-abcde cannot be read: no preferred" in line.text
     assert worries.last_lines(Unreachable(500), (voice,), NOW) == ()
     with pytest.raises(ApiError):
         worries.last_lines(Unreachable(403), (voice,), NOW)

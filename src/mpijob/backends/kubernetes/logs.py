@@ -125,9 +125,17 @@ class Reader:
             f"mpijob: the log stream of pod {self._voice.pod} broke and its log was rotated meanwhile; "
             f"what it said in {seconds:.3g} s may be missing here"
         )
+        return self._told(self._moment, text)
+
+    def _told(self, moment: int, text: str) -> LogLine:
         voice = self._voice
-        return LogLine(self._moment, text.encode(), voice.role, "stderr", voice.worker, None, voice.attempt,
+        return LogLine(moment, text.encode(), voice.role, "stderr", voice.worker, None, voice.attempt,
                        marks=(Mark.GAP,))  # fmt: skip
+
+    def unread(self, error: ApiError, now_ns: int) -> LogLine:
+        """Return the line that says that the log, or the rest of it, cannot be had now: its node does not answer."""
+        text = f"mpijob: the log of pod {self._voice.pod} cannot be read: {error.message}"
+        return self._told(max(self._moment, now_ns), text)
 
     def rest(self) -> Iterator[LogLine]:
         """Yield the lines that were begun and never ended, when the log is over."""
@@ -201,7 +209,12 @@ def is_wanted(voice: Voice, query: LogQuery) -> bool:
 
 
 def _whole(api: Api, position: Position, kept: Kept | None) -> Iterator[LogLine]:
-    yield from so_far(api, position, kept)
+    try:
+        yield from so_far(api, position, kept)
+    except ApiError as error:
+        if error.status < 500:
+            raise
+        yield position.reader.unread(error, int(api.now() * 1e9))  # of others there is something to read
     yield from position.reader.rest()
 
 

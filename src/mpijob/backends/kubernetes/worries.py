@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 
 from mpijob.backends.kubernetes import logs, usage
-from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.recent import Recent
 from mpijob.errors import Finding
-from mpijob.model import JobRef, JobState, LogLine, LogQuery, Phase, Sample
+from mpijob.model import JobRef, JobState, LogLine, LogQuery, Mark, Phase, Sample
 from mpijob.observation import vitals, warnings
 
 _MOST_SAMPLES = 4000
@@ -46,13 +46,9 @@ class Worries:
 
 
 def last_lines(api: Api, voices: tuple[logs.Voice, ...], now: float) -> tuple[LogLine, ...]:
-    """Return what was said of late; nothing where a node does not answer, which its job tells by itself."""
-    try:
-        return tuple(logs.stored(api, voices, LogQuery(since=now - _LAST_SECONDS, tail=_LAST_LINES)))
-    except ApiError as error:
-        if error.status < 500:
-            raise
-        return ()
+    """Return what was said of late by the job itself."""
+    found = logs.stored(api, voices, LogQuery(since=now - _LAST_SECONDS, tail=_LAST_LINES))
+    return tuple(line for line in found if Mark.GAP not in line.marks)
 
 
 def judged(
