@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -90,13 +91,15 @@ def test_what_the_job_wrote_is_listed_and_what_went_along_is_not(tmp_path: Path)
     work = tmp_path / "work"
     work.mkdir()
     chosen = Code(path=str(source), files={"inline.py": "1"})
-    code.lay_out(chosen, work)
+    along = code.lay_out(chosen, work)
     (work / "model.bin").write_bytes(b"12345")
     (work / "config.txt").write_text("changed by the job")
     for folder in ("attempt-2", "attempt-x"):
         (work / folder).mkdir()
         (work / folder / "out").write_text("1")
-    listed = artifacts.left(work, chosen)
+    (source / "train.py").write_text("changed by the user since")
+    (source / "config.txt").unlink()
+    listed = artifacts.left(work, along)
     assert [(file.path, file.size, file.attempt) for file in listed] == [
         ("attempt-2/out", 1, 2), ("attempt-x/out", 1, 0), ("config.txt", 18, 0), ("model.bin", 5, 0)]  # fmt: skip
 
@@ -123,4 +126,14 @@ def test_nothing_outside_the_working_directory_is_fetched(tmp_path: Path, path: 
 @pytest.mark.security
 def test_a_link_that_leads_out_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
-    assert artifacts.left(tmp_path, Code()) == ()
+    assert artifacts.left(tmp_path, {}) == ()
+
+
+@pytest.mark.req("B-artifacts")
+def test_an_inline_file_that_the_job_wrote_anew_is_listed_although_it_has_the_same_size(
+    tmp_path: Path,
+) -> None:
+    along = code.lay_out(Code(files={"./a.txt": "1", "b.txt": "1"}), tmp_path)
+    (tmp_path / "a.txt").write_text("2")
+    os.utime(tmp_path / "a.txt", ns=(0, 0))
+    assert [file.path for file in artifacts.left(tmp_path, along)] == ["a.txt"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from mpijob.errors import BackendError, Finding, InvalidJob
 from mpijob.model import Code, MPIJob, quantity
 
+Stamp = tuple[int, int]
 MOST_FILES = 5_000
 MOST_BYTES = 256 << 20
 _SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
@@ -121,16 +122,25 @@ def inlined(code: Code) -> Code:
     return Code(files=files)
 
 
-def lay_out(code: Code, work: Path) -> None:
-    """Copy what goes along into the job's working directory."""
+def lay_out(code: Code, work: Path) -> dict[str, Stamp]:
+    """Copy what goes along into the job's working directory; return how each file lies there."""
+    laid: dict[str, Stamp] = {}
     try:
         for source, place in chosen(code):
             target = work / place
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+            laid[str(place)] = stamp(target.stat())
         for name, text in code.files.items():
             target = work / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
+            laid[os.path.normpath(name)] = stamp(target.stat())
     except OSError as error:
         raise BackendError(f"cannot copy the job's files: {error.strerror} ({error.filename})") from error
+    return laid
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """Return what changes when a file is written."""
+    return status.st_size, status.st_mtime_ns

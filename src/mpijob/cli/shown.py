@@ -5,6 +5,7 @@ Pure; commands hand the result to `output`. What must not be shown is masked bef
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,13 @@ def artifacts_phrase(files: Sequence[Artifact]) -> str:
     names = ", ".join(text.one_line(file.path) for file in files[:_NAMED_FILES])
     more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
     return f"the job left {names}{more}"
+
+
+def fetched_phrase(count: int, directory: str) -> str:
+    """Return how many files were fetched, and where they are now."""
+    if not count:
+        return "the job left no files"
+    return f"{count} file{'s' if count > 1 else ''} in {os.path.abspath(directory)}"
 
 
 def amounts(amount: Amounts) -> str:

@@ -45,11 +45,20 @@ class AsyncReading(AsyncDesk):
         return await self.port.artifacts(self.ref(name, namespace))
 
     async def fetch(
-        self, name: Target, directory: str | Path, paths: Iterable[str] = (), *, namespace: str | None = None
+        self,
+        name: Target,
+        directory: str | Path,
+        paths: Iterable[str] = (),
+        *,
+        overwrite: bool = False,
+        namespace: str | None = None,
     ) -> tuple[Path, ...]:
-        """Copy files that the job left into a directory, all of them by default; return where they are now."""
+        """Copy files that the job left into a directory, all of them by default; return where they are now.
+
+        Raise Conflict, and write nothing, where the directory has other files of these names, unless told to overwrite.
+        """
         ref = self.ref(name, namespace)
-        return await fetching.fetch(self.port, ref, Path(directory), tuple(paths))
+        return await fetching.fetch(self.port, ref, Path(directory), tuple(paths), overwrite=overwrite)
 
     async def list(
         self,

@@ -71,13 +71,23 @@ class Reading(Desk):
         return self._bridge.call(self.backend.artifacts(self.ref(name, namespace)))
 
     def fetch(
-        self, name: Target, directory: str | Path, paths: Iterable[str] = (), *, namespace: str | None = None
+        self,
+        name: Target,
+        directory: str | Path,
+        paths: Iterable[str] = (),
+        *,
+        overwrite: bool = False,
+        namespace: str | None = None,
     ) -> tuple[Path, ...]:
-        """Copy files that the job left into a directory, all of them by default; return where they are now."""
+        """Copy files that the job left into a directory, all of them by default; return where they are now.
+
+        Raise Conflict, and write nothing, where the directory has other files of these names, unless told to overwrite.
+        """
         from mpijob.client import fetching
 
         ref = self.ref(name, namespace)
-        return self._bridge.call(fetching.fetch(self._witnessed, ref, directory, tuple(paths)))
+        fetched = fetching.fetch(self._witnessed, ref, directory, tuple(paths), overwrite=overwrite)
+        return self._bridge.call(fetched)
 
     def list(
         self,

@@ -12,28 +12,32 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from mpijob.backends.code import Stamp, stamp
 from mpijob.errors import BackendError, NotFound
-from mpijob.model import Artifact, Code
+from mpijob.model import Artifact
 
 _FOLDER = re.compile(r"attempt-([1-9][0-9]{0,5})")
 
 
-def left(work: Path, code: Code) -> tuple[Artifact, ...]:
-    """Return what the job wrote: files that did not go along with it, or that it changed."""
-    return tuple(sorted(_written(work, code)))
+def left(work: Path, along: Mapping[str, Stamp]) -> tuple[Artifact, ...]:
+    """Return what the job wrote: files that did not go along with it, or that it changed since.
+
+    They are compared with what the job was given, never with the user's own files: those go on changing.
+    """
+    return tuple(sorted(_written(work, along)))
 
 
-def _written(work: Path, code: Code) -> Iterator[Artifact]:
+def _written(work: Path, along: Mapping[str, Stamp]) -> Iterator[Artifact]:
     for directory, names, files in os.walk(work):
         names[:] = [name for name in names if name != "__pycache__"]
         for name in files:
             path = Path(directory, name)
             relative = path.relative_to(work)
             status = path.lstat()
-            if path.is_file() and not path.is_symlink() and not _went_along(relative, status, code):
+            if path.is_file() and not path.is_symlink() and along.get(str(relative)) != stamp(status):
                 yield Artifact(str(relative), status.st_size, status.st_mtime, _attempt(relative))
 
 
@@ -45,16 +49,6 @@ def folder(attempt: int) -> str:
 def _attempt(relative: Path) -> int:
     found = _FOLDER.fullmatch(relative.parts[0]) if len(relative.parts) > 1 else None
     return int(found[1]) if found else 0
-
-
-def _went_along(relative: Path, status: os.stat_result, code: Code) -> bool:
-    if str(relative) in code.files:
-        return status.st_size == len(code.files[str(relative)].encode())
-    try:
-        source = (Path(code.path) / relative).stat() if code.path else None
-    except OSError:
-        return False
-    return source is not None and (source.st_size, source.st_mtime_ns) == (status.st_size, status.st_mtime_ns)
 
 
 def fetch(work: Path, path: str, target: Path) -> None:

@@ -341,10 +341,10 @@ class LocalBackend:
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
-        from mpijob.backends.local import artifacts
+        from mpijob.backends.local import artifacts, keepsakes
 
-        row = self._row(ref)
-        return artifacts.left(self._home.work(row.uid), self._store.plan(row.uid).job.code)
+        uid = self._row(ref).uid
+        return artifacts.left(self._home.work(uid), keepsakes.read_along(self._home, uid))
 
     async def register(self, ref: JobRef, model: Model | None) -> Registered:
         """Write the model of a job down in the registry, or write it down again."""

@@ -1,4 +1,4 @@
-"""What belongs to a job and must go with it: its secrets' values, its temporary directory."""
+"""What belongs to a job and must go with it: its secrets' values, what went along, its temporary directory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.backends.buckets import Connection
+    from mpijob.backends.code import Stamp
 
-_SECRETS, _CONNECTIONS = "secrets.json", "connections.json"
+_SECRETS, _CONNECTIONS, _ALONG = "secrets.json", "connections.json", "along.json"
 
 
 def temporary(uid: str) -> Path:
@@ -46,6 +47,16 @@ def read_connections(home: Home, uid: str) -> dict[str, Connection]:
     from mpijob.backends.buckets import Connection
 
     return shapes.decode(_read(home, uid, _CONNECTIONS), dict[str, Connection])
+
+
+def write_along(home: Home, uid: str, laid: dict[str, Stamp]) -> None:
+    """Note the files that went along as they were when the job was given them."""
+    _write(home, uid, _ALONG, laid)
+
+
+def read_along(home: Home, uid: str) -> dict[str, Stamp]:
+    """Return the files that went along with a job, as they were then."""
+    return shapes.decode(_read(home, uid, _ALONG), dict[str, tuple[int, int]])
 
 
 def _write(home: Home, uid: str, name: str, values: Mapping[str, object]) -> None:

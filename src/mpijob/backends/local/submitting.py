@@ -44,9 +44,9 @@ def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
         _provide_agent(home)
         keepsakes.write_secrets(home, plan.uid, told)
         keepsakes.write_connections(home, plan.uid, found)
+        keepsakes.write_along(home, plan.uid, code.lay_out(plan.job.code, work))
     except OSError as error:
         raise cannot_write(work, str(error.strerror)) from error
-    code.lay_out(plan.job.code, work)
 
 
 def connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:

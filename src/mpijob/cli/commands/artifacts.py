@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import text
+from mpijob.cli import shown, text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command, name_argument
 from mpijob.cli.output import Format
@@ -34,13 +34,19 @@ def artifacts_list(app: App, name: str) -> None:
 @command("fetch", outputs=())
 @name_argument
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--to", "directory", default=".", metavar="DIRECTORY", help="Where the files go.")
+@click.option("--to", "directory", default=".", metavar="DIRECTORY",
+              help="Where the files go; by default the current directory.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Also in place of files there that differ.")
 @pass_app
-def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str) -> None:
-    """Fetch files and folders that a job left; without PATH, all of them."""
+def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str, overwrite: bool) -> None:
+    """Fetch files and folders that a job left; without PATH, all of them.
+
+    They keep their places below the directory. A file there that differs is never overwritten unasked.
+    """
     with app.out.progress(f"fetching from {name} …"):
-        fetched = app.client.fetch(name, directory, paths)
+        fetched = app.client.fetch(name, directory, paths, overwrite=overwrite)
     app.out.lines(str(path) for path in fetched)
+    app.out.note(shown.fetched_phrase(len(fetched), directory))
 
 
 @command("store", outputs=())
