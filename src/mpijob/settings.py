@@ -145,6 +145,11 @@ def at(settings: Settings, place: str) -> Settings:
     return msgspec.structs.replace(settings, engine=CLUSTER, context=place or settings.context)
 
 
+def own_places(settings: Settings) -> tuple[str, ...]:
+    """Return the directories that are mpijob's own: no job takes them along."""
+    return tuple(place for place in (settings.home, settings.history) if place)
+
+
 def history_directory(settings: Settings, place: str) -> str:
     """Return where the record of a place is: `local`, or a cluster by its context; the setting is the clusters'."""
     if settings.history and place != LOCAL:

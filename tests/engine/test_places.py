@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from mpijob.errors import BackendError, InvalidJob, NotFound
 from mpijob.model import Code
 from mpijob.settings import Settings
 
-from .support import a_job, check_nothing_runs, ended, said
+from .support import a_job, check_nothing_runs, emptied_client, ended, said
 
 pytestmark = pytest.mark.engine
 
@@ -204,3 +205,31 @@ def test_a_folder_that_a_job_left_is_fetched_whole(client: Client, tmp_path: Pat
     assert (tmp_path / "here/out/deep/b").read_text() == "b\n"
     with pytest.raises(NotFound, match="the job left no file 'ou'"):
         client.fetch("leaves", tmp_path / "there", ("ou",))
+
+
+@pytest.mark.parametrize("where", ["state", "home/.local/state/mpijob"])
+def test_a_home_inside_the_code_stays_out_of_it_and_whole(
+    settings: Settings, tmp_path: Path, where: str
+) -> None:
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    (project / "hello.sh").write_text("echo hello\n")
+    home = project / where
+    words = [sys.executable, "-m", "mpijob", "run", "inproj", "--workers", "2", "--", "sh", "hello.sh"]
+    env = os.environ | {"MPIJOB_HOME": str(home), "MPIJOB_ENGINE": "local"}
+    for _ in range(3):
+        done = subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+    copied = {str(one.relative_to(work)) for work in home.glob("jobs/*/work") for one in work.rglob("*")}
+    assert copied == {"hello.sh", "attempt-1"}
+    check_nothing_runs(home / "jobs")
+
+
+def test_a_link_to_the_database_in_the_code_takes_no_locks_away(settings: Settings, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "link.db").symlink_to(Path(settings.home) / "state.db")
+    with emptied_client(settings) as client:
+        for turn in range(3):
+            ended(client, a_job(f"linked-{turn}", "true", code=Code(path=str(project))))
+            assert [state.phase for state in client.jobs()] == [Phase.SUCCEEDED] * (turn + 1)

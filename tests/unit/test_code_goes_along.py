@@ -27,13 +27,13 @@ def taken(chosen: Code) -> list[str]:
 
 def test_the_directory_goes_along_when_the_command_names_a_file_in_it(tmp_path: Path) -> None:
     a_tree(tmp_path, "train.py", "lib/model.py")
-    job = code.resolve(MPIJob(name="j", command=("python", "train.py")), tmp_path)
+    job = code.resolve(MPIJob(name="j", command=("python", "train.py")), tmp_path, ())
     assert taken(job.code) == ["train.py", "lib/model.py"]
 
 
 def test_nothing_goes_along_when_the_command_names_no_file(tmp_path: Path) -> None:
     a_tree(tmp_path, "train.py")
-    job = code.resolve(MPIJob(name="j", command=("hostname",)), tmp_path)
+    job = code.resolve(MPIJob(name="j", command=("hostname",)), tmp_path, ())
     assert taken(job.code) == []
 
 
@@ -61,14 +61,14 @@ def test_of_a_large_directory_that_nobody_named_only_the_named_files_go_along(
 ) -> None:
     monkeypatch.setattr(code, "MOST_FILES", 2)
     a_tree(tmp_path, "a.py", "b.py", "c.py")
-    job = code.resolve(MPIJob(name="j", command=("python", "./b.py")), tmp_path)
+    job = code.resolve(MPIJob(name="j", command=("python", "./b.py")), tmp_path, ())
     assert taken(job.code) == ["b.py"]
 
 
 def test_a_directory_that_is_not_there_is_an_error_at_its_field(tmp_path: Path) -> None:
     job = MPIJob(name="j", command=("true",), code=Code(path="nowhere"))
     with pytest.raises(InvalidJob, match=r"code\.path: there is no directory"):
-        code.resolve(job, tmp_path)
+        code.resolve(job, tmp_path, ())
 
 
 def test_inline_files_are_laid_out_too(tmp_path: Path) -> None:
@@ -82,6 +82,42 @@ def test_a_job_file_finds_its_code_beside_itself(tmp_path: Path) -> None:
     assert load_job(tmp_path / "job.yaml").code.path == str(tmp_path.resolve())
     with pytest.raises(BackendError, match="cannot read"):
         load_job(tmp_path / "missing.yaml")
+
+
+# -- what is mpijob's own -----------------------------------------------------------------------------
+def test_our_own_state_stays_behind_wherever_it_lies(tmp_path: Path) -> None:
+    a_tree(
+        tmp_path,
+        "a.py",
+        "st[a]te/state.db",
+        "st[a]te/jobs/x/work/a.py",
+        "lib/st[a]te/x.py",
+        "deep/record/h.db",
+    )
+    own = (str(tmp_path / "st[a]te"), str(tmp_path / "deep" / "record"), "/somewhere/else")
+    for job in (MPIJob(name="j", command=("python", "a.py")), MPIJob(name="j", code=Code(path="."))):
+        resolved = code.resolve(job, tmp_path, own)
+        assert taken(resolved.code) == ["a.py", "lib/st[a]te/x.py"]
+        assert code.resolve(resolved, tmp_path, own) == resolved
+
+
+def test_of_a_directory_that_is_our_own_only_what_is_named_goes_along(tmp_path: Path) -> None:
+    a_tree(tmp_path, "a.py", "state.db")
+    own = (str(tmp_path),)
+    job = code.resolve(MPIJob(name="j", command=("python", "a.py")), tmp_path, own)
+    assert taken(job.code) == ["a.py"]
+    with pytest.raises(
+        InvalidJob, match=r"code\.path: .* is the directory of mpijob's own state\nhint: name what"
+    ):
+        code.resolve(MPIJob(name="j", code=Code(path=".")), tmp_path, own)
+
+
+def test_a_path_from_the_top_is_excluded_and_another_of_its_name_is_not(tmp_path: Path) -> None:
+    a_tree(tmp_path, "data/x", "lib/data/y", "lib/raw/z", "top.txt", "lib/top.txt")
+    assert taken(Code(path=str(tmp_path), exclude=("./data", "lib/raw", "./top.txt"))) == [
+        "lib/top.txt",
+        "lib/data/y",
+    ]
 
 
 # -- what a job leaves --------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 """The files that go along: a bounded copy of the user's directory into the job's own.
 
-A copy, so that the job sees what was there when it was submitted, on a laptop as on a cluster.
+A copy, so that the job sees what was there when it was submitted, on a laptop as on a cluster. What is mpijob's own
+never goes along, wherever it lies: it would grow with each job, and reading our open database takes its locks away.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,28 +23,47 @@ _SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules
             ".ipynb_checkpoints", ".tox", "*.egg-info")  # fmt: skip
 
 
-def resolve(job: MPIJob, directory: Path) -> MPIJob:
-    """Return the job with the directory that goes along made explicit and absolute.
+def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
+    """Return the job with the directory that goes along made explicit and absolute, without our `own` places.
 
     Without a `code.path`, the current directory goes along when the command names a file in it; only
-    the files named when the directory is too large.
+    the files named when the directory is too large, or our own.
     """
     code = job.code
     if code.path or code.include:
         path = directory / (code.path or ".")
         if not path.is_dir():
             raise InvalidJob.of((_missing(path),))
-        return job.replace(code=code.replace(path=str(path.resolve())))
+        return job.replace(code=_without(own, code.replace(path=str(path.resolve()))))
     words = [*job.argv, *(word for program in job.programs for word in (*program.command, *program.args))]
     named = tuple(dict.fromkeys(os.path.normpath(word) for word in words if _is_file_here(word, directory)))
     if not named:
         return job
     whole = code.replace(path=str(directory.resolve()))
     try:
+        whole = _without(own, whole)
         chosen(whole)
     except InvalidJob:  # nobody asked for the whole directory: what the command names is enough
         whole = whole.replace(include=named)
     return job.replace(code=whole)
+
+
+def _without(own: tuple[str, ...], code: Code) -> Code:
+    """Exclude what is ours and lies in the directory; refuse the directory itself when it is ours."""
+    root = Path(code.path)
+    found = [place for place in (Path(one).resolve() for one in own) if place.is_relative_to(root)]
+    if root in found and not code.include:
+        raise InvalidJob.of((_ours(root),))
+    patterns = [f"./{glob.escape(str(place.relative_to(root)))}" for place in found if place != root]
+    new = tuple(one for one in patterns if one not in code.exclude)
+    return code.replace(exclude=(*code.exclude, *new)) if new else code
+
+
+def _ours(root: Path) -> Finding:
+    return Finding(
+        code="CODE_NOT_FOUND", field="code.path", message=f"{root} is the directory of mpijob's own state",
+        hint="name what is needed in code.include, or set MPIJOB_HOME to another directory",
+    )  # fmt: skip
 
 
 def _is_file_here(word: str, directory: Path) -> bool:
@@ -77,14 +98,21 @@ def chosen(code: Code) -> list[tuple[Path, Path]]:
 def _walk(root: Path, code: Code) -> Iterator[Path]:
     skipped = (*_SKIPPED, *code.exclude)
     for directory, names, files in os.walk(root):
-        names[:] = sorted(name for name in names if not _matches(name, skipped))
+        below = os.path.relpath(directory, root)
+        names[:] = sorted(name for name in names if not _left_out(os.path.join(below, name), skipped))
         for name in sorted(files):
             path = Path(directory, name)
             relative = str(path.relative_to(root))
-            if _matches(name, skipped) or _matches(relative, code.exclude) or not path.is_file():
+            if _left_out(relative, skipped) or not path.is_file():
                 continue
             if not code.include or _included(relative, code.include):
                 yield path
+
+
+def _left_out(relative: str, patterns: tuple[str, ...]) -> bool:
+    """Match a name anywhere, or a path from the top, with or without `./` before it."""
+    path = os.path.normpath(relative)
+    return any(_matches(one, patterns) for one in (os.path.basename(path), path, f"./{path}"))
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

@@ -7,11 +7,12 @@ from pathlib import Path
 from mpijob.backends import code
 from mpijob.errors import BackendError
 from mpijob.model import MPIJob
+from mpijob.settings import load, own_places
 
 
 def beside(job: MPIJob, file: str) -> MPIJob:
     """Return the job with its code looked for beside its file."""
-    return code.resolve(job, Path(file).parent)
+    return code.resolve(job, Path(file).parent, own_places(load()))
 
 
 def load_job(path: str | Path) -> MPIJob:

@@ -33,8 +33,9 @@ def job_text(job: MPIJob, directory: str | Path = ".") -> str:
     """Return a job as a step takes it: a job file that holds the files which go along."""
     from mpijob.backends import code
     from mpijob.dialects import jobfile
+    from mpijob.settings import load, own_places
 
-    whole = code.resolve(job, Path(directory))
+    whole = code.resolve(job, Path(directory), own_places(load()))
     return jobfile.write(whole.replace(code=code.inlined(whole.code)))
 
 

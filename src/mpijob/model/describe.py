@@ -171,7 +171,7 @@ FIELDS: dict[str, Description] = {
     "Program.env": _D("Environment variables for the ranks of this program only.", "{ROLE: solver}"),
     "Code.path": _D("The directory that goes along.", "."),
     "Code.include": _D("Only these paths in it.", "[src, train.py]"),
-    "Code.exclude": _D("Not these paths in it.", "[data]"),
+    "Code.exclude": _D("Not these names and paths in it; ./data is only the one at its top.", "[data]"),
     "Code.files": _D("Small files written here, by their path.", "{hello.py: 'print(1)'}"),
     "Secret.env": _D("The variable that holds the secret.", "TOKEN"),
     "Secret.source": _D(

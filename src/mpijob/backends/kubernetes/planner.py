@@ -27,7 +27,7 @@ from mpijob.errors import Finding, Severity
 from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind
 from mpijob.model.command import launcher_of
 from mpijob.model.dependencies import unmet
-from mpijob.settings import Settings
+from mpijob.settings import Settings, own_places
 
 GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
 
@@ -36,7 +36,7 @@ def plan(
     job: MPIJob, facts: Facts, around: Surroundings, settings: Settings, directory: Path, place: str
 ) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
-    job = code.resolve(_with_image(job, settings), directory)
+    job = code.resolve(_with_image(job, settings), directory, own_places(settings))
     choice = engine_choice.choose(job, around.served)
     shape = _shape(job, around, choice)
     documents = _documents(choice, job, shape, around)

@@ -17,7 +17,7 @@ from mpijob.errors import Finding, InvalidJob, NotAllowed
 from mpijob.model import MPIJob
 from mpijob.model.schedule import Recurrence
 from mpijob.observation import recurring
-from mpijob.settings import Settings
+from mpijob.settings import Settings, own_places
 
 _RIGHTS = (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING)
 
@@ -35,7 +35,8 @@ class ClusterSchedules:
             raise _refused("secrets", f"{', '.join(own)}: nobody of this machine is there when the job is due",
                            "keep the value in a Secret of the cluster and write source: NAME/KEY")  # fmt: skip
         job = job.replace(image=job.image or self._settings.image)
-        return job.replace(code=code.inlined(code.resolve(job, directory).code))
+        whole = code.resolve(job, directory, own_places(self._settings))
+        return whole.replace(code=code.inlined(whole.code))
 
     def put(self, recurrence: Recurrence) -> None:
         """Create or change the CronJob; the rights of its pods are there before it."""

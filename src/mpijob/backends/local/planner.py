@@ -20,7 +20,7 @@ from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Facts, Family, MPIJob, Plan
 from mpijob.model.command import launcher_of
 from mpijob.model.dependencies import unmet
-from mpijob.settings import Settings
+from mpijob.settings import Settings, own_places
 
 _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
          "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
@@ -29,7 +29,7 @@ _KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL
 
 def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: Path) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
-    job = code.resolve(job, directory)
+    job = code.resolve(job, directory, own_places(settings))
     found, reason = choosing.choose(job, settings, home, directory)
     chosen = isolation.choose(settings.isolation)
     group = cgroups.delegated(settings)

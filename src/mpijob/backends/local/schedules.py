@@ -27,7 +27,7 @@ from mpijob.backends.local.paths import Home, cannot_write
 from mpijob.backends.refusals import no_such_schedule
 from mpijob.model import MPIJob
 from mpijob.model.schedule import Recurrence
-from mpijob.settings import Settings
+from mpijob.settings import Settings, own_places
 
 _CLOCK = "from mpijob.client.alarm import main; main()"
 
@@ -42,7 +42,7 @@ class LocalSchedules:
 
     def settled(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it can be started later from anywhere: with the directory that goes along named."""
-        return code.resolve(job, directory)
+        return code.resolve(job, directory, own_places(self._settings))
 
     def put(self, recurrence: Recurrence) -> None:
         """Keep a schedule, new or changed, wholly or not at all."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 def queue(store: Store, home: Home, settings: Settings, plan: Plan, who: Identity) -> None:
     """Put a job's files in place and queue it, as one transaction, wholly or not at all."""
+    if plan.job.code.path:
+        store.close()  # a link in there may lead to it: whoever reads an open database takes its locks away
     lay_out(home, plan, settings)
     held_until = scheduler.NEVER if plan.waits_for else 0.0
     try:
