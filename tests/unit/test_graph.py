@@ -106,6 +106,62 @@ def test_a_file_with_several_jobs_is_planned_created_and_takes_no_flags(tmp_path
     assert {state.ref.namespace for state in cli.connect().jobs(all_namespaces=True)} == {"team-a"}
 
 
+def two_files(tmp_path: Path) -> tuple[str, ...]:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.sh").write_text(f"echo {name}")
+        (tmp_path / f"{name}.yaml").write_text(
+            f"name: {name}\nworkers: 2\ncommand: [sh, {name}.sh]\ncode: {{path: .}}\n"
+        )
+    return tuple(word for name in ("one", "two") for word in ("-f", str(tmp_path / f"{name}.yaml")))
+
+
+def test_several_files_are_all_run_created_and_planned_in_their_order(tmp_path: Path) -> None:
+    files = two_files(tmp_path)
+    planned = Cli().ok("plan", *files)
+    assert planned.index("one-worker-0") < planned.index("two-worker-0")
+    assert Cli().ok("create", "--dry-run", *files) == planned
+    listed = Cli().ok("create", *files, "-f", a_file(tmp_path, DIAMOND))
+    assert sorted(line.split()[0] for line in listed.splitlines()[1:]) == [
+        "evaluate", "one", "prepare", "report", "train", "two"]  # fmt: skip
+    cli = Cli()
+    done = cli("run", *files, "-n", "team-a")
+    assert done.exit_code == 0
+    assert done.stderr.index("-- one") < done.stderr.index("-- two")
+    states = list(cli.connect().jobs(all_namespaces=True))
+    assert {(one.ref.name, one.ref.namespace) for one in states} == {("one", "team-a"), ("two", "team-a")}
+    assert cli.connect().spec("two", "team-a").code.path == str(tmp_path.resolve())
+
+
+def test_the_failure_of_one_file_is_the_status_of_all_and_a_wrong_one_stops_them(tmp_path: Path) -> None:
+    files = two_files(tmp_path)
+    (tmp_path / "one.yaml").write_text("name: one\nworkers: 2\ncommand: ['false']\n")
+    assert Cli()("run", *files).exit_code == 1
+    (tmp_path / "two.yaml").write_text("name: two\nworkerz: 2\n")
+    cli = Cli()
+    refused = cli("create", *files)
+    assert refused.exit_code == 2
+    assert f"{tmp_path / 'two.yaml'}:2:1" in refused.stderr
+    assert cli.connect().list().total == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", "--workers", "3"), "2 files hold several jobs: NAME and flags would be for one of them"),
+        (("schedule", "create", "--when", "@daily"), "this command takes one job, and so one file: -f "),
+        (("array", "--values", "env.LR=1,2"), "this command takes one job, and so one file: -f "),
+        (("alloc",), "this command takes one job, and so one file: -f "),
+        (("template", "save", "mine"), "this command takes one job, and so one file: -f "),
+    ],
+)
+def test_a_second_file_is_refused_where_it_would_be_left_out(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    refused = Cli()(*words, *two_files(tmp_path))
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+
+
 @pytest.mark.req("PMV-004")
 def test_after_is_a_flag_as_sbatch_has_it() -> None:
     cli = Cli()

@@ -1,4 +1,4 @@
-"""A file with several jobs of which some wait for others: submitted together, followed one after the other."""
+"""Files with several jobs of which some wait for others: submitted together, followed one after the other."""
 
 from __future__ import annotations
 
@@ -18,25 +18,38 @@ if TYPE_CHECKING:
     from mpijob.client import Job
 
 
-def jobs_of(asked: Given) -> tuple[MPIJob, ...]:
-    """Return the jobs of a file that holds several; nothing for any other command line."""
-    if not asked.file or asked.text.count("---") == 0:
+def jobs_of(asked: Sequence[Given]) -> tuple[MPIJob, ...]:
+    """Return the jobs of several files, or of one that holds several; nothing for any other command line."""
+    several = [one for one in asked if _holds_several(one)]
+    if len(asked) == 1 and not several:
         return ()
-    from mpijob.client.alongside import beside
-    from mpijob.dialects import jobfile, yamltree
+    if {change.path for change in asked[0].changes} - {"namespace"}:
+        holder = f"{several[0].file} holds" if len(asked) == 1 else f"{len(asked)} files hold"
+        raise click.UsageError(f"{holder} several jobs: NAME and flags would be for one of them")
+    return tuple(job for one in asked for job in (_all_of(one) if one in several else (one.job(),)))
 
-    if len(yamltree.parse(asked.text, asked.file).roots) < 2:
-        return ()
+
+def _holds_several(asked: Given) -> bool:
+    if not asked.file or asked.text.count("---") == 0:
+        return False
+    from mpijob.dialects import yamltree
+
+    return len(yamltree.parse(asked.text, asked.file).roots) > 1
+
+
+def _all_of(asked: Given) -> tuple[MPIJob, ...]:
+    from mpijob.client.alongside import beside
+    from mpijob.dialects import jobfile
+
+    file = asked.file or ""
+    found = jobfile.read_all(asked.text, file=file)
+    placed = found if file == "-" else tuple(beside(job, file) for job in found)
     changes = {change.path: change.value for change in asked.changes}
-    if set(changes) - {"namespace"}:
-        raise click.UsageError(f"{asked.file} holds several jobs: NAME and flags would be for one of them")
-    found = jobfile.read_all(asked.text, file=asked.file)
-    placed = found if asked.file == "-" else tuple(beside(job, asked.file) for job in found)
     return tuple(job.replace(**changes) for job in placed)
 
 
 def submit(app: App, jobs: Sequence[MPIJob]) -> list[Job]:
-    """Submit the jobs of a file, each behind those that it waits for."""
+    """Submit the jobs, each behind those that it waits for."""
     with app.out.progress(f"submitting {len(jobs)} jobs …"):
         return app.client.submit_all(jobs)
 

@@ -48,9 +48,8 @@ def words_after() -> tuple[str, ...]:
 def given_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add NAME and -f to a command."""
     function = click.argument("words", nargs=-1, metavar="[NAME]")(function)
-    return click.option("-f", "--file", metavar="FILE", help="A job file, YAML or JSON; - is stdin.")(
-        function
-    )
+    told = "A job file, YAML or JSON; - is stdin."
+    return click.option("-f", "--file", "files", multiple=True, metavar="FILE", help=told)(function)
 
 
 class Given(NamedTuple):
@@ -64,14 +63,18 @@ class Given(NamedTuple):
     def of(
         cls, app: App, given: Mapping[str, Any], command: tuple[str, ...] = (), *, nameless: bool = False
     ) -> Given:
-        """Read it off the command line; `command` stands where the words after `--` are not the job's.
+        """Read it off a command line for one job; `command` stands where the words after `--` are not the job's.
 
         One that may be `nameless` is called after its program.
         """
+        files = given.get("files", ())
+        if len(files) > 1:
+            names = " ".join(f"-f {file}" for file in files)
+            raise click.UsageError(f"this command takes one job, and so one file: {names}")
         changes = changes_of(given)
         if app.namespace is not None:
             changes.append(Change("namespace", app.namespace))
-        file = given.get("file")
+        file = files[0] if files else None
         name = _name(given.get("words", ()), file)
         if not name and nameless and file is None and (argv := command or words_after()):
             name = _named_after(argv)
@@ -79,6 +82,12 @@ class Given(NamedTuple):
             changes.append(Change("name", name))
         changes += command_changes(given, command)
         return cls(file, read_file(file) if file else "", tuple(changes))
+
+    @classmethod
+    def each(cls, app: App, given: Mapping[str, Any], *, nameless: bool = False) -> tuple[Given, ...]:
+        """Read it off a command line for any number of jobs: once for each file, or once without any."""
+        apart = [{**given, "files": (file,)} for file in given["files"]] or [given]
+        return tuple(cls.of(app, one, nameless=nameless) for one in apart)
 
     def job(self) -> MPIJob:
         """Return the job that file and flags describe together."""

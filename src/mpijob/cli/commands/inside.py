@@ -46,7 +46,7 @@ def alloc(app: App, timeout: float | None, **given: Any) -> None:
 
     The workers are given back when the shell, or the command after `--`, ends.
     """
-    if not given["words"] and not given["file"]:
+    if not given["words"] and not given["files"]:
         given["words"] = (f"alloc-{token_hex(3)}",)
     job = Given.of(app, given, command=_HOLD).job()
     held = app.client.submit(job.replace(labels={**job.labels, ALLOC_LABEL: "true"}))

@@ -29,20 +29,20 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
     """Create a job.
 
     NAME, --workers, --image and the command after `--` are enough; -f FILE gives the rest, and flags
-    win over the file.
+    win over the file. Several -f, or a file with several jobs, create all of them.
     """
     if server and not dry_run:
         raise click.UsageError(
             "--server goes with --dry-run: without it the job is created, and judged anyway"
         )
-    asked = Given.of(app, given)
+    asked = Given.each(app, given)
     if several := graphs.jobs_of(asked):
         _create_several(app, several, dry_run=dry_run)
         return
     if dry_run:
-        _show_plan(app, _planned(app, asked, server=server))
+        _show_plan(app, _planned(app, asked[0], server=server))
         return
-    state = _submitted(app, asked).state()
+    state = _submitted(app, asked[0]).state()
     if app.out.structured:
         app.out.value(state)
     elif app.out.format is Format.NAME:
@@ -64,16 +64,16 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
     """Create a job and follow it to its end.
 
     Without NAME and -f it is called after its program. Ctrl-C leaves the job running; a second Ctrl-C within 2 s
-    cancels it. The exit status is 1 when the job failed.
+    cancels it. The exit status is 1 when the job failed. Several -f run the jobs of all the files.
     """
     from mpijob.cli.follow import Follower, Look
 
-    asked = Given.of(app, given, nameless=True)
+    asked = Given.each(app, given, nameless=True)
     look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps)
     if several := graphs.jobs_of(asked):
         graphs.follow(app, graphs.submit(app, several), look, stays=not remove)
         return
-    handle = _submitted(app, asked)
+    handle = _submitted(app, asked[0])
     state = Follower(app, handle, look, stays=not remove).to_the_end()
     if remove:
         app.client.delete(handle.ref)
@@ -87,11 +87,11 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 @pass_app
 def plan(app: App, server: bool, **given: Any) -> None:
     """Show exactly what would run; start nothing."""
-    asked = Given.of(app, given, nameless=True)
+    asked = Given.each(app, given, nameless=True)
     if several := graphs.jobs_of(asked):
         _create_several(app, several, dry_run=True)
         return
-    _show_plan(app, _planned(app, asked, server=server))
+    _show_plan(app, _planned(app, asked[0], server=server))
 
 
 def _create_several(app: App, jobs: tuple[MPIJob, ...], *, dry_run: bool) -> None:

@@ -35,7 +35,7 @@ def template() -> None:
 @pass_app
 def save(app: App, template: str, origin: str | None, overwrite: bool, **given: Any) -> None:
     """Save a job as a template: from a file, flags, or a job that exists."""
-    if origin and given["file"]:
+    if origin and given["files"]:
         raise click.UsageError("give --from or --file, not both")
     asked = Given.of(app, given)
     job = _changed(app.client.spec(origin), asked.changes) if origin else asked.job()
@@ -75,7 +75,7 @@ def show(app: App, template: str) -> None:
 @pass_app
 def use(app: App, template: str, **given: Any) -> None:
     """Create a job from a template; NAME and flags are the changes."""
-    if given["file"]:
+    if given["files"]:
         raise click.UsageError("a template is the file: leave --file out")
     job = _changed(app.client.templates.show(template), Given.of(app, given).changes)
     show_state(app, app.client.submit(job).state())
