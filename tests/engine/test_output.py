@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,20 @@ def test_following_from_the_tail_shows_the_last_lines_and_then_what_comes(client
         if len(heard) == 2:
             (Path(client.settings.home) / "jobs" / job.ref.uid / "work" / "go").touch()
     assert heard == [b"99", b"100", b"last"]
+
+
+@pytest.mark.req("B-watch")
+def test_running_is_told_while_the_program_is_silent(client: Client) -> None:
+    words = [sys.executable, "-m", "mpijob", "run", "quiet", "--workers", "2", "--cpu", "500m"]
+    env = os.environ | {"MPIJOB_HOME": client.settings.home, "MPIJOB_ENGINE": "local"}
+    silent = ["--", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]
+    with subprocess.Popen([*words, *silent], env=env, stderr=subprocess.PIPE, bufsize=0) as process:
+        assert process.stderr is not None
+        state = eventually(lambda: next(iter(client.jobs()), None), "the job is there")
+        client.wait("quiet", PATIENCE, {Phase.RUNNING})
+        told = b""
+        while b"quiet: Running" not in told and select.select([process.stderr], [], [], 10.0)[0]:
+            told += process.stderr.read(1000) or b""
+        (Path(client.settings.home) / "jobs" / state.ref.uid / "work" / "go").touch()
+        assert process.wait(PATIENCE) == 0
+    assert b"quiet: Running" in told

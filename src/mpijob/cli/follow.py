@@ -79,20 +79,25 @@ def shown_line(app: App, line: LogLine, look: Look) -> list[str]:
     return ["--"] * (Mark.APART in line.marks) + [prefix + said + chorus]
 
 
-def waiting(app: App, first: JobState) -> Iterator[JobState]:
-    """Yield the state of a job, and then each change until it waits no more."""
-    yield first
-    if not waits(first):
-        return
-    for state in app.client.watch(names=(first.ref.name,), namespace=first.ref.namespace):
-        yield state
-        if not waits(state):
-            return
-
-
 def waits(state: JobState) -> bool:
     """Whether a job waits for its turn, or for what its workers need to start: nobody says anything yet."""
     return state.phase in _WAITING or (state.phase is Phase.PENDING and bool(state.waiting_for))
+
+
+def starts(state: JobState) -> bool:
+    """Whether a job's own program does not run yet."""
+    return state.phase in (*_WAITING, Phase.PENDING, Phase.INITIALIZING)
+
+
+def waiting(app: App, first: JobState, still: Callable[[JobState], bool] = waits) -> Iterator[JobState]:
+    """Yield the state of a job, and then each change until it waits no more."""
+    yield first
+    if not still(first):
+        return
+    for state in app.client.watch(names=(first.ref.name,), namespace=first.ref.namespace):
+        yield state
+        if not still(state):
+            return
 
 
 class Follower:
@@ -116,7 +121,7 @@ class Follower:
         return state
 
     def _follow(self) -> JobState:
-        self._until_it_starts()
+        self._until_it_runs()
         try:
             tidy = not self._look.raw
             for line in self._app.client.logs(self._job.ref, follow=True, tidy=tidy):
@@ -126,8 +131,9 @@ class Follower:
             self._app.out.silence()  # nobody reads any more; the result still counts
         return self._app.client.wait(self._job.ref)
 
-    def _until_it_starts(self) -> None:
-        for state in waiting(self._app, self._job.state()):
+    def _until_it_runs(self) -> None:
+        """Tell each phase up to Running: the program says nothing before, and may say nothing for long after."""
+        for state in waiting(self._app, self._job.state(), starts):
             self._tell(state)
 
     def _glance(self) -> None:
