@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.cli_support import Cli
 
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.cli import exits, text
+from mpijob.cli import exits, shown, text
 from mpijob.cli.context import App
 from mpijob.cli.main import program_words
 from mpijob.cli.output import Format, Output, as_json, as_yaml, painted
@@ -323,3 +323,14 @@ def test_the_live_list_shows_every_job() -> None:
 
 def test_structured_output_is_for_programs() -> None:
     assert [Output(format).structured for format in Format] == [False, False, True, True, False, False]
+
+
+def test_a_worker_that_ended_well_itself_shows_how_its_rank_failed() -> None:
+    workers = [
+        WorkerState(index, f"w-{index}", Phase.FAILED, exit_code=code)
+        for index, code in enumerate((0, 0, 255, 0))
+    ]
+    ends = ((127, False), (143, True), (3, False), (0, False))
+    ranks = [RankState(at, at, exit_code=code, followed=followed) for at, (code, followed) in enumerate(ends)]
+    cells = [line.split(maxsplit=3)[3].split("  ")[0] for line in shown.worker_lines(workers, ranks)[1:]]
+    assert cells == ["127 (rank 0)", "0", "255", "0"]

@@ -13,7 +13,7 @@ from mpijob.cli import text
 from mpijob.model.quantity import as_bytes, as_count
 
 if TYPE_CHECKING:
-    from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, WorkerState
+    from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, RankState, WorkerState
 
 LIST = ("NAME", "PHASE", "WORKERS", "RANKS", "AGE", "DURATION", "REASON")
 _NAMED_FILES = 3
@@ -96,14 +96,15 @@ def _waiting(state: JobState) -> str:
     return ", ".join(part for part in (state.waiting_for, position, wait) if part)
 
 
-def worker_lines(workers: Iterable[WorkerState]) -> list[str]:
-    """Return the table of workers."""
+def worker_lines(workers: Iterable[WorkerState], ranks: Iterable[RankState] = ()) -> list[str]:
+    """Return the table of workers; one that ended well itself shows how a rank of it failed."""
+    failed = {rank.worker: rank for rank in ranks if rank.exit_code and not rank.followed}
     rows = [
         (
             worker.name or f"worker-{worker.index}",
             worker.phase.value,
             worker.node or "-",
-            "-" if worker.exit_code is None else str(worker.exit_code),
+            _exit_of(worker, failed.get(worker.index)),
             str(worker.restarts),
             "-" if worker.cpu_cores is None else f"{worker.cpu_cores:.2f}",
             memory_of(worker.memory_bytes, worker.memory_limit_bytes),
@@ -112,6 +113,12 @@ def worker_lines(workers: Iterable[WorkerState]) -> list[str]:
         for worker in workers
     ]
     return text.table(("WORKER", "PHASE", "NODE", "EXIT", "RESTARTS", "CPU", "MEMORY", "REASON"), rows)
+
+
+def _exit_of(worker: WorkerState, failed: RankState | None) -> str:
+    if failed is not None and not worker.exit_code:
+        return f"{failed.exit_code} (rank {failed.rank})"
+    return "-" if worker.exit_code is None else str(worker.exit_code)
 
 
 def rank_lines(state: JobState) -> list[str]:

@@ -37,7 +37,7 @@ def describe(app: App, name: str) -> None:
         return
     now = app.now()
     app.out.lines(shown.state_lines(state, now))
-    _section(app, "Workers", shown.worker_lines(state.workers) if state.workers else [])
+    _section(app, "Workers", shown.worker_lines(state.workers, state.ranks) if state.workers else [])
     _section(app, "Ranks", shown.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
     _section(app, "Events", [shown.event_line(event, now) for event in events[-_LAST_EVENTS:]])
