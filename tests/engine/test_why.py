@@ -68,3 +68,23 @@ def test_a_running_job_that_is_silent_says_so(client: Client, monkeypatch: pytes
     job.cancel()
     assert job.wait(PATIENCE).phase is Phase.CANCELLED
     assert job.diagnose().findings[0].code == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "quoted"),
+    [
+        (("bash", "-c", "gmx_mpi mdrun"), "MISSING_EXECUTABLE", "gmx_mpi: command not found"),
+        (("python3", "-m", "mypkg.train"), "IMPORT_ERROR", "No module named 'mypkg'"),
+    ],
+)
+def test_what_all_ranks_fail_of_at_once_is_named_and_every_worker_counted(
+    client: Client, family: str, command: tuple[str, ...], code: str, quoted: str
+) -> None:
+    ended(client, a_job(command=command, mpi=family))
+    told = client.diagnose("job")
+    assert told.first is not None
+    assert told.first.code == code
+    assert quoted in told.first.evidence[0]
+    ranks = client.state("job").ranks
+    own = {rank.worker for rank in ranks if rank.exit_code in (1, 127) and not rank.followed}
+    assert told.summary.startswith(f"Failed - {len(own)}/2 workers failed: ")

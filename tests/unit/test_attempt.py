@@ -207,6 +207,27 @@ def test_a_rank_that_the_kernel_killed_for_memory_is_named_so(tmp_path: Path) ->
     assert (finding.code, finding.worker) == ("OOM_KILLED", 1)
 
 
+def test_workers_whose_ranks_end_alike_by_themselves_have_all_failed(tmp_path: Path) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    for rank in range(2):
+        LogFile(orders.logs / f"rank-{rank}.log").say("bash: line 1: gmx_mpi: command not found")
+        ledger.bye(rank, 127)
+        ledger.now += 0.1
+    assert concluded(orders, ledger).code == "MISSING_EXECUTABLE"
+    assert [one.phase for one in ledger.worker_states(Phase.FAILED, lambda _: ())] == [Phase.FAILED] * 2
+
+
+@pytest.mark.parametrize("code", [137, 143, 3], ids=["killed", "ended", "another code"])
+def test_a_worker_whose_rank_ends_otherwise_has_not_failed_with_the_first(tmp_path: Path, code: int) -> None:
+    orders, ledger = an_attempt(tmp_path)
+    ledger.bye(1, 127)
+    ledger.now += 0.1
+    ledger.bye(0, code)
+    concluded(orders, ledger)
+    phases = [one.phase for one in ledger.worker_states(Phase.FAILED, lambda _: ())]
+    assert phases == [Phase.CANCELLED, Phase.FAILED]
+
+
 def test_a_rank_that_lost_its_peer_is_no_cause_even_when_it_is_seen_first(tmp_path: Path) -> None:
     orders, ledger = an_attempt(tmp_path)
     LogFile(orders.logs / "launcher.log").say("[job-worker-0:00000] *** An error occurred in Socket closed")

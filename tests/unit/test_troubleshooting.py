@@ -161,7 +161,7 @@ def refusal(act: Callable[[], object]) -> tuple[Finding, ...]:
 
 def missing_code() -> tuple[Finding, ...]:
     job = MPIJob(name="train", command=("true",), code=Code(path="nowhere"))
-    return refusal(lambda: code_files.resolve(job, Path("/nonexistent")))
+    return refusal(lambda: code_files.resolve(job, Path("/nonexistent"), ()))
 
 
 def played_failure() -> tuple[Finding, ...]:

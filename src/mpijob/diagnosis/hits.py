@@ -72,10 +72,17 @@ def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | 
 
 
 def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> re.Match[bytes] | None:
-    if sign.literal.encode() not in stream.text:
+    if sign.literal.encode() not in stream.text or _ended_otherwise(seen, sign, stream):
         return None
     matches = sign.regex.finditer(stream.text)
     return next((match for match in matches if not _survived(seen, rule, stream, match)), None)
+
+
+def _ended_otherwise(seen: Evidence, sign: Sign, stream: Stream) -> bool:
+    """Whether the rank that speaks here is known to have ended with another code than the sign's."""
+    if sign.code is None or stream.role is not Role.RANK:
+        return False
+    return any(exit.index == stream.rank and exit.code != sign.code for exit in seen.ranks)
 
 
 def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]) -> bool:

@@ -32,11 +32,13 @@ class Trust(IntEnum):
 class Sign(msgspec.Struct, frozen=True):
     """A pattern in the text; it is tried only where its literal occurs, so it costs nothing elsewhere.
 
-    A blank in the pattern stands for any white space, because banners wrap; `[ ]` is one blank.
+    A blank in the pattern stands for any white space, because banners wrap; `[ ]` is one blank. With a `code`, a rank
+    that is known to have ended with another one went on after it.
     """
 
     literal: str
     pattern: str
+    code: int | None = None
 
     @property
     def regex(self) -> re.Pattern[bytes]:

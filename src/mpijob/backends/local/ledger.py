@@ -242,13 +242,22 @@ class Ledger:
         first = min(bad, key=lambda e: e.time).worker if bad else None
         return first if self.culprit is None else self.culprit
 
+    def _failed_workers(self) -> set[int | None]:
+        """Return the worker that failed first, and those whose ranks ended by themselves just as one of its did."""
+        first = self.failed_worker()
+        own = [
+            e for e in self.rank_exits.values() if e.code and not e.by_us and e.index not in self.followers
+        ]
+        codes = {e.code for e in own if e.worker == first}
+        return {first, *(e.worker for e in own if e.code in codes)}
+
     @staticmethod
     def _status(exit: Exit | None) -> int | None:
         return None if exit is None else exit.status
 
     def _worker_phase(self, index: int, phase: Phase) -> Phase:
         if phase is Phase.FAILED:
-            return Phase.FAILED if index == self.failed_worker() else Phase.CANCELLED
+            return Phase.FAILED if index in self._failed_workers() else Phase.CANCELLED
         if phase in (Phase.PENDING, Phase.INITIALIZING) and index in self.ready:
             return Phase.RUNNING
         return phase

@@ -14,6 +14,7 @@ from mpijob.diagnosis.rules import (
     pods,
     program,
     reach,
+    starting,
     waiting,
 )
 
@@ -26,6 +27,7 @@ RULES: tuple[Rule, ...] = (
     *memory.RULES,
     *gpus.RULES,
     *frameworks.RULES,
+    *starting.RULES,
     *program.RULES,
     *limits.RULES,
     *mpi.RULES,

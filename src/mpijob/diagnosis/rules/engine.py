@@ -141,7 +141,10 @@ RULES = (
             "The job ran past its deadline.",
         ),
         remedies=(
-            Remedy("allow twice the time", {"deadline_seconds": "{longer_deadline}"}),
+            Remedy(
+                "allow twice the time; that is a guess, for how long the program needs is not known",
+                {"deadline_seconds": "{longer_deadline}"},
+            ),
             Remedy(
                 "write a checkpoint before the end: ask for a signal {signal_text} s earlier",
                 {"signal": {"name": "USR1", "seconds_before": "{signal_before}"}},

@@ -1,0 +1,187 @@
+"""Causes in the user's own program: how it starts."""
+
+from __future__ import annotations
+
+from mpijob.diagnosis.rule import Remedy, Rule, Sign
+
+WITH_MPI4PY = Remedy(
+    "run the program with python -m mpi4py, so that an exception in one rank ends all at once",
+    {"command": "{with_mpi4py}"},
+)
+SAID_BY_PYTHON = (
+    *("IMPORT_ERROR", "MEMORY_ERROR", "CUDA_OOM", "TRUNCATED_MESSAGE", "INVALID_RANK", "MISSING_LIBRARY"),
+    *("NO_GPU", "CUDA_DRIVER", "CUDA_ERROR", "NCCL_TIMEOUT", "NCCL_CONNECTION", "NCCL_ERROR", "GPU_SHARED"),
+    *(
+        "RENDEZVOUS",
+        "LOADER_KILLED",
+        "PORT_IN_USE",
+        "HOROVOD_MISMATCH",
+        "DISK_FULL",
+        "SHM_FULL",
+        "TOO_MANY_FILES",
+        "PROCESS_LIMIT",
+    ),
+)
+
+RULES = (
+    Rule(
+        id="MISSING_EXECUTABLE",
+        title="The program does not exist where the ranks run",
+        why="A rank could not be started because its program, or the first directory of its path, is not "
+        "there. A relative path is looked up in the job's directory, a bare name on the PATH of the workers.",
+        signs=(
+            Sign(
+                "Executable:",
+                r"could not access an executable: Executable: (?P<program>\S+) Node: (?P<host>\S+)",
+            ),
+            Sign(
+                "execvp error",
+                r"\[proxy:\d+@(?P<host>\S+)\][^\n]{0,300}?execvp error on file (?P<program>\S+) "
+                r"\(No such file or directory\)",
+            ),
+            Sign("execvp error", r"execvp error on file (?P<program>\S+) \(No such file or directory\)"),
+            Sign("unable to find the specified", r"was unable to find the specified executable file"),
+            Sign(
+                "executable file not found",
+                r"exec: \"(?P<program>[^\"]+)\": executable file not found in \$PATH",
+            ),
+            Sign("can't open file", r"can't open file '(?P<program>[^']+)': \[Errno 2\]"),
+            Sign("exec: ", r"exec: (?P<program>[^\s:]+): not found"),
+            Sign(
+                ": command not found",
+                r"^(?:\S+[ ])?[^\s:]+: (?:line \d+: )?(?P<program>[^\s:]+): command not found$",
+                code=127,
+            ),
+            Sign(
+                ": not found",
+                r"^(?:\S+[ ])?[^\s:]+: (?:line )?\d+: (?P<program>[^\s:]+): not found$",
+                code=127,
+            ),
+        ),
+        causes=(
+            "{program} does not exist on worker {worker}.",
+            "{program} does not exist where the ranks run.",
+        ),
+        remedies=(
+            Remedy("give the path as the workers see it; a relative path starts in the job's directory"),
+            Remedy("if it is a file of yours, let it go along with the job: code.path"),
+        ),
+        confidence=0.95,
+        uncaught=True,
+        yields_to=("MPI_NOT_ON_WORKER", "PYTHON_EXCEPTION", *SAID_BY_PYTHON),
+        field="command",
+    ),
+    Rule(
+        id="NOT_EXECUTABLE",
+        title="The program may not be executed",
+        why="The file is there, but it is not marked as executable, or it is made for another kind of "
+        "processor.",
+        signs=(
+            Sign(
+                "execvp error",
+                r"execvp error on file (?P<program>\S+) \((?:Permission denied|Exec format error)\)",
+            ),
+            Sign("ermission denied", r"exec: \"?(?P<program>[^\":\s]+)\"?: [Pp]ermission denied"),
+            Sign(
+                "xec format error",
+                r"(?:(?P<program>\S+): )?(?:cannot execute binary file: )?[Ee]xec format error",
+            ),
+        ),
+        causes=("{program} may not be executed.",),
+        remedies=(
+            Remedy("make it executable: chmod +x {program}"),
+            Remedy("or name its interpreter first: python {program}"),
+            Remedy(
+                "or make the file executable before the job takes it along; an image must fit the processor"
+            ),
+        ),
+        confidence=0.9,
+        field="command",
+    ),
+    Rule(
+        id="MISSING_INTERPRETER",
+        title="The interpreter in the script's first line does not exist",
+        why="A script starts with #! and the path of its interpreter. That interpreter is not on the worker, "
+        "or the line ends with a carriage return from another system.",
+        signs=(
+            Sign("bad interpreter", r"(?P<program>\S+): (?P<interpreter>\S+): bad interpreter: No such file"),
+            Sign("env: ", r"env: ['‘](?P<interpreter>[^'’\n]+)['’]: No such file or directory"),
+        ),
+        causes=(
+            "The interpreter {interpreter} of {program} does not exist.",
+            "{interpreter} does not exist.",
+        ),
+        remedies=(
+            Remedy("name the interpreter in the command: python script.py"),
+            Remedy("correct the script's first line; #!/usr/bin/env python3 finds the one on the PATH"),
+        ),
+        confidence=0.95,
+        field="command",
+    ),
+    Rule(
+        id="IMPORT_ERROR",
+        title="A Python module is not installed for the ranks",
+        why="The program imports a module that the Python on the workers does not have, or cannot load. The "
+        "Python that runs the ranks is not always the one of your shell.",
+        signs=(
+            Sign(
+                "ModuleNotFoundError",
+                r"^(?:\S*[ ])?ModuleNotFoundError: (?P<detail>No module named '(?P<module>[\w.]+)')",
+            ),
+            Sign(
+                "Error while finding module",
+                r"Error while finding module specification for '(?P<started>[\w.]+)' "
+                r"\(ModuleNotFoundError: (?P<detail>No module named '(?P<module>[\w.]+)')\)",
+            ),
+            Sign(
+                "No module named",
+                r"^(?:\S*[ ])?\S*python[\d.]*: (?P<detail>No module named (?P<module>(?P<started>[\w.]+)))$",
+            ),
+            Sign("ImportError", r"^(?:\S*[ ])?ImportError: (?P<detail>(?![^\n]*\.so)[^\n]{1,200})"),
+        ),
+        causes=(
+            "{who} could not import '{module}': the module is not installed there.",
+            "{who} could not import a module: {detail}",
+        ),
+        remedies=(
+            Remedy(
+                "if {started} is your own, name the directory that holds it in code.path, as in path: . ; a command "
+                "that names no file takes none along"
+            ),
+            Remedy("install it in the environment of the job: pip install {module}"),
+            Remedy(
+                "see which Python runs the ranks: mpijob run -- python -c 'import sys; print(sys.executable)'"
+            ),
+            WITH_MPI4PY,
+        ),
+        confidence=0.95,
+        uncaught=True,
+    ),
+    Rule(
+        id="MISSING_LIBRARY",
+        title="A shared library is missing on the workers",
+        why="The program needs a library that the loader does not find there. LD_LIBRARY_PATH of your shell "
+        "does not reach the ranks unless the job says so.",
+        signs=(
+            Sign(
+                "error while loading shared",
+                r"error while loading shared libraries: (?P<library>\S+): cannot open",
+            ),
+            Sign("GLIBC", r"version .(?P<library>GLIBC(?:XX)?_[\d.]+). not found"),
+            Sign(
+                "ImportError", r"ImportError: (?P<library>[^\s:]+\.so[\d.]*): cannot open shared object file"
+            ),
+        ),
+        causes=(
+            "The library {library} is missing on worker {worker}.",
+            "The library {library} is missing where the ranks run.",
+        ),
+        remedies=(
+            Remedy("let its directory reach the ranks: env.LD_LIBRARY_PATH"),
+            Remedy("install it, or use an image that holds it"),
+            Remedy("a GPU driver's library: the worker has no GPU, or asks for none"),
+        ),
+        confidence=0.95,
+        yields_to=("MPI_MISMATCH",),
+    ),
+)
