@@ -159,8 +159,8 @@ def test_running_is_told_while_the_program_is_silent(client: Client) -> None:
     silent = ["--", "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done"]
     with subprocess.Popen([*words, *silent], env=env, stderr=subprocess.PIPE, bufsize=0) as process:
         assert process.stderr is not None
-        state = eventually(lambda: next(iter(client.jobs()), None), "the job is there")
-        client.wait("quiet", PATIENCE, {Phase.RUNNING})
+        eventually(lambda: client.list().total, "the job is there")
+        state = client.wait("quiet", PATIENCE, {Phase.RUNNING})
         told = b""
         while b"quiet: Running" not in told and select.select([process.stderr], [], [], 10.0)[0]:
             told += process.stderr.read(1000) or b""

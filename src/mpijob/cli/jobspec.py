@@ -86,8 +86,9 @@ class Given(NamedTuple):
     @classmethod
     def each(cls, app: App, given: Mapping[str, Any], *, nameless: bool = False) -> tuple[Given, ...]:
         """Read it off a command line for any number of jobs: once for each file, or once without any."""
-        apart = [{**given, "files": (file,)} for file in given["files"]] or [given]
-        return tuple(cls.of(app, one, nameless=nameless) for one in apart)
+        if len(given["files"]) < 2:
+            return (cls.of(app, given, nameless=nameless),)
+        return tuple(cls.of(app, {**given, "files": (file,)}, nameless=nameless) for file in given["files"])
 
     def job(self) -> MPIJob:
         """Return the job that file and flags describe together."""
