@@ -141,10 +141,12 @@ def test_the_settings_of_the_audit_page_are_settings(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_history_page_are_settings(tmp_path: Path) -> None:
-    (text,) = re.findall(r"^```toml\n(.*?)^```$", HISTORY, re.MULTILINE | re.DOTALL)
-    (tmp_path / "settings.toml").write_text(text)
+    texts = re.findall(r"^```toml\n(.*?)^```$", HISTORY, re.MULTILINE | re.DOTALL)
+    (tmp_path / "settings.toml").write_text("\n".join(texts))
     found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
     assert (found.history_bytes, found.keep["team-cv"].logs_days) == ("10Gi", 14)
+    assert found.loki.endswith("/application")
+    assert found.loki_token_file.endswith("/token")
 
 
 @pytest.mark.engine
