@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.cli_support import Cli
 
 from mpijob import MPIJob
 from mpijob.client.sweep import expand
@@ -49,3 +50,26 @@ def test_names_are_padded_so_that_they_sort() -> None:
 def test_values_that_make_no_array_are_refused(values: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidJob, match=says):
         expand(JOB, values)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("0-3", "env.N=0,1,2,3"),
+        ("0-3%2", "env.N=0,1,2,3"),
+        ("0-10:5", "env.N=0,5,10"),
+        ("1,4-5", "env.N=1,4,5"),
+    ],
+)
+def test_a_range_of_values_is_refused_with_both_spellings(given: str, meant: str) -> None:
+    result = Cli()("array", "x", "--workers", "2", "--values", f"env.N={given}", "--", "true")
+    assert result.exit_code == 2
+    assert f"write {meant} for one job each" in result.stderr
+    assert "where the text itself is meant" in result.stderr
+
+
+def test_a_value_that_looks_like_a_range_is_meant_when_it_is_quoted() -> None:
+    cli = Cli()
+    cli.ok("array", "x", "--workers", "2", "--values", "env.N='0-3','4-7',2024-01-02", "--", "true")
+    found = [cli.json("describe", name)["spec"]["env"]["N"] for name in ("x-0", "x-1", "x-2")]
+    assert found == ["0-3", "4-7", "2024-01-02"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -13,6 +14,8 @@ from mpijob.cli.jobspec import Given, TakesCommand, given_options
 from mpijob.cli.listed import show_states
 from mpijob.cli.options import command
 
+_RANGE = re.compile(r"\d{1,9}-\d{1,9}(?::\d{1,9})?(?:%\d{1,9})?")
+_SHOWN = 20
 _TEXTS = ("env.", "labels.", "cost.", "launch.settings.")  # 0.10 stays 0.10 there
 
 
@@ -41,5 +44,27 @@ def _values(text: str) -> tuple[str, list[Any]]:
     path, equals, listed = text.partition("=")
     if not equals or not path or not listed:
         raise click.BadParameter(f"{text!r} is not of the form PATH=A,B", param_hint="--values")
-    read = str if path.startswith(_TEXTS) else values.anything
+    _refuse_ranges(path, listed)
+    read = _meant if path.startswith(_TEXTS) else values.anything
     return path, [read(value) for value in listed.split(",")]
+
+
+def _meant(value: str) -> str:
+    """Return a text as it is meant: quotes say that what looks like a range is none."""
+    return value[1:-1] if value[:1] in ("'", '"') and _RANGE.fullmatch(value[1:-1]) else value
+
+
+def _refuse_ranges(path: str, listed: str) -> None:
+    """Refuse what Slurm reads as numbers, `0-3,8-10:2%2`: here each range would be one value, and one job."""
+    parts = listed.partition("%")[0].split(",")
+    if not any(_RANGE.fullmatch(part) for part in parts):
+        return
+    from mpijob.dialects.migration import amounts
+
+    found = amounts.tasks(",".join(parts)) or ("0", "1", "2")
+    every = ",".join(found) if len(found) <= _SHOWN else f"{found[0]},{found[1]},…,{found[-1]}"
+    quoted = ",".join(f"'{part}'" if _RANGE.fullmatch(part) else part for part in parts)
+    hint = f'write {path}={every} for one job each, or "{path}={quoted}" where the text itself is meant'
+    raise click.BadParameter(
+        f"{listed!r} is a range, and values are written one by one: {hint}", param_hint="--values"
+    )
