@@ -100,6 +100,7 @@ def test_the_upper_bound_of_workers_is_the_administrators() -> None:
 
 def test_one_worker_is_a_warning() -> None:
     assert the_one(a_job(workers=1), "BAD_WORKERS").severity is Severity.WARNING
+    assert found(a_job(workers=1, slots=2), "BAD_WORKERS") == [], "two ranks run"
 
 
 @pytest.mark.parametrize("slots", [0, -3, 513])

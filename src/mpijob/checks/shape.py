@@ -26,10 +26,9 @@ def workers(job: MPIJob, limits: Limits) -> Findings:
         nearest = min(max(job.workers, 1), limits.max_workers)
         message = f"{shown(job.workers)} workers are asked for; 1 to {limits.max_workers} are allowed"
         yield error("workers", message, f"use workers: {nearest}", {"workers": nearest})
-    elif job.workers == 1:
-        yield warning(
-            "workers", "one worker alone: nothing is distributed", "use 2 workers or more to spread the ranks"
-        )
+    elif job.workers == 1 and job.world == 1:
+        message = "one worker with one rank: nothing is distributed"
+        yield warning("workers", message, "use 2 workers or more, or more slots")
 
 
 def slots(job: MPIJob, limits: Limits) -> Findings:
