@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpijob.backends import code
-from mpijob.backends.local import artifacts
+from mpijob.backends.local import artifacts, programs
 from mpijob.client.alongside import load_job
 from mpijob.errors import BackendError, InvalidJob, NotFound
 from mpijob.model import Code, MPIJob
@@ -173,3 +173,29 @@ def test_an_inline_file_that_the_job_wrote_anew_is_listed_although_it_has_the_sa
     (tmp_path / "a.txt").write_text("2")
     os.utime(tmp_path / "a.txt", ns=(0, 0))
     assert [file.path for file in artifacts.left(tmp_path, along)] == ["a.txt"]
+
+
+@pytest.mark.parametrize(("module", "named"), [("mypkg.train", "mypkg"), ("tool", "tool.py")])
+def test_a_module_counts_as_a_file_of_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, named: str
+) -> None:
+    a_tree(tmp_path, "tool.py", "mypkg/train.py")
+    job = MPIJob(name="j", command=("python", "-m", module))
+    assert code.resolve(job, tmp_path, ()).code.path == str(tmp_path)
+    assert code.resolve(job.replace(command=("python", "-m", "mpi4py")), tmp_path, ()).code.path == ""
+    monkeypatch.setattr(code, "MOST_FILES", 1)
+    assert code.resolve(job, tmp_path, ()).code.include == (named,), "of a large directory only what is named"
+
+
+def test_a_file_that_an_earlier_job_makes_is_missed_with_the_volume_that_brings_it(tmp_path: Path) -> None:
+    (tmp_path / "heat.c").write_text("")
+    job = code.resolve(
+        MPIJob(name="run", command=("./heat",), after=("build",), code=Code(path=".")), tmp_path, ()
+    )
+    with pytest.raises(InvalidJob) as caught:
+        programs.refuse_missing(job, "/bin", tmp_path)
+    assert (
+        "if build makes it, give both jobs volumes: [{mount: /shared, kind: claim, source: build}]"
+        in caught.value.hint
+    )
+    assert "/shared/heat" in caught.value.hint

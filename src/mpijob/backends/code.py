@@ -26,8 +26,8 @@ _SKIPPED = (".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules
 def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
     """Return the job with the directory that goes along made explicit and absolute, without our `own` places.
 
-    Without a `code.path`, the current directory goes along when the command names a file in it; only
-    the files named when the directory is too large, or our own.
+    Without a `code.path`, the current directory goes along when the command names a file in it, or a module with
+    `python -m`; only what is named when the directory is too large, or our own.
     """
     code = job.code
     if code.path or code.include:
@@ -36,7 +36,7 @@ def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
             raise InvalidJob.of((_missing(path),))
         return job.replace(code=_without(own, code.replace(path=str(path.resolve()))))
     words = [*job.argv, *(word for program in job.programs for word in (*program.command, *program.args))]
-    named = tuple(dict.fromkeys(os.path.normpath(word) for word in words if _is_file_here(word, directory)))
+    named = tuple(dict.fromkeys(_named(words, directory)))
     if not named:
         return job
     whole = code.replace(path=str(directory.resolve()))
@@ -64,6 +64,18 @@ def _ours(root: Path) -> Finding:
         code="CODE_NOT_FOUND", field="code.path", message=f"{root} is the directory of mpijob's own state",
         hint="name what is needed in code.include, or set MPIJOB_HOME to another directory",
     )  # fmt: skip
+
+
+def _named(words: list[str], directory: Path) -> Iterator[str]:
+    """Yield what of a directory the words of a command name: files, and the module behind `-m`."""
+    for before, word in zip(["", *words], words, strict=False):
+        if _is_file_here(word, directory):
+            yield os.path.normpath(word)
+        elif before == "-m" and (module := word.partition(".")[0]).isidentifier():
+            if _is_file_here(f"{module}.py", directory):
+                yield f"{module}.py"
+            elif (directory / module).is_dir():
+                yield module
 
 
 def _is_file_here(word: str, directory: Path) -> bool:

@@ -169,7 +169,11 @@ FIELDS: dict[str, Description] = {
     "Program.command": _D("The program and its arguments, one word each.", "[solver]"),
     "Program.args": _D("More arguments, added to the command.", "[--mesh, fine]"),
     "Program.env": _D("Environment variables for the ranks of this program only.", "{ROLE: solver}"),
-    "Code.path": _D("The directory that goes along.", "."),
+    "Code.path": _D(
+        "The directory that goes along, seen from the job file; without one, the current directory goes along when "
+        "the command names a file or a module (python -m) in it.",
+        ".",
+    ),
     "Code.include": _D("Only these paths in it.", "[src, train.py]"),
     "Code.exclude": _D("Not these names and paths in it; ./data is only the one at its top.", "[data]"),
     "Code.files": _D("Small files written here, by their path.", "{hello.py: 'print(1)'}"),

@@ -94,7 +94,19 @@ def _no_script(job: MPIJob, script: str, field: str, directory: Path) -> Finding
     else:
         message = f"there is no file {shown(script)} in what goes along with the job"
         meant = did_you_mean(script, _along(job.code, directory))
+        if job.after:
+            hint = _made_before(job.after, os.path.basename(script))
+            return Finding(code="COMMAND_NOT_FOUND", field=field, message=message, hint=hint)
     return Finding(code="COMMAND_NOT_FOUND", field=field, message=message, hint=_hint(script, meant))
+
+
+def _made_before(after: tuple[str, ...], name: str) -> str:
+    """Return the remedy for a file that a job before this one may make: each has a directory of its own."""
+    volume = f"volumes: [{{mount: /shared, kind: claim, source: {after[0]}}}]"
+    return (
+        f"if {' or '.join(after)} makes it, give both jobs {volume}, have it written to /shared, and run "
+        f"/shared/{name}; else set code.path to the directory that holds it"
+    )
 
 
 def _hint(script: str, meant: str) -> str:
