@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from mpijob import Client, MPIJob
+from mpijob import Client, MPIJob, Phase
 from mpijob.client.converting import convert
 from mpijob.dialects import jobfile
 
-from .support import said, succeeded
+from .support import PATIENCE, said, succeeded
 
 pytestmark = [pytest.mark.engine, pytest.mark.req("C-hpc", "D-migrate")]
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "migration"
@@ -38,6 +39,72 @@ def test_a_converted_batch_script_runs_with_its_ranks_variables_and_files(client
     (one,) = convert((EXAMPLES / "pi.sbatch").read_text(), file="pi.sbatch")
     job = succeeded(client, small(one.jobs[0]))
     assert said(job)[0] == ["pi is about 3.1, by 4 ranks"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "code"
+    place.mkdir()
+    return place
+
+
+def placed(text: str, folder: Path) -> MPIJob:
+    """Return the one job of a script that lies in a folder, as `mpijob convert` writes it."""
+    (one,) = convert(text, file="x.sbatch", moved=str(folder), folder=str(folder))
+    (job,) = one.jobs
+    return job.replace(grace_seconds=1.0, resources=job.resources.replace(cpu="500m"))
+
+
+@pytest.mark.parametrize("options", ["", "--mca mpi_show_mca_params none"])
+def test_a_script_that_compiles_and_runs_does_so_in_one_job_with_one_library(
+    client: Client, folder: Path, options: str
+) -> None:
+    shutil.copytree(EXAMPLES, folder, dirs_exist_ok=True)
+    text = (folder / "heat.sbatch").read_text().replace("mpirun", f"mpirun {options}")
+    job = succeeded(client, placed(text, folder))
+    assert said(job)[0] == ["2474 degrees have come into the rod, in 4 pieces"]
+    assert [one.path for one in client.artifacts("heat")] == ["heat"]
+
+
+def test_of_all_ranks_one_prepares_and_the_others_wait_for_it(client: Client, folder: Path) -> None:
+    (folder / "Makefile").write_text("all:\n\tsleep 1; echo made >> made.txt\n")
+    script = "#!/bin/bash\n#SBATCH -J once -N 2 -n 4 --mem=128M\nmake all\nsrun cat made.txt\n"
+    lines = said(succeeded(client, placed(script, folder)))
+    assert sorted(lines) == [0, 1, 2, 3]
+    assert sum(line == "made" for rank in lines.values() for line in rank) == 4, "made once, seen by each"
+
+
+def test_a_program_that_cannot_be_compiled_ends_the_job_with_what_the_compiler_says(
+    client: Client, folder: Path
+) -> None:
+    (folder / "heat.c").write_text("int main( {")
+    script = "#!/bin/bash\n#SBATCH -J broken -N 2 --mem=128M\nmpicc -o heat heat.c\nmpirun ./heat\n"
+    job = client.submit(placed(script, folder))
+    assert job.wait(PATIENCE).phase is Phase.FAILED
+    every = [line for rank in said(job).values() for line in rank]
+    assert any("error" in line for line in every)
+    assert not any("heat: No such file" in line for line in every)
+
+
+def test_jobs_of_one_script_hand_files_on_through_the_volume_that_the_report_names(
+    client: Client, folder: Path
+) -> None:
+    (folder / "make.py").write_text("open('/shared/in.txt', 'w').write('handed on')\n")
+    script = "#!/bin/bash\n#SBATCH -J hand -N 2 --mem=128M\npython make.py\nsrun cat /shared/in.txt\n"
+    (one,) = convert(script, file="x.sbatch", moved=str(folder), folder=str(folder))
+    (todo,) = [entry.todo for entry in one.entries if "volumes:" in entry.todo]
+    volume = todo[todo.index("volumes:") : todo.index("]") + 1]
+    first, second = (jobfile.read(f"{text}{volume}\n") for text in one.texts)
+    client.submit(first.replace(grace_seconds=1.0))
+    assert second.after == (first.name,)
+    assert said(succeeded(client, second.replace(grace_seconds=1.0))) == {0: ["handed on"], 1: ["handed on"]}
+
+
+def test_a_module_of_the_scripts_folder_is_found(client: Client, folder: Path) -> None:
+    (folder / "mypkg").mkdir()
+    (folder / "mypkg" / "train.py").write_text("print('trained')\n")
+    script = "#!/bin/bash\n#SBATCH -J module -N 2 --mem=128M\nsrun python -m mypkg.train\n"
+    assert said(succeeded(client, placed(script, folder))) == {0: ["trained"], 1: ["trained"]}
 
 
 def test_a_converted_mpijob_runs_with_its_world(client: Client) -> None:

@@ -71,7 +71,8 @@ def test_earlier_runs_give_advice(browser: Browser) -> None:
 def test_a_script_of_another_kind_becomes_a_job(browser: Browser) -> None:
     script = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=4\nsrun ./model\n"
     (made,) = browser.post("/drafts/convert", {"text": script}).json()["items"]
-    assert (made["jobs"][0]["workers"], made["stage"]) == (2, "ready")
+    assert (made["jobs"][0]["workers"], made["stage"]) == (2, "check"), "no file goes along with a text alone"
+    assert not made["jobs"][0]["code"].get("path")
     assert browser.post("/drafts/convert", {"text": "nothing at all"}).status_code == 400
 
 

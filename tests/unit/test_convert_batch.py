@@ -163,9 +163,9 @@ def test_a_launch_line_gives_its_program(line: str, command: tuple[str, ...], ra
 
 
 def test_options_of_mpirun_become_launch_options() -> None:
-    line = "mpirun --map-by ppr:2:node --bind-to core --mca btl tcp,self --oversubscribe -x A=1 --odd ./a"
+    line = "mpirun --map-by ppr:1:socket --bind-to core --mca btl tcp,self --oversubscribe -x A=1 --odd ./a"
     job = slurm("-N 2 -n 4", line).jobs[0]
-    assert (job.launch.map_by, job.launch.bind_to) == ("ppr:2:node", "core")
+    assert (job.launch.map_by, job.launch.bind_to) == ("ppr:1:socket", "core")
     assert job.launch.settings == {"btl": "tcp,self"}
     assert job.launch.flags == ("--oversubscribe", "--odd")
     assert (job.mpi, job.env) == (Family.OPENMPI, {"A": "1"})

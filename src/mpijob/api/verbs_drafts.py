@@ -63,7 +63,8 @@ async def advice(ask: Ask) -> Advised:
 async def convert(ask: Ask) -> Conversions:
     """Return what a text of another kind holds, converted."""
     body = ask.body
-    return Conversions(await asyncio.to_thread(converting.convert, body.text, to=body.to, image=body.image))
+    made = await asyncio.to_thread(converting.convert, body.text, to=body.to, image=body.image, moved=None)
+    return Conversions(made)
 
 
 async def save_template(ask: Ask) -> TemplateRow:

@@ -14,11 +14,12 @@ values that look secret do not stand in a report.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,6 +28,9 @@ from mpijob.dialects.migration.report import Converted, Entry, Fate, Stage
 from mpijob.dialects.terms import PLAIN_USER
 from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound, Severity
 from mpijob.model import MPIJob
+
+if TYPE_CHECKING:
+    from mpijob.client.scriptfolder import Folder
 
 __all__ = ["TARGETS", "Conversion", "Entry", "Fate", "Stage", "convert", "directory", "documents"]
 _ENDINGS = frozenset(
@@ -40,7 +44,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One source, converted: how far it is, the jobs in their order, their texts, and what became of each field.
 
     `entries` tell the way from the source to a job, `written` that from the job to another form. `values` are
-    those of an array. `error` says why nothing could be read.
+    those of an array, `after` stands for the job that they wait for. `error` says why nothing could be read.
     """
 
     file: str = ""
@@ -53,6 +57,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     entries: tuple[Entry, ...] = ()
     written: tuple[Entry, ...] = ()
     values: Mapping[str, tuple[str, ...]] = {}
+    after: str = ""
     ending: str = ".yaml"
     error: str = ""
 
@@ -80,18 +85,30 @@ def convert(
     image: str = "",
     format: str = "yaml",
     openshift: bool = False,
-    moved: str = "",
+    moved: str | None = "",
+    folder: str = "",
 ) -> tuple[Conversion, ...]:
     """Return what a text holds (MPIJob, TrainJob, job file, Slurm or PBS script, …), converted.
 
     `to` is job, trainjob, mpijob or sbatch; `image` is used where the source names none. Pods get an ordinary
     user ID, unless the manifests are for OpenShift, which gives each namespace its own. `moved` is the way from
-    where the job file will be to where the source is, which has the code that goes along.
+    where the job file will be to where the source is, which has the code that goes along; None where the text is all
+    that is known. `folder` is where the source is, seen from here: it is looked at, and what cannot go along is told.
     """
+    from mpijob.client import scriptfolder
+
+    wrong = scriptfolder.too_much(folder) if folder else ""
+    return _converted(text, to, file, image, format, openshift, scriptfolder.Folder(moved, folder, wrong))
+
+
+def _converted(
+    text: str, to: str, file: str, image: str, format: str, openshift: bool, folder: Folder
+) -> tuple[Conversion, ...]:
+    from mpijob.client import scriptfolder
     from mpijob.dialects.migration import sources
 
     _refuse(to)
-    found = (_moved(one, moved) for one in sources.read(text, to=to, file=file))
+    found = (scriptfolder.placed(one, folder) for one in sources.read(text, to=to, file=file))
     return tuple(_finished(one, to, image, format, openshift) for one in found)
 
 
@@ -135,32 +152,37 @@ def directory(
 
     `out` is the directory below which the job files will be, each as deep as its source.
     """
+    from mpijob.client import scriptfolder
+
     root = Path(place)
     if not root.is_dir():
         raise NotFound(f"there is no directory {root}", hint="name the directory that holds the files")
     _refuse(to)
+    weighed = functools.cache(scriptfolder.too_much)
     for path in sorted(root.rglob("*"))[:_MOST_FILES]:
         if path.suffix.lower() in _ENDINGS and path.is_file() and not _is_hidden(path, root):
             name = str(path.relative_to(root))
             way = os.path.relpath(path.parent, os.path.join(out, os.path.dirname(name))) if out else ""
-            yield from _from_file(path, name, to, image, format, openshift, way)
+            text = _job_text(path)
+            if text:
+                folder = scriptfolder.Folder(way, str(path.parent), weighed(str(path.parent)))
+                yield from _from_file(text, name, to, image, format, openshift, folder)
+
+
+def _job_text(path: Path) -> str:
+    """Return the text of a file that looks like a job; "" for any other."""
+    try:
+        text = "" if path.stat().st_size > _MOST_BYTES else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return text if _is_job(text) else ""
 
 
 def _from_file(
-    path: Path, name: str, to: str, image: str, format: str, openshift: bool, moved: str
+    text: str, name: str, to: str, image: str, format: str, openshift: bool, folder: Folder
 ) -> Iterator[Conversion]:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            return
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return
-    if not _is_job(text):
-        return
-    try:
-        yield from convert(
-            text, to=to, file=name, image=image, format=format, openshift=openshift, moved=moved
-        )
+        yield from _converted(text, to, name, image, format, openshift, folder)
     except MpiJobError as error:
         yield Conversion(file=name, source="not read", to=to, error=error.message)
 
@@ -184,19 +206,6 @@ def _is_job(text: str) -> bool:
 
 def _is_hidden(path: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(root).parts)
-
-
-def _moved(one: Converted, way: str) -> Converted:
-    """Return what was read with its code found from elsewhere."""
-    if not way:
-        return one
-    jobs = tuple(
-        job.replace(code=job.code.replace(path=os.path.normpath(os.path.join(way, job.code.path))))
-        if job.code.path
-        else job
-        for job in one.jobs
-    )
-    return msgspec.structs.replace(one, jobs=jobs)
 
 
 def _refuse(to: str) -> None:
@@ -227,6 +236,7 @@ def _finished(one: Converted, to: str, image: str, format: str, openshift: bool)
         entries=tuple(_safe(entry) for entry in entries),
         written=outward,
         values=one.values,
+        after=one.after,
         ending=written[0].ending if written else ".yaml",
     )
 

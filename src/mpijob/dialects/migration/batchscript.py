@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from mpijob.dialects.migration import body, launchline, pbs, slurm
-from mpijob.dialects.migration.amounts import listed
-from mpijob.dialects.migration.body import LIKE, Body, Step, plain_words
+from mpijob.dialects.migration import launchline, pbs, preparing, slurm, variables
+from mpijob.dialects.migration.body import Body
 from mpijob.dialects.migration.bodylines import ASSIGNMENT
 from mpijob.dialects.migration.launchline import Line, Section
 from mpijob.dialects.migration.report import Converted
@@ -18,11 +17,15 @@ from mpijob.dialects.migration.request import Request, name_of
 from mpijob.dialects.migration.shape import Asked, Shape, shaped
 from mpijob.dialects.migration.shelltext import filled, mentioned
 from mpijob.dialects.migration.shellwords import statements
+from mpijob.dialects.migration.steps import Step
+from mpijob.dialects.migration.variables import plain_words
 from mpijob.errors import InvalidJob
-from mpijob.model import Code, MPIJob, Program
+from mpijob.model import Code, Family, MPIJob, Program
 
 _HEADS = {"Slurm script": slurm.head, "PBS script": pbs.head}
 _OWN_NUMBER = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "PBS_JOBID")
+FOLDER, HERE = "folder", "."  # the folder of the script, until somebody says where that is
+ALONG = "the script's folder goes along: jobs begin in a copy of it; mpijob artifacts list NAME shows what is new in it"
 _SCRIPT, _LARGEST = "rank.sh", 1024 * 1024
 
 
@@ -48,20 +51,23 @@ def read(text: str, file: str = "") -> Converted:
     request = _HEADS[source](text)
     if not request.name:
         request.name = name_of(re.sub(r"\.\w+$", "", file.rpartition("/")[2]))
-    request.known = body.known(request, request.components[0])
+    request.known = variables.known(request, request.components[0])
     inner = Body(request)
     inner.read(text)
-    jobs = _jobs(request, inner.steps)
+    jobs = _jobs(request, inner.steps, text)
+    variables.tell_unset(request, inner.steps, text)
     if not jobs:
         request.notes.dropped(
             "script", "", "there is no line that does work", "write the command into the job", blocks=True
         )
     return Converted(
-        source=source, jobs=jobs, entries=tuple(request.notes.entries), file=file, values=request.values
-    )
+        source=source, jobs=jobs, entries=tuple(request.notes.entries), file=file, values=request.values,
+        after=request.after,
+    )  # fmt: skip
 
 
-def _jobs(request: Request, steps: list[Step]) -> tuple[MPIJob, ...]:
+def _jobs(request: Request, steps: list[Step], text: str) -> tuple[MPIJob, ...]:
+    request.text = text
     if len(steps) > 1:
         request.known |= dict.fromkeys(_OWN_NUMBER, request.name)  # one for all of them, as it was
     found: list[MPIJob] = []
@@ -72,13 +78,33 @@ def _jobs(request: Request, steps: list[Step]) -> tuple[MPIJob, ...]:
             _launched(request, step, name) if step.launches else _once(request, step, name, len(steps) > 1)
         )
     request.notes.line = 0
+    if found:
+        request.notes.changed(FOLDER, "", f"code.path: {HERE}", ALONG)
     if len(found) > 1:
-        names = ", ".join(job.name for job in found)
-        order = "each begins when those that the script waited for have succeeded"
-        note = f"the lines of the script are {len(found)} jobs: {names}; {order}"
-        todo = "what one leaves for the next must lie on a volume: each job has a directory of its own"
-        request.notes.changed("script", "", "jobs", note, todo)
-    return tuple(_in_order(found, steps))
+        _tell_several(request, found)
+    return tuple(_in_order(_of_one_library(found), steps))
+
+
+def _tell_several(request: Request, jobs: list[MPIJob]) -> None:
+    names = ", ".join(job.name for job in jobs)
+    order = "each begins when those that the script waited for have succeeded"
+    note = f"the lines of the script are {len(jobs)} jobs: {names}; {order}, in a directory of its own"
+    volume = f"volumes: [{{mount: /shared, kind: claim, source: {request.name}}}]"
+    todo = (
+        f"where one needs what another leaves, write into each of them {volume} and have it written to and read from "
+        "/shared; on a cluster make the claim first"
+    )
+    request.notes.changed("script", "", "jobs", note, todo)
+    if request.values:
+        note = "a job waits for another by its name, and each of an array has a name of its own"
+        todo = "let the ranks run one script with all lines, or make the jobs of each number yourself, with --after"
+        request.notes.dropped("array", "", note, todo, blocks=True)
+
+
+def _of_one_library(jobs: list[MPIJob]) -> list[MPIJob]:
+    """Return the jobs with the MPI library that one of them needs: what one builds, another runs."""
+    named = {job.mpi for job in jobs if job.mpi is not Family.AUTO}
+    return [job.replace(mpi=next(iter(named))) for job in jobs] if len(named) == 1 else jobs
 
 
 def _in_order(jobs: list[MPIJob], steps: list[Step]) -> Iterator[MPIJob]:
@@ -123,12 +149,14 @@ def _single(step: Step, request: Request) -> tuple[str, ...] | None:
 def _launched(request: Request, step: Step, name: str) -> MPIJob:
     line = launchline.read(step.words, request)
     shape = _merged(line.request)
-    for name in sorted(body.unknown(tuple(word for one in line.sections for word in one.words), request)):
+    for name in sorted(
+        variables.unknown(tuple(word for one in line.sections for word in one.words), request)
+    ):
         note = f"only {request.system} knows it"
         request.notes.dropped(f"${name}", "", note, "write the value into the command or env", blocks=True)
     if shape.guessed:
         request.notes.changed("--ntasks", line.request.components[-1].ranks, "workers, slots", shape.guessed,
-                              "set workers and slots as you want them")  # fmt: skip
+                              "nothing, or set workers and slots as you want them")  # fmt: skip
     if len(line.sections) > 1 or len(request.components) > 1:
         return _several(line, shape, step, name)
     return _one(line, shape, step, name)
@@ -171,37 +199,17 @@ def _job(
     setting = [one for one in step.setting if not one.startswith("# ")]
     rest = {key: value for key, value in request.fields.items() if key != "env"}
     if words and not setting:
-        return MPIJob(name=name, command=words, code=Code(files=step.files), env=env, **fields, **rest)
-    script = _script(request, step, text)
-    code = Code(path=".", files={**step.files, _SCRIPT: script})
+        code = Code(path=HERE, files=step.files)
+        return MPIJob(name=name, command=words, code=code, env=env, **fields, **rest)
+    code = Code(path=HERE, files={**step.files, _SCRIPT: _script(request, step, text)})
     return MPIJob(name=name, command=("bash", _SCRIPT), code=code, env=env, **fields, **rest)
 
 
 def _script(request: Request, step: Step, text: str) -> str:
-    lines = [*step.setting, text]
+    lines = [*preparing.written(step.prepared), *step.setting, text]
     used = mentioned("\n".join(line for line in lines if not line.startswith("# ")))
-    alike = [key for key in LIKE if key in used and key not in request.known]
-    like = [f'export {key}="{LIKE[key]}"' for key in alike]
-    for key in alike:
-        note = f"it is {LIKE[key]} here" + ("; a name, not a number" if "NAME" in LIKE[key] else "")
-        request.notes.changed(f"${key}", "", "code.files", note)
     known = [f"export {key}={value}" for key, value in request.known.items() if key in used]
-    _unset(request, step, lines, used)
-    return "\n".join(["#!/bin/bash", *like, *known, *lines]) + "\n"
-
-
-def _unset(request: Request, step: Step, lines: list[str], used: frozenset[str]) -> None:
-    """Tell which variables the script uses and never sets: they come from the site, or from the user's shell."""
-    text = "\n".join(lines)
-    own = set(re.findall(r"\b([A-Za-z_]\w*)\+?=", text)) | set(re.findall(r"\b(?:for|read)\s+(\w+)", text))
-    given = {*own, *step.env, *request.fields.get("env", {}), *LIKE, *request.known, *_USUAL}
-    for name in sorted(used - given):
-        if not name.startswith("MPIJOB_"):
-            note = "the script uses it and does not set it: it comes from the site or from your shell"
-            request.notes.dropped(f"${name}", "", note, f"write env: {{{name}: …}}")
-
-
-_USUAL = listed("HOME PATH PWD USER SHELL HOSTNAME TMPDIR LANG RANDOM SECONDS LINENO IFS UID OMP_NUM_THREADS")
+    return "\n".join(["#!/bin/bash", *variables.like(request, used, request.text), *known, *lines]) + "\n"
 
 
 def _several(line: Line, shape: Shape, step: Step, name: str) -> MPIJob:
@@ -225,7 +233,7 @@ def _several(line: Line, shape: Shape, step: Step, name: str) -> MPIJob:
         request.notes.dropped(
             "hetjob", "", "only one component has a launch line", "look at the launch line", blocks=True
         )
-    code = Code(path="." if len(files) > len(step.files) else "", files=files)
+    code = Code(path=HERE, files=files)
     return MPIJob(name=name, programs=tuple(programs), code=code, env=env, **fields, **rest)
 
 

@@ -1,41 +1,24 @@
 """The lines of a batch script below its head: what each is for, and the jobs that they make.
 
 Slurm runs these lines once, on the first node, and `srun` starts the ranks. Here the ranks are the job. So what
-prepares the surroundings goes into each rank's own script, each launch line is a job, and work that stands
-before, between or behind launch lines is a job of one rank; all of them run in the script's order.
+prepares the surroundings goes into each rank's own script, what prepares files into the same (`preparing`), each
+launch line is a job, and other work that stands before, between or behind launch lines is a job of one rank; all of
+them run in the script's order.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import posixpath
 
 import msgspec
 
-from mpijob.dialects.migration import bodylines, launchline
+from mpijob.dialects.migration import bodylines, launchline, preparing
 from mpijob.dialects.migration.bodylines import Use
 from mpijob.dialects.migration.request import LOGS, Request
-from mpijob.dialects.migration.shape import Asked, shaped
 from mpijob.dialects.migration.shelltext import constant, filled, mentioned
 from mpijob.dialects.migration.shellwords import Command, Statement, statements
-
-_FOREIGN = ("SLURM_", "SBATCH_", "PBS_")
-
-
-class Step(msgspec.Struct):
-    """One piece of work: a launch line, or the text of lines that run once."""
-
-    line: int
-    words: tuple[str, ...] = ()
-    text: str = ""
-    setting: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    files: dict[str, str] = {}
-    aside: bool = False  # the script does not wait for it
-
-    @property
-    def launches(self) -> bool:
-        """Whether the step starts ranks."""
-        return bool(self.words)
+from mpijob.dialects.migration.steps import Step
+from mpijob.dialects.migration.variables import unknown
 
 
 class Body:
@@ -48,10 +31,17 @@ class Body:
         self.setting: list[str] = []
         self.steps: list[Step] = []
         self.files = request.files
+        self.prepared = preparing.Prepared()
+        self.launches = False
+        self.place = (
+            "."  # where the script stands, below the directory in which it begins; "" where nobody knows
+        )
 
     def read(self, text: str) -> None:
         """Read all statements of a script."""
-        for statement in statements(text):
+        every = statements(text)
+        self.launches = any(bodylines.use(each) is Use.LAUNCH for one in every for each in one.commands)
+        for statement in every:
             self.notes.line = statement.line
             self._statement(statement)
         self.notes.line = 0
@@ -61,17 +51,36 @@ class Body:
         uses = [bodylines.use(command) for command in one.commands]
         if one.heredoc and self._file(one):
             return
-        if one.compound or one.heredoc:
+        if one.compound and bodylines.is_conda_block(one.text):
+            self._modules(one.text.split("\n")[0])
+        elif one.compound or one.heredoc:
             self._blocked(one) if starts and Use.LAUNCH not in uses and one.compound else self._work(one)
         elif Use.LAUNCH in uses:
             self._launch_list(one, uses)
+        elif self.launches and not self.steps and self._prepares(one, uses):
+            return
         elif bodylines.is_simple(one) and Use.WORK not in uses:
             for command, use in zip(one.commands, uses, strict=True):
                 self._command(command, use)
         elif all(use is Use.INFORMS for use in uses):
             self._informs(one.text)
+        elif all(use in (Use.INFORMS, Use.MODULES, Use.END) for use in uses):
+            self._modules(one.text)
         else:
             self._work(one)
+
+    def _prepares(self, one: Statement, uses: list[Use]) -> bool:
+        """Take over what makes files ready for the launch line; return whether it is that."""
+        pieces = preparing.pieces(one, uses)
+        if not pieces or _beyond(one.text, self.request):
+            return False
+        for piece, mine in pieces:
+            if mine:
+                self.prepared.add(piece, self.setting)
+                self.notes.changed("script", piece.text, "code.files", preparing.NOTE)
+            else:
+                self._command(piece.commands[0], bodylines.use(piece.commands[0]))
+        return True
 
     def _file(self, one: Statement) -> bool:
         """Take over a here-document that writes a file with a text that no shell changes."""
@@ -105,7 +114,9 @@ class Body:
                 self._blocked(one)
                 return
             elif use is Use.WORK:
-                self._work(Statement(" ".join(command.words), one.line, (command,)))
+                piece = Statement(" ".join((*command.words, *command.redirects)), one.line, (command,))
+                if self.steps or not self._prepares(piece, [use]):
+                    self._work(piece)
             else:
                 self._command(command, use)
             before = command.after
@@ -125,11 +136,7 @@ class Body:
             case Use.VARIABLES:
                 self._variables(command)
             case Use.MODULES:
-                todo = "put it into the image; on this machine load it first, and name in env what is not on PATH"
-                self.notes.dropped(
-                    "script", text, "modules and environments of a site are not known elsewhere", todo
-                )
-                self.setting.append(f"# {text}  (left out)")
+                self._modules(text)
             case Use.INFORMS:
                 self._informs(text)
             case Use.END:
@@ -144,6 +151,11 @@ class Body:
                     "code.files",
                     "each rank does it before the program, not the launcher once",
                 )
+
+    def _modules(self, text: str) -> None:
+        todo = "put it into the image; on this machine load it first, and name in env what is not on PATH"
+        self.notes.dropped("script", text, "modules and environments of a site are not known elsewhere", todo)
+        self.setting.append(f"# {text}  (left out)")
 
     def _informs(self, text: str) -> None:
         self.notes.dropped(
@@ -160,11 +172,18 @@ class Body:
     def _place(self, command: Command, text: str) -> None:
         target = command.words[1] if len(command.words) > 1 else ""
         if mentioned(target) & {"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR"} and "/" not in target.strip('"'):
+            self.place = "."
             self.notes.exact(
-                "script", text, "code.path", "the files beside the job file go along, and ranks begin there"
+                "script", text, "code.path", "the script's folder goes along, and ranks begin there"
             )
             return
         self.setting.append(text)
+        self.place = _below(self.place, constant(target) or "") if command.words[0] == "cd" else ""
+        if self.place:
+            self.notes.exact(
+                "script", text, "code.files", "each rank goes there: it is in the folder that goes along"
+            )
+            return
         todo = "the directory must exist on every worker: mount a volume, or leave the line out"
         self.notes.changed("script", text, "code.files", "each rank goes there, not the launcher alone", todo)
 
@@ -204,7 +223,12 @@ class Body:
             self.notes.changed("script", redirect, "", LOGS)
         self.steps.append(
             Step(
-                line=self.notes.line, words=rest, setting=tuple(self.setting), env=env, files=dict(self.files)
+                line=self.notes.line,
+                words=rest,
+                setting=tuple(self.setting),
+                env=env,
+                files=dict(self.files),
+                prepared=dict(self.prepared.functions),
             )
         )
 
@@ -217,9 +241,17 @@ class Body:
         else:
             step = Step(
                 line=self.notes.line, text=one.text, setting=tuple(self.setting), env=dict(self.env),
-                files=dict(self.files),
+                files=dict(self.files), prepared=dict(self.prepared.functions),
             )  # fmt: skip
             self.steps.append(step)
+
+
+def _below(place: str, target: str) -> str:
+    """Return where a `cd` leads to, as long as it stays below the directory in which the script begins; else ""."""
+    if not place or not target or target.startswith(("/", "-")):
+        return ""
+    found = posixpath.normpath(f"{place}/{target}")
+    return "" if found.startswith("..") else found
 
 
 def written_file(one: Statement) -> tuple[str, str] | None:
@@ -250,60 +282,3 @@ def _is_tee(one: Statement, command: Command) -> bool:
 def _beyond(text: str, request: Request) -> bool:
     """Return whether a text needs the batch system: its commands, or variables that have no like here."""
     return bool(bodylines.BATCH_WORDS.search(text)) or bool(unknown((text,), request))
-
-
-LIKE = {
-    "SLURM_PROCID": "$MPIJOB_RANK",
-    "SLURM_LOCALID": "$MPIJOB_LOCAL_RANK",
-    "SLURM_JOB_ID": "$MPIJOB_NAME",
-    "SLURM_JOBID": "$MPIJOB_NAME",
-    "SLURM_SUBMIT_DIR": "$PWD",
-    "PBS_O_WORKDIR": "$PWD",
-    "PBS_JOBID": "$MPIJOB_NAME",
-    "SLURM_TMPDIR": "${TMPDIR:-/tmp}",
-    "SLURM_ARRAY_JOB_ID": "$MPIJOB_NAME",
-}
-
-
-def unknown(words: tuple[str, ...], request: Request) -> frozenset[str]:
-    """Return the batch system's variables in words that have no like here."""
-    names = {name for word in words for name in mentioned(word) if name.startswith(_FOREIGN)}
-    return frozenset(
-        names - set(request.known) - set(LIKE) - {key.partition(".")[2] for key in request.values}
-    )
-
-
-def known(request: Request, asked: Asked) -> dict[str, str]:
-    """Return the batch system's variables whose values the head tells."""
-    shape = shaped(asked)
-    ranks = asked.ranks or shape.workers * shape.slots
-    found: dict[str, Any] = {
-        "SLURM_NTASKS": ranks,
-        "SLURM_NPROCS": ranks,
-        "SLURM_NNODES": shape.workers,
-        "SLURM_JOB_NUM_NODES": shape.workers,
-        "SLURM_NTASKS_PER_NODE": shape.slots,
-        "SLURM_CPUS_PER_TASK": shape.cores,
-        "SLURM_CPUS_ON_NODE": shape.resources.cpu,
-        "SLURM_GPUS_PER_NODE": shape.resources.gpu,
-        "SLURM_GPUS_ON_NODE": shape.resources.gpu,
-        "SLURM_JOB_NAME": request.name,
-        "PBS_NP": ranks,
-        "PBS_NUM_NODES": shape.workers,
-        "PBS_NUM_PPN": shape.slots,
-        "NCPUS": shape.resources.cpu,
-        "PBS_JOBNAME": request.name,
-    }
-    return {name: str(value) for name, value in found.items()}
-
-
-def plain_words(words: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...] | None:
-    """Return words as they are handed to a program, or None when a shell has to look at them.
-
-    A word in single quotes may be a script that uses the batch system's variables: they must be set for it.
-    """
-    told = [filled(word, values) for word in words]
-    if any(name in LIKE or name.startswith(_FOREIGN) for word in told for name in mentioned(word)):
-        return None
-    found = [constant(word) for word in told]
-    return None if any(word is None for word in found) else tuple(word for word in found if word is not None)

@@ -16,6 +16,7 @@ BATCH_WORDS = re.compile(
 )
 _LAUNCH = re.compile(r"(?<![\w.-])(" + "|".join(re.escape(one) for one in sorted(LAUNCHERS)) + r")(?![\w.-])")
 _MODULES = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "deactivate", "pyenv", "eb"})
+_SHELL_HOOK = re.compile(r"\b(conda|mamba|micromamba|modulecmd|lmod|spack|pyenv|pixi|direnv)\b")
 _INFORMS = listed(
     "echo printf date hostname pwd env printenv squeue sinfo sacct seff sstat nvidia-smi lscpu free uname whoami id "
     "uptime lsb_release df module_list numactl nproc ldd which type sleep scontrol qstat set_name true : "
@@ -59,7 +60,7 @@ def use(command: Command) -> Use:
         return Use.VARIABLES
     if name in ("source", "."):
         return Use.MODULES if _activates(words) else Use.SOURCE
-    if name in _MODULES:
+    if name in _MODULES or (name == "eval" and _SHELL_HOOK.search(" ".join(words))):
         return Use.MODULES
     if name in ("cd", "pushd", "popd"):
         return Use.PLACE
@@ -81,6 +82,11 @@ def _rest(name: str, command: Command) -> Use:
 def _activates(words: tuple[str, ...]) -> bool:
     target = words[1] if len(words) > 1 else ""
     return bool(re.search(r"(activate|conda\.sh|/modules|lmod|setvars\.sh|spack)", target))
+
+
+def is_conda_block(text: str) -> bool:
+    """Return whether a compound command is the one that `conda init` writes into a shell's start file."""
+    return "__conda_setup" in text and not starts_ranks(text)
 
 
 def unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from mpijob.dialects.migration import launchline
-from mpijob.dialects.migration.body import Body, plain_words
+from mpijob.dialects.migration import launchline, preparing
+from mpijob.dialects.migration.body import Body
 from mpijob.dialects.migration.bodylines import starts_ranks
 from mpijob.dialects.migration.report import Notes
 from mpijob.dialects.migration.request import Request
 from mpijob.dialects.migration.shape import Asked
+from mpijob.dialects.migration.variables import plain_words
 from mpijob.model import MPIJob, Program
 from mpijob.model.command import own_launcher
 
@@ -35,7 +36,7 @@ def unwrapped(job: MPIJob, notes: Notes, field: str, *, once: bool = True) -> MP
     if not once:
         return job
     note = "no launcher is in the command: there it runs once, in the launcher; here as one rank"
-    todo = "leave ranks out to have it started as every rank, or name the program that is to be"
+    todo = "nothing, or leave ranks out to have it started as every rank, or name the program that is to be"
     notes.changed(field, shlex.join(job.argv), "ranks: 1", note, todo)
     return job.replace(ranks=1)
 
@@ -100,7 +101,7 @@ def _scripted(job: MPIJob, notes: Notes, field: str) -> MPIJob:
     setting = [one for one in step.setting if not one.startswith("# ")]
     made = _launched(job, step.words, notes, step.env)
     if made.command == job.command or setting:
-        return _with_script(job, made, step.words, setting)
+        return _with_script(job, made, step.words, [*preparing.written(step.prepared), *setting])
     return made
 
 

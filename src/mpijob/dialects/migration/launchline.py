@@ -13,9 +13,11 @@ import msgspec
 
 from mpijob.dialects.migration import amounts, programs, slurm, slurm_options
 from mpijob.dialects.migration.request import STARTER, Request
+from mpijob.dialects.migration.shape import shaped
 from mpijob.dialects.migration.shelltext import constant, filled
 from mpijob.model import Family, Launch
 from mpijob.model.command_options import HOROVODRUN, MPIRUN, Grammar
+from mpijob.model.words import BIND_TO, MAP_BY
 
 SRUN = frozenset({"srun"})
 MPIRUNS = frozenset(
@@ -23,7 +25,7 @@ MPIRUNS = frozenset(
     | {"mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich"}
 )
 LAUNCHERS = SRUN | MPIRUNS
-_OPENMPI = amounts.listed("mca prtemca pmixmca gmca omca x map-by bind-to rank-by npernode npersocket")
+_OPENMPI = amounts.listed("rank-by npersocket prtemca pmixmca gmca omca")
 _NAMES = {
     "np": "ranks",
     "n": "ranks",
@@ -82,8 +84,10 @@ def read(words: Sequence[str], before: Request) -> Line:
         fields=dict(before.fields),
         components=list(before.components),
         values=before.values,
+        after=before.after,
         known=before.known,
         files=before.files,
+        text=before.text,
         notes=before.notes,
     )
     launcher = base(words[0])
@@ -210,8 +214,17 @@ def _take(request: Request, field: str, option: str, values: list[str], written:
             "launch.flags",
             "handed to the launcher as it is; another MPI library may not know it",
         )
-    if option in _OPENMPI and option != "x":
+        if option in _OPENMPI:
+            _needs_openmpi(request, field)
+
+
+def _needs_openmpi(request: Request, field: str) -> None:
+    if request.fields.get("mpi") is not Family.OPENMPI:
         request.fields["mpi"] = Family.OPENMPI
+        note = "only Open MPI knows this option, so it starts the ranks; its compilers are found first, too"
+        request.notes.changed(
+            field, "", "mpi: openmpi", note, "nothing, or take both out to let the plan choose"
+        )
 
 
 def _count(request: Request, field: str, option: str, value: str) -> None:
@@ -245,10 +258,27 @@ def _setting(request: Request, field: str, values: list[str], launch: Launch) ->
         return
     request.fields["launch"] = launch.replace(settings=dict(launch.settings) | {key: value})
     request.notes.exact(field, f"{key} {value}", f"launch.settings.{key}")
+    _needs_openmpi(request, field)
 
 
 def _layout(request: Request, field: str, option: str, value: str, launch: Launch) -> None:
     key = {"map-by": "map_by", "bind-to": "bind_to"}.get(option, "rankfile")
+    each = re.fullmatch(r"ppr:([1-9]\d{0,4}):node", value) if key == "map_by" else None
+    if each is not None and _fills(request, int(each[1])):
+        request.notes.exact(
+            field, value, "slots", "slots say how many ranks each worker has, to every MPI library"
+        )
+        return
     changes: dict[str, Any] = {key: value}
     request.fields["launch"] = launch.replace(**changes)
     request.notes.exact(field, value, f"launch.{key}")
+    if value not in {"map_by": MAP_BY, "bind_to": BIND_TO}.get(key, {}).get("mpich", (value,)):
+        _needs_openmpi(request, field)
+
+
+def _fills(request: Request, each: int) -> bool:
+    """Return whether so many ranks on each node are the slots of a worker."""
+    asked = request.components[-1]
+    if asked.per_node is None and (asked.nodes is None or asked.ranks is None):
+        request.ask(per_node=each)
+    return shaped(request.components[-1]).slots == each

@@ -175,7 +175,11 @@ class Teller:
         )
         note = f"there {there}; here workers end with the job, and logs are kept"
         self.notes.changed(
-            "spec.runPolicy.cleanPodPolicy", value, "", note, "keep_on_failure_seconds holds a failed job"
+            "spec.runPolicy.cleanPodPolicy",
+            value,
+            "",
+            note,
+            "nothing, or set keep_on_failure_seconds to hold a failed job",
         )
 
     def _retries(self, leaf: Leaf) -> None:
@@ -219,7 +223,9 @@ class Teller:
             self._retried(leaf.path, leaf.shown)
         else:
             note = "there a worker is started again by itself; here a lost worker ends the attempt"
-            self.notes.changed(leaf.path, leaf.shown, "", note, "set retry.limit or requeue_on_lost_worker")
+            self.notes.changed(
+                leaf.path, leaf.shown, "", note, "nothing, or set retry.limit or requeue_on_lost_worker"
+            )
 
     def _retried(self, path: str, value: str) -> None:
         if self.job.retry.limit:
@@ -232,7 +238,7 @@ class Teller:
             value,
             "retry",
             note,
-            "" if self.job.retry.limit else "set retry.limit to have it tried again",
+            "" if self.job.retry.limit else "nothing, or set retry.limit to have it tried again",
         )
 
     def _command(self, leaf: Leaf, role: str) -> None:
@@ -307,7 +313,7 @@ class Teller:
             self._spec(Leaf("spec.launcherCreationPolicy", "(not said: AtStartup)"))
         if not container_of(pod_of(self.spec, "Worker")).get("resources"):
             note = "there workers may use what they find; here a worker has 1 core and 1Gi"
-            self.notes.changed("resources", "(not said)", "resources", note, "set resources")
+            self.notes.changed("resources", "(not said)", "resources", note, "nothing, or set resources")
 
 
 _OURS = {

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from mpijob.dialects.migration import amounts, slurm
-from mpijob.dialects.migration.request import DEADLINE, INHERITED, LOGS, Request, take_name, take_variables
+from mpijob.dialects.migration.request import (
+    DEADLINE,
+    INHERITED,
+    LOGS,
+    NAMED,
+    Request,
+    take_name,
+    take_variables,
+)
 from mpijob.dialects.migration.shape import Asked
 from mpijob.dialects.migration.slurm_options import directives
-from mpijob.dialects.migration.slurm_tables import PLACE
+from mpijob.dialects.migration.slurm_tables import MAIL, PLACE
 from mpijob.model import Retry
+from mpijob.model.words import did_you_mean
 
 ARRAY = "PBS_ARRAY_INDEX"
 _DIRECTIVE = re.compile(r"#PBS\b\s*(.*)")
@@ -21,6 +31,13 @@ _COUNTS = {
     "gpus": ("gpus_per_node", "resources.gpu"),
     "ompthreads": ("cores", "cores_per_rank"),
 }
+_WHOLE = ("walltime", "select", "nodes", "place", "mem", "pmem", "vmem", "pvmem", "procs")
+_OTHERS = (
+    "arch", "host", "vnode", "software", "file", "scratch", "feature", "cput", "pcput", "nice", "other", "qos",
+    "min_walltime", "max_walltime", "accelerator", "accelerator_model", "nodect", "aoe", "eoe", "vntype", "model",
+    "exclusive", "shared", "gpu_type", "cpu_type", "highmem", "bigmem", "gmem", "gpu_mem", "infiniband", "ib",
+)  # fmt: skip
+_MISSPELT = re.compile(r"#\s?P(?!BS\b)[A-Z]{2,4}\s+-")
 _FLAGS = frozenset({"V", "z", "h", "X", "I", "f", "x"})
 
 
@@ -31,6 +48,10 @@ def head(text: str) -> Request:
         if match := _DIRECTIVE.match(line.strip()):
             request.notes.line = number
             _directive(request, list(directives(match[1])))
+        elif _MISSPELT.match(line.strip()):
+            request.notes.line = number
+            note = "a directive begins with #PBS; so it is a comment, to PBS too"
+            request.notes.dropped(line.strip(), "", note, "write #PBS, or take it out", blocks=True)
     request.notes.line = 0
     return request
 
@@ -65,7 +86,9 @@ def _take(request: Request, letter: str, value: str) -> None:
     elif letter == "v":
         take_variables(request, field, value, INHERITED)
     elif letter == "V":
-        request.notes.changed(field, "", "", INHERITED, "name what the program needs in env")
+        request.notes.changed(field, "", "", INHERITED, NAMED)
+    elif letter == "W" and value.startswith("depend"):
+        slurm.take_dependency(request, field, value)
     elif letter == "r":
         _rerun(request, field, value)
     elif letter in _GONE:
@@ -118,7 +141,7 @@ def _setting(request: Request, field: str, name: str, value: str) -> None:
         request.notes.exact(
             f"{field}:mem", value, "resources.memory", "the limit of a chunk is the limit of a worker"
         )
-    else:
+    elif not _misspelt(request, f"{field}:{name}", name, value, (*_COUNTS, "mem", *_OTHERS)):
         request.notes.dropped(f"{field}:{name}", value, "a property of PBS nodes", PLACE)
 
 
@@ -139,8 +162,17 @@ def _resource(request: Request, name: str, value: str) -> None:
         request.notes.dropped(
             field, value, "how chunks are placed is PBS's", "set placement.topology: spread or packed-node"
         )
-    else:
+    elif not _misspelt(request, field, name, value, (*_COUNTS, *_WHOLE, *_OTHERS)):
         request.notes.dropped(field, value, "there is no such resource here", "look whether the job needs it")
+
+
+def _misspelt(request: Request, field: str, name: str, value: str, known: Sequence[str]) -> bool:
+    """Block on a resource that is nearly one of PBS's, as on an option of Slurm; return whether it is."""
+    meant = "" if name in known or not value else did_you_mean(name, known, cutoff=0.75)
+    if meant:
+        note = f"PBS has no such resource; {meant} is one"
+        request.notes.dropped(field, value, note, f"write {meant}, or take it out", blocks=True)
+    return bool(meant)
 
 
 def _memory(request: Request, field: str, name: str, value: str) -> None:
@@ -166,8 +198,7 @@ def _array(request: Request, field: str, value: str) -> None:
     name = ARRAY if field == "-J" else "PBS_ARRAYID"
     request.values = {f"env.{name}": found}
     request.env(name, found[0])
-    note = f"one job for each of {len(found)} values: mpijob array -f FILE --values env.{name}={slurm.short(found)}"
-    request.notes.changed(field, listed, f"env.{name}", note)
+    request.notes.changed(field, listed, f"env.{name}", slurm.several(found))
     if percent:
         todo = "give the namespace a quota of jobs, or the queue one of resources"
         request.notes.dropped(
@@ -185,13 +216,13 @@ def _rerun(request: Request, field: str, value: str) -> None:
 
 
 _GONE = {
-    "o": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
-    "e": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
+    "o": (LOGS, "nothing, or mpijob logs NAME > FILE"),
+    "e": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "j": (LOGS, "nothing: mpijob logs shows both streams in order"),
     "k": (LOGS, "nothing"),
-    "m": ("no mail is sent", "mpijob wait NAME && mail …"),
-    "M": ("no mail is sent", "mpijob wait NAME && mail …"),
-    "W": ("jobs wait for each other by name, not by number", "mpijob create -f FILE --after FIRST"),
+    "m": ("no mail is sent", MAIL),
+    "M": ("no mail is sent", MAIL),
+    "W": ("attributes of PBS jobs are PBS's", "look whether the job needs it"),
     "a": ("jobs start when there is room", "submit it at that time"),
     "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
     "S": ("the shell of the script is bash", "look whether the script needs another"),

@@ -24,8 +24,8 @@ class Fate(StrEnum):
 class Stage(StrEnum):
     """How far a file is on its way."""
 
-    READY = "ready"  # nothing was dropped
-    CHECK = "check"  # it can run; what was dropped is to be looked at
+    READY = "ready"  # it runs as it is
+    CHECK = "check"  # it is ready when what is to do is done
     BLOCKED = "blocked"  # somebody has to change something first
 
 
@@ -43,14 +43,15 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def matters(self) -> bool:
-        """Whether somebody has to look at it: it was dropped, and there is something to do."""
-        return self.fate is Fate.DROPPED and not self.todo.startswith("nothing")
+        """Whether somebody has to look at it: there is something to do."""
+        return bool(self.todo) and not self.todo.startswith("nothing")
 
 
 class Converted(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of one source, in the order in which they run, and the report.
 
-    `values` are those of an array, as `mpijob array --values` takes them. `foreign` is what a manifest says
+    `values` are those of an array, as `mpijob array --values` takes them. `after` stands for the job that they wait
+    for, where the source knows it by another system's number. `foreign` is what a manifest says
     beyond a job: it is put back when the same kind is written again.
     """
 
@@ -59,6 +60,7 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[Entry, ...] = ()
     file: str = ""
     values: Mapping[str, tuple[str, ...]] = {}
+    after: str = ""
     foreign: Foreign = Foreign()
     family: Family = Family.AUTO
 
@@ -90,6 +92,12 @@ class Notes:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.line = 0
+
+    def at(self, line: int) -> Notes:
+        """Return notes that are added to these, of another line."""
+        other = Notes()
+        other.entries, other.line = self.entries, line
+        return other
 
     def exact(self, field: str, value: object = "", ours: str = "", note: str = "") -> None:
         """Take note of a field that means the same here."""

@@ -16,8 +16,8 @@ _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 
 
 class Request(msgspec.Struct, kw_only=True):
-    """Fields of the job, the shape of each component, values of an array, variables whose value is known,
-    and files whose text is known.
+    """Fields of the job, the shape of each component, values of an array, the job to wait for, variables whose value is
+    known, files whose text is known, and the text of the script itself.
     """
 
     system: str
@@ -25,8 +25,10 @@ class Request(msgspec.Struct, kw_only=True):
     fields: dict[str, Any] = {}
     components: list[Asked] = []
     values: dict[str, tuple[str, ...]] = {}
+    after: str = ""
     known: dict[str, str] = {}
     files: dict[str, str] = {}
+    text: str = ""
     notes: Notes = msgspec.field(default_factory=Notes)
 
     def ask(self, **changes: Any) -> None:
@@ -71,7 +73,7 @@ def take_variables(request: Request, field: str, text: str, inherited: str) -> N
         name, equals, value = part.partition("=")
         if part in ("ALL", "NONE", "NIL", ""):
             if part == "ALL":
-                request.notes.changed(field, part, "", inherited, "name what the program needs in env")
+                request.notes.changed(field, part, "", inherited, NAMED)
             elif part:
                 request.notes.exact(
                     field, part, "", "a job here begins with nothing of your shell's variables"
@@ -99,6 +101,7 @@ def _split(text: str) -> list[str]:
 INHERITED = (
     "a job gets the variables of env; of your shell only PATH and what finds its Python, on this machine"
 )
+NAMED = "nothing, or add --env NAME when you run it for each variable of your shell that the program needs"
 DEADLINE = "a limit for the whole job; no queue here uses it to plan ahead"
 LOGS = "the output of every rank is kept by the job itself: mpijob logs NAME"
 STARTER = "mpijob chooses how ranks are started"

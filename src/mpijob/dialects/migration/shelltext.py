@@ -8,6 +8,8 @@ from collections.abc import Mapping
 _SAFE = re.compile(r"[-\w./:,@%+=]*")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
+_NEEDED = re.compile(r"\$(?:([A-Za-z_]\w*)|\{#?([A-Za-z_]\w*)\b(?!:?[-=+]))")
+
 
 def constant(word: str) -> str | None:
     """Return what a word means in every shell, or None when a shell would expand it."""
@@ -74,3 +76,8 @@ def mentioned(text: str) -> frozenset[str]:
     return frozenset(match[1] or match[2] for match in _VARIABLE.finditer(text)) | frozenset(
         re.findall(r"\$\{#?([A-Za-z_]\w*)", text)
     )
+
+
+def needed(text: str) -> frozenset[str]:
+    """Return the names of the variables that a text uses without a value of its own for one that is not set."""
+    return frozenset(match[1] or match[2] for match in _NEEDED.finditer(text))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from mpijob.dialects.migration import amounts, slurm_launch, slurm_options
-from mpijob.dialects.migration.request import DEADLINE, INHERITED, Request, take_name, take_variables
+from mpijob.dialects.migration.request import DEADLINE, INHERITED, NAMED, Request, take_name, take_variables
 from mpijob.dialects.migration.shape import Asked
 from mpijob.dialects.migration.slurm_tables import GONE, SAME
 from mpijob.model import Placement, Retry, Signal, Topology
@@ -38,6 +38,8 @@ def head(text: str) -> Request:
             note = "a directive begins with #SBATCH; so it is a comment, to Slurm too"
             request.notes.dropped(stripped, "", note, "write #SBATCH, or take it out", blocks=True)
     request.notes.line = 0
+    if not any(entry.field == "--export" for entry in request.notes.entries):
+        request.notes.changed("--export", "(not said: ALL)", "", INHERITED, NAMED)
     return request
 
 
@@ -198,10 +200,7 @@ def _array(request: Request, field: str, value: str) -> None:
         return
     request.values = {f"env.{ARRAY}": found}
     request.env(ARRAY, found[0])
-    note = (
-        f"one job for each of {len(found)} values: mpijob array -f FILE --values env.{ARRAY}={short(found)}"
-    )
-    request.notes.changed(field, listed, f"env.{ARRAY}", note)
+    request.notes.changed(field, listed, f"env.{ARRAY}", several(found))
     if percent:
         todo = "give the namespace a quota of jobs, or the queue one of resources"
         request.notes.dropped(
@@ -209,9 +208,9 @@ def _array(request: Request, field: str, value: str) -> None:
         )
 
 
-def short(values: tuple[str, ...]) -> str:
-    """Return a list of values as a sentence holds it."""
-    return ",".join(values) if len(values) <= 6 else f"{','.join(values[:3])},…,{values[-1]}"
+def several(values: tuple[str, ...]) -> str:
+    """Return what becomes of an array, in a sentence."""
+    return f"one job for each of {len(values)} values, made by mpijob array"
 
 
 def take_queue(request: Request, field: str, value: str) -> None:
@@ -283,6 +282,13 @@ def _export(request: Request, field: str, value: str) -> None:
     take_variables(request, field, value, INHERITED)
 
 
+def take_dependency(request: Request, field: str, value: str) -> None:
+    """Remember that the job waits for another, whose name nobody knows here."""
+    request.after = "FIRST"
+    todo = "FIRST in the command that runs it is the name of the job that it waits for: --after FIRST"
+    request.notes.dropped(field, value, "jobs wait for each other by name, not by number", todo)
+
+
 def _exclusive(request: Request, field: str, value: str) -> None:
     todo = "ask for all cores of a node in resources.cpu, or placement.topology: spread"
     request.notes.dropped(field, value, "other jobs may share the nodes", todo)
@@ -323,5 +329,6 @@ _HANDLERS: dict[str, Handler] = {
     "comment": _comment,
     "container-image": _image,
     "export": _export,
+    "dependency": take_dependency,
     "exclusive": _exclusive,
 }

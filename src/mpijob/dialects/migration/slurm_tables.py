@@ -20,17 +20,17 @@ SAME = {
     "threads-per-core": "cores are counted as the machine counts them",
 }
 PLACE = "set placement.node_selector to a label of the nodes you mean"
+MAIL = "mpijob wait NAME; mail … (whatever the end; with && for success alone, with || for failure alone)"
 GONE = {
-    "output": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
-    "error": (LOGS, "nothing, or: mpijob logs NAME > FILE"),
-    "dependency": ("jobs wait for each other by name, not by number", "mpijob create -f FILE --after FIRST"),
+    "output": (LOGS, "nothing, or mpijob logs NAME > FILE"),
+    "error": (LOGS, "nothing, or mpijob logs NAME > FILE"),
     "qos": ("qualities of service are Slurm's", "set priority: low, normal, high or urgent, or a queue"),
     "constraint": ("features are Slurm's", PLACE),
     "nodelist": ("names of Slurm's nodes mean nothing elsewhere", PLACE),
     "nodefile": ("names of Slurm's nodes mean nothing elsewhere", PLACE),
     "reservation": ("reservations are Slurm's", "ask for a queue with resources of its own, and set queue"),
-    "mail-user": ("no mail is sent", "mpijob wait NAME && mail …"),
-    "mail-type": ("no mail is sent", "mpijob wait NAME && mail …"),
+    "mail-user": ("no mail is sent", MAIL),
+    "mail-type": ("no mail is sent", MAIL),
     "begin": ("jobs start when there is room", "submit it at that time"),
     "deadline": ("jobs start when there is room", "cancel it at that time: mpijob cancel NAME"),
     "hold": ("jobs start when there is room", "mpijob suspend NAME right after creating it"),

@@ -1,0 +1,135 @@
+"""The folder of a converted script, which goes along with its jobs: where it is seen from, and whether it can.
+
+Reading a script asks no disk; here its folder is looked at, so that a report says what a submit would refuse.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends import code
+from mpijob.dialects.migration import batchscript, variables
+from mpijob.dialects.migration.report import Converted, Entry, Fate
+from mpijob.dialects.migration.request import INHERITED
+from mpijob.errors import InvalidJob
+from mpijob.model import Code, MPIJob
+
+_MOST_BYTES = 1 << 20
+_INCLUDE = "name what is needed in code.include, or give the script a folder of its own"
+_NOWHERE = "of a text alone no folder is known: no file goes along with the job"
+_ELSEWHERE = (
+    "put its files into the image, on a volume or into code.files; mpijob convert FILE takes the folder along"
+)
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """Where a source lies: the way there from the job file, None where only its text is known; and the folder itself.
+
+    `wrong` says why it cannot go along as it is.
+    """
+
+    way: str | None = ""
+    path: str = ""
+    wrong: str = ""
+
+
+def too_much(folder: str) -> str:
+    """Return why a folder cannot go along as a whole; "" when it can."""
+    try:
+        if Path(folder).resolve() == Path.home().resolve():
+            return "the script lies in your home, and all of it would go along"
+        code.chosen(Code(path=folder))
+    except InvalidJob as error:
+        return error.findings[0].message
+    except (OSError, RuntimeError):
+        return ""  # what cannot be read is told by the submit
+    return ""
+
+
+def placed(one: Converted, folder: Folder) -> Converted:
+    """Return what was read with its code found from where the job file will be."""
+    if folder.way is None:
+        return _without(one) if _is_script(one) else one
+    jobs = tuple(_seen_from(job, folder.way) for job in one.jobs)
+    entries = tuple(_named(entry, jobs) for entry in one.entries)
+    if _is_script(one):
+        entries += (_heavy(folder.wrong),) if folder.wrong else ()
+        entries += tuple(_asked(jobs, folder.path, entries)) if folder.path else ()
+    return msgspec.structs.replace(one, jobs=jobs, entries=entries)
+
+
+def _is_script(one: Converted) -> bool:
+    return any(entry.field == batchscript.FOLDER for entry in one.entries)
+
+
+def _seen_from(job: MPIJob, way: str) -> MPIJob:
+    if not way or not job.code.path:
+        return job
+    return job.replace(code=job.code.replace(path=os.path.normpath(os.path.join(way, job.code.path))))
+
+
+def _named(entry: Entry, jobs: tuple[MPIJob, ...]) -> Entry:
+    if entry.field != batchscript.FOLDER:
+        return entry
+    return msgspec.structs.replace(entry, ours=f"code.path: {jobs[0].code.path}")
+
+
+def _heavy(wrong: str) -> Entry:
+    return Entry(batchscript.FOLDER, Fate.CHANGED, "", "code.path", wrong, _INCLUDE)
+
+
+def _without(one: Converted) -> Converted:
+    """Return the jobs of a script whose folder is not known: what they name in it must come another way."""
+    entries = tuple(entry for entry in one.entries if entry.field != batchscript.FOLDER)
+    if any(_names_a_file(job) for job in one.jobs):
+        entries += (Entry(batchscript.FOLDER, Fate.DROPPED, "", "", _NOWHERE, _ELSEWHERE),)
+    jobs = tuple(job.replace(code=job.code.replace(path="")) for job in one.jobs)
+    return msgspec.structs.replace(one, jobs=jobs, entries=entries)
+
+
+def _names_a_file(job: MPIJob) -> bool:
+    own = {*job.code.files}
+    text = " ".join(job.code.files.values())
+    words = [*_words(job), *text.split()]
+    return any(word.startswith("./") or (word.endswith((".py", ".sh")) and word not in own) for word in words)
+
+
+def _words(job: MPIJob) -> list[str]:
+    return [*job.argv, *(word for one in job.programs for word in (*one.command, *one.args))]
+
+
+def _asked(jobs: tuple[MPIJob, ...], folder: str, entries: tuple[Entry, ...]) -> Iterator[Entry]:
+    """Yield the variables without which the jobs' own Python programs fail, and which nobody gives them."""
+    told = {entry.field for entry in entries}
+    needed: dict[str, str] = {}
+    for job in jobs:
+        for file in _programs(job, folder):
+            for name in variables.asked_for((_text(file),)) - set(job.env):
+                needed.setdefault(name, os.path.relpath(file, folder))
+    for name, asking in sorted(needed.items()):
+        if f"${name}" not in told and not name.startswith("MPIJOB_"):
+            note = f"{asking} asks for it and the script does not set it: {INHERITED}"
+            yield Entry(f"${name}", Fate.DROPPED, "", "", note, variables.given_by(name))
+
+
+def _programs(job: MPIJob, folder: str) -> Iterator[Path]:
+    text = [
+        word for name, script in job.code.files.items() if name.endswith(".sh") for word in script.split()
+    ]
+    words = [*_words(job), *text]
+    for before, word in zip(["", *words], words, strict=False):
+        if word.endswith(".py") and not word.startswith(("/", "-")):
+            yield Path(folder, word)
+        elif before == "-m" and word.replace(".", "").replace("_", "").isalnum():
+            yield Path(folder, *word.split(".")).with_suffix(".py")
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8") if file.stat().st_size < _MOST_BYTES else ""
+    except (OSError, UnicodeDecodeError, ValueError):
+        return ""

@@ -1,0 +1,150 @@
+"""Lines before the launch line that make ready what the ranks run: compiling, unpacking, copying.
+
+A batch system runs them once, and all nodes see the result. A job has a directory of its own, which its ranks share on
+one machine and those of one pod on a cluster. So they stay in the job: of the ranks that share a directory the first
+does them, and the others wait. Only lines that change nothing but that directory are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mpijob.dialects.migration import bodylines
+from mpijob.dialects.migration.amounts import listed
+from mpijob.dialects.migration.bodylines import Use
+from mpijob.dialects.migration.launchline import base
+from mpijob.dialects.migration.shelltext import constant
+from mpijob.dialects.migration.shellwords import Command, Statement
+
+NOTE = (
+    "one rank does it before the program starts, and the others wait for it; on a cluster one of each worker"
+)
+_BUILDERS = listed(
+    "mpicc mpicxx mpic++ mpiCC mpif77 mpif90 mpifort mpiicc mpiicpc mpiicx mpiicpx mpiifort mpiifx gcc g++ cc c++ "
+    "clang clang++ gfortran flang icc icpc icx icpx ifort ifx nvcc hipcc ftn CC f77 f90 nvc nvc++ nvfortran ar ranlib "
+    "make gmake cmake ninja meson"
+)
+_COPIES = frozenset({"cp", "ln"})  # what they write is the last word
+_FILES = listed("mv rm mkdir rmdir touch chmod gzip gunzip bunzip2 xz unxz sed")
+_UNPACKS = frozenset({"tar", "unzip"})
+_READERS = frozenset({"tee", "tail", "head", "grep", "cat"})
+_ONCE = """\
+start=$PWD
+once() ( # of the ranks that share this directory the first does it, and the others wait
+  mark="$start/.$1-${MPIJOB_ATTEMPT:-1}"
+  if mkdir "$mark" 2> /dev/null; then
+    "$1"
+    mkdir "$mark/$?"
+  fi
+  [ -d "$mark" ] || exit 1
+  until ended=$(ls "$mark") && [ -n "$ended" ]; do sleep 0.1; done
+  exit "$ended"
+)"""
+
+
+def pieces(one: Statement, uses: list[Use]) -> list[tuple[Statement, bool]]:
+    """Return a statement in pieces, each with whether it makes files ready; nothing where it does other work, too.
+
+    A `cd` stands alone: it holds for what follows.
+    """
+    if one.compound or one.heredoc or one.background or bodylines.starts_ranks(one.text):
+        return []
+    if _prepares(one.commands, uses):
+        return [(one, True)]
+    if uses[:1] == [Use.PLACE] and one.commands[0].after == "&&" and _prepares(one.commands[1:], uses[1:]):
+        place, _, rest = one.text.partition("&&")
+        first = Statement(place.strip(), one.line, one.commands[:1])
+        return [(first, False), (Statement(rest.strip(), one.line, one.commands[1:]), True)]
+    if not bodylines.is_simple(one):
+        return []
+    alone = [Statement(" ".join((*each.words, *each.redirects)), one.line, (each,)) for each in one.commands]
+    found = [(each, _prepares(each.commands, [use])) for each, use in zip(alone, uses, strict=True)]
+    other = [use for (_, mine), use in zip(found, uses, strict=True) if not mine]
+    return found if len(other) < len(found) and Use.WORK not in other else []
+
+
+def _prepares(commands: tuple[Command, ...], uses: list[Use]) -> bool:
+    own = [_is_own(command, use) for command, use in zip(commands, uses, strict=True)]
+    working = any(mine and use is Use.WORK for mine, use in zip(own, uses, strict=True))
+    return working and all(
+        mine or use in (Use.INFORMS, Use.END) or _program(command) in _READERS
+        for mine, command, use in zip(own, commands, uses, strict=True)
+    )
+
+
+def _builds(one: Statement) -> bool:
+    """Return whether nothing can run when a statement fails."""
+    return any(_program(command) in _BUILDERS for command in one.commands)
+
+
+def _ends(one: Statement) -> bool:
+    """Return whether a statement says itself what happens when it fails: `|| exit 1`."""
+    return any(bodylines.use(command) is Use.END for command in one.commands)
+
+
+def _program(command: Command) -> str:
+    words = bodylines.unwrapped(command.words)
+    return base(words[0]) if words else ""
+
+
+def _is_own(command: Command, use: Use) -> bool:
+    """Return whether a command changes files of the job's directory alone."""
+    if use not in (Use.WORK, Use.FOLDERS) or not all(
+        _is_here(one.lstrip("0123456789&<>| ")) for one in _into(command)
+    ):
+        return False
+    name, words = _program(command), bodylines.unwrapped(command.words)[1:]
+    if name in _BUILDERS:
+        return True
+    if name in _COPIES:
+        return bool(words) and _is_here(words[-1])
+    if name in _UNPACKS:
+        return not any(_elsewhere(before, word) for before, word in zip(("", *words), words, strict=False))
+    return name in _FILES and all(_is_here(word) for word in words)
+
+
+def _into(command: Command) -> list[str]:
+    return [one for one in command.redirects if ">" in one and not one.rstrip("0123456789").endswith(">&")]
+
+
+def _is_here(word: str) -> bool:
+    """Return whether a word names something below the directory in which a job begins."""
+    plain = constant(word.replace("*", "x").replace("?", "x"))
+    return plain is not None and not plain.startswith("/") and ".." not in plain.split("/")
+
+
+def _elsewhere(before: str, word: str) -> bool:
+    """Return whether a word of tar or unzip names another place to unpack to, or makes an archive."""
+    if before in ("-C", "--directory", "-d"):
+        return not _is_here(word)
+    return word.startswith("--directory=") or (not before and "c" in word.lstrip("-").partition("=")[0])
+
+
+class Prepared:
+    """Gathers such lines into functions of a rank's script; lines that follow each other are one."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, tuple[str, ...]] = {}
+
+    def add(self, one: Statement, setting: list[str]) -> None:
+        """Add a statement, and its call to what each rank does."""
+        text = one.text if _ends(one) else f"{one.text} || {'exit' if _builds(one) else ':'}"
+        name = f"prepare_{len(self.functions)}"
+        if not self.functions or not setting or setting[-1] != _call(name):
+            name = f"prepare_{len(self.functions) + 1}"
+            setting.append(_call(name))
+        self.functions[name] = (*self.functions.get(name, ()), text)
+
+
+def _call(name: str) -> str:
+    return f"once {name} || exit"
+
+
+def written(functions: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return the functions as lines of a script."""
+    if not functions:
+        return []
+    bodies = [
+        "\n".join([f"{name}() (", *(f"  {line}" for line in lines), ")"]) for name, lines in functions.items()
+    ]
+    return [_ONCE, *bodies]

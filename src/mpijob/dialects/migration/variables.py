@@ -1,0 +1,135 @@
+"""Variables that a script uses: those of the batch system that have a like here, and those that nobody sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from mpijob.dialects.migration import preparing
+from mpijob.dialects.migration.amounts import listed
+from mpijob.dialects.migration.request import INHERITED, Request
+from mpijob.dialects.migration.shape import Asked, shaped
+from mpijob.dialects.migration.shelltext import constant, filled, mentioned, needed
+from mpijob.dialects.migration.steps import Step
+
+_FOREIGN = ("SLURM_", "SBATCH_", "PBS_")
+_USUAL = listed(
+    "HOME PATH PWD OLDPWD USER LOGNAME SHELL HOSTNAME TMPDIR LANG RANDOM SECONDS LINENO IFS UID OMP_NUM_THREADS "
+    "BASH_SOURCE FUNCNAME PIPESTATUS NF NR"
+)
+_PYTHON = re.compile(r"environ\[\s*[\"']([A-Za-z_]\w*)[\"']\s*\](?!\s*=[^=])")
+_SET = re.compile(r"\b([A-Za-z_]\w*)\+?=|\b(?:for|read)\s+(\w+)")
+
+LIKE = {
+    "SLURM_PROCID": "$MPIJOB_RANK",
+    "SLURM_LOCALID": "$MPIJOB_LOCAL_RANK",
+    "SLURM_JOB_ID": "$MPIJOB_NAME",
+    "SLURM_JOBID": "$MPIJOB_NAME",
+    "SLURM_SUBMIT_DIR": "$PWD",
+    "PBS_O_WORKDIR": "$PWD",
+    "PBS_JOBID": "$MPIJOB_NAME",
+    "SLURM_TMPDIR": "${TMPDIR:-/tmp}",
+    "SLURM_ARRAY_JOB_ID": "$MPIJOB_NAME",
+}
+
+
+def unknown(words: tuple[str, ...], request: Request) -> frozenset[str]:
+    """Return the batch system's variables in words that have no like here."""
+    names = {name for word in words for name in mentioned(word) if name.startswith(_FOREIGN)}
+    return frozenset(
+        names - set(request.known) - set(LIKE) - {key.partition(".")[2] for key in request.values}
+    )
+
+
+def known(request: Request, asked: Asked) -> dict[str, str]:
+    """Return the batch system's variables whose values the head tells."""
+    shape = shaped(asked)
+    ranks = asked.ranks or shape.workers * shape.slots
+    found: dict[str, Any] = {
+        "SLURM_NTASKS": ranks,
+        "SLURM_NPROCS": ranks,
+        "SLURM_NNODES": shape.workers,
+        "SLURM_JOB_NUM_NODES": shape.workers,
+        "SLURM_NTASKS_PER_NODE": shape.slots,
+        "SLURM_CPUS_PER_TASK": shape.cores,
+        "SLURM_CPUS_ON_NODE": shape.resources.cpu,
+        "SLURM_GPUS_PER_NODE": shape.resources.gpu,
+        "SLURM_GPUS_ON_NODE": shape.resources.gpu,
+        "SLURM_JOB_NAME": request.name,
+        "PBS_NP": ranks,
+        "PBS_NUM_NODES": shape.workers,
+        "PBS_NUM_PPN": shape.slots,
+        "NCPUS": shape.resources.cpu,
+        "PBS_JOBNAME": request.name,
+    }
+    return {name: str(value) for name, value in found.items()}
+
+
+def plain_words(words: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...] | None:
+    """Return words as they are handed to a program, or None when a shell has to look at them.
+
+    A word in single quotes may be a script that uses the batch system's variables: they must be set for it.
+    """
+    told = [filled(word, values) for word in words]
+    if any(name in LIKE or name.startswith(_FOREIGN) for word in told for name in mentioned(word)):
+        return None
+    found = [constant(word) for word in told]
+    return None if any(word is None for word in found) else tuple(word for word in found if word is not None)
+
+
+def like(request: Request, used: Iterable[str], text: str) -> list[str]:
+    """Return lines that set what the batch system would, and tell what each is here."""
+    found = [key for key in LIKE if key in used and key not in request.known]
+    for key in found:
+        if f"${key}" not in {entry.field for entry in request.notes.entries}:
+            request.notes.at(_line(text, key)).changed(f"${key}", "", "code.files", _meaning(key))
+    return [f'export {key}="{LIKE[key]}"' for key in found]
+
+
+def _meaning(key: str) -> str:
+    note = f"it is {LIKE[key]} here"
+    if "NAME" in LIKE[key]:
+        return f"{note}; a name, not a number"
+    if "PWD" in LIKE[key]:
+        return f"{note}: the job's own directory; what is left in it: mpijob artifacts list NAME"
+    return note
+
+
+def tell_unset(request: Request, steps: list[Step], text: str) -> None:
+    """Tell which variables are used and never set: they come from the site, or from the user's shell."""
+    kept = "\n".join(line for step in steps for line in _lines(step))
+    given = {*LIKE, *request.known, *_USUAL, *request.fields.get("env", {}), *_set(kept)}
+    given |= {name for step in steps for name in step.env}
+    asked = needed(kept) | asked_for(request.files.values())
+    for name in sorted(asked - given):
+        if not name.startswith(("MPIJOB_", *_FOREIGN)):
+            note = f"the script uses it and does not set it: {INHERITED}"
+            request.notes.at(_line(text, name)).dropped(f"${name}", "", note, given_by(name))
+
+
+def given_by(name: str) -> str:
+    """Return how a job gets a variable of the user's shell."""
+    return f"add --env {name} when you run it, which takes your shell's value, or write env: {{{name}: …}}"
+
+
+def asked_for(texts: Iterable[str]) -> frozenset[str]:
+    """Return the variables without which Python programs fail."""
+    return frozenset(name for text in texts for name in _PYTHON.findall(text)) - _USUAL
+
+
+def _lines(step: Step) -> list[str]:
+    lines = [*preparing.written(step.prepared), *step.setting, step.text, " ".join(step.words)]
+    return [line for line in lines if not line.startswith("# ")]
+
+
+def _set(text: str) -> set[str]:
+    return {first or second for first, second in _SET.findall(text)}
+
+
+def _line(text: str, name: str) -> int:
+    """Return the number of the first line that uses a variable; 0 when it is in none."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.lstrip().startswith("#") and (name in mentioned(line) or name in asked_for((line,))):
+            return number
+    return 0
