@@ -28,7 +28,7 @@ def test_a_script_becomes_a_job_file_on_stdout_and_a_report_on_stderr() -> None:
     result = Cli()("convert", source("molecules.sbatch"))
     assert result.exit_code == 0, result.stderr
     assert jobfile.read(result.stdout).name == "water"
-    assert "6 exact, 2 changed, 0 dropped; ready" in result.stderr
+    assert "6 exact, 4 changed, 0 dropped; ready" in result.stderr
     assert "changed: line 6: --time 02:00:00 → deadline_seconds: 7200" in result.stderr
 
 

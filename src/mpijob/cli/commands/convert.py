@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 import click
@@ -16,6 +16,7 @@ from mpijob.cli.output import Format
 from mpijob.client import converting
 from mpijob.client.converting import Conversion, Entry, Fate, Stage
 
+_AT_WILL = "nothing, or "
 _SIGNS = {Fate.EXACT: "exact", Fate.CHANGED: "changed", Fate.DROPPED: "dropped"}
 
 
@@ -37,12 +38,15 @@ _SIGNS = {Fate.EXACT: "exact", Fate.CHANGED: "changed", Fate.DROPPED: "dropped"}
 @click.option("--openshift", is_flag=True, help="Manifests for OpenShift, which gives user IDs itself.")
 @click.option("--dir", "directory", metavar="DIR", help="Convert every job in the files below a directory.")
 @click.option("--out", metavar="DIR", help="Write each job into a file of this directory.")
+@click.option(
+    "--overwrite", is_flag=True, help="With --out: also over files that are there and say otherwise."
+)
 @click.option("--cluster", is_flag=True, help="Convert every MPIJob of the namespace of a cluster.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="With --cluster: of every namespace.")
 @pass_app
 def convert(
     app: App, files: tuple[str, ...], to: str, report: str | None, strict: bool, image: str,
-    openshift: bool, directory: str | None, out: str | None, cluster: bool, all_namespaces: bool,
+    openshift: bool, directory: str | None, out: str | None, overwrite: bool, cluster: bool, all_namespaces: bool,
 ) -> None:  # fmt: skip
     """Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them.
 
@@ -66,7 +70,8 @@ def convert(
                 image=image,
                 format=form,
                 openshift=openshift,
-                moved="" if file == "-" else os.path.relpath(Path(file).parent, out or "."),
+                moved=os.path.relpath("." if file == "-" else Path(file).parent, out or "."),
+                folder="." if file == "-" else str(Path(file).parent),
             )
         )
         moved = None
@@ -86,14 +91,13 @@ def convert(
         )
         for said in migration.retiring(settings, everywhere=all_namespaces).values():
             app.out.note(said)
-    if out is not None:
-        _written(app, done, Path(out), nested=directory is not None)
-    _show(app, done, report, moved, quiet=out is not None)
+    written = _written(app, done, Path(out), directory is not None, overwrite) if out is not None else {}
+    _show(app, done, report, moved, written)
     _end(done, strict)
 
 
 def _show(
-    app: App, done: tuple[Conversion, ...], report: str | None, moved: int | None, *, quiet: bool
+    app: App, done: tuple[Conversion, ...], report: str | None, moved: int | None, written: dict[str, Path]
 ) -> None:
     if moved is not None:
         _show_fleet(app, done, report, moved)
@@ -102,12 +106,12 @@ def _show(
         app.out.value(done)
     elif report == "text":
         for one in done:
-            app.out.lines(_table(one, one.every))
+            app.out.lines([*_table(one, one.every), *_commands(one, written)])
     else:
-        if not quiet:
+        if not written:
             _show_texts(app, done)
         for one in done:
-            for line in _brief(one):
+            for line in (*_brief(one), *_commands(one, written)):
                 app.out.note(line)
 
 
@@ -116,11 +120,18 @@ def _show_texts(app: App, done: tuple[Conversion, ...]) -> None:
     if not texts:
         return
     if done[0].to == "sbatch":
-        app.out.text("\n".join(texts))
+        _refuse_one_stream(len(texts))
+        app.out.text(texts[0])
     elif app.out.format is Format.JSON:
         app.out.text(texts[0] if len(texts) == 1 else f"[{','.join(texts)}]")
     else:
         app.out.text("---\n".join(texts))
+
+
+def _refuse_one_stream(scripts: int) -> None:
+    if scripts > 1:
+        message = f"these are {scripts} jobs, and a batch script is one: --out DIR writes each into a file of its own"
+        raise click.UsageError(message)
 
 
 def _show_fleet(app: App, done: tuple[Conversion, ...], report: str | None, moved: int) -> None:
@@ -164,16 +175,25 @@ def _brief(one: Conversion) -> list[str]:
     where = f"{one.file or 'stdin'} ({one.source})"
     counted = ", ".join(f"{one.count(fate)} {fate.value}" for fate in Fate)
     lines = [f"{where}: {counted}; {_STAGES[one.stage]}"]
-    lines += [f"  {line}" for entry in rest for line in _told(entry)]
-    if one.values:
-        values = " ".join(f"--values {key}={','.join(listed)}" for key, listed in one.values.items())
-        lines.append(f"  run it: mpijob array -f FILE {values}")
-    return lines
+    return lines + [f"  {line}" for entry in rest for line in _told(entry)]
+
+
+def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
+    """Return the commands that run what is more than a job alone: an array, or a job that waits for another."""
+    if one.to != "job" or not (one.values or one.after) or (one.values and len(one.jobs) > 1):
+        return []
+    values = "".join(f" --values {key}={','.join(listed)}" for key, listed in one.values.items())
+    verb = "array" if one.values else "run"
+    return [
+        f"  run it: mpijob {verb} -f {written.get(job.name, 'FILE')}"
+        f"{f' --after {one.after}' if one.after and not job.after else ''}{values}"
+        for job in one.jobs
+    ]
 
 
 _STAGES = {
     Stage.READY: "ready",
-    Stage.CHECK: "look at what was dropped",
+    Stage.CHECK: "check: ready when what is to do is done",
     Stage.BLOCKED: "blocked: change what is marked first",
 }
 
@@ -184,9 +204,11 @@ def _told(entry: Entry) -> list[str]:
     ours = f" → {entry.ours}" if entry.ours else ""
     mark = "BLOCKS " if entry.blocks else ""
     lines = [f"{mark}{_SIGNS[entry.fate]}: {place}{_short(entry.field)}{value}{ours}: {entry.note}"]
-    return (
-        [*lines, f"  to do: {entry.todo}"] if entry.todo and not entry.todo.startswith("nothing") else lines
-    )
+    if entry.matters:
+        lines.append(f"  to do: {entry.todo}")
+    elif entry.fate is Fate.CHANGED and entry.todo.startswith(_AT_WILL):
+        lines.append(f"  if you want: {entry.todo.removeprefix(_AT_WILL)}")
+    return lines
 
 
 def _short(field: str) -> str:
@@ -205,28 +227,47 @@ def _table(one: Conversion, entries: Iterable[Entry]) -> list[str]:
     return [head, *text.table(("LINE", "FIELD", "VALUE", "FATE", "HERE", "WHY, AND WHAT TO DO"), rows)]
 
 
-def _written(app: App, done: tuple[Conversion, ...], folder: Path, *, nested: bool) -> None:
-    taken: set[Path] = set()
+def _written(
+    app: App, done: tuple[Conversion, ...], folder: Path, nested: bool, overwrite: bool
+) -> dict[str, Path]:
+    """Write each job into a file of its own, and return the files by the names of the jobs."""
+    texts: dict[Path, tuple[str, str]] = {}
+    for one in done:
+        for job, content in zip(one.jobs, one.texts, strict=False):
+            below = Path(one.file).parent if nested else Path()
+            texts[_place(job.name, one.ending, folder / below, texts)] = (job.name, content)
     try:
-        for one in done:
-            for job, content in zip(one.jobs, one.texts, strict=False):
-                below = Path(one.file).parent if nested else Path()
-                place = _place(job.name, one.ending, folder / below, taken)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(content, encoding="utf-8")
-                app.out.note(f"{place} written")
+        if not overwrite:
+            _refuse_changed(texts)
+        for place, (_, content) in texts.items():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content, encoding="utf-8")
+            app.out.note(f"{place} written")
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from error
+    return {name: place for place, (name, _) in texts.items()}
 
 
-def _place(name: str, ending: str, folder: Path, taken: set[Path]) -> Path:
+def _refuse_changed(texts: dict[Path, tuple[str, str]]) -> None:
+    """Refuse to write over a file that says otherwise: somebody may have done in it what was to do."""
+    other = [
+        place for place, (_, text) in texts.items() if place.exists() and place.read_bytes() != text.encode()
+    ]
+    if other:
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        message = (
+            f"{other[0]}{more} would be written over, and says otherwise now: --overwrite, or another --out"
+        )
+        raise click.UsageError(message)
+
+
+def _place(name: str, ending: str, folder: Path, taken: Container[Path]) -> Path:
     """Return a file of its own for a job."""
     place = folder / f"{name}{ending}"
     count = 2
     while place in taken:
         place = folder / f"{name}-{count}{ending}"
         count += 1
-    taken.add(place)
     return place
 
 
