@@ -1711,9 +1711,11 @@ export interface components {
          * @description One source, converted: how far it is, the jobs in their order, their texts, and what became of each field.
          *
          *         `entries` tell the way from the source to a job, `written` that from the job to another form. `values` are
-         *         those of an array. `error` says why nothing could be read.
+         *         those of an array, `after` stands for the job that they wait for. `error` says why nothing could be read.
          */
         Conversion: {
+            /** @default  */
+            after?: string;
             /** @default 1 */
             automatic?: number;
             /** @default .yaml */
