@@ -120,7 +120,10 @@ def test_the_default_of_sbatch_is_told_where_the_script_says_nothing() -> None:
     assert entry(slurm("srun ./a", "-N 2 --export=NONE"), "--export", Fate.EXACT).value == "NONE"
 
 
-def test_ready_and_check_are_the_same_words_everywhere() -> None:
+def test_ready_and_check_are_the_same_words_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     script = "#!/bin/bash\n#SBATCH -N 2\nsrun ./a $DATA_DIR\n"
     assert "; check: ready when what is to do is done" in Cli()("convert", "-", stdin=script).stderr
     (one,) = json.loads(Cli()("convert", "-", "--report", "json", stdin=script).stdout)
