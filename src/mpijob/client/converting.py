@@ -108,7 +108,8 @@ def _converted(
     from mpijob.dialects.migration import sources
 
     _refuse(to)
-    found = (scriptfolder.placed(one, folder) for one in sources.read(text, to=to, file=file))
+    every = sources.read(text, to=to, file=file, beside=scriptfolder.names(folder))
+    found = (scriptfolder.placed(one, folder) for one in every)
     return tuple(_finished(one, to, image, format, openshift) for one in found)
 
 

@@ -50,6 +50,14 @@ def too_much(folder: str) -> str:
     return ""
 
 
+def names(folder: Folder) -> frozenset[str]:
+    """Return the names of what lies in the folder of a source."""
+    try:
+        return frozenset(os.listdir(folder.path)) if folder.path else frozenset()
+    except OSError:
+        return frozenset()
+
+
 def placed(one: Converted, folder: Folder) -> Converted:
     """Return what was read with its code found from where the job file will be."""
     if folder.way is None:

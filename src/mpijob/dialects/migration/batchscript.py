@@ -13,7 +13,7 @@ from mpijob.dialects.migration.body import Body
 from mpijob.dialects.migration.bodylines import ASSIGNMENT
 from mpijob.dialects.migration.launchline import Line, Section
 from mpijob.dialects.migration.report import Converted
-from mpijob.dialects.migration.request import Request, name_of
+from mpijob.dialects.migration.request import Request, free_name, name_of
 from mpijob.dialects.migration.shape import Asked, Shape, shaped
 from mpijob.dialects.migration.shelltext import filled, mentioned
 from mpijob.dialects.migration.shellwords import statements
@@ -40,8 +40,11 @@ def kind(text: str) -> str:
     return ""
 
 
-def read(text: str, file: str = "") -> Converted:
-    """Return the jobs of a batch script, with a report on every directive and every line."""
+def read(text: str, file: str = "", beside: frozenset[str] = frozenset()) -> Converted:
+    """Return the jobs of a batch script, with a report on every directive and every line.
+
+    `beside` are the names of what lies in its folder.
+    """
     if len(text) > _LARGEST:
         raise InvalidJob(
             f"{file or 'the script'} has more than {_LARGEST} letters", hint="give the batch script alone"
@@ -49,6 +52,7 @@ def read(text: str, file: str = "") -> Converted:
     text = text.replace("\r\n", "\n").replace("\0", "")
     source = kind(text) or "Slurm script"
     request = _HEADS[source](text)
+    request.beside = beside
     if not request.name:
         request.name = name_of(re.sub(r"\.\w+$", "", file.rpartition("/")[2]))
     request.known = variables.known(request, request.components[0])
@@ -201,8 +205,9 @@ def _job(
     if words and not setting:
         code = Code(path=HERE, files=step.files)
         return MPIJob(name=name, command=words, code=code, env=env, **fields, **rest)
-    code = Code(path=HERE, files={**step.files, _SCRIPT: _script(request, step, text)})
-    return MPIJob(name=name, command=("bash", _SCRIPT), code=code, env=env, **fields, **rest)
+    file = free_name(_SCRIPT, request)
+    code = Code(path=HERE, files={**step.files, file: _script(request, step, text)})
+    return MPIJob(name=name, command=("bash", file), code=code, env=env, **fields, **rest)
 
 
 def _script(request: Request, step: Step, text: str) -> str:
@@ -221,7 +226,7 @@ def _several(line: Line, shape: Shape, step: Step, name: str) -> MPIJob:
     for index, section in enumerate(line.sections):
         words = plain_words(section.words, request.known | step.env)
         if words is None or any(not one.startswith("# ") for one in step.setting):
-            file = f"rank-{index}.sh"
+            file = free_name(f"rank-{index}.sh", request)
             files[file] = _script(request, step, "exec " + " ".join(section.words))
             words = ("bash", file)
         programs.append(Program(ranks=_ranks(request.components, section, index, shape), command=words))

@@ -88,6 +88,7 @@ def read(words: Sequence[str], before: Request) -> Line:
         known=before.known,
         files=before.files,
         text=before.text,
+        beside=before.beside,
         notes=before.notes,
     )
     launcher = base(words[0])

@@ -17,7 +17,7 @@ _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 
 class Request(msgspec.Struct, kw_only=True):
     """Fields of the job, the shape of each component, values of an array, the job to wait for, variables whose value is
-    known, files whose text is known, and the text of the script itself.
+    known, files whose text is known, the text of the script itself, and the names of what lies beside it.
     """
 
     system: str
@@ -29,6 +29,7 @@ class Request(msgspec.Struct, kw_only=True):
     known: dict[str, str] = {}
     files: dict[str, str] = {}
     text: str = ""
+    beside: frozenset[str] = frozenset()
     notes: Notes = msgspec.field(default_factory=Notes)
 
     def ask(self, **changes: Any) -> None:
@@ -38,6 +39,15 @@ class Request(msgspec.Struct, kw_only=True):
     def env(self, name: str, value: str) -> None:
         """Give the job a variable."""
         self.fields["env"] = self.fields.get("env", {}) | {name: value}
+
+
+def free_name(wanted: str, request: Request) -> str:
+    """Return a name for a file of ours that neither the script nor its folder has for one of the user's."""
+    for name in (wanted, *(f"mpijob-{count}-{wanted}" for count in range(1, 100))):
+        named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", request.text)
+        if named is None and name not in request.files and name not in request.beside:
+            return name
+    return wanted
 
 
 def name_of(wanted: str, fallback: str = "job") -> str:

@@ -154,7 +154,7 @@ class _Writer:
             folder = name.rpartition("/")[0]
             lines += [f"mkdir -p {shlex.quote(folder)}"] if folder else []
             lines += [f"cat > {shlex.quote(name)} <<'{end}'", text.rstrip("\n"), end]
-        note = "they are written into the directory from which sbatch is called"
+        note = "they are written into the directory from which sbatch is called, over files of these names"
         self._changed("code.files", "here-documents", note)
         self._changed(
             "code.path", "", "sbatch runs in the directory from which it is called", "call it there"

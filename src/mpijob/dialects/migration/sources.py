@@ -14,14 +14,16 @@ from mpijob.errors import InvalidJob
 _RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
-def read(text: str, *, to: str = "job", file: str = "") -> tuple[Converted, ...]:
-    """Return what is in a file, each job with its report; `to` is what will be written."""
+def read(
+    text: str, *, to: str = "job", file: str = "", beside: frozenset[str] = frozenset()
+) -> tuple[Converted, ...]:
+    """Return what is in a file, each job with its report; `to` is what will be written, `beside` lies in its folder."""
     if batchscript.kind(text):
-        return (batchscript.read(text, file),)
+        return (batchscript.read(text, file, beside),)
     if arena.is_arena(text):
         return (arena.read(text, file),)
     if text.startswith("#!"):
-        return (batchscript.read(text, file),)
+        return (batchscript.read(text, file, beside),)
     return _structured(text, to, file)
 
 
