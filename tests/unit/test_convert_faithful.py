@@ -33,3 +33,50 @@ def test_a_script_of_the_users_own_keeps_its_name(tmp_path: Path) -> None:
     assert "exec bash rank.sh $D" in own_script(named)
     (back,) = convert(named.texts[0], to="sbatch")
     assert "cat > rank.sh" not in back.texts[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if [ ! -x heat ]; then echo no; exit 1; fi",
+        "if [[ ! -x heat && -n $HOME ]]; then\n  echo no >&2\n  exit 1\nelse\n  mkdir -p out\nfi",
+        "[ -x heat ] || exit 1",
+        "test -f in.nml || { echo 'no input'; exit 1; }",
+        "make || { echo 'it does not build'; exit 1; }",
+        "[[ -d out ]] || mkdir -p out",
+        "if [ -z $MODE ]; then export MODE=fast; fi",
+    ],
+)
+@pytest.mark.parametrize("order", ["{compile}\n{line}", "{line}\n{compile}"])
+def test_a_condition_that_only_tests_and_ends_stays_with_the_launch_line(line: str, order: str) -> None:
+    one = slurm(order.format(compile="mpicc -o heat heat.c", line=line) + "\nmpirun ./heat")
+    assert len(one.jobs) == 1
+    assert f"\n{line}\n" in own_script(one).replace("\n  make", "\nmake")
+    assert "mpicc -o heat heat.c || exit" in own_script(one)
+    assert line.split("\n")[0] in entry_of(one, line.split("\n")[0][:20]).value
+
+
+def entry_of(one: Conversion, text: str) -> Any:
+    return next(each for each in one.entries if each.value.startswith(text))
+
+
+def test_a_condition_around_a_compiler_is_done_once() -> None:
+    one = slurm("if [ ! -x heat ]; then mpicc -o heat heat.c; fi\nmpirun ./heat")
+    assert len(one.jobs) == 1
+    assert "  if [ ! -x heat ]; then mpicc -o heat heat.c; fi || exit\n" in own_script(one)
+
+
+def test_a_program_is_compiled_where_it_runs_whatever_was_done_before() -> None:
+    one = slurm("python mesh.py\nmpicc -o heat heat.c\nmpirun ./heat")
+    assert [job.world for job in one.jobs] == [1, 4]
+    assert "mpicc" in own_script(one, 1)
+
+
+def test_every_line_that_another_job_has_is_named_with_that_job() -> None:
+    one = slurm("python mesh.py\npython more.py\nsrun ./heat\nfor i in 1 2; do ./plot $i; done")
+    told = [(each.line, each.value, each.ours) for each in one.entries if each.ours.startswith("job ")]
+    assert told == [
+        (3, "python mesh.py", "job flow-1"),
+        (4, "python more.py", "job flow-1"),
+        (6, "for i in 1 2; do ./plot $i; done", "job flow-3"),
+    ]

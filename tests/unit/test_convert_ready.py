@@ -50,7 +50,7 @@ def test_lines_that_make_files_ready_stay_in_the_job_that_runs_them(
 @pytest.mark.parametrize(
     "line",
     ["python make_input.py", "cp mesh /archive/", "rm -rf $SCRATCH/out", "tar czf /data/x.tgz .", "mv a ../b",
-     "make > /logs/build", "gcc a.c &", "if true; then make; fi"],
+     "make > /logs/build", "gcc a.c &", "if true; then ./grid; fi"],
 )  # fmt: skip
 def test_lines_that_do_more_stay_jobs_of_their_own(line: str) -> None:
     assert [job.world for job in slurm(f"{line}\nsrun ./a").jobs] == [1, 4]

@@ -128,7 +128,8 @@ def _once(request: Request, step: Step, name: str, several: bool) -> MPIJob:
     """Return the job for lines that no launcher starts: they run once, as they did."""
     shape = _merged(request)
     note = "no launcher starts it, so it runs once: one rank"
-    request.notes.changed("script", step.text.split("\n")[0], "command", note)
+    for line, text in step.parts:
+        request.notes.at(line).changed("script", text, f"job {name}" if several else "command", note)
     fields: dict[str, Any] = shape.fields | {"workers": 1, "slots": 1, "ranks": None}
     if not several:
         fields |= {

@@ -16,9 +16,11 @@ from mpijob.dialects.migration import bodylines, launchline, preparing
 from mpijob.dialects.migration.bodylines import Use
 from mpijob.dialects.migration.request import LOGS, Request
 from mpijob.dialects.migration.shelltext import constant, filled, mentioned
-from mpijob.dialects.migration.shellwords import Command, Statement, statements
+from mpijob.dialects.migration.shellwords import Command, Statement, inside, statements
 from mpijob.dialects.migration.steps import Step
 from mpijob.dialects.migration.variables import unknown
+
+EACH = "each rank does it before the program, not the launcher once"
 
 
 class Body:
@@ -53,11 +55,13 @@ class Body:
             return
         if one.compound and bodylines.is_conda_block(one.text):
             self._modules(one.text.split("\n")[0])
+        elif self._before_launch() and not one.heredoc and self._decides(one):
+            return
         elif one.compound or one.heredoc:
             self._blocked(one) if starts and Use.LAUNCH not in uses and one.compound else self._work(one)
         elif Use.LAUNCH in uses:
             self._launch_list(one, uses)
-        elif self.launches and not self.steps and self._prepares(one, uses):
+        elif self._before_launch() and self._prepares(one, uses):
             return
         elif bodylines.is_simple(one) and Use.WORK not in uses:
             for command, use in zip(one.commands, uses, strict=True):
@@ -69,6 +73,32 @@ class Body:
         else:
             self._work(one)
 
+    def _before_launch(self) -> bool:
+        """Return whether a launch line follows, and none has come."""
+        return self.launches and not any(step.launches for step in self.steps)
+
+    def _decides(self, one: Statement) -> bool:
+        """Take over a condition that only tests, informs, ends, sets or prepares; return whether it is that."""
+        commands = inside(one)
+        uses = [bodylines.use(command) for command in commands]
+        simple = not one.compound and Use.TEST not in uses and "{" not in one.text.split()
+        if (
+            simple
+            or one.background
+            or not preparing.decides(commands, uses)
+            or _beyond(one.text, self.request)
+        ):
+            return False
+        if Use.MODULES in uses:
+            self._modules(one.text)
+        elif Use.WORK in uses:
+            self.prepared.add(one, self.setting, commands)
+            self.notes.changed("script", one.text, "code.files", preparing.NOTE)
+        else:
+            self.setting.append(one.text)
+            self.notes.changed("script", one.text, "code.files", EACH)
+        return True
+
     def _prepares(self, one: Statement, uses: list[Use]) -> bool:
         """Take over what makes files ready for the launch line; return whether it is that."""
         pieces = preparing.pieces(one, uses)
@@ -76,7 +106,7 @@ class Body:
             return False
         for piece, mine in pieces:
             if mine:
-                self.prepared.add(piece, self.setting)
+                self.prepared.add(piece, self.setting, piece.commands)
                 self.notes.changed("script", piece.text, "code.files", preparing.NOTE)
             else:
                 self._command(piece.commands[0], bodylines.use(piece.commands[0]))
@@ -115,7 +145,7 @@ class Body:
                 return
             elif use is Use.WORK:
                 piece = Statement(" ".join((*command.words, *command.redirects)), one.line, (command,))
-                if self.steps or not self._prepares(piece, [use]):
+                if not self._before_launch() or not self._prepares(piece, [use]):
                     self._work(piece)
             else:
                 self._command(command, use)
@@ -145,12 +175,7 @@ class Body:
                 self._place(command, text)
             case _:
                 self.setting.append(text)
-                self.notes.changed(
-                    "script",
-                    text,
-                    "code.files",
-                    "each rank does it before the program, not the launcher once",
-                )
+                self.notes.changed("script", text, "code.files", EACH)
 
     def _modules(self, text: str) -> None:
         todo = "put it into the image; on this machine load it first, and name in env what is not on PATH"
@@ -238,9 +263,10 @@ class Body:
             return
         if self.steps and not self.steps[-1].launches and self.steps[-1].setting == tuple(self.setting):
             self.steps[-1].text += "\n" + one.text
+            self.steps[-1].parts.append((self.notes.line, one.text))
         else:
             step = Step(
-                line=self.notes.line, text=one.text, setting=tuple(self.setting), env=dict(self.env),
+                line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)], setting=tuple(self.setting), env=dict(self.env),
                 files=dict(self.files), prepared=dict(self.prepared.functions),
             )  # fmt: skip
             self.steps.append(step)

@@ -24,7 +24,9 @@ _INFORMS = listed(
 _SETTINGS = frozenset(
     {"set", "shopt", "ulimit", "umask", "trap", "unset", "alias", "declare", "local", "readonly"}
 )
+_TESTS = frozenset({"test", "[", "[["})
 WRAPPERS = frozenset({"time", "exec", "nohup", "env", "command", "stdbuf", "timeout", "nice"})
+_TO_STREAM = re.compile(r"[0-9]?>&\s*[0-9]")
 _END = frozenset({"wait", "exit", "return", "logout"})
 
 
@@ -38,6 +40,7 @@ class Use(StrEnum):
     SETTING = "setting"
     FOLDERS = "folders"
     INFORMS = "informs"
+    TEST = "test"
     END = "end"
     LAUNCH = "launch"
     WORK = "work"
@@ -74,7 +77,9 @@ def _rest(name: str, command: Command) -> Use:
         return Use.SETTING
     if name in _END:
         return Use.END
-    if name in _INFORMS and not command.redirects:
+    if name in _TESTS:
+        return Use.TEST
+    if name in _INFORMS and all(_TO_STREAM.fullmatch(one) for one in command.redirects):
         return Use.INFORMS
     return Use.WORK
 

@@ -63,6 +63,23 @@ def pieces(one: Statement, uses: list[Use]) -> list[tuple[Statement, bool]]:
     return found if len(other) < len(found) and Use.WORK not in other else []
 
 
+_SETS = frozenset({Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE})
+_LEFT_OUT = frozenset({Use.TEST, Use.INFORMS, Use.MODULES})
+
+
+def decides(commands: tuple[Command, ...], uses: list[Use]) -> bool:
+    """Return whether a condition does nothing but test, inform, end, set and make files ready.
+
+    What it sets would be lost where one rank prepares for all, and what it loads where a site is not known.
+    """
+    if Use.MODULES in uses:
+        return all(use in _LEFT_OUT for use in uses)
+    if Use.WORK not in uses:
+        return bool(uses) and all(use in _SETS for use in uses)
+    quiet = (Use.TEST, Use.INFORMS, Use.END)
+    return all(use in quiet or _is_own(each, use) for each, use in zip(commands, uses, strict=True))
+
+
 def _prepares(commands: tuple[Command, ...], uses: list[Use]) -> bool:
     own = [_is_own(command, use) for command, use in zip(commands, uses, strict=True)]
     working = any(mine and use is Use.WORK for mine, use in zip(own, uses, strict=True))
@@ -72,14 +89,14 @@ def _prepares(commands: tuple[Command, ...], uses: list[Use]) -> bool:
     )
 
 
-def _builds(one: Statement) -> bool:
+def _builds(commands: tuple[Command, ...]) -> bool:
     """Return whether nothing can run when a statement fails."""
-    return any(_program(command) in _BUILDERS for command in one.commands)
+    return any(_program(command) in _BUILDERS for command in commands)
 
 
-def _ends(one: Statement) -> bool:
+def _ends(commands: tuple[Command, ...]) -> bool:
     """Return whether a statement says itself what happens when it fails: `|| exit 1`."""
-    return any(bodylines.use(command) is Use.END for command in one.commands)
+    return any(bodylines.use(command) is Use.END for command in commands)
 
 
 def _program(command: Command) -> str:
@@ -126,9 +143,10 @@ class Prepared:
     def __init__(self) -> None:
         self.functions: dict[str, tuple[str, ...]] = {}
 
-    def add(self, one: Statement, setting: list[str]) -> None:
-        """Add a statement, and its call to what each rank does."""
-        text = one.text if _ends(one) else f"{one.text} || {'exit' if _builds(one) else ':'}"
+    def add(self, one: Statement, setting: list[str], commands: tuple[Command, ...]) -> None:
+        """Add a statement with the commands in it, and its call to what each rank does."""
+        ends = _ends(commands) and not one.compound
+        text = one.text if ends else f"{one.text} || {'exit' if _builds(commands) else ':'}"
         name = f"prepare_{len(self.functions)}"
         if not self.functions or not setting or setting[-1] != _call(name):
             name = f"prepare_{len(self.functions) + 1}"

@@ -11,6 +11,7 @@ class Step(msgspec.Struct):
     line: int
     words: tuple[str, ...] = ()
     text: str = ""
+    parts: list[tuple[int, str]] = []  # the statements of the text, with their lines
     setting: tuple[str, ...] = ()
     env: dict[str, str] = {}
     files: dict[str, str] = {}
