@@ -100,6 +100,28 @@ def test_jobs_of_one_script_hand_files_on_through_the_volume_that_the_report_nam
     assert said(succeeded(client, second.replace(grace_seconds=1.0))) == {0: ["handed on"], 1: ["handed on"]}
 
 
+def test_the_lines_of_the_report_let_a_launch_line_read_what_the_one_before_it_wrote(
+    client: Client, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "write.py").write_text(
+        "import os; open(f\"part.{os.environ['MPIJOB_RANK']}\", 'w').write('x')\n"
+    )
+    (folder / "count.py").write_text("import glob; print('files', len(glob.glob('part.*')))\n")
+    script = "#!/bin/bash\n#SBATCH -J two -N 2 --mem=128M\nsrun python write.py\nsrun -n 1 python count.py\n"
+    (one,) = convert(script, file="x.sbatch", moved=str(folder), folder=str(folder))
+    assert one.entries[0].note.endswith("it finds nothing, or what the folder had before")
+    jobs = []
+    for text, job in zip(one.texts, one.jobs, strict=True):
+        lines = one.entries[0].todo.split(f"into {job.name} ")[1].split("']; ")[0]
+        volume, _, command = lines.partition(" and command: ")
+        kept = "".join(line for line in text.splitlines(True) if not line.startswith("command:"))
+        jobs.append(jobfile.read(f"{kept}{volume}\ncommand: {command}']\n").replace(grace_seconds=1.0))
+    client.submit(jobs[0])
+    assert said(succeeded(client, jobs[1]))[0] == ["files 2"]
+    place = one.entries[0].todo.split("~/.local/state/mpijob/")[1].split(" ")[0]
+    assert sorted(path.name for path in (tmp_path / "home" / place).iterdir()) == ["part.0", "part.1"]
+
+
 def test_a_module_of_the_scripts_folder_is_found(client: Client, folder: Path) -> None:
     (folder / "mypkg").mkdir()
     (folder / "mypkg" / "train.py").write_text("print('trained')\n")

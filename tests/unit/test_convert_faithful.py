@@ -80,3 +80,14 @@ def test_every_line_that_another_job_has_is_named_with_that_job() -> None:
         (4, "python more.py", "job flow-1"),
         (6, "for i in 1 2; do ./plot $i; done", "job flow-3"),
     ]
+
+
+def test_that_launch_lines_do_not_share_a_directory_is_told_first_with_the_lines_that_mend_it() -> None:
+    one = slurm("srun ./write out\nX=$HOME\nsrun ./read $X\n./plot a\n./plot b")
+    first = one.entries[0]
+    assert (first.fate, one.stage) == (Fate.CHANGED, Stage.CHECK)
+    assert "if flow-2 reads files that flow-1 writes in its directory, it finds nothing" in first.note
+    assert """command: [sh, -c, 'cd /shared && exec "$OLDPWD"/write out']""" in first.todo
+    assert 'as the last line of rank.sh: cd /shared && exec "$OLDPWD"/read $X' in first.todo
+    assert "before the work in its rank.sh: cd /shared" in first.todo
+    assert "volumes/default/claim/flow" in first.todo

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.dialects.migration import launchline, pbs, preparing, slurm, variables
+from mpijob.dialects.migration import handing, launchline, pbs, preparing, slurm, variables
 from mpijob.dialects.migration.body import Body
 from mpijob.dialects.migration.bodylines import ASSIGNMENT
 from mpijob.dialects.migration.launchline import Line, Section
@@ -90,15 +90,7 @@ def _jobs(request: Request, steps: list[Step], text: str) -> tuple[MPIJob, ...]:
 
 
 def _tell_several(request: Request, jobs: list[MPIJob]) -> None:
-    names = ", ".join(job.name for job in jobs)
-    order = "each begins when those that the script waited for have succeeded"
-    note = f"the lines of the script are {len(jobs)} jobs: {names}; {order}, in a directory of its own"
-    volume = f"volumes: [{{mount: /shared, kind: claim, source: {request.name}}}]"
-    todo = (
-        f"where one needs what another leaves, write into each of them {volume} and have it written to and read from "
-        "/shared; on a cluster make the claim first"
-    )
-    request.notes.changed("script", "", "jobs", note, todo)
+    request.notes.entries.insert(0, handing.told(request.name, jobs))
     if request.values:
         note = "a job waits for another by its name, and each of an array has a name of its own"
         todo = "let the ranks run one script with all lines, or make the jobs of each number yourself, with --after"

@@ -266,8 +266,9 @@ class Body:
             self.steps[-1].parts.append((self.notes.line, one.text))
         else:
             step = Step(
-                line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)], setting=tuple(self.setting), env=dict(self.env),
-                files=dict(self.files), prepared=dict(self.prepared.functions),
+                line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)],
+                setting=tuple(self.setting), env=dict(self.env), files=dict(self.files),
+                prepared=dict(self.prepared.functions),
             )  # fmt: skip
             self.steps.append(step)
 
