@@ -122,6 +122,14 @@ def test_the_lines_of_the_report_let_a_launch_line_read_what_the_one_before_it_w
     assert sorted(path.name for path in (tmp_path / "home" / place).iterdir()) == ["part.0", "part.1"]
 
 
+def test_a_program_that_asks_for_its_rank_as_slurm_tells_it_gets_it(client: Client, folder: Path) -> None:
+    asked = "os.environ['SLURM_PROCID'], os.getenv('SLURM_LOCALID', '9'), os.environ.get('SLURM_NTASKS', 1)"
+    (folder / "who.py").write_text(f"import os\nprint({asked})\n")
+    script = "#!/bin/bash\n#SBATCH -J who -N 2 -n 4 --mem=128M\nsrun python who.py\n"
+    expected = {rank: [f"{rank} {rank % 2} 4"] for rank in range(4)}
+    assert said(succeeded(client, placed(script, folder))) == expected
+
+
 def test_a_module_of_the_scripts_folder_is_found(client: Client, folder: Path) -> None:
     (folder / "mypkg").mkdir()
     (folder / "mypkg" / "train.py").write_text("print('trained')\n")

@@ -91,3 +91,44 @@ def test_that_launch_lines_do_not_share_a_directory_is_told_first_with_the_lines
     assert 'as the last line of rank.sh: cd /shared && exec "$OLDPWD"/read $X' in first.todo
     assert "before the work in its rank.sh: cd /shared" in first.todo
     assert "volumes/default/claim/flow" in first.todo
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        'os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]',
+        'os.environ.get("SLURM_PROCID", 0), os.getenv("SLURM_NTASKS", "1")',
+    ],
+)
+def test_what_a_program_asks_of_the_batch_system_is_set_for_each_rank_and_told(
+    tmp_path: Path, asks: str
+) -> None:
+    (tmp_path / "t.py").write_text(f"import os\nprint({asks})\n")
+    for body in ("srun python t.py", "X=$HOME\nsrun python t.py $X"):
+        one = slurm(body, folder=str(tmp_path))
+        (job,) = one.jobs
+        assert 'export SLURM_PROCID="' in job.code.files["rank.sh"]
+        assert job.env["SLURM_NTASKS"] == "4"
+        assert "$MPIJOB_RANK" in entry(one, "$SLURM_PROCID", Fate.CHANGED).note
+        assert "t.py asks for it" in entry(one, "$SLURM_NTASKS", Fate.CHANGED).note
+        assert not any("--env SLURM" in each.todo for each in one.entries)
+
+
+def test_what_only_the_batch_system_knows_is_to_do_where_a_program_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text('import os\nprint(os.environ.get("SLURM_NODELIST", ""))\n')
+    told = entry(slurm("srun python t.py", folder=str(tmp_path)), "$SLURM_NODELIST")
+    assert "MPIJOB_RANK" in told.todo
+    assert "--env" not in told.todo
+
+
+@pytest.mark.parametrize("asks", ['os.environ.get("BETA")', 'os.getenv("BETA")', 'getenv( "BETA" )'])
+def test_a_variable_that_is_asked_for_without_a_default_is_told(tmp_path: Path, asks: str) -> None:
+    (tmp_path / "t.py").write_text(f"print({asks})\n")
+    assert "--env BETA" in entry(slurm("srun python t.py", folder=str(tmp_path)), "$BETA").todo
+
+
+def test_a_variable_that_any_line_of_the_script_sets_is_set(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text('import os\nprint(os.environ["SEED"], os.environ["SCALE"])\n')
+    body = "SEEDS=(3 5)\nexport SEED=${SEEDS[$SLURM_ARRAY_TASK_ID]}\nexport SCALE=$HOME\nsrun python t.py"
+    one = slurm(body, "-J flow -N 2 --array=0-1", folder=str(tmp_path))
+    assert [each.field for each in one.entries if each.field in ("$SEED", "$SCALE", "$SEEDS")] == []

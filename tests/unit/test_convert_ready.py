@@ -108,7 +108,7 @@ def test_a_variable_that_is_set_is_not_told(line: str) -> None:
 def test_a_variable_that_the_program_itself_asks_for_is_told(tmp_path: Path, line: str) -> None:
     for name in ("train.py", "mypkg/train.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text('import os\nprint(os.environ["DATA_DIR"], os.environ.get("ELSE"))\n')
+        (tmp_path / name).write_text('import os\nprint(os.environ["DATA_DIR"], os.environ.get("ELSE", ""))\n')
     one = slurm(line, folder=str(tmp_path))
     assert "--env DATA_DIR" in entry(one, "$DATA_DIR").todo
     assert one.stage is Stage.CHECK

@@ -6,19 +6,17 @@ Reading a script asks no disk; here its folder is looked at, so that a report sa
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from mpijob.backends import code
-from mpijob.dialects.migration import batchscript, variables
+from mpijob.client import scriptneeds
+from mpijob.dialects.migration import batchscript
 from mpijob.dialects.migration.report import Converted, Entry, Fate
-from mpijob.dialects.migration.request import INHERITED
 from mpijob.errors import InvalidJob
 from mpijob.model import Code, MPIJob
 
-_MOST_BYTES = 1 << 20
 _INCLUDE = "name what is needed in code.include, or give the script a folder of its own"
 _NOWHERE = "of a text alone no folder is known: no file goes along with the job"
 _ELSEWHERE = (
@@ -66,7 +64,8 @@ def placed(one: Converted, folder: Folder) -> Converted:
     entries = tuple(_named(entry, jobs) for entry in one.entries)
     if _is_script(one):
         entries += (_heavy(folder.wrong),) if folder.wrong else ()
-        entries += tuple(_asked(jobs, folder.path, entries)) if folder.path else ()
+        jobs, asked = scriptneeds.met(jobs, folder.path, entries, names(folder))
+        entries += asked
     return msgspec.structs.replace(one, jobs=jobs, entries=entries)
 
 
@@ -96,7 +95,8 @@ def _without(one: Converted) -> Converted:
     if any(_names_a_file(job) for job in one.jobs):
         entries += (Entry(batchscript.FOLDER, Fate.DROPPED, "", "", _NOWHERE, _ELSEWHERE),)
     jobs = tuple(job.replace(code=job.code.replace(path="")) for job in one.jobs)
-    return msgspec.structs.replace(one, jobs=jobs, entries=entries)
+    jobs, asked = scriptneeds.met(jobs, "", entries, frozenset())
+    return msgspec.structs.replace(one, jobs=jobs, entries=(*entries, *asked))
 
 
 def _names_a_file(job: MPIJob) -> bool:
@@ -108,36 +108,3 @@ def _names_a_file(job: MPIJob) -> bool:
 
 def _words(job: MPIJob) -> list[str]:
     return [*job.argv, *(word for one in job.programs for word in (*one.command, *one.args))]
-
-
-def _asked(jobs: tuple[MPIJob, ...], folder: str, entries: tuple[Entry, ...]) -> Iterator[Entry]:
-    """Yield the variables without which the jobs' own Python programs fail, and which nobody gives them."""
-    told = {entry.field for entry in entries}
-    needed: dict[str, str] = {}
-    for job in jobs:
-        for file in _programs(job, folder):
-            for name in variables.asked_for((_text(file),)) - set(job.env):
-                needed.setdefault(name, os.path.relpath(file, folder))
-    for name, asking in sorted(needed.items()):
-        if f"${name}" not in told and not name.startswith("MPIJOB_"):
-            note = f"{asking} asks for it and the script does not set it: {INHERITED}"
-            yield Entry(f"${name}", Fate.DROPPED, "", "", note, variables.given_by(name))
-
-
-def _programs(job: MPIJob, folder: str) -> Iterator[Path]:
-    text = [
-        word for name, script in job.code.files.items() if name.endswith(".sh") for word in script.split()
-    ]
-    words = [*_words(job), *text]
-    for before, word in zip(["", *words], words, strict=False):
-        if word.endswith(".py") and not word.startswith(("/", "-")):
-            yield Path(folder, word)
-        elif before == "-m" and word.replace(".", "").replace("_", "").isalnum():
-            yield Path(folder, *word.split(".")).with_suffix(".py")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8") if file.stat().st_size < _MOST_BYTES else ""
-    except (OSError, UnicodeDecodeError, ValueError):
-        return ""

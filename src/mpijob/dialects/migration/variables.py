@@ -12,13 +12,18 @@ from mpijob.dialects.migration.request import INHERITED, Request
 from mpijob.dialects.migration.shape import Asked, shaped
 from mpijob.dialects.migration.shelltext import constant, filled, mentioned, needed
 from mpijob.dialects.migration.steps import Step
+from mpijob.model import MPIJob
 
 _FOREIGN = ("SLURM_", "SBATCH_", "PBS_")
 _USUAL = listed(
     "HOME PATH PWD OLDPWD USER LOGNAME SHELL HOSTNAME TMPDIR LANG RANDOM SECONDS LINENO IFS UID OMP_NUM_THREADS "
     "BASH_SOURCE FUNCNAME PIPESTATUS NF NR"
 )
-_PYTHON = re.compile(r"environ\[\s*[\"']([A-Za-z_]\w*)[\"']\s*\](?!\s*=[^=])")
+_PYTHON = re.compile(
+    r"environ\[\s*[\"'](?P<held>[A-Za-z_]\w*)[\"']\s*\](?!\s*=[^=])"
+    r"|(?:environ\.get|getenv)\(\s*[\"'](?P<got>[A-Za-z_]\w*)[\"']\s*\)"
+)
+_FOREIGN_NAME = re.compile(r"(?<![\w])(?:SLURM|SBATCH|PBS)_[A-Z][A-Z0-9_]*(?!\w)")
 _SET = re.compile(r"\b([A-Za-z_]\w*)\+?=|\b(?:for|read)\s+(\w+)")
 
 LIKE = {
@@ -83,11 +88,12 @@ def like(request: Request, used: Iterable[str], text: str) -> list[str]:
     found = [key for key in LIKE if key in used and key not in request.known]
     for key in found:
         if f"${key}" not in {entry.field for entry in request.notes.entries}:
-            request.notes.at(_line(text, key)).changed(f"${key}", "", "code.files", _meaning(key))
-    return [f'export {key}="{LIKE[key]}"' for key in found]
+            request.notes.at(_line(text, key)).changed(f"${key}", "", "code.files", meaning(key))
+    return [exported(key) for key in found]
 
 
-def _meaning(key: str) -> str:
+def meaning(key: str) -> str:
+    """Return what a variable of the batch system is here, in a sentence."""
     note = f"it is {LIKE[key]} here"
     if "NAME" in LIKE[key]:
         return f"{note}; a name, not a number"
@@ -115,7 +121,40 @@ def given_by(name: str) -> str:
 
 def asked_for(texts: Iterable[str]) -> frozenset[str]:
     """Return the variables without which Python programs fail."""
-    return frozenset(name for text in texts for name in _PYTHON.findall(text)) - _USUAL
+    return (
+        frozenset(match["held"] or match["got"] for text in texts for match in _PYTHON.finditer(text))
+        - _USUAL
+    )
+
+
+def foreign(text: str) -> frozenset[str]:
+    """Return the batch system's variables that a program names outside of its comments."""
+    kept = (line for line in text.split("\n") if not line.lstrip().startswith(("#", "//")))
+    return frozenset(name for line in kept for name in _FOREIGN_NAME.findall(line))
+
+
+def set_in(texts: Iterable[str]) -> frozenset[str]:
+    """Return the variables that scripts set."""
+    return frozenset(name for text in texts for name in _set(text))
+
+
+def fixed(job: MPIJob) -> dict[str, str]:
+    """Return the batch system's variables that have one value for all ranks of a job."""
+    found: dict[tuple[str, ...], object] = {
+        ("SLURM_NTASKS", "SLURM_NPROCS", "PBS_NP"): job.world,
+        ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "PBS_NUM_NODES"): job.workers,
+        ("SLURM_NTASKS_PER_NODE", "PBS_NUM_PPN"): job.slots,
+        ("SLURM_CPUS_PER_TASK",): job.cores_per_rank,
+        ("SLURM_CPUS_ON_NODE",): job.resources.cpu,
+        ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"): job.resources.gpu,
+        ("SLURM_JOB_NAME", "PBS_JOBNAME"): job.name,
+    }
+    return {name: str(value) for names, value in found.items() for name in names}
+
+
+def exported(key: str) -> str:
+    """Return the line that gives a rank a variable of the batch system."""
+    return f'export {key}="{LIKE[key]}"'
 
 
 def _lines(step: Step) -> list[str]:
