@@ -132,3 +132,25 @@ def test_a_variable_that_any_line_of_the_script_sets_is_set(tmp_path: Path) -> N
     body = "SEEDS=(3 5)\nexport SEED=${SEEDS[$SLURM_ARRAY_TASK_ID]}\nexport SCALE=$HOME\nsrun python t.py"
     one = slurm(body, "-J flow -N 2 --array=0-1", folder=str(tmp_path))
     assert [each.field for each in one.entries if each.field in ("$SEED", "$SCALE", "$SEEDS")] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "srun ./a ${FACTOR:-1}",
+        "srun ./a ${FACTOR-1}",
+        "FACTOR=${FACTOR:-1}\nsrun ./a $FACTOR",
+        'export FACTOR="${FACTOR:-1}"\nsrun ./a',
+        ": ${FACTOR:=1}\nsrun ./a $FACTOR",
+    ],
+)
+def test_a_default_that_the_users_shell_may_have_overruled_is_told(body: str) -> None:
+    one = slurm(body)
+    told = [each for each in one.entries if each.field == "$FACTOR"]
+    assert [(each.fate, each.line, "--env FACTOR" in each.todo) for each in told] == [(Fate.CHANGED, 3, True)]
+    assert one.stage is Stage.READY
+
+
+def test_a_default_behind_a_value_of_the_script_is_none() -> None:
+    one = slurm("FACTOR=$(nproc)\nsrun ./a ${FACTOR:-1}")
+    assert not [each for each in one.entries if each.field == "$FACTOR"]

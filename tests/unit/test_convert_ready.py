@@ -96,7 +96,7 @@ def test_a_variable_that_nobody_sets_is_to_do_with_the_way_to_give_it(line: str)
     "line",
     [
         "export DATA_DIR=/x\nsrun ./a $DATA_DIR",
-        "srun ./a ${DATA_DIR:-/tmp} $HOME",
+        "DATA_DIR=/x\nsrun ./a ${DATA_DIR:-/tmp} $HOME",
         "for d in a b; do ./x $d; done",
     ],
 )

@@ -9,6 +9,7 @@ _SAFE = re.compile(r"[-\w./:,@%+=]*")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 _NEEDED = re.compile(r"\$(?:([A-Za-z_]\w*)|\{#?([A-Za-z_]\w*)\b(?!:?[-=+]))")
+_DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]")
 
 
 def constant(word: str) -> str | None:
@@ -81,3 +82,8 @@ def mentioned(text: str) -> frozenset[str]:
 def needed(text: str) -> frozenset[str]:
     """Return the names of the variables that a text uses without a value of its own for one that is not set."""
     return frozenset(match[1] or match[2] for match in _NEEDED.finditer(text))
+
+
+def defaulted(text: str) -> frozenset[str]:
+    """Return the names of the variables for which a text has a value of its own where they are not set."""
+    return frozenset(_DEFAULTED.findall(text))

@@ -10,7 +10,7 @@ from mpijob.dialects.migration import preparing
 from mpijob.dialects.migration.amounts import listed
 from mpijob.dialects.migration.request import INHERITED, Request
 from mpijob.dialects.migration.shape import Asked, shaped
-from mpijob.dialects.migration.shelltext import constant, filled, mentioned, needed
+from mpijob.dialects.migration.shelltext import constant, defaulted, filled, mentioned, needed
 from mpijob.dialects.migration.steps import Step
 from mpijob.model import MPIJob
 
@@ -24,7 +24,8 @@ _PYTHON = re.compile(
     r"|(?:environ\.get|getenv)\(\s*[\"'](?P<got>[A-Za-z_]\w*)[\"']\s*\)"
 )
 _FOREIGN_NAME = re.compile(r"(?<![\w])(?:SLURM|SBATCH|PBS)_[A-Z][A-Z0-9_]*(?!\w)")
-_SET = re.compile(r"\b([A-Za-z_]\w*)\+?=|\b(?:for|read)\s+(\w+)")
+_SET = re.compile(r"\b([A-Za-z_]\w*)[+:]?=|\b(?:for|read)\s+(\w+)")
+_OF_ITSELF = re.compile(r"\b([A-Za-z_]\w*)=\"?(?=\$\{\1:?[-=])|(?<=\$\{)([A-Za-z_]\w*):?=")
 
 LIKE = {
     "SLURM_PROCID": "$MPIJOB_RANK",
@@ -105,13 +106,23 @@ def meaning(key: str) -> str:
 def tell_unset(request: Request, steps: list[Step], text: str) -> None:
     """Tell which variables are used and never set: they come from the site, or from the user's shell."""
     kept = "\n".join(line for step in steps for line in _lines(step))
-    given = {*LIKE, *request.known, *_USUAL, *request.fields.get("env", {}), *_set(kept)}
+    given = {*LIKE, *request.known, *_USUAL, *request.fields.get("env", {})}
     given |= {name for step in steps for name in step.env}
+    _tell_defaults(request, defaulted(kept) - given - _set(_OF_ITSELF.sub("", kept)), text)
     asked = needed(kept) | asked_for(request.files.values())
-    for name in sorted(asked - given):
+    for name in sorted(asked - given - _set(kept)):
         if not name.startswith(("MPIJOB_", *_FOREIGN)):
             note = f"the script uses it and does not set it: {INHERITED}"
             request.notes.at(_line(text, name)).dropped(f"${name}", "", note, given_by(name))
+
+
+def _tell_defaults(request: Request, names: Iterable[str], text: str) -> None:
+    """Tell which variables the user's shell may have set, so that the script's own value is used from now on."""
+    for name in sorted(names):
+        if not name.startswith(("MPIJOB_", *_FOREIGN)):
+            note = f"the script's own value is used, also where your shell has another: {INHERITED}"
+            todo = f"nothing, or add --env {name} when you run it, which takes your shell's value"
+            request.notes.at(_line(text, name)).changed(f"${name}", "", "", note, todo)
 
 
 def given_by(name: str) -> str:
