@@ -154,3 +154,28 @@ def test_a_default_that_the_users_shell_may_have_overruled_is_told(body: str) ->
 def test_a_default_behind_a_value_of_the_script_is_none() -> None:
     one = slurm("FACTOR=$(nproc)\nsrun ./a ${FACTOR:-1}")
     assert not [each for each in one.entries if each.field == "$FACTOR"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "number"),
+    [
+        ("$(wc -l < $PBS_NODEFILE)", 8),
+        ('$(wc -l <"${PBS_NODEFILE}")', 8),
+        ("`cat $PBS_NODEFILE | wc -l`", 8),
+        ("$(cat $PBS_NODEFILE | wc -l | tr -d ' ')", 8),
+        ("`wc -l $PBS_NODEFILE | awk '{print $1}'`", 8),
+        ("$(sort -u $PBS_NODEFILE | wc -l)", 2),
+        ("$(cat $PBS_NODEFILE | sort | uniq | wc -l)", 2),
+        ("$(uniq $PBS_NODEFILE | wc -l)", 2),
+    ],
+)
+def test_the_lines_of_the_list_of_nodes_are_counted_by_the_head(counts: str, number: int) -> None:
+    one = pbs(f"cat $PBS_NODEFILE\nNP={counts}\nmpirun -machinefile $PBS_NODEFILE -n $NP ./a $NP")
+    (job,) = one.jobs
+    assert (one.stage, job.world, job.command) == (Stage.READY, number, ("./a", str(number)))
+    assert job.env["NP"] == str(number)
+
+
+def test_what_else_is_read_from_the_list_of_nodes_blocks() -> None:
+    assert pbs("FIRST=$(head -1 $PBS_NODEFILE)\nmpirun ./a $FIRST").stage is Stage.BLOCKED
+    assert pbs("N=$(wc -l < hosts)\nmpirun -n $N ./a").stage is Stage.BLOCKED

@@ -56,6 +56,7 @@ def read(text: str, file: str = "", beside: frozenset[str] = frozenset()) -> Con
     if not request.name:
         request.name = name_of(re.sub(r"\.\w+$", "", file.rpartition("/")[2]))
     request.known = variables.known(request, request.components[0])
+    text = pbs.counted(text, request)
     inner = Body(request)
     inner.read(text)
     jobs = _jobs(request, inner.steps, text)
@@ -144,7 +145,7 @@ def _single(step: Step, request: Request) -> tuple[str, ...] | None:
 
 
 def _launched(request: Request, step: Step, name: str) -> MPIJob:
-    line = launchline.read(step.words, request)
+    line = launchline.read(step.words, request, step.env)
     shape = _merged(line.request)
     for name in sorted(
         variables.unknown(tuple(word for one in line.sections for word in one.words), request)

@@ -69,6 +69,8 @@ def use(command: Command) -> Use:
         return Use.PLACE
     if (name == "mkdir" and any(word in ("-p", "-pv", "--parents") for word in words)) or name == "touch":
         return Use.FOLDERS
+    if name == "cat" and "PBS_NODEFILE" in command.words[-1] and not command.redirects:
+        return Use.INFORMS
     if name == ":" and any("${" in word for word in words):
         return Use.SETTING
     return _rest(name, command)

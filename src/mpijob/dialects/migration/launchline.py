@@ -6,7 +6,7 @@ Our own launch line takes its place, so every option is translated, and what can
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -76,8 +76,8 @@ def base(word: str) -> str:
     return word.strip("'\"").rpartition("/")[2]
 
 
-def read(words: Sequence[str], before: Request) -> Line:
-    """Return what a launch line says, on top of what was asked for before."""
+def read(words: Sequence[str], before: Request, env: Mapping[str, str] | None = None) -> Line:
+    """Return what a launch line says, on top of what was asked for before; `env` are variables that the script sets."""
     request = Request(
         system=before.system,
         name=before.name,
@@ -93,8 +93,9 @@ def read(words: Sequence[str], before: Request) -> Line:
     )
     launcher = base(words[0])
     parts = _parts(words[1:])
+    values = {**before.known, **(env or {})}
     reader = _srun if launcher in SRUN else _mpirun
-    sections = tuple(reader(request, launcher, part, alone=len(parts) == 1) for part in parts)
+    sections = tuple(reader(request, launcher, part, values, alone=len(parts) == 1) for part in parts)
     if len(sections) == 1 and (listed := _listed(sections[0], request)):
         sections = listed
     return Line(sections=sections, request=request)
@@ -125,7 +126,7 @@ def _parts(words: Sequence[str]) -> list[list[str]]:
     return parts
 
 
-def _told(words: Sequence[str], known: dict[str, str]) -> list[str]:
+def _told(words: Sequence[str], known: Mapping[str, str]) -> list[str]:
     """Return words as far as they are known; those that a shell would expand as they are written."""
     found = []
     for word in words:
@@ -135,8 +136,10 @@ def _told(words: Sequence[str], known: dict[str, str]) -> list[str]:
     return found
 
 
-def _srun(request: Request, launcher: str, words: list[str], *, alone: bool) -> Section:
-    told = _told(words, request.known)
+def _srun(
+    request: Request, launcher: str, words: list[str], values: Mapping[str, str], *, alone: bool
+) -> Section:
+    told = _told(words, values)
     found, count = slurm_options.pairs(told)
     ranks, component, table = None, None, False
     for name, value, written in found:
@@ -163,8 +166,10 @@ def _unknown(request: Request, field: str, value: str) -> None:
     request.notes.dropped(field, value, note, "write the number into the job", blocks=True)
 
 
-def _mpirun(request: Request, launcher: str, words: list[str], *, alone: bool) -> Section:
-    told = _told(words, request.known)
+def _mpirun(
+    request: Request, launcher: str, words: list[str], known: Mapping[str, str], *, alone: bool
+) -> Section:
+    told = _told(words, known)
     grammar = HOROVODRUN if launcher == "horovodrun" else MPIRUN
     ranks = None
     at = 0

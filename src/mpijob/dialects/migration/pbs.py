@@ -15,7 +15,7 @@ from mpijob.dialects.migration.request import (
     take_name,
     take_variables,
 )
-from mpijob.dialects.migration.shape import Asked
+from mpijob.dialects.migration.shape import Asked, shaped
 from mpijob.dialects.migration.slurm_options import directives
 from mpijob.dialects.migration.slurm_tables import MAIL, PLACE
 from mpijob.model import Retry
@@ -39,6 +39,30 @@ _OTHERS = (
 )  # fmt: skip
 _MISSPELT = re.compile(r"#\s?P(?!BS\b)[A-Z]{2,4}\s+-")
 _FLAGS = frozenset({"V", "z", "h", "X", "I", "f", "x"})
+
+_NODES = r"\"?\$\{?PBS_NODEFILE\}?\"?"
+_FIRST = r"(?:\s*\|\s*(?:awk\s+'\{\s*print \$1\s*\}'|cut\s+-d\s*' '\s+-f\s*1|tr -d ' '))?"
+_LINES = rf"(?:wc -l\s*<\s*{_NODES}|cat {_NODES}\s*\|\s*wc -l|wc -l {_NODES}(?=\s*\|)){_FIRST}"
+_ONCE_EACH = (
+    rf"(?:(?:cat {_NODES}\s*\|\s*)?(?:sort -u|sort|uniq)(?: {_NODES})?\s*(?:\|\s*uniq\s*)?\|\s*wc -l){_FIRST}"
+)
+_COUNTED = re.compile(
+    rf"\$\(\s*(?:(?P<a>{_LINES})|(?P<b>{_ONCE_EACH}))\s*\)|`\s*(?:(?P<c>{_LINES})|(?P<d>{_ONCE_EACH}))\s*`"
+)
+
+
+def counted(text: str, request: Request) -> str:
+    """Return a script with the numbers that it reads from PBS's list of nodes: the head tells them."""
+    shapes = [shaped(one) for one in request.components]
+    ranks, nodes = sum(one.workers * one.slots for one in shapes), sum(one.workers for one in shapes)
+
+    def number(match: re.Match[str]) -> str:
+        if "PBS_NODEFILE" not in match[0]:
+            return match[0]
+        every = match["a"] or match["c"]
+        return str(ranks if every else nodes)
+
+    return _COUNTED.sub(number, text) if "PBS_NODEFILE" in text else text
 
 
 def head(text: str) -> Request:
