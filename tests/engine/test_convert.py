@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -148,6 +150,27 @@ def test_shell_words_of_a_launch_line_mean_to_each_rank_what_they_meant_to_slurm
     job = succeeded(client, small(one.jobs[0]))
     expected = {rank: [f"{rank}/{rank % 2} deep blue 42 of 4, 3"] for rank in range(4)}
     assert said(job) == expected
+
+
+def test_a_converted_job_that_goes_back_compiles_in_every_run_and_keeps_the_numbers_of_slurm(
+    folder: Path,
+) -> None:
+    """Slurm is a script here that starts two ranks: each run has a number, and the directory stays."""
+    line = "srun bash -c 'cat made; echo $SLURM_JOB_ID $SLURM_SUBMIT_DIR'"
+    script = f"#!/bin/bash\n#SBATCH -J back -N 2\nmake all\n{line}\n"
+    (folder / "Makefile").write_text("all:\n\tcp in.txt made\n")
+    (folder / "srun").write_text('#!/bin/bash\n"$@" & "$@"; wait\n')
+    (folder / "srun").chmod(0o755)
+    (there,) = convert(script, file="x.sbatch")
+    (back,) = convert(there.texts[0], to="sbatch")
+    for number in ("17", "18"):
+        (folder / "in.txt").write_text(f"made in {number}\n")
+        env = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": number, "SLURM_SUBMIT_DIR": "/from"}
+        run = subprocess.run(
+            ["bash", "-c", back.texts[0]], cwd=folder, env=env, capture_output=True, text=True, timeout=60
+        )
+        lines = [line for line in run.stdout.splitlines() if not line.startswith("cp ")]
+        assert sorted(lines) == sorted([f"made in {number}", f"{number} /from"] * 2), run.stderr
 
 
 def test_a_job_written_as_sbatch_and_read_back_runs_as_it_did(client: Client) -> None:

@@ -207,7 +207,7 @@ def _job(
 def _script(request: Request, step: Step, text: str) -> str:
     lines = [*preparing.written(step.prepared), *step.setting, text]
     used = mentioned("\n".join(line for line in lines if not line.startswith("# ")))
-    known = [f"export {key}={value}" for key, value in request.known.items() if key in used]
+    known = [variables.set_unless(key, value) for key, value in request.known.items() if key in used]
     return "\n".join(["#!/bin/bash", *variables.like(request, used, request.text), *known, *lines]) + "\n"
 
 

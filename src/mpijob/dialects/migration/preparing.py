@@ -42,6 +42,15 @@ once() ( # of the ranks that share this directory the first does it, and the oth
 )"""
 
 
+_ATTEMPT = "${MPIJOB_ATTEMPT:-1}"
+_RUN = "${MPIJOB_ATTEMPT:-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}}"
+
+
+def for_slurm(text: str) -> str:
+    """Return a rank's script that prepares anew in each run of Slurm: there the directory stays from run to run."""
+    return text.replace(_ONCE, _ONCE.replace(_ATTEMPT, _RUN))
+
+
 def pieces(one: Statement, uses: list[Use]) -> list[tuple[Statement, bool]]:
     """Return a statement in pieces, each with whether it makes files ready; nothing where it does other work, too.
 

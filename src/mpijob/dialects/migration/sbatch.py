@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from mpijob.dialects.migration import amounts, own, programs
+from mpijob.dialects.migration import amounts, own, preparing, programs
 from mpijob.dialects.migration.report import Entry, Notes
 from mpijob.model import Family, MPIJob
 from mpijob.model.command import own_launcher
@@ -153,7 +153,7 @@ class _Writer:
                 end += "_"
             folder = name.rpartition("/")[0]
             lines += [f"mkdir -p {shlex.quote(folder)}"] if folder else []
-            lines += [f"cat > {shlex.quote(name)} <<'{end}'", text.rstrip("\n"), end]
+            lines += [f"cat > {shlex.quote(name)} <<'{end}'", preparing.for_slurm(text).rstrip("\n"), end]
         note = "they are written into the directory from which sbatch is called, over files of these names"
         self._changed("code.files", "here-documents", note)
         self._changed(
@@ -166,10 +166,14 @@ class _Writer:
     def _variables(self) -> list[str]:
         env = dict(self.job.env)
         in_array = env.pop("SLURM_ARRAY_TASK_ID", None) is not None
+        of_slurm = [name for name in env if name.startswith("SLURM_")]
+        env = {name: value for name, value in env.items() if name not in of_slurm}
         lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
         if in_array:
             note = "Slurm sets it for each task of an array"
             self._changed("env", "--array", note, "call it with the values: sbatch --array=1-10 FILE")
+        elif of_slurm:
+            self._changed("env", "export", f"Slurm sets {', '.join(of_slurm)} itself")
         else:
             self._exact("env", "export")
         for secret in self.job.secrets:

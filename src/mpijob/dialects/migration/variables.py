@@ -37,6 +37,7 @@ LIKE = {
     "PBS_JOBID": "$MPIJOB_NAME",
     "SLURM_TMPDIR": "${TMPDIR:-/tmp}",
     "SLURM_ARRAY_JOB_ID": "$MPIJOB_NAME",
+    "SLURM_RESTART_COUNT": "$((${MPIJOB_ATTEMPT:-1} - 1))",
 }
 
 
@@ -165,7 +166,12 @@ def fixed(job: MPIJob) -> dict[str, str]:
 
 def exported(key: str) -> str:
     """Return the line that gives a rank a variable of the batch system."""
-    return f'export {key}="{LIKE[key]}"'
+    return set_unless(key, LIKE[key])
+
+
+def set_unless(key: str, value: str) -> str:
+    """Return the line that sets a variable where the batch system itself does not."""
+    return f'export {key}="${{{key}:-{value}}}"'
 
 
 def _lines(step: Step) -> list[str]:
