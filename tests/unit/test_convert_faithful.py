@@ -179,3 +179,40 @@ def test_the_lines_of_the_list_of_nodes_are_counted_by_the_head(counts: str, num
 def test_what_else_is_read_from_the_list_of_nodes_blocks() -> None:
     assert pbs("FIRST=$(head -1 $PBS_NODEFILE)\nmpirun ./a $FIRST").stage is Stage.BLOCKED
     assert pbs("N=$(wc -l < hosts)\nmpirun -n $N ./a").stage is Stage.BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("line", "todo"),
+    [
+        ("cp results/sum.dat $HOME/", "mpijob artifacts fetch NAME --to $HOME/"),
+        ("mkdir -p $HOME/x && mv *.dat $HOME/x", "mpijob artifacts fetch NAME --to $HOME/x"),
+        ("if [ -f sum.dat ]; then cp sum.dat /archive; fi", "mpijob artifacts fetch NAME --to /archive"),
+        ("tar czf out.tgz results", "mpijob artifacts fetch NAME --to DIRECTORY"),
+        ("scp sum.dat me@there:", "mpijob artifacts fetch NAME --to DIRECTORY"),
+        ("rsync -a out/ there:/data", "mpijob artifacts fetch NAME --to DIRECTORY"),
+    ],
+)
+def test_what_brings_results_away_is_left_out_and_told_as_a_fetch(line: str, todo: str) -> None:
+    one = slurm(f"mpicc -o heat heat.c\nsrun ./heat\n{line}")
+    assert len(one.jobs) == 1
+    (told,) = [each for each in one.entries if each.line == 5]
+    assert (told.fate, one.stage) == (Fate.DROPPED, Stage.CHECK)
+    assert todo in told.todo
+
+
+def test_what_brings_results_away_stays_where_work_or_a_launch_line_stands_between() -> None:
+    assert len(slurm("srun ./a\ncp out in\nsrun ./b").jobs) == 3
+    assert "cp plot.png /archive" in own_script(slurm("srun ./a\n./plot\ncp plot.png /archive"))
+
+
+@pytest.mark.parametrize(
+    ("behind", "todo"),
+    [
+        ("> heat.out", "nothing, or mpijob logs NAME --no-prefix > heat.out"),
+        ("&> heat.out", "nothing, or mpijob logs NAME --no-prefix > heat.out"),
+        ("| tee log.txt", "nothing, or mpijob logs NAME --no-prefix | tee log.txt"),
+        ("< in.txt", "write launch: {stdin: in.txt}"),
+    ],
+)
+def test_where_a_launch_line_wrote_to_or_read_from_is_told_with_its_like(behind: str, todo: str) -> None:
+    assert [each.todo for each in slurm(f"srun ./heat {behind}").entries if each.line == 3] == [todo]

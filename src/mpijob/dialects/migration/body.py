@@ -14,7 +14,7 @@ import msgspec
 
 from mpijob.dialects.migration import bodylines, launchline, preparing
 from mpijob.dialects.migration.bodylines import Use
-from mpijob.dialects.migration.request import LOGS, Request
+from mpijob.dialects.migration.request import KEPT, LOGS, Request
 from mpijob.dialects.migration.shelltext import constant, filled, mentioned
 from mpijob.dialects.migration.shellwords import Command, Statement, inside, statements
 from mpijob.dialects.migration.steps import Step
@@ -35,6 +35,7 @@ class Body:
         self.files = request.files
         self.prepared = preparing.Prepared()
         self.launches = False
+        self.behind = False  # the last launch line has come
         self.place = (
             "."  # where the script stands, below the directory in which it begins; "" where nobody knows
         )
@@ -43,8 +44,10 @@ class Body:
         """Read all statements of a script."""
         every = statements(text)
         self.launches = any(bodylines.use(each) is Use.LAUNCH for one in every for each in one.commands)
-        for statement in every:
+        last = max((at for at, one in enumerate(every) if bodylines.starts_ranks(one.text)), default=0)
+        for at, statement in enumerate(every):
             self.notes.line = statement.line
+            self.behind = at > last
             self._statement(statement)
         self.notes.line = 0
 
@@ -55,7 +58,7 @@ class Body:
             return
         if one.compound and bodylines.is_conda_block(one.text):
             self._modules(one.text.split("\n")[0])
-        elif self._before_launch() and not one.heredoc and self._decides(one):
+        elif not one.heredoc and (self._keeps(one) or self._decides(one)):
             return
         elif one.compound or one.heredoc:
             self._blocked(one) if starts and Use.LAUNCH not in uses and one.compound else self._work(one)
@@ -77,8 +80,20 @@ class Body:
         """Return whether a launch line follows, and none has come."""
         return self.launches and not any(step.launches for step in self.steps)
 
+    def _keeps(self, one: Statement) -> bool:
+        """Leave out what only brings results to another place when the ranks have ended; return whether it is that."""
+        if not self.behind or not self.steps or not self.steps[-1].launches:
+            return False
+        commands = inside(one)
+        found = preparing.keeps(commands, [bodylines.use(command) for command in commands])
+        if found:
+            self.notes.dropped("script", one.text, KEPT, preparing.fetched(commands))
+        return found
+
     def _decides(self, one: Statement) -> bool:
         """Take over a condition that only tests, informs, ends, sets or prepares; return whether it is that."""
+        if not self._before_launch():
+            return False
         commands = inside(one)
         uses = [bodylines.use(command) for command in commands]
         simple = not one.compound and Use.TEST not in uses and "{" not in one.text.split()
@@ -135,7 +150,10 @@ class Body:
         before = ""
         for command, use in zip(one.commands, uses, strict=True):
             if before in ("|", "|&"):
-                self.notes.changed("script", "| " + " ".join(command.words), "", LOGS)
+                line = "| " + " ".join((*command.words, *command.redirects))
+                self.notes.changed(
+                    "script", line, "", LOGS, f"nothing, or mpijob logs NAME --no-prefix {line}"
+                )
             elif before == "||":
                 self.notes.exact(
                     "script", "|| " + " ".join(command.words), "", "a job that fails ends with a status"
@@ -245,7 +263,7 @@ class Body:
             if launchline.base(word) == "time":
                 self.notes.exact("script", word, "", "mpijob describe tells how long a job took")
         for redirect in command.redirects:
-            self.notes.changed("script", redirect, "", LOGS)
+            self._redirect(redirect)
         self.steps.append(
             Step(
                 line=self.notes.line,
@@ -256,6 +274,17 @@ class Body:
                 prepared=dict(self.prepared.functions),
             )
         )
+
+    def _redirect(self, redirect: str) -> None:
+        file = redirect.lstrip("0123456789&<>| ")
+        if redirect.startswith("<"):
+            note = "no file is read there: the launch line is the job's own"
+            self.notes.dropped("script", redirect, note, f"write launch: {{stdin: {file}}}")
+        else:
+            todo = (
+                f"nothing, or mpijob logs NAME --no-prefix > {file}" if file and ">&" not in redirect else ""
+            )
+            self.notes.changed("script", redirect, "", LOGS, todo)
 
     def _work(self, one: Statement) -> None:
         if _beyond(one.text, self.request):

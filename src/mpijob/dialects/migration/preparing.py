@@ -72,6 +72,35 @@ def pieces(one: Statement, uses: list[Use]) -> list[tuple[Statement, bool]]:
     return found if len(other) < len(found) and Use.WORK not in other else []
 
 
+_KEEPERS = frozenset({"cp", "mv", "tar", "rsync", "scp", "gzip", "bzip2", "xz", "zip"})
+
+
+def keeps(commands: tuple[Command, ...], uses: list[Use]) -> bool:
+    """Return whether commands behind the last launch line only keep, pack or tidy files."""
+    working = [command for command, use in zip(commands, uses, strict=True) if use is Use.WORK]
+    quiet = (Use.WORK, Use.FOLDERS, Use.INFORMS, Use.TEST, Use.END)
+    return (
+        bool(working)
+        and all(use in quiet for use in uses)
+        and all(_program(one) in _KEEPERS or _tidies(one) for one in working)
+    )
+
+
+def fetched(commands: tuple[Command, ...]) -> str:
+    """Return how results are fetched in place of such commands."""
+    moved = [command for command in commands if _program(command) in _KEEPERS]
+    if not moved:
+        return "nothing: what is left over goes with the job"
+    target = moved[-1].words[-1]
+    if _program(moved[-1]) in ("cp", "mv", "rsync") and ":" not in target:
+        return f"when it has ended: mpijob artifacts fetch NAME --to {target}"
+    return "when it has ended: mpijob artifacts fetch NAME --to DIRECTORY, then call the line there"
+
+
+def _tidies(command: Command) -> bool:
+    return _program(command) in ("rm", "rmdir") and _is_own(command, Use.WORK)
+
+
 _SETS = frozenset({Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE})
 _LEFT_OUT = frozenset({Use.TEST, Use.INFORMS, Use.MODULES})
 

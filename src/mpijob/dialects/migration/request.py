@@ -114,4 +114,5 @@ INHERITED = (
 NAMED = "nothing, or add --env NAME when you run it for each variable of your shell that the program needs"
 DEADLINE = "a limit for the whole job; no queue here uses it to plan ahead"
 LOGS = "the output of every rank is kept by the job itself: mpijob logs NAME"
+KEPT = "what a job leaves in its directory is kept with it: mpijob artifacts list NAME"
 STARTER = "mpijob chooses how ranks are started"
