@@ -199,6 +199,17 @@ def test_one_command_runs_an_array_or_a_job_that_waits(
     assert cli(*words).exit_code == 0, "the command that is told works"
 
 
+def test_one_command_runs_the_several_jobs_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.sbatch").write_text("#!/bin/bash\n#SBATCH -J x -N 2\nsrun hostname\nsrun date\n")
+    told = Cli()("convert", "x.sbatch", "--out", "moved").stderr.splitlines()
+    assert told[-1] == "  run it: mpijob run -f moved/x-1.yaml -f moved/x-2.yaml"
+    assert Cli()("convert", "x.sbatch").stderr.splitlines()[-1] == "  run it: mpijob run -f FILE"
+    assert Cli()(*told[-1].split()[3:]).exit_code == 0, "the command that is told works"
+
+
 def test_an_array_of_several_jobs_that_wait_for_each_other_is_blocked() -> None:
     one = slurm("srun ./a\nsrun ./b", "-N 2 --array=0-1")
     assert one.stage is Stage.BLOCKED
@@ -274,9 +285,12 @@ def test_a_misspelt_directive_of_pbs_blocks() -> None:
 
 
 def test_mail_is_told_for_success_and_failure() -> None:
-    assert entry(slurm("srun ./a", "-N 2 --mail-type=END,FAIL"), "--mail-type").todo.startswith(
-        "mpijob wait NAME; mail"
-    )
+    one = slurm("srun ./a", "-N 2 --mail-type=END,FAIL --mail-user=me@here")
+    assert [each.todo.partition(";")[0] for each in one.entries if "mail " in each.todo] == [
+        "nothing, or mpijob wait NAME",
+        "nothing: who is to get mail stands in the command that sends it",
+    ]
+    assert one.stage is Stage.READY
 
 
 @pytest.mark.parametrize(

@@ -179,8 +179,13 @@ def _brief(one: Conversion) -> list[str]:
 
 
 def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
-    """Return the commands that run what is more than a job alone: an array, or a job that waits for another."""
-    if one.to != "job" or not (one.values or one.after) or (one.values and len(one.jobs) > 1):
+    """Return the commands that run what is more than a job alone: several, an array, a job that waits for another."""
+    if one.to != "job" or (one.values and len(one.jobs) > 1):
+        return []
+    if len(one.jobs) > 1 and not one.after and one.stage is not Stage.BLOCKED:
+        files = "".join(f" -f {written[job.name]}" for job in one.jobs if job.name in written) or " -f FILE"
+        return [f"  run it: mpijob run{files}"]
+    if not (one.values or one.after):
         return []
     values = "".join(f" --values {key}={','.join(listed)}" for key, listed in one.values.items())
     verb = "array" if one.values else "run"
@@ -206,7 +211,7 @@ def _told(entry: Entry) -> list[str]:
     lines = [f"{mark}{_SIGNS[entry.fate]}: {place}{_short(entry.field)}{value}{ours}: {entry.note}"]
     if entry.matters:
         lines.append(f"  to do: {entry.todo}")
-    elif entry.fate is Fate.CHANGED and entry.todo.startswith(_AT_WILL):
+    elif entry.todo.startswith(_AT_WILL):
         lines.append(f"  if you want: {entry.todo.removeprefix(_AT_WILL)}")
     return lines
 

@@ -17,7 +17,7 @@ from mpijob.dialects.migration.request import (
 )
 from mpijob.dialects.migration.shape import Asked, shaped
 from mpijob.dialects.migration.slurm_options import directives
-from mpijob.dialects.migration.slurm_tables import MAIL, PLACE
+from mpijob.dialects.migration.slurm_tables import MAIL, NO_ADDRESS, PLACE, SENT_TO
 from mpijob.model import Retry
 from mpijob.model.words import did_you_mean
 
@@ -245,7 +245,7 @@ _GONE = {
     "j": (LOGS, "nothing: mpijob logs shows both streams in order"),
     "k": (LOGS, "nothing"),
     "m": ("no mail is sent", MAIL),
-    "M": ("no mail is sent", MAIL),
+    "M": (SENT_TO, NO_ADDRESS),
     "W": ("attributes of PBS jobs are PBS's", "look whether the job needs it"),
     "a": ("jobs start when there is room", "submit it at that time"),
     "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
