@@ -53,6 +53,11 @@ RULES = (
                 code=127,
             ),
             Sign(
+                ": No such file or directory",
+                r"^(?:\S+[ ])?[^\s:]+: (?:line )?\d+: (?P<program>[^\s:]*/[^\s:]+): No such file or directory$",
+                code=127,
+            ),
+            Sign(
                 ": not found",
                 r"^(?:\S+[ ])?[^\s:]+: (?:line )?\d+: (?P<program>[^\s:]+): not found$",
                 code=127,
