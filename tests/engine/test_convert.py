@@ -86,6 +86,8 @@ def test_a_program_that_cannot_be_compiled_ends_the_job_with_what_the_compiler_s
     every = [line for rank in said(job).values() for line in rank]
     assert any("error" in line for line in every)
     assert not any("heat: No such file" in line for line in every)
+    cause = job.diagnose().findings[0]
+    assert (cause.code, cause.message[:35]) == ("COMPILE_ERROR", "The compiler refused heat.c, line 1")
 
 
 def test_jobs_of_one_script_hand_files_on_through_the_volume_that_the_report_names(

@@ -92,3 +92,26 @@ def test_why_knows_both_from_a_log_alone(family: str, case: str, code: str, summ
 def test_a_deadline_is_doubled_as_a_guess_and_says_so() -> None:
     first = explain(Evidence(spec=a_job(deadline_seconds=60), reason="DeadlineExceeded"))[0]
     assert "that is a guess" in first.fixes[0].text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "heat.c:3:1: error: expected ';' before '}' token",
+            "The compiler refused heat.c, line 3: expected ';' before '}' token",
+        ),
+        (
+            "src/heat.c:1:10: fatal error: grid.h: No such file or directory",
+            "The compiler refused src/heat.c, line 1: grid.h: No such file or directory",
+        ),
+    ],
+)
+def test_what_a_compiler_refuses_is_the_cause_in_its_own_words(line: str, message: str) -> None:
+    text = f"heat.c: In function 'main':\n{line}\n    3 | }}\n      | ^\nmake: *** [Makefile:2: heat] Error 1"
+    (first,) = told(text, 2)
+    assert (first.code, first.message, first.evidence[0]) == (
+        "COMPILE_ERROR",
+        message,
+        f"Rank-0 stderr: {line}",
+    )

@@ -77,6 +77,27 @@ RULES = (
         field="command",
     ),
     Rule(
+        id="COMPILE_ERROR",
+        title="The program could not be compiled",
+        why="The job compiles its program before its ranks begin, and the compiler refused it. A converted script "
+        "ends there, as a job that goes on would run a program of before, or none.",
+        signs=(
+            Sign(
+                "error: ",
+                r"^(?:\S+[ ])?(?P<file>[^\s:]+\.\w{1,4}):(?P<line>\d+):(?:\d+:)?[ ](?:fatal[ ])?error:[ ]"
+                r"(?P<said>[^\n]{1,300})$",
+            ),
+        ),
+        causes=("The compiler refused {file}, line {line}: {said}",),
+        remedies=(
+            Remedy("mend the line and run it again; what else the compiler said: mpijob logs JOB --tail 50"),
+            Remedy("a file that is not found must go along with the job: code.path, code.include"),
+        ),
+        confidence=0.9,
+        yields_to=("PYTHON_EXCEPTION", *SAID_BY_PYTHON),
+        field="code",
+    ),
+    Rule(
         id="NOT_EXECUTABLE",
         title="The program may not be executed",
         why="The file is there, but it is not marked as executable, or it is made for another kind of "
