@@ -43,6 +43,8 @@ def test_a_script_of_the_users_own_keeps_its_name(tmp_path: Path) -> None:
         "[ -x heat ] || exit 1",
         "test -f in.nml || { echo 'no input'; exit 1; }",
         "make || { echo 'it does not build'; exit 1; }",
+        'if [ -n "$SLURM_JOB_ID" ]; then\n  cd $SLURM_SUBMIT_DIR\nfi',
+        "command -v mpicc > /dev/null || exit 1",
         "[[ -d out ]] || mkdir -p out",
         "if [ -z $MODE ]; then export MODE=fast; fi",
     ],
@@ -64,6 +66,16 @@ def test_a_condition_around_a_compiler_is_done_once() -> None:
     one = slurm("if [ ! -x heat ]; then mpicc -o heat heat.c; fi\nmpirun ./heat")
     assert len(one.jobs) == 1
     assert "  if [ ! -x heat ]; then mpicc -o heat heat.c; fi || exit\n" in own_script(one)
+    loop = slurm("for f in a b; do\n  cp $DATA/$f.in .\ndone\nmpirun ./heat")
+    assert "done || :" in own_script(loop)
+    assert len(loop.jobs) == 1
+
+
+def test_a_condition_that_loads_a_module_is_left_out_and_told() -> None:
+    one = slurm("if command -v module; then\n  module load gcc\nfi\nX=$HOME\nsrun ./heat $X")
+    assert "# if command -v module; then\n#   module load gcc\n# fi  (left out)\nX=$HOME\n" in own_script(one)
+    assert (len(one.jobs), one.stage) == (1, Stage.CHECK)
+    assert "modules and environments of a site" in entry(one, "script").note
 
 
 def test_a_program_is_compiled_where_it_runs_whatever_was_done_before() -> None:

@@ -111,6 +111,7 @@ class Body:
             self.notes.changed("script", one.text, "code.files", preparing.NOTE)
         else:
             self.setting.append(one.text)
+            self.place = "" if Use.PLACE in uses else self.place
             self.notes.changed("script", one.text, "code.files", EACH)
         return True
 
@@ -198,7 +199,7 @@ class Body:
     def _modules(self, text: str) -> None:
         todo = "put it into the image; on this machine load it first, and name in env what is not on PATH"
         self.notes.dropped("script", text, "modules and environments of a site are not known elsewhere", todo)
-        self.setting.append(f"# {text}  (left out)")
+        self.setting.append("\n".join(f"# {line}" for line in text.split("\n")) + "  (left out)")
 
     def _informs(self, text: str) -> None:
         self.notes.dropped(

@@ -26,7 +26,7 @@ _SETTINGS = frozenset(
 )
 _TESTS = frozenset({"test", "[", "[["})
 WRAPPERS = frozenset({"time", "exec", "nohup", "env", "command", "stdbuf", "timeout", "nice"})
-_TO_STREAM = re.compile(r"[0-9]?>&\s*[0-9]")
+_TO_STREAM = re.compile(r"[0-9]?>&\s*[0-9]|[0-9&]?>>?\s*/dev/null")
 _END = frozenset({"wait", "exit", "return", "logout"})
 
 
@@ -81,11 +81,16 @@ def _rest(name: str, command: Command) -> Use:
         return Use.SETTING
     if name in _END:
         return Use.END
-    if name in _TESTS:
+    if name in _TESTS or (name in ("command", "hash") and _asks(command)):
         return Use.TEST
     if name in _INFORMS and all(_TO_STREAM.fullmatch(one) for one in command.redirects):
         return Use.INFORMS
     return Use.WORK
+
+
+def _asks(command: Command) -> bool:
+    """Return whether a command only asks for a program: `command -v gcc`."""
+    return command.words[0] == "hash" or command.words[1:2] in (("-v",), ("-V",))
 
 
 def _activates(words: tuple[str, ...]) -> bool:

@@ -101,7 +101,9 @@ def _tidies(command: Command) -> bool:
     return _program(command) in ("rm", "rmdir") and _is_own(command, Use.WORK)
 
 
-_SETS = frozenset({Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE})
+_SETS = frozenset(
+    {Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE, Use.PLACE}
+)
 _LEFT_OUT = frozenset({Use.TEST, Use.INFORMS, Use.MODULES})
 
 

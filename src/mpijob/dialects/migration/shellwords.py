@@ -18,7 +18,7 @@ _OPERATORS = ("&&", "||", ";;&", ";;", ";&", ";", "|&", "|", "&", "(", ")", "\n"
 _REDIRECT = re.compile(r"[0-9]{0,4}(?:&>>|&>|>>|>\||>&|<<<|<<-|<<|<&|<>|>|<)")
 _FUNCTION = re.compile(r"[A-Za-z_][-\w]*\(\)")
 _STOP = frozenset(" \t\n;&|()<>")
-_LOOPS = frozenset({"for", "while", "until", "select", "case", "function"})
+_ASKING = frozenset({"if", "while", "until"})
 _DEEPEST = 40
 
 
@@ -59,19 +59,24 @@ def statements(text: str) -> list[Statement]:
 
 
 def inside(one: Statement) -> tuple[Command, ...]:
-    """Return the simple commands within a compound statement, in their order; none of a loop, a case or a function."""
+    """Return the simple commands within a compound statement, in their order; none of a case or a function."""
     words: list[str] = []
     redirects: list[str] = []
     found: list[Command] = []
     for token in [*_Lexer(one.text).tokens(), Token("newline", "\n", 0, 0, 0)]:
-        if token.kind == "word" and not words and (token.text in _LOOPS or _FUNCTION.fullmatch(token.text)):
+        if (
+            token.kind == "word"
+            and not words
+            and (token.text in ("case", "function") or _FUNCTION.fullmatch(token.text))
+        ):
             return ()
-        if token.kind == "word" and (words or token.text not in _JOINERS | _CLOSERS | {"if"}):
+        if token.kind == "word" and (words or token.text not in _JOINERS | _CLOSERS | _ASKING):
             words.append(token.text)
         elif token.kind == "redirect":
             redirects.append(token.text)
         elif token.kind in ("operator", "newline") and not _is_test(words, token.text):
-            found += [Command(tuple(words), tuple(redirects), token.text)] if words else []
+            heads = words[:1] in (["for"], ["select"])  # its words are no command
+            found += [Command(tuple(words), tuple(redirects), token.text)] if words and not heads else []
             words, redirects = [], []
     return tuple(found)
 
