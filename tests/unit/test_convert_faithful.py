@@ -212,8 +212,15 @@ def test_what_brings_results_away_is_left_out_and_told_as_a_fetch(line: str, tod
     assert todo in told.todo
 
 
+def test_what_brings_results_away_in_the_launch_line_is_left_out_too() -> None:
+    one = slurm("srun ./heat && cp sum.dat /archive")
+    assert len(one.jobs) == 1
+    assert "mpijob artifacts fetch NAME --to /archive" in entry(one, "script").todo
+
+
 def test_what_brings_results_away_stays_where_work_or_a_launch_line_stands_between() -> None:
     assert len(slurm("srun ./a\ncp out in\nsrun ./b").jobs) == 3
+    assert len(slurm("srun ./a\ncp out in && srun ./b && cp in /archive").jobs) == 3
     assert "cp plot.png /archive" in own_script(slurm("srun ./a\n./plot\ncp plot.png /archive"))
 
 

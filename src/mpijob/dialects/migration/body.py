@@ -35,7 +35,7 @@ class Body:
         self.files = request.files
         self.prepared = preparing.Prepared()
         self.launches = False
-        self.behind = False  # the last launch line has come
+        self.last = self.behind = False  # this is the last launch line; it has come
         self.place = (
             "."  # where the script stands, below the directory in which it begins; "" where nobody knows
         )
@@ -47,7 +47,7 @@ class Body:
         last = max((at for at, one in enumerate(every) if bodylines.starts_ranks(one.text)), default=0)
         for at, statement in enumerate(every):
             self.notes.line = statement.line
-            self.behind = at > last
+            self.last, self.behind = at == last, at > last
             self._statement(statement)
         self.notes.line = 0
 
@@ -149,7 +149,8 @@ class Body:
     def _launch_list(self, one: Statement, uses: list[Use]) -> None:
         """Take over launch lines joined by && and the like, or followed by a tee."""
         before = ""
-        for command, use in zip(one.commands, uses, strict=True):
+        for at, (command, use) in enumerate(zip(one.commands, uses, strict=True)):
+            self.behind = self.last and Use.LAUNCH in uses[:at] and Use.LAUNCH not in uses[at:]
             if before in ("|", "|&"):
                 line = "| " + " ".join((*command.words, *command.redirects))
                 self.notes.changed(
@@ -164,7 +165,7 @@ class Body:
                 return
             elif use is Use.WORK:
                 piece = Statement(" ".join((*command.words, *command.redirects)), one.line, (command,))
-                if not self._before_launch() or not self._prepares(piece, [use]):
+                if not self._keeps(piece) and not (self._before_launch() and self._prepares(piece, [use])):
                     self._work(piece)
             else:
                 self._command(command, use)
