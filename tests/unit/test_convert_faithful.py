@@ -35,6 +35,15 @@ def test_a_script_of_the_users_own_keeps_its_name(tmp_path: Path) -> None:
     assert "cat > rank.sh" not in back.texts[0]
 
 
+def test_scripts_of_jobs_that_go_back_take_no_file_of_the_user_and_none_of_each_other() -> None:
+    there = slurm("X=$HOME\nsrun ./a $X\nsrun ./b $X")
+    back = [convert(text, to="sbatch")[0] for text in there.texts]
+    for number, one in enumerate(back, start=1):
+        assert f"cat > flow-{number}-rank.sh <<" in one.texts[0]
+        assert one.texts[0].endswith(f"srun bash flow-{number}-rank.sh\n")
+        assert [each.fate for each in one.written if each.field == "command"] == [Fate.CHANGED]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -18,6 +18,9 @@ _PLAIN = re.compile(r"[-\w./:,@%+]+")
 _MPI = {Family.OPENMPI: "pmix", Family.MPICH: "pmi2", Family.INTEL: "pmi2"}
 _BIND = {"core": "cores", "hwthread": "threads", "socket": "sockets", "numa": "ldoms", "none": "none"}
 _MIB = 1024**2
+_OURS = re.compile(
+    r"(mpijob-\d+-)?rank(-\d+)?\.sh"
+)  # a rank's script: one for each job, and none of the user's
 _EOF, _TABLE = "MPIJOB_END", "programs.conf"
 
 
@@ -36,6 +39,9 @@ class _Writer:
         self.notes = Notes()
         self.said = own.fields(job)
         self.cores = 1
+        called = {argv[1] for argv in (job.argv, *(one.command for one in job.programs)) if len(argv) > 1}
+        ours = [name for name in job.code.files if name in called and _OURS.fullmatch(name)]
+        self.names = {name: f"{job.name}-{name}" for name in ours}
 
     def script(self) -> str:
         """Return the script."""
@@ -151,6 +157,7 @@ class _Writer:
             end = _EOF
             while end in text:
                 end += "_"
+            name = self.names.get(name, name)
             folder = name.rpartition("/")[0]
             lines += [f"mkdir -p {shlex.quote(folder)}"] if folder else []
             lines += [f"cat > {shlex.quote(name)} <<'{end}'", preparing.for_slurm(text).rstrip("\n"), end]
@@ -201,17 +208,26 @@ class _Writer:
         if job.programs:
             return self._programs(srun)
         own_one = own_launcher(job.argv)
-        words = " ".join(_quoted([*job.argv]))
+        argv = self._called(job.argv)
+        words = " ".join(_quoted([*argv]))
         for field in ("command", "args"):
+            if argv != job.argv:
+                self._changed(field, "srun", f"the rank's script is called after the job: {argv[1]}")
             self._exact(field, "srun" if own_one is None else "")
         if own_one is not None:
             return [words]
         return [" ".join([*srun, words])]
 
+    def _called(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a command that names the rank's script as it is called in a directory with others."""
+        if argv[:1] != ("bash",) or not self.names.keys() & {*argv[1:2]}:
+            return argv
+        return ("bash", self.names[argv[1]], *argv[2:])
+
     def _programs(self, srun: list[str]) -> list[str]:
         """Return the table of several programs, and the line that starts them."""
         several = self.job.programs
-        argvs = [(*one.command, *one.args) for one in several]
+        argvs = [self._called((*one.command, *one.args)) for one in several]
         said = [all(programs.sayable(word) for word in argv) for argv in argvs]
         lines: list[str] = []
         for index, argv in enumerate(argvs):
