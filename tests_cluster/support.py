@@ -269,13 +269,18 @@ def blamed(state: JobState) -> tuple[Phase, str, int | None]:
 
 
 def shows(job: Job, sign: Callable[[JobState], object], what: str, seconds: float = PATIENCE) -> JobState:
-    """Return a job's state once it shows something; fail with the sentence when it never does."""
+    """Return a job's state once it shows something; fail with the sentence, and what it shows, when it never does."""
+    last: list[JobState] = []
 
     def look() -> JobState | None:
-        state = job.state()
-        return state if sign(state) else None
+        last[:] = [job.state()]
+        return last[0] if sign(last[0]) else None
 
-    return eventually(look, f"{job.name} {what}", seconds)
+    try:
+        return eventually(look, f"{job.name} {what}", seconds)
+    except AssertionError as error:
+        happened = [f"{one.reason}: {one.message}" for one in job.events()]
+        raise AssertionError(f"{error}: {last}; {happened}") from None
 
 
 def eventually(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
