@@ -6,18 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from testbed import kwok, processes
 from tests_cluster.governed import controller, install_resources, noted_phase
 from tests_cluster.support import Place, eventually, own_place
-from tests_cluster.test_scale import SUBMITTERS, fake
-
-from mpijob import MPIJob
-from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.client.bridge import drive
+from tests_cluster.test_scale import fake, submitted
 
 pytestmark = [pytest.mark.testbed, pytest.mark.alone, pytest.mark.long]
 JOBS = int(os.environ.get("MPIJOB_TEST_JOBS", "500"))
@@ -41,25 +36,11 @@ def megabytes(process: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def _put(place: Place, jobs: list[MPIJob]) -> None:
-    """Submit jobs that are alike, several at a time; the cluster is looked at for the first of them alone."""
-
-    def some(share: int) -> None:
-        backend = KubernetesBackend(place.settings)
-        who = drive(backend.whoami())
-        facts = drive(backend.facts(jobs[0], who))
-        for job in jobs[share::SUBMITTERS]:
-            drive(backend.submit(drive(backend.plan(job, facts)), who))
-
-    with ThreadPoolExecutor(SUBMITTERS) as pool:
-        list(pool.map(some, range(SUBMITTERS)))
-
-
 @pytest.mark.req("C-ha")
 def test_a_controller_stays_small_and_leaves_nobody_out(place: Place) -> None:
     jobs = [fake(f"many-{number}", workers=WORKERS) for number in range(JOBS)]
     with controller(place) as service:
-        _put(place, jobs)
+        submitted(place, jobs)
         last = time.monotonic()
         eventually(
             lambda: all(noted_phase(place, job.name) for job in jobs[:: max(1, JOBS // 20)]),
