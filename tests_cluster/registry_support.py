@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from testbed import build, places
 from testbed.shell import run
+from tests.servers import free_port, process
 from tests_cluster.support import eventually
 
 from mpijob.backends.models import Entry, Registry
@@ -23,11 +23,11 @@ _PACKAGES = ("mariadb-server-core", "mariadb-server", "mariadb-client-core", "li
 @contextmanager
 def a_model_registry(folder: Path) -> Iterator[str]:
     """Run one and return its address."""
-    database, port = _free_port(), _free_port()
+    database, port = free_port(), free_port()
     dsn = f"root@tcp(127.0.0.1:{database})/registry?charset=utf8mb4&parseTime=true&multiStatements=true"
     kind = ("--embedmd-database-type=mysql", f"--embedmd-database-dsn={dsn}")
     argv = (build.requested("model-registry"), "proxy", "--hostname=127.0.0.1", f"--port={port}", *kind)
-    with _mariadb(folder, database), _process(argv, folder / "registry.log"):
+    with _mariadb(folder, database), process(*argv, log=folder / "registry.log", ends_in=30):
         address = f"http://127.0.0.1:{port}"
         eventually(lambda: _answers(address), "the model registry answers", 60)
         yield address
@@ -57,7 +57,7 @@ def _mariadb(folder: Path, port: int) -> Iterator[None]:
     )
     client = (root / "usr/bin/mariadb", "--no-defaults", "--user=root", f"--socket={door}")
     made = (*client, "--execute=create database registry")
-    with _process(server, folder / "mariadb.log", around):
+    with process(*server, log=folder / "mariadb.log", ends_in=30, env=around):
         eventually(
             lambda: subprocess.run(made, env=around, capture_output=True).returncode == 0,
             "MariaDB answers",
@@ -78,20 +78,3 @@ def _unpacked() -> Path:
             run("dpkg-deb", "--extract", package, fresh)
         fresh.rename(root)
     return root
-
-
-@contextmanager
-def _process(argv: tuple[str | Path, ...], log: Path, env: Mapping[str, str] | None = None) -> Iterator[None]:
-    with log.open("wb") as said:
-        one = subprocess.Popen(argv, stdout=said, stderr=said, env=env)
-        try:
-            yield
-        finally:
-            one.terminate()
-            one.wait(30)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

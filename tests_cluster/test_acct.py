@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from testbed import services
+from tests.servers import free_port
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 from tests_cluster.test_recorder import known, recorder, said
 
@@ -47,12 +47,6 @@ def page(port: int) -> str:
             return str(answer.read().decode())
     except OSError:
         return ""
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.mark.req("C-history", "Q17", "FR-019", "D-metrics", "PMV-011", "PMV-014")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import msgspec
 import pytest
 import yaml
 from testbed import build
+from tests.servers import process
 from tests_cluster.accounts import an_account, kubeconfig_with
 from tests_cluster.faults import BINDING, ROLE
 from tests_cluster.support import Place, a_job, eventually, image, own_place
@@ -46,19 +46,10 @@ def loki(folder: Path) -> Iterator[str]:
     }  # fmt: skip
     (folder / "loki.yaml").write_text(yaml.safe_dump(settings))
     address = f"http://127.0.0.1:{PORT}"
-    with (folder / "log").open("wb") as said:
-        server = subprocess.Popen(
-            [build.requested("loki"), f"-config.file={folder / 'loki.yaml'}"],
-            stdout=said,
-            stderr=said,
-            cwd=folder,
-        )
-        try:
-            eventually(lambda: _answers(f"{address}/ready"), "Loki is ready", 120)
-            yield address
-        finally:
-            server.terminate()
-            server.wait(20)
+    argv = (build.requested("loki"), f"-config.file={folder / 'loki.yaml'}")
+    with process(*argv, log=folder / "log", ends_in=20, cwd=folder):
+        eventually(lambda: _answers(f"{address}/ready"), "Loki is ready", 120)
+        yield address
 
 
 def _answers(address: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from glob import glob
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+from tests.servers import free_port
 
 
 class Server:
@@ -25,9 +25,7 @@ class Server:
         place.mkdir(mode=0o755)
         if self._as:
             shutil.chown(place, "postgres")
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
+        self.port = free_port()
         self._run("initdb", "-D", str(self._data), "-A", "trust", "-U", "test", "--no-sync")
         self._sockets = place
         self.start()

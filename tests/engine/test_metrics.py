@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.servers import free_port, process
 from tests.unit.test_metrics import ROOT, rules
 from tools import dashboards
 
@@ -39,23 +39,6 @@ for step in range(1, 2000):
     time.sleep(0.1)
 """
 ONLY_WITH_A_RECORDER = ("mpijob_record_lines", "mpijob_record_bytes")
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@contextmanager
-def process(*argv: str, log: Path, **more: Any) -> Iterator[None]:
-    with log.open("wb") as file:
-        started = subprocess.Popen(argv, stdout=file, stderr=file, **more)
-        try:
-            yield
-        finally:
-            started.terminate()
-            started.wait(10)
 
 
 def ask(port: int, query: str) -> list[dict[str, Any]]:

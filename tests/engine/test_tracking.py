@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.docs.readers import ROOT
+from tests.servers import free_port
 from tests.visitor import opened
 
 from mpijob import Client
@@ -26,7 +27,6 @@ from mpijob.model import Resources
 from mpijob.settings import Settings
 
 from .support import PATIENCE, a_job, eventually, running, succeeded
-from .test_metrics import free_port
 
 pytestmark = pytest.mark.engine
 MLFLOW = ROOT / ".make" / "mlflow" / "bin"

@@ -26,6 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from tests.images import OCI, Made, digest
+from tests.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 USER, PASSWORD = "jane", "secret"
@@ -112,12 +113,6 @@ def login_file(place: Path, address: str, user: str = USER, password: str = PASS
     secret = base64.b64encode(f"{user}:{password}".encode()).decode()
     place.write_text(json.dumps({"auths": {address: {"auth": secret}}}))
     return place
-
-
-def free_port() -> int:
-    with socket.socket() as line:
-        line.bind(("127.0.0.1", 0))
-        return int(line.getsockname()[1])
 
 
 def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

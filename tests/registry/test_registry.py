@@ -15,6 +15,7 @@ from tests import images
 from tests.images import OCI, SYSTEM, image, mpich, openmpi
 from tests.registry import server
 from tests.registry.server import Server, login_file
+from tests.servers import free_port
 from tests.unit.cli_support import Cli
 
 from mpijob import inspect_image
@@ -105,7 +106,7 @@ def test_a_registry_with_tls_is_trusted_by_its_authority_only(tmp_path: Path) ->
 
 def test_a_registry_that_is_not_there_is_said_to_be_out_of_reach() -> None:
     with pytest.raises(BackendError, match="cannot be asked"):
-        inspect_image(f"127.0.0.1:{server.free_port()}/team/mpi:1")
+        inspect_image(f"127.0.0.1:{free_port()}/team/mpi:1")
     with pytest.raises(BackendError, match="not known here"):
         inspect_image("registry.invalid/team/mpi:1")
 

@@ -50,8 +50,7 @@ def account(
 
 def program(job: MPIJob) -> str:
     """Return what jobs that run the same program have in common: the command without its numbers, and the image."""
-    words = [*job.argv, *(word for one in job.programs for word in (*one.command, *one.args))]
-    text = "\0".join([_NUMBER.sub("#", word) for word in words] + [job.image.partition("@")[0]])
+    text = "\0".join([_NUMBER.sub("#", word) for word in job.words] + [job.image.partition("@")[0]])
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 

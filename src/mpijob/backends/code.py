@@ -35,8 +35,7 @@ def resolve(job: MPIJob, directory: Path, own: tuple[str, ...]) -> MPIJob:
         if not path.is_dir():
             raise InvalidJob.of((_missing(path),))
         return job.replace(code=_without(own, code.replace(path=str(path.resolve()))))
-    words = [*job.argv, *(word for program in job.programs for word in (*program.command, *program.args))]
-    named = tuple(dict.fromkeys(_named(words, directory)))
+    named = tuple(dict.fromkeys(_named(job.words, directory)))
     if not named:
         return job
     whole = code.replace(path=str(directory.resolve()))
@@ -66,7 +65,7 @@ def _ours(root: Path) -> Finding:
     )  # fmt: skip
 
 
-def _named(words: list[str], directory: Path) -> Iterator[str]:
+def _named(words: tuple[str, ...], directory: Path) -> Iterator[str]:
     """Yield what of a directory the words of a command name: files, and the module behind `-m`."""
     for before, word in zip(["", *words], words, strict=False):
         if _is_file_here(word, directory):

@@ -102,9 +102,5 @@ def _without(one: Converted) -> Converted:
 def _names_a_file(job: MPIJob) -> bool:
     own = {*job.code.files}
     text = " ".join(job.code.files.values())
-    words = [*_words(job), *text.split()]
+    words = [*job.words, *text.split()]
     return any(word.startswith("./") or (word.endswith((".py", ".sh")) and word not in own) for word in words)
-
-
-def _words(job: MPIJob) -> list[str]:
-    return [*job.argv, *(word for one in job.programs for word in (*one.command, *one.args))]

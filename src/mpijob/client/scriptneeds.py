@@ -13,7 +13,7 @@ import msgspec
 
 from mpijob.dialects.migration import variables
 from mpijob.dialects.migration.report import Entry, Fate
-from mpijob.dialects.migration.request import INHERITED
+from mpijob.dialects.migration.request import INHERITED, unused
 from mpijob.model import MPIJob
 
 _MOST_BYTES = 1 << 20
@@ -97,18 +97,14 @@ def _begun_with(job: MPIJob, lines: str, beside: frozenset[str]) -> MPIJob:
     if files.get(own, "").startswith(_FIRST):
         files[own] = _FIRST + lines + files[own].removeprefix(_FIRST)
         return job.replace(code=job.code.replace(files=files))
-    name = _free({*files, *beside, *_words(job)})
+    taken = {*files, *beside, *job.words}
+    name = unused("rank.sh", taken.__contains__)
     files[name] = _FIRST + lines + _WRAPPER
     code = job.code.replace(files=files)
     if job.programs:
         several = tuple(one.replace(command=("bash", name, *one.command)) for one in job.programs)
         return job.replace(code=code, programs=several)
     return job.replace(code=code, command=("bash", name, *job.command))
-
-
-def _free(taken: set[str]) -> str:
-    wanted = ("rank.sh", *(f"mpijob-{count}-rank.sh" for count in range(1, len(taken) + 2)))
-    return next(name for name in wanted if name not in taken)
 
 
 def _scripts(job: MPIJob) -> Iterator[tuple[str, str]]:
@@ -118,7 +114,7 @@ def _scripts(job: MPIJob) -> Iterator[tuple[str, str]]:
 def _programs(job: MPIJob, folder: str) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of the programs that a job names, in its files and in its folder."""
     yield from ((name, text) for name, text in job.code.files.items() if name.endswith(_SOURCES))
-    words = [*_words(job), *(word for _, text in _scripts(job) for word in text.split())]
+    words = [*job.words, *(word for _, text in _scripts(job) for word in text.split())]
     for before, word in zip(["", *words], words, strict=False):
         if word.endswith(_SOURCES) and not word.startswith(("/", "-")):
             name = word
@@ -128,10 +124,6 @@ def _programs(job: MPIJob, folder: str) -> Iterator[tuple[str, str]]:
             continue
         if folder and name not in job.code.files:
             yield os.path.normpath(name), _text(Path(folder, name))
-
-
-def _words(job: MPIJob) -> list[str]:
-    return [*job.argv, *(word for one in job.programs for word in (*one.command, *one.args))]
 
 
 def _text(file: Path) -> str:

@@ -320,6 +320,11 @@ class MPIJob(Value, frozen=True, kw_only=True):
         """The command with its arguments."""
         return (*self.command, *self.args)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of all its programs."""
+        return (*self.argv, *(word for one in self.programs for word in (*one.command, *one.args)))
+
 
 def _part(field: str, value: dict[str, Any], wanted: Any) -> Any:
     try:

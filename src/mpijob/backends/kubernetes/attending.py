@@ -17,6 +17,7 @@ from mpijob.errors import BackendError, NotFound
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.collected import Loki
+    from mpijob.backends.kubernetes.gathering import Found
     from mpijob.backends.kubernetes.logs import Kept, Voice
     from mpijob.backends.kubernetes.looking import Eye
     from mpijob.backends.kubernetes.tending import Tending
@@ -52,12 +53,13 @@ class Attendance:
         from mpijob.backends.kubernetes import following, logs
 
         try:
-            ref = self._eye.find(ref).ref
+            found = self._eye.find(ref)
         except NotFound as error:
             yield from self._kept(ref, query, error)
             return
+        ref = found.ref
         if not query.follow or (self._loki is not None and self._over(ref)):
-            voices, kept = self._voices(ref)
+            voices, kept = self._voices(found)
             with telling(f"read the logs of {ref.name}"):
                 yield from logs.stored(self._api, voices, query, kept)
             return
@@ -65,31 +67,30 @@ class Attendance:
             closing(following.Following(self._api, query)) as follower,
             telling(f"read the logs of {ref.name}"),
         ):
-            yield from follower.lines(lambda: (self._eye.voices(ref), self._over(ref)))
+            yield from follower.lines(lambda: (self._eye.voices(self._eye.find(ref)), self._over(ref)))
 
-    def _voices(self, ref: JobRef) -> tuple[Sequence[Voice], Kept | None]:
+    def _voices(self, found: Found) -> tuple[Sequence[Voice], Kept | None]:
         """Return the job's pods, and how those are read that are gone: from Loki, where the settings name one."""
-        voices = self._eye.voices(ref)
+        voices = self._eye.voices(found)
         if self._loki is None:
             return voices, None
         from mpijob.backends.kubernetes import collected
 
         there = {voice.pod for voice in voices}
-        gone = collected.of_job(self._loki, self._eye.find(ref), there, self._now_ns())
+        gone = collected.of_job(self._loki, found, there, self._now_ns())
         return (*voices, *gone.spans), gone.lines
 
     def _kept(self, ref: JobRef, query: LogQuery, error: NotFound) -> Iterator[LogLine]:
-        """Yield what Loki has kept of the last job of a name; raise the error where that is nothing."""
+        """Yield what Loki has kept of the last job of a name; raise the error where that is nothing.
+
+        By its name Loki tells no job from a later one. Who may not read logs is told so by the API server first.
+        """
         from mpijob.backends.kubernetes import collected, kinds, logs
 
-        if (
-            self._loki is None or ref.uid or self._recorded(ref)
-        ):  # by its name Loki tells no job from a later one
+        if self._loki is None or ref.uid or self._recorded(ref):
             raise error
         with telling(f"read the logs of {ref.name}"):
-            self._api.find(
-                kinds.POD.path(ref.namespace, ref.name, "log")
-            )  # who may not read logs is told so here
+            self._api.find(kinds.POD.path(ref.namespace, ref.name, "log"))
             gone = collected.of_name(self._loki, ref, self._now_ns())
             if not gone.spans:
                 raise error

@@ -36,7 +36,8 @@ _LONGEST_NS = 30 * 24 * 3600 * cri.SECOND_NS  # that one question may reach back
 _LATE_NS = 600 * cri.SECOND_NS  # between what a launcher says and what its workers do
 _HEAD = 500  # of a launcher's lines: the world is counted in its first
 _OPENMPI_TAG = re.compile(rb"\[\d+,\d+\]<std")
-_MEMBER = r"-(?P<role>launcher)(?:-0-0)?-[a-z0-9]{5}|-node-0-(?P<node>[0-9]+)-[a-z0-9]{5}|-worker-(?P<worker>[0-9]+)"
+_LAUNCHER = "-launcher(?:-0-0)?-[a-z0-9]{5}"
+_MEMBER = f"{_LAUNCHER}|-node-0-([0-9]+)-[a-z0-9]{{5}}|-worker-([0-9]+)"
 _log = logging.getLogger(__name__)
 
 
@@ -179,7 +180,7 @@ def _of_name(loki: Loki, ref: JobRef, now_ns: int) -> dict[Voice, Span]:
 
 def _last_run(loki: Loki, namespace: str, name: str, whole: Span) -> Span | None:
     """Return from when to when the last run of a name has spoken: from its launcher's first line to its last."""
-    launcher = f"{name}-launcher(?:-0-0)?-[a-z0-9]{{5}}"
+    launcher = name + _LAUNCHER
     last = loki.last(namespace, launcher, whole)
     if last is None:
         return None
@@ -193,10 +194,10 @@ def _last_run(loki: Loki, namespace: str, name: str, whole: Span) -> Span | None
 def _members(loki: Loki, namespace: str, name: str, span: Span) -> Iterator[tuple[str, Role, int | None]]:
     """Yield the pods of the jobs of a name, each with its role and its index."""
     pattern = re.compile(f"{name}(?:{_MEMBER})")
-    for pod in loki.pods(namespace, re.sub(r"\?P<[a-z]+>", "", pattern.pattern), span):
+    for pod in loki.pods(namespace, pattern.pattern, span):
         if member := pattern.fullmatch(pod):
-            index = member["node"] or member["worker"]
-            yield pod, Role.LAUNCHER if member["role"] else Role.WORKER, int(index) if index else None
+            index = member[1] or member[2]
+            yield pod, Role.WORKER if index else Role.LAUNCHER, int(index) if index else None
 
 
 def _attempt(name: str, pod: str) -> int:

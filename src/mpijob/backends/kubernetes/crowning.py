@@ -41,11 +41,7 @@ class Crowning:
             made = registering.register(self._api, state, job, job.model, self._settings)
         except MpiJobError as error:
             self._not_before = time.monotonic() + _AGAIN_SECONDS
-            finding = models.not_registered(error)
-            proclaiming.say(
-                self._api, found.job, finding.code, f"{finding.message}; {finding.hint}", "",
-                warning=True, when=self._api.now(),
-            )  # fmt: skip
+            proclaiming.say_finding(self._api, found.job, models.not_registered(error))
             return
         proclaiming.say(
             self._api, found.job, "ModelRegistered", models.told(made), made.version,

@@ -123,15 +123,14 @@ class Eye:
                     return None
                 raise
 
-    def voices(self, ref: JobRef) -> tuple[Voice, ...]:
+    def voices(self, found: Found) -> tuple[Voice, ...]:
         """Return the pods of all attempts whose logs can be read."""
         from mpijob.backends.kubernetes import logs, states
 
-        found = self.find(ref)
         voices: list[Voice] = []
         for job in (*found.earlier, found.job):
             family, tagged = states.speech(job)
-            with telling(f"find the pods of {ref.name}"):
+            with telling(f"find the pods of {found.ref.name}"):
                 pods = gathering.pods(self._api, found.kind, job)
             voices += logs.voices(
                 pods,

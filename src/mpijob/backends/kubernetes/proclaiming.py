@@ -42,7 +42,7 @@ def proclaim(api: Api, look: Look, alarms: Sequence[Finding] = ()) -> bool:
         notes[PROGRESS_ANNOTATION] = msgspec.json.encode(after).decode()
     if after is not None or new:
         for one in found[:MOST]:
-            _say_finding(api, look.found.job, one)
+            say_finding(api, look.found.job, one)
         notes[FINDINGS_ANNOTATION] = proclamations.findings(found)
     if notes:
         note(api, look.found, notes)
@@ -95,7 +95,7 @@ def note(api: Api, found: Found, notes: Mapping[str, str | None]) -> None:
     api.patch(found.path, {"metadata": {**guard, "annotations": dict(notes)}}, accept=PARTIAL)
 
 
-def _say_finding(api: Api, job: Mapping[str, Any], finding: Finding) -> None:
+def say_finding(api: Api, job: Mapping[str, Any], finding: Finding) -> None:
     """Tell a finding once for each code: its numbers may change at every look."""
     words = f"{finding.message.rstrip('.')}; {finding.hint}" if finding.hint else finding.message
     warning = finding.severity is not Severity.NOTICE

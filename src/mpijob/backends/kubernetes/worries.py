@@ -40,7 +40,7 @@ class Worries:
         self._measured[look.state.ref.uid] = past
         with telling(f"read the usage of {ref.name}"):
             past += usage.samples(self._api, look.found, self._eye.served)
-            lines = last_lines(self._api, self._eye.voices(look.found.ref), time.time())
+            lines = last_lines(self._api, self._eye.voices(look.found), time.time())
         del past[:-_MOST_SAMPLES]
         return judged(look.state, past, lines, self._quiet_seconds, time.time())
 

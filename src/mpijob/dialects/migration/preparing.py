@@ -28,6 +28,13 @@ _COPIES = frozenset({"cp", "ln"})  # what they write is the last word
 _FILES = listed("mv rm mkdir rmdir touch chmod gzip gunzip bunzip2 xz unxz sed")
 _UNPACKS = frozenset({"tar", "unzip"})
 _READERS = frozenset({"tee", "tail", "head", "grep", "cat"})
+_KEEPERS = frozenset({"cp", "mv", "tar", "rsync", "scp", "gzip", "bzip2", "xz", "zip"})
+_SETS = frozenset(
+    {Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE, Use.PLACE}
+)
+_LEFT_OUT = frozenset({Use.TEST, Use.INFORMS, Use.MODULES})
+_ATTEMPT = "${MPIJOB_ATTEMPT:-1}"
+_RUN = "${MPIJOB_ATTEMPT:-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}}"
 _ONCE = """\
 start=$PWD
 once() ( # of the ranks that share this directory the first does it, and the others wait
@@ -40,10 +47,6 @@ once() ( # of the ranks that share this directory the first does it, and the oth
   until ended=$(ls "$mark") && [ -n "$ended" ]; do sleep 0.1; done
   exit "$ended"
 )"""
-
-
-_ATTEMPT = "${MPIJOB_ATTEMPT:-1}"
-_RUN = "${MPIJOB_ATTEMPT:-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}}"
 
 
 def for_slurm(text: str) -> str:
@@ -72,9 +75,6 @@ def pieces(one: Statement, uses: list[Use]) -> list[tuple[Statement, bool]]:
     return found if len(other) < len(found) and Use.WORK not in other else []
 
 
-_KEEPERS = frozenset({"cp", "mv", "tar", "rsync", "scp", "gzip", "bzip2", "xz", "zip"})
-
-
 def keeps(commands: tuple[Command, ...], uses: list[Use]) -> bool:
     """Return whether commands behind the last launch line only keep, pack or tidy files."""
     working = [command for command, use in zip(commands, uses, strict=True) if use is Use.WORK]
@@ -99,12 +99,6 @@ def fetched(commands: tuple[Command, ...]) -> str:
 
 def _tidies(command: Command) -> bool:
     return _program(command) in ("rm", "rmdir") and _is_own(command, Use.WORK)
-
-
-_SETS = frozenset(
-    {Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE, Use.PLACE}
-)
-_LEFT_OUT = frozenset({Use.TEST, Use.INFORMS, Use.MODULES})
 
 
 def decides(commands: tuple[Command, ...], uses: list[Use]) -> bool:

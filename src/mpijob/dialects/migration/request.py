@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -43,9 +44,18 @@ class Request(msgspec.Struct, kw_only=True):
 
 def free_name(wanted: str, request: Request) -> str:
     """Return a name for a file of ours that neither the script nor its folder has for one of the user's."""
-    for name in (wanted, *(f"mpijob-{count}-{wanted}" for count in range(1, 100))):
+
+    def is_taken(name: str) -> bool:
         named = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", request.text)
-        if named is None and name not in request.files and name not in request.beside:
+        return named is not None or name in request.files or name in request.beside
+
+    return unused(wanted, is_taken)
+
+
+def unused(wanted: str, is_taken: Callable[[str], bool]) -> str:
+    """Return the name that is wanted for a file of ours, or one like it that nobody has."""
+    for name in (wanted, *(f"mpijob-{count}-{wanted}" for count in range(1, 100))):
+        if not is_taken(name):
             return name
     return wanted
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from mpijob.dialects.migration import preparing
 from mpijob.dialects.migration.amounts import listed
@@ -12,7 +11,7 @@ from mpijob.dialects.migration.request import INHERITED, Request
 from mpijob.dialects.migration.shape import Asked, shaped
 from mpijob.dialects.migration.shelltext import constant, defaulted, filled, mentioned, needed
 from mpijob.dialects.migration.steps import Step
-from mpijob.model import MPIJob
+from mpijob.model import MPIJob, Resources
 
 _FOREIGN = ("SLURM_", "SBATCH_", "PBS_")
 _USUAL = listed(
@@ -53,24 +52,7 @@ def known(request: Request, asked: Asked) -> dict[str, str]:
     """Return the batch system's variables whose values the head tells."""
     shape = shaped(asked)
     ranks = asked.ranks or shape.workers * shape.slots
-    found: dict[str, Any] = {
-        "SLURM_NTASKS": ranks,
-        "SLURM_NPROCS": ranks,
-        "SLURM_NNODES": shape.workers,
-        "SLURM_JOB_NUM_NODES": shape.workers,
-        "SLURM_NTASKS_PER_NODE": shape.slots,
-        "SLURM_CPUS_PER_TASK": shape.cores,
-        "SLURM_CPUS_ON_NODE": shape.resources.cpu,
-        "SLURM_GPUS_PER_NODE": shape.resources.gpu,
-        "SLURM_GPUS_ON_NODE": shape.resources.gpu,
-        "SLURM_JOB_NAME": request.name,
-        "PBS_NP": ranks,
-        "PBS_NUM_NODES": shape.workers,
-        "PBS_NUM_PPN": shape.slots,
-        "NCPUS": shape.resources.cpu,
-        "PBS_JOBNAME": request.name,
-    }
-    return {name: str(value) for name, value in found.items()}
+    return _of_shape(request.name, ranks, shape.workers, shape.slots, shape.cores, shape.resources)
 
 
 def plain_words(words: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...] | None:
@@ -152,14 +134,20 @@ def set_in(texts: Iterable[str]) -> frozenset[str]:
 
 def fixed(job: MPIJob) -> dict[str, str]:
     """Return the batch system's variables that have one value for all ranks of a job."""
+    return _of_shape(job.name, job.world, job.workers, job.slots, job.cores_per_rank, job.resources)
+
+
+def _of_shape(
+    name: str, ranks: int, workers: int, slots: int, cores: int, resources: Resources
+) -> dict[str, str]:
     found: dict[tuple[str, ...], object] = {
-        ("SLURM_NTASKS", "SLURM_NPROCS", "PBS_NP"): job.world,
-        ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "PBS_NUM_NODES"): job.workers,
-        ("SLURM_NTASKS_PER_NODE", "PBS_NUM_PPN"): job.slots,
-        ("SLURM_CPUS_PER_TASK",): job.cores_per_rank,
-        ("SLURM_CPUS_ON_NODE",): job.resources.cpu,
-        ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"): job.resources.gpu,
-        ("SLURM_JOB_NAME", "PBS_JOBNAME"): job.name,
+        ("SLURM_NTASKS", "SLURM_NPROCS", "PBS_NP"): ranks,
+        ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "PBS_NUM_NODES"): workers,
+        ("SLURM_NTASKS_PER_NODE", "PBS_NUM_PPN"): slots,
+        ("SLURM_CPUS_PER_TASK",): cores,
+        ("SLURM_CPUS_ON_NODE", "NCPUS"): resources.cpu,
+        ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"): resources.gpu,
+        ("SLURM_JOB_NAME", "PBS_JOBNAME"): name,
     }
     return {name: str(value) for names, value in found.items() for name in names}
 
