@@ -14,10 +14,12 @@ import pytest
 
 from mpijob import AsyncClient, Client, Phase
 from mpijob.backends.local import LocalBackend
+from mpijob.backends.local.listing import Clock, live
 from mpijob.backends.local.retention import forget_old
 from mpijob.backends.local.store import Store
 from mpijob.errors import NotFound
 from mpijob.history.keeping import Keep, Policy
+from mpijob.model import Amounts, Resources
 from mpijob.settings import Settings
 
 from .support import PATIENCE, a_job, ended, eventually, running, said, succeeded
@@ -184,6 +186,34 @@ def test_the_record_goes_when_its_days_are_over(client: Client, settings: Settin
     eventually(lambda: not store.rows("holds=1"), "the job has given its place back")
     forget_old(store, now, Policy({"default": Keep(1, 2)}))
     assert client.list().total == 0  # its namespace keeps nothing for longer than two days
+
+
+def test_who_forgets_goes_on_when_somebody_else_deletes_a_job_meanwhile(
+    client: Client, settings: Settings
+) -> None:
+    jobs = [succeeded(client, a_job(name, "echo x")) for name in ("first", "second", "third")]
+    store = Store(LocalBackend(settings)._home)
+    eventually(lambda: not store.rows("holds=1"), "the jobs have given their places back")
+    now = (jobs[-1].state().finished or 0.0) + 5 * DAY
+    told: list[str] = []
+
+    def farewell(uid: str) -> None:
+        told.append(uid)
+        store.remove(jobs[1].ref.uid)
+
+    assert forget_old(store, now, Policy({"default": Keep(1, 2)}), farewell) == 2
+    assert told == [jobs[0].ref.uid, jobs[2].ref.uid]
+    assert store.rows("1") == []
+
+
+def test_a_state_is_told_of_a_queued_job_that_goes_while_it_is_asked_for(client: Client) -> None:
+    client.submit(a_job("first", "sleep 60", resources=Resources(cpu="1900m", memory="128Mi")))
+    job = client.submit(a_job("second", "true", resources=Resources(cpu="1900m", memory="128Mi")))
+    store = Store(LocalBackend(client.settings)._home)
+    row = store.find(job.ref)
+    assert row is not None
+    store.remove(job.ref.uid)
+    assert live(store, row, Clock(Amounts(4.0, 1 << 33, 0), 1.0)).ref == job.ref
 
 
 def test_what_a_killed_delete_left_behind_is_swept(client: Client, settings: Settings) -> None:

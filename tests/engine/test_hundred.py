@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mpijob import Client, Phase
+from mpijob import Client, Job, Phase
 from mpijob.model import Code, Resources
 from mpijob.settings import Settings
 
@@ -36,6 +36,12 @@ def settings(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, cores=1000.0, memory="1000Gi")
 
 
+def has_computed(job: Job) -> bool:
+    state = job.state()
+    assert not state.phase.final, (state.message, state.findings)
+    return bool(said(job).get(1))
+
+
 @pytest.mark.req("C-100", "NFR-006", "SC-007")
 def test_a_hundred_jobs_compute_at_once_and_each_has_its_own_result(client: Client, tmp_path: Path) -> None:
     go = tmp_path / "go"
@@ -50,7 +56,7 @@ def test_a_hundred_jobs_compute_at_once_and_each_has_its_own_result(client: Clie
         )
         for number in range(JOBS)
     ]
-    eventually(lambda: all(said(job).get(1) for job in jobs), "all have computed", PATIENCE)
+    eventually(lambda: all(has_computed(job) for job in jobs), "all have computed", PATIENCE)
     assert {job.state().phase for job in jobs} == {Phase.RUNNING}
     go.touch()
     for number, job in enumerate(jobs):

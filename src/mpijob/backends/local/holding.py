@@ -6,13 +6,14 @@ that looks at a queued one) looks at the held ones first, so nobody has to wait 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mpijob.backends.local.scheduler import NEVER
-from mpijob.errors import Severity
+from mpijob.errors import NotFound, Severity
 from mpijob.model import Event, Phase
 from mpijob.model.dependencies import FAILED, WAITING, Dependency, judge, sentence
 
@@ -41,7 +42,8 @@ def wanted(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
 def release(store: Store) -> None:
     """Let every held job into the queue, or end it, whose others have ended."""
     for row in store.rows(_HELD):
-        _judge(store, row)
+        with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
+            _judge(store, row)
 
 
 def _judge(store: Store, row: Row) -> None:

@@ -100,10 +100,12 @@ def live(store: Store, row: Row, clock: Clock) -> JobState:
     state = row.state
     if state.phase is Phase.QUEUED:
         place = scheduler.position(store, row.seq, state.priority)
-        needs = Amounts(*store.read("SELECT cores, memory, gpus FROM jobs WHERE uid=?", row.uid)[0])
+        wanted = store.read("SELECT cores, memory, gpus FROM jobs WHERE uid=?", row.uid)
+        if not wanted:
+            return state  # somebody has deleted it since we looked
         from mpijob.backends.local import estimates  # only for a job that waits
 
-        estimate = estimates.wait_estimate(store, clock, needs, row.seq)
+        estimate = estimates.wait_estimate(store, clock, Amounts(*wanted[0]), row.seq)
         return msgspec.structs.replace(state, queue_position=place, wait_estimate_seconds=estimate)
     if state.phase is Phase.RUNNING:
         return _with_usage(store, state)

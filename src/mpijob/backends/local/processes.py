@@ -158,6 +158,12 @@ def look(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), fields[0].decode(), cpu, int(fields[21]) * _PAGE, name)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether somebody has stopped a process: it is there, and gets no core until it is told to go on."""
+    seen = look(pid)
+    return seen is not None and seen.state in "Tt"
+
+
 def children(pid: int) -> list[int]:
     """Return the children of a process's first thread."""
     try:

@@ -5,10 +5,12 @@ A runner does this when it has nothing else to do; nobody waits for it.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 
 from mpijob.backends.local.store import Row, Store
+from mpijob.errors import NotFound
 from mpijob.history.keeping import Policy
 
 _DAY = 86_400.0
@@ -29,7 +31,11 @@ def forget_old(
         f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_AT_ONCE})"
     )
     _sweep(store, now)
-    return sum(_forget(store, row, now, policy, farewell) for row in rows)
+    forgotten = 0
+    for row in rows:
+        with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
+            forgotten += _forget(store, row, now, policy, farewell)
+    return forgotten
 
 
 def _sweep(store: Store, now: float) -> None:

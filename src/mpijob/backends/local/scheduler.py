@@ -13,6 +13,7 @@ import msgspec
 
 from mpijob.backends.local import machine
 from mpijob.backends.local.store import decode_state
+from mpijob.errors import NotFound
 from mpijob.model import Amounts, Event, Phase, quantity
 
 if TYPE_CHECKING:
@@ -167,7 +168,10 @@ def _mend_delays(store: Store, now: float) -> None:
         now, NEVER,
     )  # fmt: skip
     for uid, attempt, due in waiting:
-        delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)
+        try:
+            delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)
+        except NotFound:
+            continue  # somebody has deleted it since we looked
         if due - now > delay + _MOMENT_SECONDS:
             with store.transaction() as db:
                 db.execute("UPDATE jobs SET not_before=? WHERE uid=?", (now + delay, uid))

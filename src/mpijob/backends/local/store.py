@@ -19,7 +19,7 @@ import msgspec
 from mpijob import shapes
 from mpijob.backends.local.paths import cannot_write
 from mpijob.backends.refusals import name_in_use
-from mpijob.errors import BackendError
+from mpijob.errors import BackendError, NotFound
 from mpijob.model import Event, JobState, Phase, Sample
 
 if TYPE_CHECKING:
@@ -222,12 +222,12 @@ class Store:
         ]
 
     def plan(self, uid: str) -> Plan:
-        """Return the plan that a job runs by."""
+        """Return the plan that a job runs by; `NotFound` where the job was deleted meanwhile."""
         from mpijob.model import Plan  # a list needs none: start-up is a feature
 
         rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
         if not rows:
-            raise BackendError(f"the plan of job {uid} is gone")
+            raise NotFound(f"the plan of job {uid} is gone")
         return shapes.decode(rows[0][0], Plan)
 
     def put(self, state: JobState, *events: Event, only_if: str = "1", **columns: Any) -> None:

@@ -288,7 +288,7 @@ class Supervisor:
             self._launch(self._orders.launch)
 
     def _end_the_silent(self) -> None:
-        quiet = self._time.silent(self._workers.values())
+        quiet = self._time.silent(self._workers)
         for pid, index in self._workers.items():
             if index in quiet:
                 processes.send(pid, signal.SIGKILL)

@@ -6,13 +6,15 @@ It looks at the ledger and notes there what must end the attempt; ending it is t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 
+from mpijob.backends.local import processes
 from mpijob.backends.local.ledger import Ledger
 from mpijob.model import Plan
 from mpijob.observation.phase import Reason
 
-SILENT_SECONDS = 3.0
+SILENT_SECONDS = 3.0  # of a worker that somebody has stopped
+STARVED_SECONDS = 60.0  # of one that may only be waiting for a core, of which a busy machine has too few
 STUCK_SECONDS = 15.0
 
 
@@ -24,6 +26,7 @@ class Timekeeper:
         self._world = plan.world
         self._ledger = ledger
         self._heard: dict[int, float] = {}
+        self._listened = time.monotonic()
         self._done_since = 0.0
         self._warned = False
         self.began = time.monotonic()
@@ -52,15 +55,24 @@ class Timekeeper:
         self._warned = self._warned or due
         return due
 
-    def silent(self, workers: Iterable[int]) -> list[int]:
-        """Return the workers that are there and say nothing, which is as bad as being gone."""
+    def silent(self, workers: Mapping[int, int]) -> list[int]:
+        """Return the workers, of those with these pids, that are there and say nothing: as bad as being gone."""
         now = time.monotonic()
-        quiet = [index for index in workers if now - self._heard.get(index, now) > SILENT_SECONDS]
+        if (
+            now - self._listened > SILENT_SECONDS
+        ):  # it was we who did not listen: they have spoken since, or will
+            self._heard = dict.fromkeys(self._heard, now)
+        self._listened = now
+        quiet = [index for pid, index in workers.items() if self._is_silent(pid, index, now)]
         for index in quiet:
-            text = f"worker {index} has been silent for {SILENT_SECONDS:g} s"
+            text = f"worker {index} has been silent for {now - self._heard[index]:.0f} s"
             self._ledger.stop(Reason.WORKER_LOST, text)
             self._ledger.silent(index)
         return quiet
+
+    def _is_silent(self, pid: int, index: int, now: float) -> bool:
+        silence = now - self._heard.get(index, now)
+        return silence > STARVED_SECONDS or (silence > SILENT_SECONDS and processes.is_stopped(pid))
 
     def _look_at_start(self) -> None:
         """A world that does not come up in time never will."""
