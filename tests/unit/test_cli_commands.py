@@ -138,6 +138,18 @@ def test_wait_ends_with_the_jobs_result() -> None:
     assert cli("wait", "bad", "--for", "Succeeded").exit_code == 1
 
 
+def test_wait_waits_for_several_jobs_and_ends_with_the_worst_result() -> None:
+    cli = Cli()
+    for name, program in (("a", "true"), ("b", "false"), ("c", "true")):
+        cli.ok("create", name, "--workers", "2", "--", program)
+    told = cli("wait", "a", "b", "c")
+    assert (told.exit_code, len(told.stdout.splitlines())) == (1, 3)
+    assert cli("wait", "a", "c").exit_code == 0
+    missing = cli("wait", "a", "nobody", "c")
+    assert (missing.exit_code, "nobody" in missing.stderr, len(missing.stdout.splitlines())) == (3, True, 2)
+    assert "name at least one job" in cli("wait").stderr
+
+
 def test_wait_gives_up_with_7() -> None:
     cli = Cli(MemoryBackend(script=Script(default=Outcome(hangs=True))))
     cli.ok("create", "long", "--workers", "2", "--", "x")
@@ -190,6 +202,18 @@ def test_retry_runs_a_finished_job_again(cli: Cli) -> None:
     assert cli.json("retry", "two")["phase"] == "Pending"
     refused = cli("retry", "two")
     assert refused.exit_code == 5
+
+
+@pytest.mark.req("B-retry")
+@pytest.mark.parametrize(("program", "status", "end"), [("true", 0, "Succeeded"), ("false", 1, "Failed")])
+def test_retry_follows_to_the_end_where_asked(program: str, status: int, end: str) -> None:
+    cli = Cli()
+    cli.ok("create", "job", "--workers", "2", "--", program)
+    cli("wait", "job")
+    followed = cli("retry", "job", "--follow")
+    assert (followed.exit_code, f"job {end}" in followed.stderr) == (status, True)
+    assert "logs -f job" in cli("retry", "job").stderr
+    assert cli("retry", "job", "--follow", "-o", "yaml").exit_code == 2
 
 
 @pytest.mark.req("B-retry", "B-story5")

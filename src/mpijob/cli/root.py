@@ -41,7 +41,7 @@ ENTRIES: dict[str, Entry] = {
     "tensorboard": Entry("tracking", _SEE, "Run TensorBoard for a job."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
     "ui": Entry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
-    "wait": Entry("steer", _SEE, "Wait until a job has ended, or has reached a phase."),
+    "wait": Entry("steer", _SEE, "Wait until jobs have ended, or have reached a phase."),
     "queue": Entry("usage", _SEE, "Show which jobs wait, in order, and what for."),
     "quota": Entry("usage", _SEE, "Show what there is, what is free and what the namespace may use."),
     "bundle": Entry("bundle", _SEE, "Write everything known of a job into one archive, without secrets."),

@@ -42,12 +42,14 @@ def refuse_both(names: Iterable[str], chosen: bool) -> None:
         raise click.UsageError("name the jobs, or choose them with --selector, --phase or --all")
 
 
-def by_name(app: App, names: Iterable[str], act: Callable[[str], None]) -> None:
+def by_name(app: App, names: Iterable[str], act: Callable[[str], int]) -> None:
     """Do something to each job named; tell each that refuses, and end with the highest of their statuses."""
+    if not names:
+        raise click.UsageError("name at least one job")
     worst = exits.OK
     for name in names:
         try:
-            act(name)
+            worst = max(worst, act(name))
         except MpiJobError as error:
             app.out.error(error)
             worst = max(worst, exits.STATUS[error.kind])

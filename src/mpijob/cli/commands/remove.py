@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from mpijob.cli import several
+from mpijob.cli import exits, several
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, command, names_argument
 from mpijob.cli.output import Format
@@ -33,10 +33,11 @@ def delete(
     """End jobs if needed and remove them; their records stay for a while."""
     several.refuse_both(names, bool(selector or phases or everything))
 
-    def one(name: str) -> None:
+    def one(name: str) -> int:
         with app.out.progress(f"deleting {name} …"):
             app.client.delete(name, grace_period=grace, forget=forget)
         told(name)
+        return exits.OK
 
     def told(name: str) -> None:
         app.out.line(

@@ -32,10 +32,21 @@ _with_fix = click.option(
 @command("retry")
 @name_argument
 @_with_fix
+@click.option("--follow", is_flag=True, help="Follow it to its end, as `mpijob run` does.")
 @pass_app
-def retry(app: App, name: str, with_fix: int | None) -> None:
+def retry(app: App, name: str, with_fix: int | None, follow: bool) -> None:
     """Run a finished job again with the same configuration."""
-    show_state(app, app.client.retry(name, with_fix=with_fix).state())
+    if follow and app.out.format not in (Format.TABLE, Format.JSON):
+        raise click.UsageError("--follow writes a table or JSON, nothing else")
+    job = app.client.retry(name, with_fix=with_fix)
+    if follow:
+        from mpijob.cli.follow import Follower, Look
+
+        exits.end(exits.after(Follower(app, job, Look()).to_the_end().phase))
+    state = job.state()
+    show_state(app, state)
+    if app.out.format is Format.TABLE:
+        app.out.note(f"follow it: {app.words(state.ref, 'logs -f')}")
 
 
 @command("clone", cls=TakesCommand)

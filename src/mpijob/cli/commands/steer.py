@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import click
@@ -17,20 +18,27 @@ _UNENDED = tuple(phase.value for phase in Phase if not phase.final)
 
 
 @command("wait")
-@name_argument
+@names_argument
 @click.option("--for", "phases", multiple=True, type=phase_choice, help="Until it is in this phase.")
-@click.option("--timeout", type=Duration(), metavar="TIME", help="Give up after this time.")
+@click.option("--timeout", type=Duration(), metavar="TIME", help="Give up after this time, for all together.")
 @pass_app
-def wait(app: App, name: str, phases: tuple[str, ...], timeout: float | None) -> None:
-    """Wait until a job has ended, or has reached a phase."""
+def wait(app: App, names: tuple[str, ...], phases: tuple[str, ...], timeout: float | None) -> None:
+    """Wait until jobs have ended, or have reached a phase."""
     wanted = tuple(Phase(phase) for phase in phases) or None
-    with app.out.progress(f"waiting for {name} …"):
-        state = app.client.wait(name, timeout=timeout, for_phases=wanted)
-    show_state(app, state)
-    reached = wanted is not None and state.phase in wanted
-    if not reached and state.phase is Phase.FAILED:
-        app.out.findings(app.client.why(name))
-    exits.end(exits.OK if reached else exits.after(state.phase))
+    until = None if timeout is None else time.monotonic() + timeout
+
+    def one(name: str) -> int:
+        left = None if until is None else max(0.0, round(until - time.monotonic(), 1))
+        with app.out.progress(f"waiting for {name} …"):
+            state = app.client.wait(name, timeout=left, for_phases=wanted)
+        show_state(app, state)
+        if wanted is not None and state.phase in wanted:
+            return exits.OK
+        if state.phase is Phase.FAILED:
+            app.out.findings(app.client.why(name))
+        return exits.after(state.phase)
+
+    several.by_name(app, names, one)
 
 
 @command("cancel")
@@ -87,13 +95,12 @@ def scale(app: App, name: str, workers: int) -> None:
 
 def each(app: App, names: tuple[str, ...], act: Callable[[str], JobState]) -> None:
     """Do something to every job named and show where it stands then."""
-    if not names:
-        raise click.UsageError("name at least one job")
 
-    def one(name: str) -> None:
+    def one(name: str) -> int:
         with app.out.progress(f"waiting for {name} …"):
             state = act(name)
         show_state(app, state)
+        return exits.OK
 
     several.by_name(app, names, one)
 
