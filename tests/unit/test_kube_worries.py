@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -97,3 +98,46 @@ def test_a_node_that_does_not_answer_is_told_in_the_log_and_worries_nobody_who_o
     assert worries.last_lines(Unreachable(500), (voice,), NOW) == ()
     with pytest.raises(ApiError):
         worries.last_lines(Unreachable(403), (voice,), NOW)
+
+
+class Said(Iterator[bytes]):
+    """One line of a pod's log."""
+
+    def __init__(self) -> None:
+        self._lines = iter([b"2026-01-01T00:00:00Z sshd listens\n"])
+
+    def __next__(self) -> bytes:
+        return next(self._lines)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Meeting(Store):
+    """An API server whose pods answer only when so many of them are asked at the same time."""
+
+    def __init__(self, many: int) -> None:
+        super().__init__()
+        self.read: list[str] = []
+        self._all = threading.Barrier(many, timeout=60)
+
+    def lines(self, path: str, **query: Any) -> Any:
+        self.read.append(path)
+        self._all.wait()
+        return Said()
+
+
+def a_voice(pod: str, role: Role) -> Voice:
+    return Voice("team", pod, "node", role, 0 if role is Role.WORKER else None, 1, Family.OPENMPI, True)
+
+
+@pytest.mark.req("NFR-005")
+def test_the_logs_of_several_pods_are_asked_for_at_once() -> None:
+    voices = [a_voice(f"worker-{n}", Role.WORKER) for n in range(8)]
+    assert len([*logs.stored(Meeting(8), voices, LogQuery())]) == 8
+
+
+def test_who_looks_for_worries_reads_what_the_program_said_and_no_worker() -> None:
+    api = Meeting(1)
+    worries.last_lines(api, (a_voice("launcher", Role.LAUNCHER), a_voice("worker-0", Role.WORKER)), NOW)
+    assert api.read == [a_voice("launcher", Role.LAUNCHER).path]

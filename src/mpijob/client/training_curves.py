@@ -11,6 +11,7 @@ from mpijob.client.bridge import close
 from mpijob.client.remembering import remembering
 from mpijob.errors import NotFound
 from mpijob.model import LogQuery, Phase
+from mpijob.model.records import PROGRAM
 from mpijob.observation import curves
 
 if TYPE_CHECKING:
@@ -60,9 +61,8 @@ async def points_of(
     reads = remembering(backend)
     own = (*patterns, *settings.metric_patterns)
     find = curves.reader(own)
-    query = LogQuery(
-        regex="" if own else curves.LOOKED_FOR, ranks=() if rank is None else (rank,), since=since
-    )
+    ranks = () if rank is None else (rank,)
+    query = LogQuery(regex="" if own else curves.LOOKED_FOR, roles=PROGRAM, ranks=ranks, since=since)
     state = await reads.get(ref)
     stream = reads.logs(state.ref, query)
     told: list[Point] = []

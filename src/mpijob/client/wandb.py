@@ -15,6 +15,7 @@ from mpijob.client.tracking import keep_link, kept_link
 from mpijob.dialects.launch import uses_wandb
 from mpijob.errors import MpiJobError
 from mpijob.model import LogQuery
+from mpijob.model.records import PROGRAM
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -41,7 +42,7 @@ async def links(reads: Backend, state: JobState, settings: Settings) -> dict[str
 
 
 async def _said(reads: Backend, state: JobState, server: str) -> str:
-    stream = reads.logs(state.ref, LogQuery(regex=_SAID))
+    stream = reads.logs(state.ref, LogQuery(roles=PROGRAM, regex=_SAID))
     try:
         async for line in stream:
             said = _ADDRESS.search(line.text)

@@ -31,6 +31,9 @@ class Role(StrEnum):
     RANK = "rank"
 
 
+PROGRAM = (Role.LAUNCHER, Role.RANK)  # who speaks for the program; a worker itself tells of its connections
+
+
 class Level(StrEnum):
     """How serious a program says that a line is; from the least to the most."""
 

@@ -56,7 +56,7 @@ class Following:
         while found is None:
             found, over = self._look(look)
         known = logs.positions(found, self._query, self._places)
-        past = merge.merged([self._past(position) for position in known])
+        past = merge.merged(logs.begun([self._past(position) for position in known]))
         yield from wanted.history(past, self._query.tail)
         if over:
             yield from wanted.live([line for one in known for line in one.reader.rest()], None)

@@ -8,11 +8,13 @@ business of `following`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes import kinds, reads
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.states import Document
 from mpijob.dialects import pods as pod_words
@@ -195,8 +197,21 @@ def positions(found: Sequence[Voice], query: LogQuery, places: dict[int, dict[in
 
 def stored(api: Api, found: Sequence[Voice], query: LogQuery, kept: Kept | None = None) -> Iterator[LogLine]:
     """Yield the wanted lines of what was said so far; of a pod that is gone, those that were kept elsewhere."""
-    streams = [_whole(api, position, kept) for position in positions(found, query, {})]
+    streams = begun([_whole(api, position, kept) for position in positions(found, query, {})])
     return sieve.select(merge.merged(streams), query)
+
+
+def begun(streams: Sequence[Iterator[LogLine]]) -> list[Iterator[LogLine]]:
+    """Return streams that have begun, several at once: a hundred pods, or a node that answers late, are soon read."""
+    answers = reads.together({str(n): partial(_first, stream) for n, stream in enumerate(streams)})
+    for answer in answers.values():
+        if answer.error is not None:
+            raise answer.error
+    return [chain(answer.value, stream) for answer, stream in zip(answers.values(), streams, strict=True)]
+
+
+def _first(stream: Iterator[LogLine]) -> list[LogLine]:
+    return [*islice(stream, 1)]
 
 
 def is_wanted(voice: Voice, query: LogQuery) -> bool:

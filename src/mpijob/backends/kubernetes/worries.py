@@ -16,6 +16,7 @@ from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.recent import Recent
 from mpijob.errors import Finding
 from mpijob.model import JobRef, JobState, LogLine, LogQuery, Mark, Phase, Sample
+from mpijob.model.records import PROGRAM
 from mpijob.observation import vitals, warnings
 
 _MOST_SAMPLES = 4000
@@ -47,7 +48,7 @@ class Worries:
 
 def last_lines(api: Api, voices: tuple[logs.Voice, ...], now: float) -> tuple[LogLine, ...]:
     """Return what was said of late by the job itself."""
-    found = logs.stored(api, voices, LogQuery(since=now - _LAST_SECONDS, tail=_LAST_LINES))
+    found = logs.stored(api, voices, LogQuery(roles=PROGRAM, since=now - _LAST_SECONDS, tail=_LAST_LINES))
     return tuple(line for line in found if Mark.GAP not in line.marks)
 
 
