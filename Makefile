@@ -19,6 +19,7 @@ THEN_FIGURES = ended=$$?; $(PYTHON) -m tools.figures_page && exit $$ended
 APART := --quiet --no-deps --ignore-installed --no-warn-script-location
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a test compiles everything anew
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 

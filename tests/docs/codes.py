@@ -7,6 +7,7 @@ and rules, or the `code` of an error class. `tests/unit/test_troubleshooting.py`
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def all_codes() -> frozenset[str]:
     return frozenset(written()) | checks.codes() | rule_codes() | error_codes()
 
 
+@functools.cache
 def written(source: Path = SOURCE) -> dict[str, str]:
     """Return every code in the source with the file that says it."""
     found: dict[str, str] = {}

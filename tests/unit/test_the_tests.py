@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ FILES = sorted(TESTS.rglob("test_*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 

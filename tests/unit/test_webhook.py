@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-import jsonschema
 import msgspec
 import pytest
 from tests.unit.incoming_support import (
@@ -173,4 +172,4 @@ def test_every_rule_is_bound_and_spares_the_system() -> None:
     assert named == bound
     for one in documents[::2]:
         assert "kube-system" in str(one["spec"]["matchConstraints"]["namespaceSelector"])
-        jsonschema.validate(one["spec"]["variables"][0], {"required": ["name", "expression"]})
+        assert one["spec"]["variables"][0].keys() >= {"name", "expression"}
