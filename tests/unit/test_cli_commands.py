@@ -147,7 +147,17 @@ def test_wait_waits_for_several_jobs_and_ends_with_the_worst_result() -> None:
     assert cli("wait", "a", "c").exit_code == 0
     missing = cli("wait", "a", "nobody", "c")
     assert (missing.exit_code, "nobody" in missing.stderr, len(missing.stdout.splitlines())) == (3, True, 2)
-    assert "name at least one job" in cli("wait").stderr
+    assert "name the jobs, or choose them" in cli("wait").stderr
+
+
+def test_one_waits_for_a_whole_array() -> None:
+    cli = Cli()
+    made = cli("array", "study", "--workers", "2", "--values", "env.LR=1,2,3", "--", "true")
+    assert "mpijob wait -l mpijob/array=study" in made.stderr
+    told = cli("wait", "-l", "mpijob/array=study")
+    assert (told.exit_code, len(told.stdout.splitlines())) == (0, 3)
+    assert cli("wait", "-l", "mpijob/array=other").exit_code == 3
+    assert cli("wait", "study-0", "-l", "mpijob/array=study").exit_code == 2
 
 
 def test_wait_gives_up_with_7() -> None:

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from mpijob.client.again import Done
 
 Bulk = Callable[..., "tuple[Done, ...]"]
+selector_option = click.option(
+    "-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels: team=cv,tier!=test."
+)
 
 
 def choices(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that choose among jobs, and the answer to the question before."""
     for option in reversed(
         (
-            click.option(
-                "-l", "--selector", default="", metavar="LABELS",
-                help="Jobs with these labels: team=cv,tier!=test.",
-            ),
+            selector_option,
             click.option("--phase", "phases", multiple=True, type=phase_choice, help="Jobs in this phase."),
             click.option("--all", "everything", is_flag=True, help="All jobs of the namespace."),
             click.option("-y", "--yes", is_flag=True, help="Do not ask."),

@@ -12,6 +12,7 @@ from mpijob.cli.commands.show import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, command, name_argument, names_argument
 from mpijob.cli.output import Format
+from mpijob.errors import NotFound
 from mpijob.model import JobState, Phase
 
 _UNENDED = tuple(phase.value for phase in Phase if not phase.final)
@@ -19,11 +20,23 @@ _UNENDED = tuple(phase.value for phase in Phase if not phase.final)
 
 @command("wait")
 @names_argument
+@several.selector_option
 @click.option("--for", "phases", multiple=True, type=phase_choice, help="Until it is in this phase.")
 @click.option("--timeout", type=Duration(), metavar="TIME", help="Give up after this time, for all together.")
 @pass_app
-def wait(app: App, names: tuple[str, ...], phases: tuple[str, ...], timeout: float | None) -> None:
-    """Wait until jobs have ended, or have reached a phase."""
+def wait(
+    app: App, names: tuple[str, ...], selector: str, phases: tuple[str, ...], timeout: float | None
+) -> None:
+    """Wait until jobs have ended, or have reached a phase.
+
+    A whole array is `-l mpijob/array=NAME`.
+    """
+    if bool(names) == bool(selector):
+        raise click.UsageError("name the jobs, or choose them with --selector")
+    if selector and not (names := tuple(state.ref.name for state in app.client.jobs(selector=selector))):
+        raise NotFound(
+            f"no job has the labels {selector}", hint="mpijob list --all-namespaces shows every job"
+        )
     wanted = tuple(Phase(phase) for phase in phases) or None
     until = None if timeout is None else time.monotonic() + timeout
 

@@ -13,6 +13,7 @@ from mpijob.cli.flags import job_flags
 from mpijob.cli.jobspec import Given, TakesCommand, given_options
 from mpijob.cli.listed import show_states
 from mpijob.cli.options import command
+from mpijob.client.sweep import ARRAY_LABEL
 
 _RANGE = re.compile(r"\d{1,9}-\d{1,9}(?::\d{1,9})?(?:%\d{1,9})?")
 _SHOWN = 20
@@ -38,6 +39,7 @@ def array(app: App, sweep: tuple[str, ...], **given: Any) -> None:
         app.out.value(states)
     else:
         show_states(app, states, namespaced=False)
+        app.out.note(f"wait for all of them: mpijob wait -l {ARRAY_LABEL}={job.name}")
 
 
 def _values(text: str) -> tuple[str, list[Any]]:
