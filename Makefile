@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test fuzz test-gpu test-frameworks check static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test fuzz test-gpu test-frameworks check unit static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -34,7 +34,7 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test: export MPIJOB_PAGE_COVERAGE := $(CURDIR)/.make/page-coverage
-test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done .make/wandb/.done static ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
+test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done .make/wandb/.done .make/frameworks/.done static ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
 	cd frontend && npm run --silent types-check
 	$(BIN)/coverage erase
 	rm -rf $(MPIJOB_PAGE_COVERAGE)
@@ -48,10 +48,13 @@ test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows 
 	$(BIN)/python -m pytest tests_gpu --results=tests_gpu/results.json $(PYTEST_FLAGS)
 
 test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
-test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## The examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads; downloads gigabytes once
+test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## Of `make test` the examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads alone
 	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
-check: $(VENV)/.dev static ## The quick round: format, lint, types, import contracts, unit tests
+check: $(VENV)/.dev ## The quick round: format, lint, types, import contracts, unit tests
+	$(MAKE) --no-print-directory --jobs=2 --output-sync static unit
+
+unit: $(VENV)/.dev
 	$(BIN)/python -m pytest $(SPREAD) tests/unit -m "not thorough" $(PYTEST_FLAGS)
 
 static: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""Framework examples and tiny reference workloads, as real jobs (`make test-frameworks`: gigabytes)."""
+"""Framework examples and tiny reference workloads, as real jobs, in an environment of their own (gigabytes)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from nbclient import NotebookClient
 from tests.docs.readers import an_environment
 
+pytestmark = pytest.mark.xdist_group("frameworks")  # each takes all the cores that there are
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES, WORKLOADS = ROOT / "examples", ROOT / "examples" / "workloads"
 PROGRAMS = ROOT / ".make" / "frameworks" / "bin"
