@@ -15,6 +15,7 @@ from testbed.shell import say, wait_for
 LABEL = "type=kwok"
 _TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
 _SIZE = {"cpu": "32", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+_AT_ONCE = 200  # pods of one command: thousands would take it longer than a command may
 _ADDRESSES = "10.250.0.0/16"
 
 
@@ -54,7 +55,8 @@ def _delete_pods() -> None:
     for namespace in sorted({pod["namespace"] for pod in pods}):
         here = [pod["name"] for pod in pods if pod["namespace"] == namespace]
         forced = ("--force", "--grace-period=0", "--wait=false", "--ignore-not-found")
-        kubectl("delete", "pods", f"--namespace={namespace}", *forced, *here)
+        for first in range(0, len(here), _AT_ONCE):
+            kubectl("delete", "pods", f"--namespace={namespace}", *forced, *here[first : first + _AT_ONCE])
 
 
 def _nodes() -> list[dict[str, Any]]:
