@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from mpijob import Client, Job, Phase
+from mpijob.cli import worries
+from mpijob.cli.context import App
+from mpijob.cli.follow import Follower, Look
 from mpijob.errors import Severity
 from mpijob.model import Resources
 from mpijob.settings import Settings
@@ -20,6 +24,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.req("PMV-013", "Q13")]
 PYTHON = sys.executable
 GROWS = "keep = []\nimport time\nwhile True:\n keep.append(b'x' * (2 << 20)); time.sleep(0.1)"
 WAITS = "from mpi4py import MPI; import time\nif MPI.COMM_WORLD.rank == 1: time.sleep(300)\nMPI.COMM_WORLD.Barrier()"
+HANGS: dict[str, Any] = {"command": ("sh", "-c", f"echo begun; {PYTHON} -c '{WAITS}'"), "workers": 2}
 TALKS = 'i=0; while [ "$MPIJOB_RANK" != 1 ] || [ $i -lt 12 ]; do echo step $i; i=$((i+1)); sleep 0.25; done; sleep 300'
 HEALTHY = "i=0; while [ $i -lt 28 ]; do echo step $i; i=$((i+1)); sleep 0.25; done"
 
@@ -52,9 +57,7 @@ def test_memory_that_grows_is_told_before_the_limit_is_reached(client: Client) -
 
 
 def test_a_rank_that_sleeps_while_the_others_wait_for_it_in_mpi_is_named(client: Client) -> None:
-    job = running(
-        client, a_job("waits", command=("sh", "-c", f"echo begun; {PYTHON} -c '{WAITS}'"), workers=2)
-    )
+    job = running(client, a_job("waits", **HANGS))
     warned(job, "RANK_IDLE")
     assert [(finding.rank, finding.worker) for finding in job.warnings()] == [(1, 1)]
 
@@ -80,3 +83,35 @@ def test_a_healthy_job_is_left_in_peace_and_a_warning_goes_when_its_cause_does(c
     assert healthy.wait(PATIENCE).phase is Phase.SUCCEEDED
     assert [event for event in healthy.events() if event.severity is Severity.WARNING] == []
     assert healthy.state().findings == ()
+
+
+@pytest.mark.req("AC3")
+def test_a_job_that_hung_until_its_deadline_says_so_first(client: Client) -> None:
+    job = client.submit(a_job("hangs", deadline_seconds=9.0, **HANGS))
+    assert job.wait(PATIENCE).phase is Phase.FAILED
+    told = job.diagnose()
+    hang, late = told.findings
+    assert (hang.code, late.code) == ("HANG", "DEADLINE_EXCEEDED")
+    assert hang.message == (
+        "The job probably hung until its deadline ended it: rank 1 on worker 1 had been idle while others were busy."
+    )
+    assert any("Rank 1 on worker 1 has been idle" in line and "[RANK_IDLE]" in line for line in hang.evidence)
+    assert told.fixes[0].command == "mpijob stacks hangs"
+    assert told.summary.startswith("Failed: The job probably hung")
+
+
+def test_a_job_that_only_took_too_long_is_not_called_hung(client: Client) -> None:
+    state = client.submit(a_job("slow", "while :; do echo on; sleep 0.2; done", deadline_seconds=6.0)).wait(
+        PATIENCE
+    )
+    assert [finding.code for finding in state.findings] == ["DEADLINE_EXCEEDED"]
+
+
+def test_run_says_while_it_follows_that_a_rank_hangs(
+    client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(worries, "LOOK_SECONDS", 0.2)
+    app = App(connect=lambda _: client)
+    assert Follower(app, client.submit(a_job("hangs", deadline_seconds=9.0, **HANGS)), Look()).to_the_end()
+    told = capsys.readouterr().err.partition("hangs Failed after")[0]
+    assert told.count("hangs: warning: Rank 1 on worker 1 has been idle") == 1

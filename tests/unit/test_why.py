@@ -13,6 +13,7 @@ from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import reasons
 from mpijob.diagnosis import Evidence, Memory, explain, report
+from mpijob.diagnosis.evidence import Worry
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import Finding, Fix, InvalidJob, NotFound, Place
 from mpijob.model import Event, Exit, JobRef, JobState, Phase, Sample, WorkerState
@@ -115,6 +116,35 @@ def test_silence_is_told_with_how_busy_the_workers_are() -> None:
     idle = (Sample(1.0, 0, 0.01, 1), Sample(1.0, 1, 0.0, 1))
     (hang,) = explain(Evidence(spec=a_job(), phase=Phase.RUNNING, silent_seconds=90.0, samples=idle))
     assert hang.message.startswith("No rank said anything for 90 s, and the workers use 0.01 cores together")
+
+
+@pytest.mark.parametrize(
+    ("worry", "told"),
+    [
+        (Worry("RANK_IDLE", "idle.", 220.0, 1, 3), "rank 3 on worker 1 had been idle while others were busy"),
+        (Worry("RANK_IDLE", "idle.", 220.0, 1), "worker 1 had been idle while others were busy"),
+        (
+            Worry("RANK_SILENT", "mute.", 220.0, 1, 2),
+            "rank 2 on worker 1 had fallen silent while others went on",
+        ),
+        (Worry("ALL_IDLE", "idle.", 220.0), "all 4 ranks had been idle and silent"),
+        (Worry("JOB_SILENT", "mute.", 220.0), "all 4 ranks had fallen silent"),
+    ],
+)
+def test_a_hang_that_was_told_before_the_deadline_is_the_first_cause(worry: Worry, told: str) -> None:
+    late = Evidence(
+        spec=a_job(deadline_seconds=300.0), reason="DeadlineExceeded", started=100.0, worries=(worry,)
+    )
+    hang, deadline = explain(late)
+    assert (hang.code, deadline.code) == ("HANG", "DEADLINE_EXCEEDED")
+    assert hang.message == f"The job probably hung until its deadline ended it: {told}."
+    assert hang.evidence == (f"told 2 min after the start: {worry.message} [{worry.code}]",)
+
+
+def test_a_warning_that_is_no_hang_leaves_the_deadline_first() -> None:
+    near = Worry("MEMORY_NEAR_LIMIT", "memory will run out", 200.0, 1)
+    (late,) = explain(Evidence(spec=a_job(), reason="DeadlineExceeded", worries=(near,)))
+    assert late.code == "DEADLINE_EXCEEDED"
 
 
 def test_what_a_failure_followed_from_is_told_with_time_ranks_and_node() -> None:

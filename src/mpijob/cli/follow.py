@@ -14,6 +14,7 @@ import click
 from mpijob.cli import shown, text
 from mpijob.cli.context import App
 from mpijob.cli.output import Format, as_json, finding_lines
+from mpijob.cli.worries import Worries
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import JobState, LogLine, Mark, Phase
 from mpijob.observation import masking
@@ -123,13 +124,16 @@ class Follower:
     def _follow(self) -> JobState:
         self._until_it_runs()
         try:
-            tidy = not self._look.raw
-            for line in self._app.client.logs(self._job.ref, follow=True, tidy=tidy):
-                show_line(self._app, line, self._look)
-                self._glance()
+            self._show_lines()
         except BrokenPipeError:
             self._app.out.silence()  # nobody reads any more; the result still counts
         return self._app.client.wait(self._job.ref)
+
+    def _show_lines(self) -> None:
+        with Worries(self._app, self._app.out.note).beside(self._job.ref):
+            for line in self._app.client.logs(self._job.ref, follow=True, tidy=not self._look.raw):
+                show_line(self._app, line, self._look)
+                self._glance()
 
     def _until_it_runs(self) -> None:
         """Tell each phase up to Running: the program says nothing before, and may say nothing for long after."""

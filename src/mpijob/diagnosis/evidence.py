@@ -84,6 +84,17 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
+class Worry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an engine had found worrying while the job ran, and still did when it ended; `time` is when it told so."""
+
+    code: str
+    message: str
+    time: float = 0.0
+    worker: int | None = None
+    rank: int | None = None
+    confidence: float = 0.6
+
+
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything known of one attempt of one job.
 
@@ -113,6 +124,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
     events: tuple[Event, ...] = ()
+    worries: tuple[Worry, ...] = ()
     logs: tuple[LogLine, ...] = ()
     windows: tuple[Window, ...] = ()
     started: float | None = None

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from mpijob.diagnosis.corpus import Stream, streams
-from mpijob.diagnosis.evidence import Evidence, Memory
-from mpijob.diagnosis.words import worker_of_host
+from mpijob.diagnosis.evidence import Evidence, Memory, Worry
+from mpijob.diagnosis.words import lasting, lowered, who, worker_of_host
 from mpijob.model import Exit
 
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
@@ -23,6 +23,8 @@ TOGETHER_SECONDS = 0.25
 NEAR_LIMIT = 0.9
 SIDECARS = ("istio-proxy", "linkerd-proxy")
 MOST_ADDRESSES = 8  # of workers in one sentence
+MOST_NAMED = 4  # ranks in one sentence
+STALLS = ("RANK_IDLE", "ALL_IDLE", "RANK_SILENT", "JOB_SILENT")  # the most telling first
 IDLE_CORES = 0.1  # of one worker: less is no computing
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
@@ -53,6 +55,7 @@ def facts(seen: Evidence) -> Iterator[Fact]:
     yield from _exits(seen)
     yield from _world(seen, said)
     yield from _silence(seen)
+    yield from _stalled(seen)
     yield from _rejected(seen, said)
     yield from _astray(seen)
     yield from _sidecars(seen, said)
@@ -186,6 +189,34 @@ def _silence(seen: Evidence) -> Iterator[Fact]:
     overdue = seen.reason == "DeadlineExceeded" and silent and elapsed and silent >= max(30.0, elapsed / 2)
     if seen.reason == "Silent" or overdue or (seen.going and silent):
         yield Fact("silent", values={"silent": _whole(silent), **_load(seen)})
+
+
+def _stalled(seen: Evidence) -> Iterator[Fact]:
+    """What had been told of ranks that stand still, before a deadline ended them: that came first."""
+    for code in STALLS if seen.reason == "DeadlineExceeded" else ():
+        if told := [worry for worry in seen.worries if worry.code == code]:
+            values = {code.lower(): _who_stalled(seen, told), "message": _told(seen, told[0])}
+            yield Fact("stalled", values=values, confidence=told[0].confidence)
+            return
+
+
+def _who_stalled(seen: Evidence, told: list[Worry]) -> str:
+    named = [worry for worry in told if worry.rank is not None or worry.worker is not None]
+    if not named:
+        return f"all {seen.spec.world} ranks" if seen.spec.world > 1 else "the only rank"
+    whom = ", ".join(lowered(who(worry.worker, worry.rank)) for worry in named[:MOST_NAMED])
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return whom + more
+
+
+def _told(seen: Evidence, worry: Worry) -> str:
+    known = seen.started is not None and worry.time
+    when = (
+        f"{lasting(max(0.0, worry.time - (seen.started or 0.0)))} after the start"
+        if known
+        else "while it ran"
+    )
+    return f"told {when}: {worry.message} [{worry.code}]"
 
 
 def _load(seen: Evidence) -> dict[str, Any]:

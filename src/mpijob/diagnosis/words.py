@@ -33,7 +33,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "worker": worker,
         "rank": rank,
         "who": who(worker, rank),
-        "whom": who(worker, rank)[0].lower() + who(worker, rank)[1:],
+        "whom": lowered(who(worker, rank)),
         "family": None if seen.family is Family.AUTO else seen.family.value,
         "ranks_there": spans(seen.ranks_of(worker)) or None,
         "node": _node(seen, worker),
@@ -109,6 +109,11 @@ def who(worker: int | None, rank: int | None) -> str:
     if rank is not None:
         return f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
     return "A rank" if worker is None else f"Worker {worker}"
+
+
+def lowered(sentence: str) -> str:
+    """Return a sentence as it goes on within another."""
+    return sentence[:1].lower() + sentence[1:]
 
 
 def worker_of_host(host: str) -> int | None:

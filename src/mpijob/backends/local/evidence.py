@@ -14,7 +14,7 @@ from mpijob.backends import siterules
 from mpijob.backends.local import logs, passages
 from mpijob.backends.local.ledger import TOGETHER_SECONDS, Ledger
 from mpijob.backends.local.orders import Orders
-from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, without_aborts
+from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
@@ -33,11 +33,16 @@ _PEER_LOST = re.compile(
 
 
 def findings_for(
-    orders: Orders, ledger: Ledger, standing: phase.Standing, started: float | None = None
+    orders: Orders,
+    ledger: Ledger,
+    standing: phase.Standing,
+    started: float | None = None,
+    worries: tuple[Worry, ...] = (),
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
     site = siterules.known(orders.rules)
-    evidence = msgspec.structs.replace(_evidence(orders, ledger, standing, site), started=started)
+    seen = _evidence(orders, ledger, standing, site)
+    evidence = msgspec.structs.replace(seen, started=started, worries=worries)
     findings = diagnosis.explain(evidence, site)
     cause = findings[0].rank if findings else None
     ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}

@@ -7,6 +7,7 @@ kept and told with the next change.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +18,9 @@ from mpijob.backends.local.store import Store
 from mpijob.errors import BackendError, Finding, Severity
 from mpijob.model import Event, JobState, Phase
 from mpijob.observation.phase import Standing, derive, failure
+
+if TYPE_CHECKING:
+    from mpijob.diagnosis.evidence import Worry
 
 _PATIENCE_SECONDS = 60.0
 
@@ -32,7 +36,7 @@ class Teller:
         self._untold: list[Event] = []
         self._remarks: list[Finding] = []
         self._worries: tuple[Finding, ...] = ()
-        self._told: set[tuple[str, int | None, int | None]] = set()
+        self._told: dict[tuple[str, int | None, int | None], float] = {}
         self.state = state
 
     def standing(self, *, ended: bool = False) -> Standing:
@@ -64,7 +68,7 @@ class Teller:
                   self._orders.attempt, finding.worker, finding.rank)
             for key, finding in zip(keys, findings, strict=True) if key not in self._told
         ]  # fmt: skip
-        self._told.update(keys)
+        self._told = dict.fromkeys(keys, self._clock.now()) | self._told
         self.advance(*events)
 
     def advance(self, *events: Event, standing: Standing | None = None) -> None:
@@ -92,7 +96,17 @@ class Teller:
     def _findings(self, standing: Standing) -> tuple[Finding, ...]:
         from mpijob.backends.local.evidence import findings_for  # the rules are loaded only for a failure
 
-        return findings_for(self._orders, self._ledger, standing, self.state.started)
+        return findings_for(self._orders, self._ledger, standing, self.state.started, self._held_worries())
+
+    def _held_worries(self) -> tuple[Worry, ...]:
+        """Return what was still worrying when the attempt ended, with when it was told first."""
+        from mpijob.diagnosis.evidence import Worry
+        from mpijob.observation import warnings
+
+        return tuple(
+            Worry(one.code, one.message, self._told[warnings.key(one)], one.worker, one.rank, one.confidence)
+            for one in self._worries
+        )
 
     def _stand(
         self, standing: Standing, findings: tuple[Finding, ...] = (), finished: float | None = None

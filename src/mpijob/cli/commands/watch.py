@@ -14,8 +14,9 @@ from mpijob.cli.commands.show import filters
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import command, job_names
-from mpijob.cli.output import Format, finding_lines
-from mpijob.errors import BackendError, Finding, Severity
+from mpijob.cli.output import Format
+from mpijob.cli.worries import Worries
+from mpijob.errors import BackendError, Finding
 from mpijob.model import JobState, Phase
 
 _REFRESH_SECONDS = 0.5
@@ -45,25 +46,17 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
 
 def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
     told: dict[str, str] = {}
-    warned: set[tuple[str, str, int | None, int | None]] = set()
+    worries = Worries(app, app.out.line)
     for state in app.client.watch(names=(name,) if name else (), **chosen):
         line = shown.result_line(state) if state.phase.final else shown.phase_line(state)
         if told.get(state.ref.uid) != line:
             told[state.ref.uid] = line
             _show(app, state, line)
-        _warn(app, state, warned)
+        if app.out.format is Format.TABLE:  # JSON has it in the state
+            worries.tell(state.ref, state.findings)
         if name and (state.phase.final or state.phase is Phase.DELETING):
             return state
     return None
-
-
-def _warn(app: App, state: JobState, told: set[tuple[str, str, int | None, int | None]]) -> None:
-    """Say once what is worrying about a job that runs; JSON has it in the state."""
-    for finding in state.findings:
-        key = (state.ref.uid, finding.code, finding.worker, finding.rank)
-        if finding.severity is Severity.WARNING and key not in told and app.out.format is Format.TABLE:
-            told.add(key)
-            app.out.lines(f"{state.ref.name}: {line}" for line in finding_lines((finding,)))
 
 
 def _show(app: App, state: JobState, line: str) -> None:
@@ -77,7 +70,7 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
     from rich.live import Live
 
     secrets = app.client.masked_values(name) if name else ()
-    patience, worries = Patience(), _Worries(app)
+    patience, worries = Patience(), _Asked(app)
     with Live(auto_refresh=False, screen=False) as live:
         while True:
             try:
@@ -93,7 +86,7 @@ def _screen(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | No
 
 
 def _picture(
-    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], worries: _Worries
+    app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], worries: _Asked
 ) -> tuple[JobState | None, Any]:
     """Return what the screen shows now, and the state of the job that it is about."""
     from mpijob.cli import screen
@@ -105,7 +98,7 @@ def _picture(
     return state, screen.job(state, lines, app.now(), secrets, worries.about(state))
 
 
-class _Worries:
+class _Asked:
     """What is worrying about a job that is watched, asked for now and then: it costs more than a look."""
 
     def __init__(self, app: App) -> None:

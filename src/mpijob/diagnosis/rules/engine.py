@@ -108,8 +108,12 @@ RULES = (
         "or a collective call that another rank never makes, or one rank failed while the others wait for "
         "it.",
         trust=Trust.LIMIT,
-        facts=("silent",),
+        facts=("stalled", "silent"),
         causes=(
+            "The job probably hung until its deadline ended it: {rank_idle} had been idle while others were busy.",
+            "The job probably hung until its deadline ended it: {all_idle} had been idle and silent.",
+            "The job probably hung until its deadline ended it: {rank_silent} had fallen silent while others went on.",
+            "The job probably hung until its deadline ended it: {job_silent} had fallen silent.",
             "No rank said anything for {silent} s, and the workers use {idle} cores together: the ranks wait for "
             "each other, or for something else (hang).",
             "No rank said anything for {silent} s while the workers use {busy} cores: they compute in silence, or "
@@ -119,7 +123,7 @@ RULES = (
         ),
         example="No rank said anything for 590 s; the ranks probably wait for each other (hang).",
         remedies=(
-            Remedy("see where each rank stands, while it hangs: mpijob stacks JOB"),
+            Remedy("see where each rank stands while it hangs, in this run or the next: mpijob stacks JOB"),
             Remedy(
                 "run the program with python -m mpi4py, so that an exception in one rank ends all",
                 {"command": "{with_mpi4py}"},
