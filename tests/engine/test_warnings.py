@@ -112,6 +112,7 @@ def test_run_says_while_it_follows_that_a_rank_hangs(
 ) -> None:
     monkeypatch.setattr(worries, "LOOK_SECONDS", 0.2)
     app = App(connect=lambda _: client)
-    assert Follower(app, client.submit(a_job("hangs", deadline_seconds=9.0, **HANGS)), Look()).to_the_end()
+    job = client.submit(a_job("hangs", deadline_seconds=9.0, **HANGS))
+    assert Follower(app, job, Look()).to_the_end().phase is Phase.FAILED
     told = capsys.readouterr().err.partition("hangs Failed after")[0]
     assert told.count("hangs: warning: Rank 1 on worker 1 has been idle") == 1

@@ -6,12 +6,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.cli_support import Cli
 
+from mpijob.accounting import making
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.cli import shown
 from mpijob.client import Client
-from mpijob.model import Amounts, LogLine, Phase
+from mpijob.model import Amounts, JobRef, JobState, LogLine, Phase
 
 
 @pytest.mark.req("FR-CLI-003", "FR-009", "FR-CLI-002", "FR-020")
@@ -50,6 +53,16 @@ def test_a_retried_run_counts_its_attempts() -> None:
     result = cli("run", "r", "--workers", "2", "--retry", "2", "--", "x")
     assert result.exit_code == 0
     assert "attempt 2 of 3" in result.stderr.splitlines()[-1]
+
+
+def test_what_an_earlier_attempt_ran_is_no_wait_of_the_last_one() -> None:
+    state = JobState(ref=JobRef("default", "r"), phase=Phase.SUCCEEDED, created=100.0, queued=112.0, started=113.0,
+                     finished=115.1, attempt=2, attempts_allowed=2, world=1, workers_wanted=1)  # fmt: skip
+    line = shown.result_line(state)
+    assert line == "r Succeeded after 15s, attempt 2 of 2 waited 1.0s and ran 2.1s, 1 ranks on 1 workers"
+    first = msgspec.structs.replace(state, attempt=1, queued=100.0, started=101.0)
+    assert shown.result_line(first) == "r Succeeded after 15s, waited 1.0s, ran 14s, 1 ranks on 1 workers"
+    assert (state.queued_seconds(120.0), making.account(state, now=120.0).queued_seconds) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(

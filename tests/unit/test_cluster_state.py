@@ -190,6 +190,12 @@ def test_trap_a_condition_suspended_that_is_false_means_that_it_was_resumed() ->
     assert derive(cluster).phase is Phase.RUNNING
 
 
+def test_an_attempt_waits_since_the_job_was_resumed_not_since_it_was_made() -> None:
+    state = derive(at_work().note(terms.ACTS_ANNOTATION, f'[[{BEGIN + 8}, "Resumed", ""]]'))
+    assert (state.attempt, state.queued) == (2, BEGIN + 8)
+    assert derive(at_work()).queued == state.created
+
+
 def test_trap_the_mpi_operator_may_not_resume_a_launcher_that_it_suspended() -> None:
     cluster = (
         Cluster(operator=True).workers(running(60)).condition("Suspended", True, "MPIJobSuspended", at=3)

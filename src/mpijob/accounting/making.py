@@ -34,7 +34,7 @@ def account(
         nodes=tuple(sorted({worker.node for worker in state.workers if worker.node})),
         created=state.created, started=state.started, running=state.running,
         ended=(state.finished if state.phase.final else None) or state.deleted, deleted=state.deleted,
-        queued_seconds=_queued_seconds(state, now), held_seconds=held,
+        queued_seconds=state.queued_seconds(now), held_seconds=held,
         exit_code=exit_code(state), reason=state.reason, cause=first.code if first else "",
         message=first.message if first else state.message,
         cores=needs.cores, memory_bytes=needs.memory_bytes, gpus=needs.gpus,
@@ -69,13 +69,6 @@ def _is_blamed(rank: RankState, state: JobState) -> bool:
         return False
     cause = state.findings[0]
     return rank.rank == cause.rank if cause.rank is not None else rank.worker == cause.worker
-
-
-def _queued_seconds(state: JobState, now: float) -> float:
-    """Return how long the last attempt waited for its room."""
-    begin = state.queued or state.created
-    end = state.started or (now if not state.phase.final else state.finished or begin)
-    return max(0.0, end - begin)
 
 
 def _held_seconds(state: JobState, tallies: Iterable[Tally], now: float) -> float:

@@ -161,15 +161,23 @@ def result_line(state: JobState) -> str:
     end = state.finished
     if end is not None:
         parts[0] += f" after {text.duration(end - (state.created or end))}"
-    waited = None if state.started is None or not state.created else state.started - state.created
-    if waited is not None and waited >= 0.05:
-        parts.append(f"waited {text.duration(waited)}")
-    if end is not None and state.started is not None:
-        parts.append(f"ran {text.duration(end - state.started)}")
+    spent = [f"waited {text.duration(waited)}"] if (waited := _waited(state)) >= 0.05 else []
+    spent += (
+        [f"ran {text.duration(end - state.started)}"] if end is not None and state.started is not None else []
+    )
     if state.attempt > 1:
-        parts.append(f"attempt {state.attempt} of {_attempts(state)}")
+        parts.append(f"attempt {state.attempt} of {_attempts(state)} {' and '.join(spent)}".rstrip())
+    else:
+        parts += spent
     parts.append(f"{state.world} ranks on {max(state.workers_wanted, len(state.workers))} workers")
     return ", ".join(parts)
+
+
+def _waited(state: JobState) -> float:
+    """Return how long a job waited for others and for room; of one that was tried again, its last attempt."""
+    if state.started is None or not state.created:
+        return 0.0
+    return state.started - state.created if state.attempt == 1 else state.queued_seconds(state.started)
 
 
 def artifacts_phrase(files: Sequence[Artifact]) -> str:

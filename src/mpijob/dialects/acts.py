@@ -40,3 +40,8 @@ def written(acts: Iterable[Act]) -> str:
 def resumed(job: Mapping[str, Any]) -> int:
     """Return how often a job was resumed: each time is an attempt more."""
     return sum(act.reason == RESUMED for act in read(job))
+
+
+def resumed_at(job: Mapping[str, Any]) -> float | None:
+    """Return when a job was resumed last: since then its attempt waits."""
+    return max((act.time for act in read(job) if act.reason == RESUMED), default=None)

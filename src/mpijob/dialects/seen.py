@@ -244,6 +244,7 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         world=ranks or kind.workers * kind.slots,
         workers_wanted=kind.workers,
         created=moment(job, "metadata", "creationTimestamp") or 0.0,
+        queued=acts.resumed_at(job) if ours else None,
     )
 
 

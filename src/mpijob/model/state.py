@@ -166,8 +166,14 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         total = max(self.workers_wanted, len(self.workers))
         return ", ".join([f"{number}/{total} {first}", *(f"{count} {phase}" for phase, count in rest)])
 
+    def queued_seconds(self, now: float) -> float:
+        """Return how long the last attempt has waited in the queue, or did; what earlier ones ran is no wait."""
+        begin = self.queued or self.created
+        end = self.started or (now if not self.phase.final else self.finished or begin)
+        return max(0.0, end - begin)
+
     def duration_seconds(self, now: float) -> float | None:
-        """Return how long the job has run, or ran."""
+        """Return how long the job has run, or ran, in its last attempt."""
         if self.started is None:
             return None
         return max(0.0, (self.finished if self.finished is not None else now) - self.started)

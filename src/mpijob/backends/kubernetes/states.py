@@ -136,11 +136,17 @@ def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
         launcher_exit_code=launcher.exit.status
         if launcher is not None and launcher.exit is not None
         else None,
-        queued=(queue.since if queue is not None else None) or sight.about.created or None,
+        queued=_queued(sight),
         started=started,
         running=_running(sight, standing.phase),
         finished=_finished(sight, first) if standing.phase.final else None,
     )
+
+
+def _queued(sight: Sight) -> float | None:
+    """Return since when the attempt has stood in a queue: since its queue has it, it was resumed, or it was made."""
+    since = sight.queue.since if sight.queue is not None else None
+    return max([one for one in (sight.about.queued, since) if one] or [sight.about.created]) or None
 
 
 def _ranks(sight: Sight, first: Cause | None) -> tuple[RankState, ...]:
