@@ -136,6 +136,34 @@ def test_before_the_deadline_every_rank_gets_the_signal_and_time_to_write(
     assert "Signalled" in [event.reason for event in client.events("late")]
 
 
+def test_ranks_that_ignore_the_signal_before_the_deadline_are_ended_at_the_deadline(
+    client: Client, family: str
+) -> None:
+    script = 'trap "" USR1; echo up; for i in $(seq 120); do sleep 0.05; done; echo finished'
+    early = Signal(name="USR1", seconds_before=1.0)
+    job = a_job("deaf", script, mpi=family, deadline_seconds=2.0, signal=early, grace_seconds=20.0)
+    state = ended(client, job)
+    assert (state.phase, state.reason) == (Phase.FAILED, "DeadlineExceeded")
+    assert "finished" not in [line for lines in said(client.get("deaf")).values() for line in lines]
+    assert state.finished is not None
+    assert state.started is not None
+    assert state.finished - state.started < 5.0
+
+
+def test_ranks_that_end_well_only_when_they_are_told_to_at_the_deadline_have_not_succeeded(
+    client: Client,
+) -> None:
+    script = 'trap "echo saved; exit 0" USR1; echo up; while :; do sleep 0.05; done'
+    job = a_job("late", script, deadline_seconds=1.5, signal=Signal(name="USR1"), grace_seconds=20.0)
+    state = ended(client, job)
+    assert (state.phase, state.reason, state.launcher_exit_code) == (Phase.FAILED, "DeadlineExceeded", 0)
+    (late,) = state.findings
+    assert late.message == (
+        "The job ran past its deadline of 1.5 s: 2 ranks ended with 0 only after being told to end, "
+        "which is no proof that the work was done."
+    )
+
+
 @pytest.mark.req("FR-RES-004", "B-8")
 def test_cancelling_gives_a_rank_its_grace_and_no_more(client: Client, family: str) -> None:
     script = 'trap "sleep 0.5; echo saved; exit 0" TERM; echo up; while :; do sleep 0.05; done'

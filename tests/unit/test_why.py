@@ -141,6 +141,15 @@ def test_a_hang_that_was_told_before_the_deadline_is_the_first_cause(worry: Worr
     assert hang.evidence == (f"told 2 min after the start: {worry.message} [{worry.code}]",)
 
 
+def test_ranks_that_left_with_0_when_the_deadline_ended_them_are_told() -> None:
+    ranks = tuple(Exit(0, index=rank, by_us=True) for rank in range(4))
+    spec = a_job(deadline_seconds=300.0)
+    (late,) = explain(Evidence(spec=spec, reason="DeadlineExceeded", launcher=Exit(0), ranks=ranks))
+    assert "4 ranks ended with 0 only after being told to end" in late.message
+    (killed,) = explain(Evidence(spec=spec, reason="DeadlineExceeded", launcher=Exit(0), ranks=ranks[1:]))
+    assert killed.message == "The job ran past its deadline of 300 s."
+
+
 def test_a_warning_that_is_no_hang_leaves_the_deadline_first() -> None:
     near = Worry("MEMORY_NEAR_LIMIT", "memory will run out", 200.0, 1)
     (late,) = explain(Evidence(spec=a_job(), reason="DeadlineExceeded", worries=(near,)))

@@ -47,7 +47,11 @@ class Fact(msgspec.Struct, frozen=True):
 def facts(seen: Evidence) -> Iterator[Fact]:
     """Yield the facts of an attempt, with the values that sentences need."""
     if seen.reason:
-        values = {"message": seen.message or None, "addresses": _addresses(seen)}
+        values = {
+            "message": seen.message or None,
+            "addresses": _addresses(seen),
+            "left_well": _left_well(seen),
+        }
         yield Fact(f"reason:{seen.reason}", worker=seen.worker, values=values)
     for memory in seen.memory:
         yield from _memory(memory)
@@ -72,6 +76,14 @@ def _addresses(seen: Evidence) -> str | None:
     ]
     more = f" and {len(told) - MOST_ADDRESSES} more" if len(told) > MOST_ADDRESSES else ""
     return ", ".join(told[:MOST_ADDRESSES]) + more if told else None
+
+
+def _left_well(seen: Evidence) -> str | None:
+    """Return who ended with 0 although the engine ended the job: all of its ranks did, and the launcher."""
+    well = seen.launcher is not None and seen.launcher.good and all(exit.good for exit in seen.ranks)
+    if not well or len(seen.ranks) < seen.spec.world:
+        return None
+    return f"{len(seen.ranks)} ranks" if len(seen.ranks) > 1 else "its rank"
 
 
 def first_exit(exits: tuple[Exit, ...]) -> Exit | None:

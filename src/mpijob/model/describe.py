@@ -99,7 +99,11 @@ FIELDS: dict[str, Description] = {
         "[prepare]",
     ),
     "MPIJob.retry": _D("How often a failed job is tried again.", "{limit: 3}"),
-    "MPIJob.deadline_seconds": _D("How long the job may run; without it, as long as it takes.", "3600"),
+    "MPIJob.deadline_seconds": _D(
+        "How long the job may run; without it, as long as it takes. Then it has failed, and its ranks have "
+        "grace_seconds to end.",
+        "3600",
+    ),
     "MPIJob.signal": _D(
         "A signal that every rank gets before the end, to write a checkpoint.",
         "{name: USR1, seconds_before: 120}",

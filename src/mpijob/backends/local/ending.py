@@ -10,9 +10,10 @@ from mpijob.backends.local.ledger import Ledger
 from mpijob.backends.local.orders import Orders
 
 
-def signal_ranks(orders: Orders, workers: Iterable[int], ledger: Ledger) -> None:
-    """Send the job's own signal to the ranks' programs."""
-    number = signal_number(orders.plan.job.signal.name)
+def signal_ranks(orders: Orders, workers: Iterable[int], ledger: Ledger, *, warned: bool = False) -> None:
+    """Send the job's own signal to the ranks' programs; at the deadline, those that were warned by it get SIGTERM."""
+    last = warned and ledger.deadline_passed
+    number = signal.SIGTERM if last else signal_number(orders.plan.job.signal.name)
     table = processes.table()
     for pid in _above_the_programs(orders, workers, ledger, table):
         for process in processes.descendants(pid, table):

@@ -347,7 +347,7 @@ class Supervisor:
     def _end_gently(self) -> None:
         """Send the job's signal and give the ranks the grace time to write what they must keep."""
         self._ledger.ending = True
-        ending.signal_ranks(self._orders, self._workers, self._ledger)
+        ending.signal_ranks(self._orders, self._workers, self._ledger, warned=self._time.warned)
         grace = self._job.grace_seconds if self._grace is None else self._grace
         self._until(self._ledger.quiet, grace)
 

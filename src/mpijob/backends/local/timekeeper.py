@@ -28,7 +28,7 @@ class Timekeeper:
         self._heard: dict[int, float] = {}
         self._listened = time.monotonic()
         self._done_since = 0.0
-        self._warned = False
+        self.warned = False
         self.began = time.monotonic()
 
     @property
@@ -51,8 +51,8 @@ class Timekeeper:
     def warning_due(self) -> bool:
         """Return once that the ranks must get their signal now, because the deadline is near."""
         limit, early = self._job.deadline_seconds, self._job.signal.seconds_before
-        due = limit is not None and bool(early) and self.elapsed >= limit - early and not self._warned
-        self._warned = self._warned or due
+        due = limit is not None and bool(early) and self.elapsed >= limit - early and not self.warned
+        self.warned = self.warned or due
         return due
 
     def silent(self, workers: Mapping[int, int]) -> list[int]:

@@ -137,10 +137,14 @@ RULES = (
     Rule(
         id="DEADLINE_EXCEEDED",
         title="The job ran past its deadline",
-        why="The job has a deadline, and it was still running then. It got its signal and was ended.",
+        why="The job has a deadline, and it was still running then. It got its signal and was ended. Ranks that end "
+        "with 0 in their grace time have left because they were told to, so the job has not succeeded.",
+        example="The job ran past its deadline of 3600 s.",
         trust=Trust.LIMIT,
         facts=("reason:DeadlineExceeded",),
         causes=(
+            "The job ran past its deadline of {deadline} s: {left_well} ended with 0 only after being told to end, "
+            "which is no proof that the work was done.",
             "The job ran past its deadline of {deadline} s.",
             "The job ran past its deadline.",
         ),
