@@ -28,6 +28,9 @@ import time; time.sleep(20)
 """
 
 
+TOKEN = "s3cr3t-of-the-test"
+
+
 @pytest.mark.req("FR-UI-007", "B-11", "UC1-AF2")
 def test_a_job_that_is_retried_with_its_fix_succeeds(client: Client) -> None:
     job = a_job(command=("python3", "-c", GREEDY), resources=Resources(cpu="500m", memory="256Mi"))
@@ -88,3 +91,23 @@ def test_what_all_ranks_fail_of_at_once_is_named_and_every_worker_counted(
     ranks = client.state("job").ranks
     own = {rank.worker for rank in ranks if rank.exit_code in (1, 127) and not rank.followed}
     assert told.summary.startswith(f"Failed - {len(own)}/2 workers failed: ")
+
+
+@pytest.mark.parametrize("mpi", ["mpich", "openmpi", "intel"])
+def test_the_last_words_of_the_rank_that_failed_are_quoted_as_such(client: Client, mpi: str) -> None:
+    script = (
+        'echo "step 1"; [ "$MPIJOB_RANK" = 1 ] || exec sleep 20; '
+        'echo "negative density in cell 17, key $KEY" >&2; echo leaving; exit 3'
+    )
+    state = ended(client, a_job(script=script, mpi=mpi, env={"API_TOKEN": TOKEN, "KEY": TOKEN}))
+    (cause,) = state.findings
+    assert (cause.code, cause.rank) == ("RANK_EXIT", 1)
+    assert cause.evidence[-1] == "Rank-1 said last (stderr): negative density in cell 17, key ***"
+
+
+def test_the_last_words_of_a_serial_command_are_quoted(client: Client) -> None:
+    state = ended(client, a_job(command=("cat", "input.dat"), workers=1))
+    said_last = [
+        line for line in state.findings[0].evidence if "input.dat: No such file or directory" in line
+    ]
+    assert len(said_last) == 1

@@ -16,7 +16,7 @@ from mpijob.diagnosis import Evidence, Memory, explain, report
 from mpijob.diagnosis.evidence import Worry
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import Finding, Fix, InvalidJob, NotFound, Place
-from mpijob.model import Event, Exit, JobRef, JobState, Phase, Sample, WorkerState
+from mpijob.model import Event, Exit, JobRef, JobState, LogLine, Phase, Sample, WorkerState
 
 HANGS = {"memory.mpijob/outcome": "hangs"}
 LOG = str(FOLDER / "openmpi" / "segfault.txt")
@@ -148,6 +148,32 @@ def test_ranks_that_left_with_0_when_the_deadline_ended_them_are_told() -> None:
     assert "4 ranks ended with 0 only after being told to end" in late.message
     (killed,) = explain(Evidence(spec=spec, reason="DeadlineExceeded", launcher=Exit(0), ranks=ranks[1:]))
     assert killed.message == "The job ran past its deadline of 300 s."
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            (said("bad cell", rank=1, time=99.0), said("leaving", rank=1, time=99.5, stream="stdout")),
+            "(stderr): bad cell",
+        ),
+        (
+            (said("old", rank=1, time=1.0), said("bad cell", rank=1, time=95.0, stream="stdout")),
+            "(stdout): bad cell",
+        ),
+        ((said("bad cell", rank=1, time=1.0),), "(stderr): bad cell"),
+        ((said("step 1", rank=1, time=1.0, stream="stdout"), said("mine", rank=0, time=99.0)), None),
+    ],
+)
+def test_a_failed_rank_is_quoted_with_its_last_words(
+    lines: tuple[tuple[LogLine, ...], ...], told: str | None
+) -> None:
+    ranks = (Exit(3, index=1, worker=0, time=100.0),)
+    (cause,) = explain(
+        Evidence(spec=a_job(), ranks=ranks, logs=tuple(line for some in lines for line in some))
+    )
+    quoted = [line for line in cause.evidence if "said last" in line]
+    assert quoted == ([f"Rank-1 said last {told}"] if told else [])
 
 
 def test_a_warning_that_is_no_hang_leaves_the_deadline_first() -> None:

@@ -15,6 +15,7 @@ from mpijob.model import Event, LogLine, Role
 
 LINE_BYTES = 4096
 STREAM_BYTES = 1 << 20
+MOMENTS_SECONDS = 10.0  # before an end: what was said then may belong to it
 _QUOTE = 300
 _Speaker = tuple[Role, int | None, int | None, str]
 
@@ -94,6 +95,17 @@ def source(line: LogLine | Window) -> str:
     if line.role is Role.RANK:
         return f"Rank-{line.rank}"
     return f"Worker-{line.worker}" if line.role is Role.WORKER else "Launcher"
+
+
+def last_words(seen: Evidence, rank: int, ended: float) -> str | None:
+    """Return what a rank said last: in the moments before its end, on stderr if it can be. It proves nothing."""
+    mine = [line for line in seen.logs if line.rank == rank and line.text.strip(b"\x00 \t\r\n")]
+    late = [line for line in mine if ended - line.time / 1e9 <= MOMENTS_SECONDS]
+    errors = [line for line in mine if line.stream == "stderr"]
+    chosen = [line for line in late if line in errors] or late or errors
+    return (
+        f"{source(chosen[-1])} said last ({chosen[-1].stream}): {shown(chosen[-1].text)}" if chosen else None
+    )
 
 
 def shown(text: bytes) -> str:

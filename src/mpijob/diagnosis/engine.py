@@ -131,7 +131,7 @@ def _better(other: Hit, hit: Hit) -> bool:
 def _finding(seen: Evidence, hit: Hit) -> Finding:
     rule, values = hit.rule, words(seen, hit.worker, hit.rank, hit.values)
     causes = (fill(cause, values) for cause in rule.causes)
-    fixes = tuple(_fixes(rule, values))
+    fixes, said = tuple(_fixes(rule, values)), values.get("said")
     return Finding(
         code=rule.id,
         message=next((cause for cause in causes if cause), rule.title),
@@ -140,7 +140,7 @@ def _finding(seen: Evidence, hit: Hit) -> Finding:
         worker=hit.worker,
         rank=hit.rank,
         severity=Severity.WARNING if seen.succeeded or seen.going else Severity.ERROR,
-        evidence=hit.evidence or _facts_as_evidence(seen, hit, values),
+        evidence=(*(hit.evidence or _facts_as_evidence(seen, hit, values)), *([said] if said else [])),
         fixes=fixes,
         confidence=rule.confidence if hit.confidence is None else hit.confidence,
         place=hit.where,

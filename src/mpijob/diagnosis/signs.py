@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.diagnosis.corpus import Stream, streams
+from mpijob.diagnosis.corpus import Stream, last_words, streams
 from mpijob.diagnosis.evidence import Evidence, Memory, Worry
 from mpijob.diagnosis.words import lasting, lowered, who, worker_of_host
 from mpijob.model import Exit
@@ -26,6 +26,7 @@ MOST_ADDRESSES = 8  # of workers in one sentence
 MOST_NAMED = 4  # ranks in one sentence
 STALLS = ("RANK_IDLE", "ALL_IDLE", "RANK_SILENT", "JOB_SILENT")  # the most telling first
 IDLE_CORES = 0.1  # of one worker: less is no computing
+_KILLED = ("rank-killed", "rank-killed-by-system")
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
 _REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
 _CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
@@ -107,7 +108,11 @@ def _exits(seen: Evidence) -> Iterator[Fact]:
     rank, worker = first_exit(seen.ranks), first_exit(seen.workers)
     if rank is not None:
         at = rank.worker if rank.worker is not None else seen.worker_of(rank.index)
-        yield Fact(_rank_ended(rank, seen.memory_of(at)), rank.time, at, rank.index, _how(rank))
+        how = _rank_ended(rank, seen.memory_of(at))
+        said = (
+            None if how in _KILLED else last_words(seen, rank.index, rank.time)
+        )  # who is killed does not know it
+        yield Fact(how, rank.time, at, rank.index, _how(rank) | {"said": said})
     if worker is not None:
         yield Fact("worker-ended", worker.time, worker.index, values=_how(worker))
     launcher = seen.launcher

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from mpijob.errors import Finding
 from mpijob.model import MPIJob, Plan
 
 MASK = "***"
@@ -123,6 +124,18 @@ def masked_text(text: str, values: Iterable[str] = ()) -> str:
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     """Return the patterns, compiled when the first text is shown: start-up is a feature."""
     return re.compile(_HINTS), re.compile(_SHAPES), re.compile(_ASSIGNED)
+
+
+def masked_findings(findings: Iterable[Finding], values: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Return findings as they may be kept and shown: what they quote of a log hides what the log would hide."""
+    return tuple(
+        msgspec.structs.replace(
+            one,
+            message=masked_text(one.message, values),
+            evidence=tuple(masked_text(line, values) for line in one.evidence),
+        )
+        for one in findings
+    )
 
 
 def masked_job(job: MPIJob) -> MPIJob:

@@ -17,7 +17,7 @@ from mpijob.dialects.seen import Objects
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Exit, Family, LogLine, MPIJob, Phase, Resources, Role
 from mpijob.model.sight import Loss, Member, Sight
-from mpijob.observation import cluster_causes, cluster_waiting
+from mpijob.observation import cluster_causes, cluster_waiting, masking
 from mpijob.observation.cluster_causes import Cause
 from mpijob.observation.phase import Reason, Standing
 
@@ -46,7 +46,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return why the job failed, or what keeps it from starting, first cause first."""
     seen = _evidence(objects, sight, standing, first, launcher_log, logs)
-    found = diagnosis.explain(seen, site)
+    found = masking.masked_findings(diagnosis.explain(seen, site), masking.secret_values(seen.spec))
     if standing.phase is Phase.FAILED:
         return (*_before(sight, standing, seen), *found)
     return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)

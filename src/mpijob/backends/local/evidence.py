@@ -20,7 +20,7 @@ from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
 from mpijob.errors import Finding
 from mpijob.model import Exit, LogLine, Role
-from mpijob.observation import phase
+from mpijob.observation import masking, phase
 
 LINES_PER_STREAM = 60
 FULL_BYTES = 64 << 10
@@ -43,7 +43,10 @@ def findings_for(
     site = siterules.known(orders.rules)
     seen = _evidence(orders, ledger, standing, site)
     evidence = msgspec.structs.replace(seen, started=started, worries=worries)
-    findings = diagnosis.explain(evidence, site)
+    hidden = {*masking.secret_values(orders.plan.job), *masking.spellings(orders.secrets.values())}
+    findings = masking.masked_findings(
+        diagnosis.explain(evidence, site), tuple(sorted(hidden, key=len, reverse=True))
+    )
     cause = findings[0].rank if findings else None
     ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
     return findings

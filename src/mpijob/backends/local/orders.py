@@ -55,7 +55,7 @@ class Orders:
         self.group = cgroups.of_attempt(plan.cgroup, uid, attempt)
         self._agent = home.agent
         self._gpus = gpu_ids
-        self._secrets = read_secrets(home, uid)
+        self.secrets = read_secrets(home, uid)
         self._home = home
         self._cargo: Cargo | None = None
 
@@ -84,7 +84,7 @@ class Orders:
         job = self.plan.job
         return (
             dict(self.plan.env)
-            | self._secrets
+            | self.secrets
             | {
                 "MPIJOB_ATTEMPT": str(self.attempt),
                 "MPIJOB_ATTEMPT_DIR": str(self.directory),
