@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from mpijob import Client, JobState, Phase
 from mpijob.backends.local import LocalBackend
+from mpijob.cli import shown
 from mpijob.errors import QuotaExceeded
 from mpijob.model import Resources, Retry, Signal
 from mpijob.settings import QuotaSetting, Settings
@@ -47,6 +49,32 @@ def test_a_large_job_is_not_overtaken_by_small_ones_that_would_fit(client: Clien
     first.cancel(grace_period=0)
     done = [job.wait_for_completion(PATIENCE) for job in (large, *small)]
     assert started(done[0]) < min(started(state) for state in done[1:])
+
+
+def test_a_wait_is_estimated_by_earlier_runs_of_the_same_command_else_told_by_the_deadlines_or_not_at_all(
+    client: Client,
+) -> None:
+    succeeded(client, a_job("other", "true", resources=BIG))  # another command: tells nothing
+    bounded = running(
+        client, a_job("bounded", "sleep 300", resources=BIG, deadline_seconds=60.0, grace_seconds=10.0)
+    )
+    next_one = a_job("next", "sleep 3", resources=BIG)
+    plan = client.plan(next_one)
+    assert (plan.starts_now, plan.wait_estimate_seconds) == (False, None)
+    (starts,) = [line for line in shown.plan_lines(plan) if line.startswith("Starts")]
+    assert starts.endswith("when there is room")
+    (notice,) = [one for one in plan.notices if one.code == "WILL_WAIT"]
+    assert re.search(r"It may start within (?:6\d|70) seconds", notice.message)
+    waiting = client.submit(next_one)
+    assert waiting.state().wait_estimate_seconds is None
+    bounded.cancel(grace_period=0)
+    took = waiting.wait_for_completion(PATIENCE)
+    again = running(client, a_job("again", "sleep 3", resources=BIG))
+    estimate = client.plan(a_job("last", resources=BIG)).wait_estimate_seconds
+    again.cancel(grace_period=0)
+    assert estimate is not None
+    assert took.finished is not None
+    assert 0.0 < estimate <= took.finished - started(took)
 
 
 @pytest.mark.req("FR-028")

@@ -138,6 +138,7 @@ def test_a_job_that_waits_is_told_for_what_and_what_would_start(cluster: Cluster
         (600.0, None, "in about 10 minutes"),
         (9000.0, None, "in about 2.5 hours"),
         (16.0, (300.0, 600.0), "in 5 to 10 minutes"),
+        (None, (0.0, 120.0), "within 2 minutes"),
     ],
 )
 def test_when_it_may_start_is_told_by_a_range_or_by_one_number(

@@ -55,6 +55,13 @@ def test_a_retried_run_counts_its_attempts() -> None:
     assert "attempt 2 of 3" in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(("seconds", "told"), [(None, ""), (0.0, ""), (90.0, ", about 1m30s")])
+def test_a_wait_that_nobody_can_tell_or_that_is_none_is_not_told(seconds: float | None, told: str) -> None:
+    state = JobState(ref=JobRef("default", "r"), phase=Phase.QUEUED, waiting_for="2 cores", queue_position=1,
+                     wait_estimate_seconds=seconds)  # fmt: skip
+    assert shown.phase_line(state) == f"r: Queued, 2 cores, position 1{told}"
+
+
 def test_what_an_earlier_attempt_ran_is_no_wait_of_the_last_one() -> None:
     state = JobState(ref=JobRef("default", "r"), phase=Phase.SUCCEEDED, created=100.0, queued=112.0, started=113.0,
                      finished=115.1, attempt=2, attempts_allowed=2, world=1, workers_wanted=1)  # fmt: skip

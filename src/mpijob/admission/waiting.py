@@ -82,12 +82,17 @@ def ranged(span: tuple[float, float] | None, basis: int = 0) -> str:
     low, high = span
     if high < 90:
         return f"may start within {max(1, round(high))} seconds{by}"
+    if low <= 0:
+        return f"may start within {_long(high)}{by}"
     if low == high:
-        about = f"{round(high / 60)} minutes" if high < 7200 else f"{high / 3600:.1f} hours"
-        return f"may start in about {about}{by}"
+        return f"may start in about {_long(high)}{by}"
     if high < 7200:
         return f"may start in {round(low / 60)} to {round(high / 60)} minutes{by}"
     return f"may start in {low / 3600:.1f} to {high / 3600:.1f} hours{by}"
+
+
+def _long(seconds: float) -> str:
+    return f"{round(seconds / 60)} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def starts_now_hint(facts: Facts) -> str:

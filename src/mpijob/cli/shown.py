@@ -92,7 +92,7 @@ def _sentence(state: JobState) -> str:
 def _waiting(state: JobState) -> str:
     position = f"position {state.queue_position}" if state.queue_position is not None else ""
     estimate = state.wait_estimate_seconds
-    wait = f"about {text.duration(estimate)}" if estimate is not None else ""
+    wait = f"about {text.duration(estimate)}" if estimate else ""
     return ", ".join(part for part in (state.waiting_for, position, wait) if part)
 
 
@@ -213,15 +213,15 @@ def quota_rows(quota: Quota) -> list[tuple[str, str, str]]:
     return [(name, now, "none" if limit is None else str(limit)) for name, now, limit in limits]
 
 
+def _in_about(seconds: float | None) -> str:
+    return "" if seconds is None else f", in about {text.duration(seconds)}"
+
+
 def plan_lines(plan: Plan) -> list[str]:
     """Return a plan as people read it."""
     import shlex  # a list needs none: start-up is a feature
 
-    start = (
-        "now"
-        if plan.starts_now
-        else f"when there is room, in about {text.duration(plan.wait_estimate_seconds)}"
-    )
+    start = "now" if plan.starts_now else f"when there is room{_in_about(plan.wait_estimate_seconds)}"
     lines = text.pairs(
         (
             ("Job", f"{plan.job.namespace}/{plan.job.name}"),

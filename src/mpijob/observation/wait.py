@@ -20,18 +20,23 @@ _End = tuple[float, int, Amounts]
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job that holds resources now; its deadline counts from its start."""
+    """A job that holds resources now; its deadline counts from its start.
+
+    `own` are durations of earlier runs of the same program, where those are told apart.
+    """
 
     elapsed_seconds: float
     holds: Amounts
     deadline_seconds: float | None = None
+    own: tuple[float, ...] | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job in the queue."""
+    """A job in the queue; `own` as for one that runs."""
 
     needs: Amounts
     deadline_seconds: float | None = None
+    own: tuple[float, ...] | None = None
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -82,13 +87,14 @@ def _start(
             now, _, released = heapq.heappop(ends)
             free = free.plus(released)
         free, count = free.minus(waiting.needs), count + 1
-        if (lasts := _lasts(waiting.deadline_seconds, durations, share)) is not None:
+        known = durations if waiting.own is None else sorted(waiting.own)
+        if (lasts := _lasts(waiting.deadline_seconds, known, share)) is not None:
             heapq.heappush(ends, (now + lasts, count, waiting.needs))
     return now
 
 
 def _ends(running: Sequence[Running], durations: Sequence[float], share: float) -> list[_End]:
-    rests = [_remaining(one, durations, share) for one in running]
+    rests = [_remaining(one, durations if one.own is None else sorted(one.own), share) for one in running]
     ends = [(rest, at, running[at].holds) for at, rest in enumerate(rests) if rest is not None]
     heapq.heapify(ends)
     return ends

@@ -23,6 +23,8 @@ def facts(store: Store, settings: Settings, job: MPIJob) -> Facts:
     capacity = machine.capacity(settings)
     row = store.find(JobRef(job.namespace, job.name))
     clock = listing.Clock(capacity, time.time())
+    estimate = estimates.wait_estimate(store, clock, admission.needs(job))
+    bound = None if estimate is not None else estimates.wait_bound(store, clock, admission.needs(job))
     return Facts(
         place=_PLACE,
         capacity=capacity,
@@ -32,7 +34,8 @@ def facts(store: Store, settings: Settings, job: MPIJob) -> Facts:
         max_workers=settings.max_workers,
         taken_names=frozenset({job.name} if row is not None and not row.phase.final else ()),
         waiting_jobs=listing.count(store, Phase.QUEUED),
-        wait_estimate_seconds=estimates.wait_estimate(store, clock, admission.needs(job)),
+        wait_estimate_seconds=estimate,
+        wait_range_seconds=None if bound is None else (0.0, bound),
         dependencies=holding.wanted(store, job),
     )
 
