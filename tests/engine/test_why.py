@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from tests.engine.support import PATIENCE, a_job, ended, eventually, running, said
 
@@ -111,3 +113,13 @@ def test_the_last_words_of_a_serial_command_are_quoted(client: Client) -> None:
         line for line in state.findings[0].evidence if "input.dat: No such file or directory" in line
     ]
     assert len(said_last) == 1
+
+
+def test_an_exception_under_plain_python_ends_the_job_at_once_and_needs_no_other_runner(
+    client: Client,
+) -> None:
+    program = "from mpi4py import MPI\nassert MPI.COMM_WORLD.rank == 0, 'lost'\nMPI.COMM_WORLD.Barrier()"
+    state = ended(client, a_job(command=(sys.executable, "-c", program)))
+    (cause,) = state.findings
+    assert (cause.code, cause.rank) == ("PYTHON_EXCEPTION", 1)
+    assert not any("mpi4py" in fix.text for fix in cause.fixes)

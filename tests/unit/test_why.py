@@ -12,11 +12,11 @@ from tests.unit.failures import FOLDER, a_job, said
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import reasons
-from mpijob.diagnosis import Evidence, Memory, explain, report
+from mpijob.diagnosis import Evidence, Memory, explain, fixed, report
 from mpijob.diagnosis.evidence import Worry
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import Finding, Fix, InvalidJob, NotFound, Place
-from mpijob.model import Event, Exit, JobRef, JobState, LogLine, Phase, Sample, WorkerState
+from mpijob.model import Event, Exit, JobRef, JobState, LogLine, Phase, RankState, Sample, WorkerState
 
 HANGS = {"memory.mpijob/outcome": "hangs"}
 LOG = str(FOLDER / "openmpi" / "segfault.txt")
@@ -174,6 +174,21 @@ def test_a_failed_rank_is_quoted_with_its_last_words(
     )
     quoted = [line for line in cause.evidence if "said last" in line]
     assert quoted == ([f"Rank-1 said last {told}"] if told else [])
+
+
+def test_the_runner_of_mpi4py_is_offered_only_where_nobody_watches_the_ranks() -> None:
+    log = said('Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x', rank=1)
+    unwatched = Evidence(spec=a_job(), launcher=Exit(1), logs=log)
+    watched = Evidence(
+        spec=a_job(), launcher=Exit(1), logs=log, ranks=(Exit(1, index=1, worker=0, time=2.0),)
+    )
+    offered = [any("-m mpi4py" in fix.text for fix in explain(one)[0].fixes) for one in (unwatched, watched)]
+    assert [explain(one)[0].code for one in (unwatched, watched)] == ["PYTHON_EXCEPTION"] * 2
+    assert offered == [True, False]
+    runner = explain(unwatched)[0].fixes[1]
+    assert fixed(a_job(), runner).command == ("python", "-m", "mpi4py", "train.py")
+    hangs = Evidence(spec=a_job(), phase=Phase.RUNNING, silent_seconds=90.0, census=(RankState(0, 0),))
+    assert not any("mpi4py" in fix.text for fix in explain(hangs)[0].fixes)
 
 
 def test_a_warning_that_is_no_hang_leaves_the_deadline_first() -> None:

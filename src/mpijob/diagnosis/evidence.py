@@ -148,6 +148,11 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """Whether the census found the planned world."""
         return self.world.proved is not None and self.world.proved == self.world.planned
 
+    @property
+    def ranks_watched(self) -> bool:
+        """Whether the engine knows each rank: then one that ends with an error ends the job at once."""
+        return bool(self.ranks or self.census)
+
     def memory_of(self, worker: int | None) -> Memory | None:
         """Return what is known of one worker's memory."""
         return next((memory for memory in self.memory if memory.worker == worker), None)

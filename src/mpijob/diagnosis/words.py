@@ -42,6 +42,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "limit_short": short_size(limit) if limit else None,
         "more_memory": larger(max(peak, limit)) if limit else None,
         **({} if seen.bare else _of_spec(seen.spec)),
+        "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
     } | {name: value for name, value in said.items() if value is not None}
 
 
@@ -60,7 +61,6 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "signal_before": (early := min(120.0, (spec.deadline_seconds or 240.0) / 2)),
         "signal_text": f"{early:g}",
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
-        "with_mpi4py": with_mpi4py(spec.command),
         "with_shm": _with_shm(spec),
     }
 

@@ -77,8 +77,8 @@ RULES = (
     Rule(
         id="PYTHON_EXCEPTION",
         title="A Python exception was not caught",
-        why="A rank ended with an exception. Under plain python the other ranks then wait for it for ever, "
-        "because it never reaches MPI_Finalize.",
+        why="A rank ended with an exception, and that ends the job. Where nobody watches the ranks, as under a plain "
+        "mpirun, the others may wait for it for ever, because it never reaches MPI_Finalize.",
         signs=(
             Sign(
                 "Traceback",
