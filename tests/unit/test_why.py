@@ -162,6 +162,10 @@ def test_ranks_that_left_with_0_when_the_deadline_ended_them_are_told() -> None:
             "(stdout): bad cell",
         ),
         ((said("bad cell", rank=1, time=1.0),), "(stderr): bad cell"),
+        (
+            (said("bad cell\nmpijob: this rank exits with 3, so all\n \n", rank=1, time=99.0),),
+            "(stderr): bad cell",
+        ),
         ((said("step 1", rank=1, time=1.0, stream="stdout"), said("mine", rank=0, time=99.0)), None),
     ],
 )
