@@ -14,7 +14,7 @@ from mpijob.accounting import making
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.cli import shown
 from mpijob.client import Client
-from mpijob.model import Amounts, JobRef, JobState, LogLine, Phase
+from mpijob.model import Amounts, JobRef, JobState, LogLine, Phase, Role
 
 
 @pytest.mark.req("FR-CLI-003", "FR-009", "FR-CLI-002", "FR-020")
@@ -112,6 +112,40 @@ class Interrupted(Client):
     def logs(self, name: Any, **wanted: Any) -> Iterator[LogLine]:
         yield next(iter(super().logs(name, **wanted)))
         raise KeyboardInterrupt
+
+
+CRASHLIKE = (
+    b"[proxy:0@vm] HYD_pmcd_pmip_control_cmd_cb (/mpich/src/pm/hydra/proxy/pmip_cb.c:490): assert (!closed) failed",
+    b"[proxy:0@vm] HYDT_dmxu_poll_wait_for_event (/mpich/src/demux_poll.c:76): callback returned error status",
+    b"[proxy:0@vm] main (/mpich/src/pm/hydra/proxy/pmip.c:123): demux engine error waiting for event",
+)
+
+
+class Ended(Client):
+    """A client in whose logs Hydra's proxies complain that they were left; a rank that says the same means it."""
+
+    def logs(self, name: Any, **wanted: Any) -> Iterator[LogLine]:
+        yield from super().logs(name, **wanted)
+        yield LogLine(1, CRASHLIKE[0], Role.RANK, "stderr", 0, 0)
+        yield LogLine(1, b"[proxy:0@vm] execvp error on file x", Role.WORKER, "stderr", 0)
+        yield from (LogLine(1, text, Role.WORKER, "stderr", 0) for text in CRASHLIKE)
+
+
+def test_what_hydra_says_when_it_is_ended_is_left_out_of_a_failed_run_and_not_of_the_log() -> None:
+    cli = Cli(client=Ended)
+    result = cli("run", "bad", "--workers", "2", "--", "sh", "-c", "exit 3")
+    assert [line.partition("] ")[0] for line in result.stdout.splitlines() if "proxy" in line] == [
+        "[Rank-0",
+        "[Worker-0",
+    ]
+    note = "(3 lines that MPI's launcher said when it was ended are left out; mpijob logs bad has them)"
+    assert result.stderr.splitlines().count(note) == 1
+    assert all(text.decode() in cli.ok("logs", "bad") for text in CRASHLIKE)
+    good = cli("run", "good", "--workers", "2", "--", "true")
+    assert sum(text.decode() in good.stdout for text in CRASHLIKE) == 3
+    assert all(
+        text in cli("run", "raw", "--workers", "2", "--raw", "--", "false").stdout_bytes for text in CRASHLIKE
+    )
 
 
 def a_hanging_job() -> MemoryBackend:

@@ -15,6 +15,7 @@ from mpijob.cli import shown, text
 from mpijob.cli.context import App
 from mpijob.cli.output import Format, as_json, finding_lines
 from mpijob.cli.worries import Worries
+from mpijob.dialects import output
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import JobState, LogLine, Mark, Phase
 from mpijob.observation import masking
@@ -111,6 +112,7 @@ class Follower:
         self._look = look._replace(secrets=app.client.masked_values(job.ref))
         self._told: tuple[Any, ...] = ()
         self._looked = 0.0
+        self._epilogue: list[LogLine] = []
 
     def to_the_end(self) -> JobState:
         """Follow until the job has ended and say how; return its last state."""
@@ -132,8 +134,27 @@ class Follower:
     def _show_lines(self) -> None:
         with Worries(self._app, self._app.out.note).beside(self._job.ref):
             for line in self._app.client.logs(self._job.ref, follow=True, tidy=not self._look.raw):
-                show_line(self._app, line, self._look)
+                if self._is_epilogue(line):
+                    self._epilogue.append(line)
+                else:
+                    show_line(self._app, line, self._look)
                 self._glance()
+
+    def _is_epilogue(self, line: LogLine) -> bool:
+        """Whether a line is only the launcher's, about its own end: people take it for a crash of the job."""
+        plain = not self._look.raw and self._app.out.format is not Format.JSON
+        return plain and line.rank is None and output.is_epilogue(line.text)
+
+    def _tell_epilogue(self, state: JobState) -> None:
+        """Say that lines about the launcher's own end were left out; of a job that ended well they are shown."""
+        if state.phase is Phase.SUCCEEDED:
+            show_lines(self._app, self._epilogue, self._look)
+        elif self._epilogue:
+            logs = self._app.words(self._job.ref, "logs")
+            count = len(self._epilogue)
+            self._app.out.note(
+                f"({count} lines that MPI's launcher said when it was ended are left out; {logs} has them)"
+            )
 
     def _until_it_runs(self) -> None:
         """Tell each phase up to Running: the program says nothing before, and may say nothing for long after."""
@@ -160,6 +181,7 @@ class Follower:
         if self._app.out.format is Format.JSON:
             self._app.out.json_line(state)
             return
+        self._tell_epilogue(state)
         self._app.out.phase_note(shown.result_line(state), state.phase)
         if self._stays:
             self._tell_what_it_left()

@@ -22,8 +22,18 @@ from mpijob.model import Family
 
 _OPENMPI = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
 _HYDRA = re.compile(rb"\[rank (\d+)\] ()")  # as `launch` has hydra write it
+_EPILOGUE = re.compile(
+    rb"\[proxy:[^\]\s]{1,300}\] (?:HYD_pmcd_pmip_control_cmd_cb \([^)]{1,300}\): assert \(!closed\) failed"
+    rb"|HYDT_dmxu_poll_wait_for_event \([^)]{1,300}\): callback returned error status"
+    rb"|main \([^)]{1,300}\): demux engine error waiting for event)\s*$"
+)
 _LONGEST = 64 * 1024  # of a line that is never ended its last part is kept
 _REPORT = re.compile(rb"mpijob-(census|world|exit) ([a-z]+=\S*(?: [a-z]+=\S*)*)$")
+
+
+def is_epilogue(text: bytes) -> bool:
+    """Whether a line is what Hydra says when its proxies are left alone: it looks like a crash, and is none."""
+    return text.startswith(b"[proxy:") and _EPILOGUE.match(text) is not None
 
 
 class Said(NamedTuple):
