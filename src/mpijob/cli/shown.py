@@ -166,7 +166,8 @@ def result_line(state: JobState) -> str:
         [f"ran {text.duration(end - state.started)}"] if end is not None and state.started is not None else []
     )
     if state.attempt > 1:
-        parts.append(f"attempt {state.attempt} of {_attempts(state)} {' and '.join(spent)}".rstrip())
+        parts += [f"the last attempt {' and '.join(spent)}"] if spent else []
+        parts.append(f"attempt {state.attempt} of {_attempts(state)}")
     else:
         parts += spent
     parts.append(f"{state.world} ranks on {max(state.workers_wanted, len(state.workers))} workers")
