@@ -110,7 +110,7 @@ def test_that_launch_lines_do_not_share_a_directory_is_told_first_with_the_lines
     assert "if flow-2 reads files that flow-1 writes in its directory, it finds nothing" in first.note
     assert """command: [sh, -c, 'cd /shared && exec "$OLDPWD"/write out']""" in first.todo
     assert 'as the last line of rank.sh: cd /shared && exec "$OLDPWD"/read $X' in first.todo
-    assert "before the work in its rank.sh: cd /shared" in first.todo
+    assert 'in place of the script\'s: cd /shared && "$OLDPWD"/plot a; "$OLDPWD"/plot b' in first.todo
     assert "volumes/default/claim/flow" in first.todo
 
 
@@ -205,12 +205,18 @@ def test_what_else_is_read_from_the_list_of_nodes_blocks() -> None:
 @pytest.mark.parametrize(
     ("line", "todo"),
     [
-        ("cp results/sum.dat $HOME/", "mpijob artifacts fetch NAME --to $HOME/"),
-        ("mkdir -p $HOME/x && mv *.dat $HOME/x", "mpijob artifacts fetch NAME --to $HOME/x"),
-        ("if [ -f sum.dat ]; then cp sum.dat /archive; fi", "mpijob artifacts fetch NAME --to /archive"),
-        ("tar czf out.tgz results", "mpijob artifacts fetch NAME --to DIRECTORY"),
-        ("scp sum.dat me@there:", "mpijob artifacts fetch NAME --to DIRECTORY"),
-        ("rsync -a out/ there:/data", "mpijob artifacts fetch NAME --to DIRECTORY"),
+        (
+            "cp results/sum.dat $HOME/",
+            "mpijob artifacts fetch flow results/sum.dat --to $HOME (it keeps its place below: ",
+        ),
+        ("mkdir -p $HOME/x && mv *.dat $HOME/x", "mpijob artifacts fetch flow --to $HOME/x"),
+        (
+            "if [ -f sum.dat ]; then cp sum.dat /archive; fi",
+            "mpijob artifacts fetch flow sum.dat --to /archive",
+        ),
+        ("tar czf out.tgz results", "mpijob artifacts fetch flow --to DIRECTORY"),
+        ("scp sum.dat me@there:", "mpijob artifacts fetch flow --to DIRECTORY"),
+        ("rsync -a out/ there:/data", "mpijob artifacts fetch flow --to DIRECTORY"),
     ],
 )
 def test_what_brings_results_away_is_left_out_and_told_as_a_fetch(line: str, todo: str) -> None:
@@ -224,7 +230,7 @@ def test_what_brings_results_away_is_left_out_and_told_as_a_fetch(line: str, tod
 def test_what_brings_results_away_in_the_launch_line_is_left_out_too() -> None:
     one = slurm("srun ./heat && cp sum.dat /archive")
     assert len(one.jobs) == 1
-    assert "mpijob artifacts fetch NAME --to /archive" in entry(one, "script").todo
+    assert "mpijob artifacts fetch flow sum.dat --to /archive" in entry(one, "script").todo
 
 
 def test_what_brings_results_away_stays_where_work_or_a_launch_line_stands_between() -> None:
@@ -236,10 +242,11 @@ def test_what_brings_results_away_stays_where_work_or_a_launch_line_stands_betwe
 @pytest.mark.parametrize(
     ("behind", "todo"),
     [
-        ("> heat.out", "nothing, or mpijob logs NAME --no-prefix > heat.out"),
-        ("&> heat.out", "nothing, or mpijob logs NAME --no-prefix > heat.out"),
-        ("| tee log.txt", "nothing, or mpijob logs NAME --no-prefix | tee log.txt"),
-        ("< in.txt", "write launch: {stdin: in.txt}"),
+        ("> heat.out", "nothing, or mpijob logs flow --no-prefix --stream stdout > heat.out"),
+        ("&> heat.out", "nothing, or mpijob logs flow --no-prefix > heat.out"),
+        ("2> heat.err", "nothing, or mpijob logs flow --no-prefix --stream stderr > heat.err"),
+        ("| tee log.txt", "nothing, or mpijob logs flow --no-prefix | tee log.txt"),
+        ("< in.txt", "write launch: {stdin: in.txt} when it is"),
     ],
 )
 def test_where_a_launch_line_wrote_to_or_read_from_is_told_with_its_like(behind: str, todo: str) -> None:

@@ -287,7 +287,7 @@ def test_a_misspelt_directive_of_pbs_blocks() -> None:
 def test_mail_is_told_for_success_and_failure() -> None:
     one = slurm("srun ./a", "-N 2 --mail-type=END,FAIL --mail-user=me@here")
     assert [each.todo.partition(";")[0] for each in one.entries if "mail " in each.todo] == [
-        "nothing, or mpijob wait NAME",
+        "nothing, or mpijob wait flow",
         "nothing: who is to get mail stands in the command that sends it",
     ]
     assert one.stage is Stage.READY
@@ -328,4 +328,4 @@ def test_where_the_submit_directory_is_is_told_with_its_line_and_the_way_to_resu
     one = slurm("X=$(date)\nOUT=$SLURM_SUBMIT_DIR/out\nsrun ./a $OUT")
     told = entry(one, "$SLURM_SUBMIT_DIR", Fate.CHANGED)
     assert told.line == 4
-    assert "mpijob artifacts list NAME" in told.note
+    assert "mpijob artifacts list flow" in told.note

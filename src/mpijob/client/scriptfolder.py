@@ -64,7 +64,7 @@ def placed(one: Converted, folder: Folder) -> Converted:
     entries = tuple(_named(entry, jobs) for entry in one.entries)
     if _is_script(one):
         entries += (_heavy(folder.wrong),) if folder.wrong else ()
-        jobs, asked = scriptneeds.met(jobs, folder.path, entries, names(folder))
+        jobs, asked = scriptneeds.met(jobs, folder.path, entries, names(folder), one.values)
         entries += asked
     return msgspec.structs.replace(one, jobs=jobs, entries=entries)
 
@@ -95,7 +95,7 @@ def _without(one: Converted) -> Converted:
     if any(_names_a_file(job) for job in one.jobs):
         entries += (Entry(batchscript.FOLDER, Fate.DROPPED, "", "", _NOWHERE, _ELSEWHERE),)
     jobs = tuple(job.replace(code=job.code.replace(path="")) for job in one.jobs)
-    jobs, asked = scriptneeds.met(jobs, "", entries, frozenset())
+    jobs, asked = scriptneeds.met(jobs, "", entries, frozenset(), one.values)
     return msgspec.structs.replace(one, jobs=jobs, entries=(*entries, *asked))
 
 

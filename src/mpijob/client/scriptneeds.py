@@ -6,14 +6,14 @@ Those that a batch system sets for each rank are set here too; those of the user
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from mpijob.dialects.migration import variables
 from mpijob.dialects.migration.report import Entry, Fate
-from mpijob.dialects.migration.request import INHERITED, unused
+from mpijob.dialects.migration.request import INHERITED, given_by, unused
 from mpijob.model import MPIJob
 
 _MOST_BYTES = 1 << 20
@@ -32,7 +32,11 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 def met(
-    jobs: tuple[MPIJob, ...], folder: str, entries: tuple[Entry, ...], beside: frozenset[str]
+    jobs: tuple[MPIJob, ...],
+    folder: str,
+    entries: tuple[Entry, ...],
+    beside: frozenset[str],
+    values: Mapping[str, tuple[str, ...]],
 ) -> tuple[tuple[MPIJob, ...], tuple[Entry, ...]]:
     """Return the jobs with the batch system's variables that their programs ask for, and what is to tell of it."""
     told = {entry.field for entry in entries}
@@ -40,10 +44,11 @@ def met(
     found: dict[str, Entry] = {}
     for job in jobs:
         needs = _needs(job, folder)
-        for entry in _told(job, needs):
+        fixed = variables.fixed(job, values)
+        for entry in _told(fixed, needs):
             if entry.field not in told:
                 found.setdefault(entry.field, entry)
-        done.append(_given(job, tuple(needs.foreign), beside))
+        done.append(_given(job, fixed, tuple(needs.foreign), beside))
     return tuple(done), tuple(found[field] for field in sorted(found))
 
 
@@ -60,8 +65,7 @@ def _needs(job: MPIJob, folder: str) -> Needs:
     return Needs(foreign, others)
 
 
-def _told(job: MPIJob, needs: Needs) -> Iterator[Entry]:
-    fixed = variables.fixed(job)
+def _told(fixed: Mapping[str, str], needs: Needs) -> Iterator[Entry]:
     for name, asking in needs.foreign.items():
         if name in fixed:
             note = f"{asking} asks for it: it is set for every rank, {fixed[name]}"
@@ -75,12 +79,11 @@ def _told(job: MPIJob, needs: Needs) -> Iterator[Entry]:
     for name, asking in needs.others.items():
         if not name.startswith("MPIJOB_"):
             note = f"{asking} asks for it and the script does not set it: {INHERITED}"
-            yield Entry(f"${name}", Fate.DROPPED, "", "", note, variables.given_by(name))
+            yield Entry(f"${name}", Fate.DROPPED, "", "", note, given_by(name))
 
 
-def _given(job: MPIJob, names: tuple[str, ...], beside: frozenset[str]) -> MPIJob:
+def _given(job: MPIJob, fixed: Mapping[str, str], names: tuple[str, ...], beside: frozenset[str]) -> MPIJob:
     """Return a job whose ranks have these variables, as far as they have a like here."""
-    fixed = variables.fixed(job)
     env = {name: fixed[name] for name in names if name in fixed}
     if env:
         job = job.replace(env={**job.env, **env})

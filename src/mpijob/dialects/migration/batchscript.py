@@ -17,13 +17,12 @@ from mpijob.dialects.migration.request import Request, free_name, name_of
 from mpijob.dialects.migration.shape import Asked, Shape, shaped
 from mpijob.dialects.migration.shelltext import filled, mentioned
 from mpijob.dialects.migration.shellwords import statements
-from mpijob.dialects.migration.steps import Step
+from mpijob.dialects.migration.steps import Step, name_jobs
 from mpijob.dialects.migration.variables import plain_words
 from mpijob.errors import InvalidJob
 from mpijob.model import Code, Family, MPIJob, Program
 
 _HEADS = {"Slurm script": slurm.head, "PBS script": pbs.head}
-_OWN_NUMBER = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "PBS_JOBID")
 FOLDER, HERE = "folder", "."  # the folder of the script, until somebody says where that is
 ALONG = "the script's folder goes along: jobs begin in a copy of it; mpijob artifacts list NAME shows what is new in it"
 _SCRIPT, _LARGEST = "rank.sh", 1024 * 1024
@@ -74,7 +73,7 @@ def read(text: str, file: str = "", beside: frozenset[str] = frozenset()) -> Con
 def _jobs(request: Request, steps: list[Step], text: str) -> tuple[MPIJob, ...]:
     request.text = text
     if len(steps) > 1:
-        request.known |= dict.fromkeys(_OWN_NUMBER, request.name)  # one for all of them, as it was
+        request.known |= dict.fromkeys(variables.OWN_NUMBER, request.name)  # one for all of them, as it was
     found: list[MPIJob] = []
     for index, step in enumerate(steps):
         name = request.name if len(steps) == 1 else f"{request.name}-{index + 1}"
@@ -86,12 +85,22 @@ def _jobs(request: Request, steps: list[Step], text: str) -> tuple[MPIJob, ...]:
     if found:
         request.notes.changed(FOLDER, "", f"code.path: {HERE}", ALONG)
     if len(found) > 1:
-        _tell_several(request, found)
+        _tell_several(request, found, steps)
+    if request.after and found and handing.names_files(found[0], steps[0]):
+        request.notes.extend(
+            [handing.awaited(_waits(request), request.name, found[0], steps[0], request.beside)]
+        )
+    name_jobs(request.notes, ["NAME"] if request.values else [job.name for job in found])
     return tuple(_in_order(_of_one_library(found), steps))
 
 
-def _tell_several(request: Request, jobs: list[MPIJob]) -> None:
-    request.notes.entries.insert(0, handing.told(request.name, jobs))
+def _waits(request: Request) -> str:
+    """Return the option by which a script waits for another."""
+    return "--dependency" if request.system == "Slurm" else "-W depend"
+
+
+def _tell_several(request: Request, jobs: list[MPIJob], steps: list[Step]) -> None:
+    request.notes.entries.insert(0, handing.told(request.name, jobs, steps, request.beside))
     if request.values:
         note = "a job waits for another by its name, and each of an array has a name of its own"
         todo = "let the ranks run one script with all lines, or make the jobs of each number yourself, with --after"
@@ -146,12 +155,14 @@ def _single(step: Step, request: Request) -> tuple[str, ...] | None:
 
 def _launched(request: Request, step: Step, name: str) -> MPIJob:
     line = launchline.read(step.words, request, step.env)
+    line.request.fields = step.onto(line.request.fields)
     shape = _merged(line.request)
-    for name in sorted(
-        variables.unknown(tuple(word for one in line.sections for word in one.words), request)
-    ):
+    words = tuple(word for one in line.sections for word in one.words)
+    for variable in sorted(variables.unknown(words, request)):
         note = f"only {request.system} knows it"
-        request.notes.dropped(f"${name}", "", note, "write the value into the command or env", blocks=True)
+        request.notes.dropped(
+            f"${variable}", "", note, "write the value into the command or env", blocks=True
+        )
     if shape.guessed:
         request.notes.changed("--ntasks", line.request.components[-1].ranks, "workers, slots", shape.guessed,
                               "nothing, or set workers and slots as you want them")  # fmt: skip

@@ -3,76 +3,126 @@
 Slurm runs these lines once, on the first node, and `srun` starts the ranks. Here the ranks are the job. So what
 prepares the surroundings goes into each rank's own script, what prepares files into the same (`preparing`), each
 launch line is a job, and other work that stands before, between or behind launch lines is a job of one rank; all of
-them run in the script's order.
+them run in the script's order. Lines for a scratch directory are gone before (`scratch`).
 """
 
 from __future__ import annotations
 
-import posixpath
-
 import msgspec
 
-from mpijob.dialects.migration import bodylines, launchline, preparing
+from mpijob.dialects.migration import (
+    bodylines,
+    endings,
+    keeping,
+    launchline,
+    nodefiles,
+    prefixes,
+    preparing,
+    scratch,
+)
 from mpijob.dialects.migration.bodylines import Use
 from mpijob.dialects.migration.request import KEPT, LOGS, Request
-from mpijob.dialects.migration.shelltext import constant, filled, mentioned
-from mpijob.dialects.migration.shellwords import Command, Statement, inside, statements
-from mpijob.dialects.migration.steps import Step
-from mpijob.dialects.migration.variables import unknown
-
-EACH = "each rank does it before the program, not the launcher once"
+from mpijob.dialects.migration.shelltext import constant, filled
+from mpijob.dialects.migration.shellwords import Command, Statement, inside, split_group, statements
+from mpijob.dialects.migration.steps import Step, numbered
+from mpijob.dialects.migration.surroundings import Surroundings
 
 
-class Body:
+class Body(Surroundings):
     """Reads statements one after the other; `setting` grows, steps are made from work."""
 
     def __init__(self, request: Request) -> None:
-        self.request = request
-        self.notes = request.notes
-        self.env: dict[str, str] = {}
-        self.setting: list[str] = []
+        super().__init__(request)
+        self.every: list[Statement] = []
         self.steps: list[Step] = []
         self.files = request.files
         self.prepared = preparing.Prepared()
-        self.launches = False
+        self.functions: dict[str, str] = {}
+        self.launches = self.went = False
         self.last = self.behind = False  # this is the last launch line; it has come
-        self.place = (
-            "."  # where the script stands, below the directory in which it begins; "" where nobody knows
-        )
 
     def read(self, text: str) -> None:
         """Read all statements of a script."""
-        every = statements(text)
+        self.every = every = scratch.without(statements(text), self.request)
         self.launches = any(bodylines.use(each) is Use.LAUNCH for one in every for each in one.commands)
+        self.functions = {name: one.text for one in every if (name := endings.function_name(one))}
         last = max((at for at, one in enumerate(every) if bodylines.starts_ranks(one.text)), default=0)
         for at, statement in enumerate(every):
             self.notes.line = statement.line
             self.last, self.behind = at == last, at > last
-            self._statement(statement)
+            self._grouped(statement)
         self.notes.line = 0
+        if self.steps:
+            self.tell_loose()
+
+    @property
+    def _launched(self) -> bool:
+        """Whether the last piece of work was a launch line."""
+        return bool(self.steps) and self.steps[-1].launches
+
+    def _grouped(self, one: Statement) -> None:
+        """Read a statement; of a launch line with a group behind it, the line and then the group."""
+        found = split_group(one) if bodylines.starts_ranks(one.text) and not one.heredoc else None
+        if found is None or bodylines.use_of(found[0]) is not Use.LAUNCH:
+            self._followed(one)
+            return
+        line, operator, group = found
+        for each in statements(line):
+            self._followed(msgspec.structs.replace(each, line=one.line))
+        if operator == "||":
+            endings.fails_over(group, one.text.removeprefix(line).strip(), self.notes)
+            return
+        self.behind = self.last
+        for each in statements(group):
+            self._followed(msgspec.structs.replace(each, line=one.line))
+
+    def _followed(self, one: Statement) -> None:
+        """Read a statement, then go where it goes, unless it went there command by command."""
+        self.went = False
+        self._statement(one)
+        for command in inside(one):
+            goes = bodylines.use(command) is Use.PLACE
+            if not (goes and self.went):
+                self.places.note(command)
+            if one.compound and goes:
+                self.places.place = "$PWD"  # perhaps: nobody knows
 
     def _statement(self, one: Statement) -> None:
         starts = bodylines.starts_ranks(one.text)
         uses = [bodylines.use(command) for command in one.commands]
+        name = endings.function_name(one)
         if one.heredoc and self._file(one):
             return
         if one.compound and bodylines.is_conda_block(one.text):
-            self._modules(one.text.split("\n")[0])
-        elif not one.heredoc and (self._keeps(one) or self._decides(one)):
+            self.modules(one.text.split("\n")[0])
+        elif name and not starts and self.launches:
+            self.function(name, one, endings.is_called(name, self.every))
+        elif not one.heredoc and (
+            self._status(one) or self._keeps(one) or self._reads_log(one) or self._decides(one)
+        ):
             return
+        elif starts and (one.heredoc or (one.compound and Use.LAUNCH not in uses)):
+            self._blocked(one)
         elif one.compound or one.heredoc:
-            self._blocked(one) if starts and Use.LAUNCH not in uses and one.compound else self._work(one)
+            self._work(one)
         elif Use.LAUNCH in uses:
             self._launch_list(one, uses)
+        elif nodefiles.only_shows(one, self.every, self.places):
+            self.informs(one.text)
         elif self._before_launch() and self._prepares(one, uses):
             return
-        elif bodylines.is_simple(one) and Use.WORK not in uses:
+        else:
+            self._plain(one, uses)
+
+    def _plain(self, one: Statement, uses: list[Use]) -> None:
+        """Take over a statement that is no launch line and makes nothing ready."""
+        if bodylines.is_simple(one) and Use.WORK not in uses:
             for command, use in zip(one.commands, uses, strict=True):
                 self._command(command, use)
         elif all(use is Use.INFORMS for use in uses):
-            self._informs(one.text)
+            self.informs(one.text)
         elif all(use in (Use.INFORMS, Use.MODULES, Use.END) for use in uses):
-            self._modules(one.text)
+            self.modules(one.text)
         else:
             self._work(one)
 
@@ -80,15 +130,42 @@ class Body:
         """Return whether a launch line follows, and none has come."""
         return self.launches and not any(step.launches for step in self.steps)
 
+    def _status(self, one: Statement) -> bool:
+        """Leave out what only asks how the launch line before it ended; return whether it is that."""
+        asks = self._launched and endings.looks_at_status(one, self.statuses)
+        return asks and endings.tells_status(one, self.notes)
+
     def _keeps(self, one: Statement) -> bool:
         """Leave out what only brings results to another place when the ranks have ended; return whether it is that."""
-        if not self.behind or not self.steps or not self.steps[-1].launches:
+        if not self.behind or not self._launched:
             return False
         commands = inside(one)
-        found = preparing.keeps(commands, [bodylines.use(command) for command in commands])
+        found = keeping.keeps(commands, [bodylines.use(command) for command in commands], self.places)
         if found:
-            self.notes.dropped("script", one.text, KEPT, preparing.fetched(commands))
+            todo = keeping.fetched(commands, self.places, self.output.logs, self.values)
+            self.notes.dropped("script", one.text, KEPT, todo)
         return found
+
+    def _reads_log(self, one: Statement) -> bool:
+        """Leave out what only shows a part of a launch line's output, which is in the job's log."""
+        shown = [self.output.shown(command) for command in inside(one)]
+        if not shown or not all(shown) or one.compound or not self._launched:
+            return False
+        self.notes.dropped("script", one.text, LOGS, f"nothing, or {'; '.join(shown)}")
+        return True
+
+    def _tell_log(self, commands: tuple[Command, ...]) -> None:
+        """Block where a job reads what the script wrote from the output of a job before it."""
+        words = [word for command in commands for word in (*command.words[1:], *command.redirects)]
+        for file in dict.fromkeys(self.output.read_by(words)):
+            line = self.output.keep(file, self.output.logs[file])
+            job = line.split()[2]
+            note = f"{file} is read here: it is the output of {job}, which is its log and no file"
+            todo = (
+                f"run them one by one, in the script's folder, where the file goes along: mpijob run -f {job}.yaml; "
+                f"{line}; mpijob run -f {numbered(len(self.steps))}.yaml (each job file by its own path)"
+            )
+            self.notes.dropped("script", file, note, todo, blocks=True)
 
     def _decides(self, one: Statement) -> bool:
         """Take over a condition that only tests, informs, ends, sets or prepares; return whether it is that."""
@@ -97,28 +174,21 @@ class Body:
         commands = inside(one)
         uses = [bodylines.use(command) for command in commands]
         simple = not one.compound and Use.TEST not in uses and "{" not in one.text.split()
-        if (
-            simple
-            or one.background
-            or not preparing.decides(commands, uses)
-            or _beyond(one.text, self.request)
-        ):
+        if simple or one.background or not preparing.decides(commands, uses) or self.beyond(one.text):
             return False
         if Use.MODULES in uses:
-            self._modules(one.text)
+            self.modules(one.text)
         elif Use.WORK in uses:
             self.prepared.add(one, self.setting, commands)
             self.notes.changed("script", one.text, "code.files", preparing.NOTE)
         else:
-            self.setting.append(one.text)
-            self.place = "" if Use.PLACE in uses else self.place
-            self.notes.changed("script", one.text, "code.files", EACH)
+            self.set_up(one.text)
         return True
 
     def _prepares(self, one: Statement, uses: list[Use]) -> bool:
         """Take over what makes files ready for the launch line; return whether it is that."""
         pieces = preparing.pieces(one, uses)
-        if not pieces or _beyond(one.text, self.request):
+        if not pieces or self.beyond(one.text):
             return False
         for piece, mine in pieces:
             if mine:
@@ -142,8 +212,12 @@ class Body:
 
     def _blocked(self, one: Statement) -> None:
         first = one.text.split("\n")[0]
-        note = "ranks are started inside a loop or a condition, which a job cannot say"
-        todo = "write one job for each run, or mpijob array where only values differ"
+        if one.heredoc:
+            note = "the ranks read a text of the script, which a job cannot say"
+            todo = "write the text into a file of the folder, and launch: {stdin: FILE} into the job"
+        else:
+            note = "ranks are started inside a loop or a condition, which a job cannot say"
+            todo = "write one job for each run, or mpijob array where only values differ"
         self.notes.dropped("script", first, note, todo, blocks=True)
 
     def _launch_list(self, one: Statement, uses: list[Use]) -> None:
@@ -151,20 +225,18 @@ class Body:
         before = ""
         for at, (command, use) in enumerate(zip(one.commands, uses, strict=True)):
             self.behind = self.last and Use.LAUNCH in uses[:at] and Use.LAUNCH not in uses[at:]
+            text = " ".join((*command.words, *command.redirects))
             if before in ("|", "|&"):
-                line = "| " + " ".join((*command.words, *command.redirects))
-                self.notes.changed(
-                    "script", line, "", LOGS, f"nothing, or mpijob logs NAME --no-prefix {line}"
-                )
+                self._piped(command, text)
+            elif before == "||" and use is Use.END:
+                self.notes.exact("script", f"|| {text}", "", "a job that fails ends with a status")
             elif before == "||":
-                self.notes.exact(
-                    "script", "|| " + " ".join(command.words), "", "a job that fails ends with a status"
-                )
-            elif use is Use.LAUNCH and command.after in ("|", "|&") and not _is_tee(one, command):
+                endings.fails_over(text, f"|| {text}", self.notes)
+            elif use is Use.LAUNCH and command.after in ("|", "|&") and not is_tee(one, command):
                 self._blocked(one)
                 return
             elif use is Use.WORK:
-                piece = Statement(" ".join((*command.words, *command.redirects)), one.line, (command,))
+                piece = Statement(text, one.line, (command,))
                 if not self._keeps(piece) and not (self._before_launch() and self._prepares(piece, [use])):
                     self._work(piece)
             else:
@@ -175,141 +247,79 @@ class Body:
             note = "steps that run side by side are jobs of their own: create all of them, then wait"
             self.notes.changed("script", "&", "", note)
 
+    def _piped(self, command: Command, text: str) -> None:
+        """Tell how the job's log goes through what a launch line's output went through."""
+        job = numbered(len(self.steps) - 1)
+        line = f"mpijob logs {job} --no-prefix"
+        if launchline.base(command.words[0]) == "tee":
+            for word in command.words[1:]:
+                self.output.keep(word, line)
+        self.notes.changed(
+            "script",
+            f"| {text}",
+            "",
+            LOGS.replace("NAME", job),
+            f"nothing, or {line} | {filled(text, self.values)}",
+        )
+
     def _command(self, command: Command, use: Use) -> None:
         text = " ".join((*command.words, *command.redirects))
-        if _beyond(text, self.request) and use not in (Use.INFORMS, Use.LAUNCH, Use.MODULES):
-            self._needs_batch(text)
+        if use is Use.SETTING and command.words[0] == "trap" and self.launches:
+            self.trap(command, self.functions)
+            return
+        if self.beyond(text) and use not in (Use.INFORMS, Use.LAUNCH, Use.MODULES):
+            self.needs_batch(text)
             return
         match use:
             case Use.LAUNCH:
                 self._launch(command)
             case Use.VARIABLES:
-                self._variables(command)
+                self.variables(command, self._launched)
             case Use.MODULES:
-                self._modules(text)
+                self.modules(text)
             case Use.INFORMS:
-                self._informs(text)
+                self.informs(text)
             case Use.END:
                 self.notes.exact("script", text, "", "a job ends when its ranks have ended")
             case Use.PLACE:
-                self._place(command, text)
+                self.place_at(command, text)
+                self.places.note(command)
+                self.went = True
             case _:
-                self.setting.append(text)
-                self.notes.changed("script", text, "code.files", EACH)
-
-    def _modules(self, text: str) -> None:
-        todo = "put it into the image; on this machine load it first, and name in env what is not on PATH"
-        self.notes.dropped("script", text, "modules and environments of a site are not known elsewhere", todo)
-        self.setting.append("\n".join(f"# {line}" for line in text.split("\n")) + "  (left out)")
-
-    def _informs(self, text: str) -> None:
-        self.notes.dropped(
-            "script", text, "it only informs", "nothing: mpijob describe and mpijob events tell more"
-        )
-
-    def _needs_batch(self, text: str) -> None:
-        todo = (
-            "write the value into env, or use MPIJOB_RANK, MPIJOB_WORLD and MPIJOB_LOCAL_RANK in the program"
-        )
-        self.notes.dropped("script", text, f"it asks {self.request.system} for something", todo, blocks=True)
-        self.setting.append(f"# {text}  (left out)")
-
-    def _place(self, command: Command, text: str) -> None:
-        target = command.words[1] if len(command.words) > 1 else ""
-        if mentioned(target) & {"SLURM_SUBMIT_DIR", "PBS_O_WORKDIR"} and "/" not in target.strip('"'):
-            self.place = "."
-            self.notes.exact(
-                "script", text, "code.path", "the script's folder goes along, and ranks begin there"
-            )
-            return
-        self.setting.append(text)
-        self.place = _below(self.place, constant(target) or "") if command.words[0] == "cd" else ""
-        if self.place:
-            self.notes.exact(
-                "script", text, "code.files", "each rank goes there: it is in the folder that goes along"
-            )
-            return
-        todo = "the directory must exist on every worker: mount a volume, or leave the line out"
-        self.notes.changed("script", text, "code.files", "each rank goes there, not the launcher alone", todo)
-
-    def _variables(self, command: Command) -> None:
-        words = tuple(filled(word, self.request.known | self.env) for word in command.words)
-        found = bodylines.assignments(words)
-        if not found:
-            self.notes.exact("script", " ".join(words), "", "every variable of the job reaches every rank")
-        elif all(value is not None for _, value in found):
-            for name, value in found:
-                self.env[name] = value or ""
-                self.notes.exact("script", f"{name}={value}", f"env.{name}")
-        else:
-            self.setting.append(" ".join(words))
-            note = "it is worked out on each rank, not once"
-            self.notes.changed("script", " ".join(words), "code.files", note)
+                self.set_up(text)
 
     def _launch(self, command: Command) -> None:
         rest = bodylines.unwrapped(command.words)
+        self._tell_log((Command(rest),))
         before = command.words[: len(command.words) - len(rest)]
-        env = dict(self.env)
-        for name, value in bodylines.assignments(before):
-            if value is None:
-                self.notes.dropped(
-                    "script",
-                    name,
-                    "its value is known only when the script runs",
-                    f"write env: {{{name}: …}}",
-                )
-            else:
-                env[name] = value
-                self.notes.exact("script", f"{name}={value}", f"env.{name}")
-        for word in before:
-            if launchline.base(word) == "time":
-                self.notes.exact("script", word, "", "mpijob describe tells how long a job took")
-        for redirect in command.redirects:
-            self._redirect(redirect)
-        self.steps.append(
-            Step(
-                line=self.notes.line,
-                words=rest,
-                setting=tuple(self.setting),
-                env=env,
-                files=dict(self.files),
-                prepared=dict(self.prepared.functions),
-            )
+        env, fields = prefixes.taken(before, self.notes)
+        words = Command(rest, command.redirects)
+        step = Step(
+            line=self.notes.line,
+            words=rest,
+            fields=fields,
+            stdin=self.output.take(words, numbered(len(self.steps)), self.notes),
         )
+        self._add(step, env)
 
-    def _redirect(self, redirect: str) -> None:
-        file = redirect.lstrip("0123456789&<>| ")
-        if redirect.startswith("<"):
-            note = "no file is read there: the launch line is the job's own"
-            self.notes.dropped("script", redirect, note, f"write launch: {{stdin: {file}}}")
-        else:
-            todo = (
-                f"nothing, or mpijob logs NAME --no-prefix > {file}" if file and ">&" not in redirect else ""
-            )
-            self.notes.changed("script", redirect, "", LOGS, todo)
+    def _add(self, step: Step, env: dict[str, str] | None = None) -> None:
+        """Add a step with all that stands before it."""
+        step.setting, step.env = tuple(self.setting), {**self.env, **(env or {})}
+        step.files, step.prepared = dict(self.files), dict(self.prepared.functions)
+        self.steps.append(step)
+        self.loose.clear()
 
     def _work(self, one: Statement) -> None:
-        if _beyond(one.text, self.request):
-            self._needs_batch(one.text.split("\n")[0])
+        if self.beyond(one.text):
+            self.needs_batch(one.text)
             return
-        if self.steps and not self.steps[-1].launches and self.steps[-1].setting == tuple(self.setting):
-            self.steps[-1].text += "\n" + one.text
-            self.steps[-1].parts.append((self.notes.line, one.text))
-        else:
-            step = Step(
-                line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)],
-                setting=tuple(self.setting), env=dict(self.env), files=dict(self.files),
-                prepared=dict(self.prepared.functions),
-            )  # fmt: skip
-            self.steps.append(step)
-
-
-def _below(place: str, target: str) -> str:
-    """Return where a `cd` leads to, as long as it stays below the directory in which the script begins; else ""."""
-    if not place or not target or target.startswith(("/", "-")):
-        return ""
-    found = posixpath.normpath(f"{place}/{target}")
-    return "" if found.startswith("..") else found
+        step = self.steps[-1] if self.steps and not self._launched else None
+        if step is not None and (step.setting, step.env) == (tuple(self.setting), self.env):
+            step.text += "\n" + one.text
+            step.parts.append((self.notes.line, one.text))
+            return
+        self._tell_log(inside(one))
+        self._add(Step(line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)]))
 
 
 def written_file(one: Statement) -> tuple[str, str] | None:
@@ -330,13 +340,9 @@ def written_file(one: Statement) -> tuple[str, str] | None:
     return name, "" if len(lines) == 2 else text
 
 
-def _is_tee(one: Statement, command: Command) -> bool:
+def is_tee(one: Statement, command: Command) -> bool:
+    """Return whether what stands behind a launch line only shows or keeps its output."""
     behind = one.commands[one.commands.index(command) + 1 :]
     return all(
         other.words and launchline.base(other.words[0]) in ("tee", "cat", "ts", "grep") for other in behind
     )
-
-
-def _beyond(text: str, request: Request) -> bool:
-    """Return whether a text needs the batch system: its commands, or variables that have no like here."""
-    return bool(bodylines.BATCH_WORDS.search(text)) or bool(unknown((text,), request))

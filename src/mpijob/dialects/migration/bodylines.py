@@ -8,7 +8,7 @@ from enum import StrEnum
 from mpijob.dialects.migration.amounts import listed
 from mpijob.dialects.migration.launchline import LAUNCHERS, base
 from mpijob.dialects.migration.shelltext import constant
-from mpijob.dialects.migration.shellwords import Command, Statement
+from mpijob.dialects.migration.shellwords import Command, Statement, statements
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 BATCH_WORDS = re.compile(
@@ -25,9 +25,23 @@ _SETTINGS = frozenset(
     {"set", "shopt", "ulimit", "umask", "trap", "unset", "alias", "declare", "local", "readonly"}
 )
 _TESTS = frozenset({"test", "[", "[["})
-WRAPPERS = frozenset({"time", "exec", "nohup", "env", "command", "stdbuf", "timeout", "nice"})
+WRAPPERS = listed(
+    "time exec nohup env command stdbuf timeout nice ionice chrt numactl taskset strace ltrace perf valgrind gdb "
+    "setsid unbuffer script xvfb-run singularity apptainer docker podman flock sudo nsys ncu vtune ddt map forge "
+    "scan tau_exec catchsegv prlimit likwid-pin likwid-perfctr hwloc-bind"
+)
+_TEXT_TOOLS = listed(
+    "grep egrep fgrep zgrep sed awk gawk ps pgrep pkill killall kill cp mv rm ln ls find tail head cat chmod touch "
+    "tar sort cut diff wc tee file python python3 perl bash sh"
+)
 _TO_STREAM = re.compile(r"[0-9]?>&\s*[0-9]|[0-9&]?>>?\s*/dev/null")
 _END = frozenset({"wait", "exit", "return", "logout"})
+
+
+_PLAIN_TOOLS = (
+    _TEXT_TOOLS | _INFORMS | _SETTINGS | _TESTS | _MODULES | {"export", "source", ".", "cd"}
+) - WRAPPERS
+_FARTHEST = 20
 
 
 class Use(StrEnum):
@@ -76,6 +90,13 @@ def use(command: Command) -> Use:
     return _rest(name, command)
 
 
+def use_of(text: str) -> Use | None:
+    """Return that the last command of a text starts ranks, or what else it is for; None without one."""
+    found = [each for one in statements(text) for each in one.commands]
+    uses = [use(each) for each in found]
+    return Use.LAUNCH if Use.LAUNCH in uses else (uses[-1] if uses else None)
+
+
 def _rest(name: str, command: Command) -> Use:
     if name in _SETTINGS:
         return Use.SETTING
@@ -109,9 +130,11 @@ def unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:
     while at < len(words) and ASSIGNMENT.match(words[at]):
         at += 1
     rest = words[at:]
-    if rest and base(rest[0]) in WRAPPERS:
-        for index, word in enumerate(rest[:6]):
-            if base(word) in LAUNCHERS:
+    if rest and base(rest[0]) not in _PLAIN_TOOLS and rest[:2] not in (("command", "-v"), ("command", "-V")):
+        for index, word in enumerate(rest[:_FARTHEST]):
+            if word in LAUNCHERS and (index + 1 < len(rest) or base(rest[0]) in WRAPPERS):
+                return rest[index:]
+            if base(word) in LAUNCHERS and (index == 0 or base(rest[0]) in WRAPPERS):
                 return rest[index:]
     return rest
 

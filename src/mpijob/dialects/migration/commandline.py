@@ -11,6 +11,7 @@ from mpijob.dialects.migration.bodylines import starts_ranks
 from mpijob.dialects.migration.report import Notes
 from mpijob.dialects.migration.request import Request
 from mpijob.dialects.migration.shape import Asked
+from mpijob.dialects.migration.steps import name_jobs
 from mpijob.dialects.migration.variables import plain_words
 from mpijob.model import MPIJob, Program
 from mpijob.model.command import own_launcher
@@ -91,6 +92,7 @@ def _scripted(job: MPIJob, notes: Notes, field: str) -> MPIJob:
     """Return the job of a script that starts ranks once, with what stands before it run by each rank."""
     body = Body(_request(job, notes))
     body.read(job.argv[-1])
+    name_jobs(notes, [job.name])
     launches = [step for step in body.steps if step.launches]
     if len(body.steps) != 1 or len(launches) != 1:
         note = "the launcher's script does more than start ranks once, and a job is one launch"
@@ -99,7 +101,7 @@ def _scripted(job: MPIJob, notes: Notes, field: str) -> MPIJob:
         return job
     step = launches[0]
     setting = [one for one in step.setting if not one.startswith("# ")]
-    made = _launched(job, step.words, notes, step.env)
+    made = _launched(job, step.words, notes, step.env).replace(**step.onto({"launch": job.launch}))
     if made.command == job.command or setting:
         return _with_script(job, made, step.words, [*preparing.written(step.prepared), *setting])
     return made

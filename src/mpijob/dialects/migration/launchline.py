@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from mpijob.dialects.migration import amounts, programs, slurm, slurm_options
-from mpijob.dialects.migration.request import STARTER, Request
+from mpijob.dialects.migration.request import STARTER, Request, given_by
 from mpijob.dialects.migration.shape import shaped
 from mpijob.dialects.migration.shelltext import constant, filled
 from mpijob.model import Family, Launch
@@ -146,6 +146,8 @@ def _srun(
         if name in ("het-group", "pack-group"):
             component = amounts.whole(value)
             request.notes.exact(f"srun --{name}", value, "programs")
+        elif name == "exclusive":
+            request.notes.exact("srun --exclusive", value, "", "each job has cores of its own")
         elif name == "multi-prog":
             table = True
         elif name == "pty":
@@ -254,7 +256,18 @@ def _variable(request: Request, field: str, option: str, values: list[str]) -> N
         note = "its value is known only when the script runs"
         request.notes.dropped(field, f"{name}={value}", note, f"write env: {{{name}: …}}")
     else:
-        request.notes.exact(field, " ".join(values), "", "every variable of the job reaches every rank")
+        _handed_on(request, field, values)
+
+
+def _handed_on(request: Request, field: str, values: list[str]) -> None:
+    """Tell of variables that are named alone: those that the script sets reach every rank, others are the shell's."""
+    for name in (one for value in values for one in value.split(",") if one):
+        given = name in request.fields.get("env", {}) or re.search(rf"\b{re.escape(name)}=", request.text)
+        if given or not request.text:
+            request.notes.exact(field, name, "", "every variable of the job reaches every rank")
+        else:
+            note = "the script does not set it: its value is in the shell from which it is submitted"
+            request.notes.dropped(field, name, note, given_by(name))
 
 
 def _setting(request: Request, field: str, values: list[str], launch: Launch) -> None:

@@ -28,7 +28,6 @@ _COPIES = frozenset({"cp", "ln"})  # what they write is the last word
 _FILES = listed("mv rm mkdir rmdir touch chmod gzip gunzip bunzip2 xz unxz sed")
 _UNPACKS = frozenset({"tar", "unzip"})
 _READERS = frozenset({"tee", "tail", "head", "grep", "cat"})
-_KEEPERS = frozenset({"cp", "mv", "tar", "rsync", "scp", "gzip", "bzip2", "xz", "zip"})
 _SETS = frozenset(
     {Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE, Use.PLACE}
 )
@@ -75,32 +74,6 @@ def pieces(one: Statement, uses: list[Use]) -> list[tuple[Statement, bool]]:
     return found if len(other) < len(found) and Use.WORK not in other else []
 
 
-def keeps(commands: tuple[Command, ...], uses: list[Use]) -> bool:
-    """Return whether commands behind the last launch line only keep, pack or tidy files."""
-    working = [command for command, use in zip(commands, uses, strict=True) if use is Use.WORK]
-    quiet = (Use.WORK, Use.FOLDERS, Use.INFORMS, Use.TEST, Use.END)
-    return (
-        bool(working)
-        and all(use in quiet for use in uses)
-        and all(_program(one) in _KEEPERS or _tidies(one) for one in working)
-    )
-
-
-def fetched(commands: tuple[Command, ...]) -> str:
-    """Return how results are fetched in place of such commands."""
-    moved = [command for command in commands if _program(command) in _KEEPERS]
-    if not moved:
-        return "nothing: what is left over goes with the job"
-    target = moved[-1].words[-1]
-    if _program(moved[-1]) in ("cp", "mv", "rsync") and ":" not in target:
-        return f"when it has ended: mpijob artifacts fetch NAME --to {target}"
-    return "when it has ended: mpijob artifacts fetch NAME --to DIRECTORY, then call the line there"
-
-
-def _tidies(command: Command) -> bool:
-    return _program(command) in ("rm", "rmdir") and _is_own(command, Use.WORK)
-
-
 def decides(commands: tuple[Command, ...], uses: list[Use]) -> bool:
     """Return whether a condition does nothing but test, inform, end, set and make files ready.
 
@@ -111,21 +84,21 @@ def decides(commands: tuple[Command, ...], uses: list[Use]) -> bool:
     if Use.WORK not in uses:
         return bool(uses) and all(use in _SETS for use in uses)
     quiet = (Use.TEST, Use.INFORMS, Use.END)
-    return all(use in quiet or _is_own(each, use) for each, use in zip(commands, uses, strict=True))
+    return all(use in quiet or is_own(each, use) for each, use in zip(commands, uses, strict=True))
 
 
 def _prepares(commands: tuple[Command, ...], uses: list[Use]) -> bool:
-    own = [_is_own(command, use) for command, use in zip(commands, uses, strict=True)]
+    own = [is_own(command, use) for command, use in zip(commands, uses, strict=True)]
     working = any(mine and use is Use.WORK for mine, use in zip(own, uses, strict=True))
     return working and all(
-        mine or use in (Use.INFORMS, Use.END) or _program(command) in _READERS
+        mine or use in (Use.INFORMS, Use.END) or program(command) in _READERS
         for mine, command, use in zip(own, commands, uses, strict=True)
     )
 
 
 def _builds(commands: tuple[Command, ...]) -> bool:
     """Return whether nothing can run when a statement fails."""
-    return any(_program(command) in _BUILDERS for command in commands)
+    return any(program(command) in _BUILDERS for command in commands)
 
 
 def _ends(commands: tuple[Command, ...]) -> bool:
@@ -133,18 +106,19 @@ def _ends(commands: tuple[Command, ...]) -> bool:
     return any(bodylines.use(command) is Use.END for command in commands)
 
 
-def _program(command: Command) -> str:
+def program(command: Command) -> str:
+    """Return the name of the program that a command runs."""
     words = bodylines.unwrapped(command.words)
     return base(words[0]) if words else ""
 
 
-def _is_own(command: Command, use: Use) -> bool:
+def is_own(command: Command, use: Use) -> bool:
     """Return whether a command changes files of the job's directory alone."""
     if use not in (Use.WORK, Use.FOLDERS) or not all(
         _is_here(one.lstrip("0123456789&<>| ")) for one in _into(command)
     ):
         return False
-    name, words = _program(command), bodylines.unwrapped(command.words)[1:]
+    name, words = program(command), bodylines.unwrapped(command.words)[1:]
     if name in _BUILDERS:
         return True
     if name in _COPIES:

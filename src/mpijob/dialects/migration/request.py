@@ -110,6 +110,11 @@ def take_variables(request: Request, field: str, text: str, inherited: str) -> N
             )
 
 
+def given_by(name: str) -> str:
+    """Return how a job gets a variable of the user's shell."""
+    return f"add --env {name} when you run it, which takes your shell's value, or write env: {{{name}: …}}"
+
+
 def _split(text: str) -> list[str]:
     """Return the parts between commas; quotes group."""
     return [

@@ -81,6 +81,35 @@ def inside(one: Statement) -> tuple[Command, ...]:
     return tuple(found)
 
 
+def split_group(one: Statement) -> tuple[str, str, str] | None:
+    """Return what stands before `|| { … }` or `&& { … }` at a statement's end, the operator, and what is in it."""
+    tokens = [token for token in _Lexer(one.text).tokens() if token.kind != "heredoc"]
+    while tokens and tokens[-1].kind in ("redirect", "newline"):
+        tokens.pop()
+    stack: list[str] = []
+    for at, token in enumerate(tokens):
+        opens = tokens[at + 1 : at + 2] if token.text in ("||", "&&") and not stack else []
+        if opens and opens[0].text in ("{", "(") and _is_group(tokens[at + 1 :]):
+            return (
+                one.text[: token.start].strip(),
+                token.text,
+                one.text[opens[0].end : tokens[-1].start].strip(),
+            )
+        _track(token, stack, not at or tokens[at - 1].kind in ("operator", "newline"))
+    return None
+
+
+def _is_group(tokens: list[Token]) -> bool:
+    """Return whether tokens are one group: its first opens it, and only its last closes it."""
+    stack: list[str] = []
+    for before, token, at in zip([None, *tokens], tokens, range(len(tokens)), strict=False):
+        first = before is None or before.kind in ("operator", "newline") or before.text in _JOINERS
+        _track(token, stack, first)
+        if not stack:
+            return at == len(tokens) - 1
+    return False
+
+
 def _is_test(words: list[str], operator: str) -> bool:
     """Return whether an operator stands within [[ … ]]."""
     return words[:1] == ["[["] and "]]" not in words and operator != "\n"

@@ -285,7 +285,10 @@ def _export(request: Request, field: str, value: str) -> None:
 def take_dependency(request: Request, field: str, value: str) -> None:
     """Remember that the job waits for another, whose name nobody knows here."""
     request.after = "FIRST"
-    todo = "FIRST in the command that runs it is the name of the job that it waits for: --after FIRST"
+    todo = (
+        "FIRST in the command that runs it is the name of the job that it waits for: --after FIRST; of an array each "
+        "of its jobs: --after FIRST-0 --after FIRST-1 …"
+    )
     request.notes.dropped(field, value, "jobs wait for each other by name, not by number", todo)
 
 

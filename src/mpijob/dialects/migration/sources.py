@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,11 @@ from mpijob.dialects.migration.report import Converted
 from mpijob.dialects.podreading import understandable
 from mpijob.errors import InvalidJob
 
+_STRUCTURED = re.compile(r"\A\s*[{\[]|^\s*(?:- )?[\"']?[A-Za-z_][\w./-]*[\"']?\s*:(?:\s|$)", re.MULTILINE)
+_FORMS = (
+    "a batch script (it begins with #!, or has lines #SBATCH or #PBS), an arena command, a job file, an MPIJob or a "
+    "TrainJob in YAML or JSON, settings of SageMaker or Azure ML"
+)
 _RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
 
 
@@ -24,6 +30,10 @@ def read(
         return (arena.read(text, file),)
     if text.startswith("#!"):
         return (batchscript.read(text, file, beside),)
+    if not _STRUCTURED.search(text):
+        raise InvalidJob(
+            f"{file or 'the text'} is none of the forms that are known", hint=f"these are: {_FORMS}"
+        )
     return _structured(text, to, file)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from mpijob.dialects.migration import preparing
 from mpijob.dialects.migration.amounts import listed
-from mpijob.dialects.migration.request import INHERITED, Request
+from mpijob.dialects.migration.request import INHERITED, Request, given_by
 from mpijob.dialects.migration.shape import Asked, shaped
 from mpijob.dialects.migration.shelltext import constant, defaulted, filled, mentioned, needed
 from mpijob.dialects.migration.steps import Step
@@ -26,6 +27,7 @@ _FOREIGN_NAME = re.compile(r"(?<![\w])(?:SLURM|SBATCH|PBS)_[A-Z][A-Z0-9_]*(?!\w)
 _SET = re.compile(r"\b([A-Za-z_]\w*)[+:]?=|\b(?:for|read)\s+(\w+)")
 _OF_ITSELF = re.compile(r"\b([A-Za-z_]\w*)=\"?(?=\$\{\1:?[-=])|(?<=\$\{)([A-Za-z_]\w*):?=")
 
+OWN_NUMBER = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "PBS_JOBID")
 LIKE = {
     "SLURM_PROCID": "$MPIJOB_RANK",
     "SLURM_LOCALID": "$MPIJOB_LOCAL_RANK",
@@ -52,7 +54,23 @@ def known(request: Request, asked: Asked) -> dict[str, str]:
     """Return the batch system's variables whose values the head tells."""
     shape = shaped(asked)
     ranks = asked.ranks or shape.workers * shape.slots
-    return _of_shape(request.name, ranks, shape.workers, shape.slots, shape.cores, shape.resources)
+    said = of_head(request.fields.get("queue", ""), request.fields.get("cost", {}), request.values)
+    return said | _of_shape(request.name, ranks, shape.workers, shape.slots, shape.cores, shape.resources)
+
+
+def of_head(queue: str, cost: Mapping[str, str], values: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the batch system's variables that only repeat the head: queue, account, and the numbers of an array."""
+    found = {"SLURM_JOB_PARTITION": queue, "PBS_QUEUE": queue, "SLURM_JOB_ACCOUNT": cost.get("account", "")}
+    numbers = [int(one) for one in values.get("env.SLURM_ARRAY_TASK_ID", ())]
+    if numbers:
+        steps = {second - first for first, second in pairwise(numbers)}
+        found |= {
+            "SLURM_ARRAY_TASK_COUNT": str(len(numbers)),
+            "SLURM_ARRAY_TASK_MIN": str(min(numbers)),
+            "SLURM_ARRAY_TASK_MAX": str(max(numbers)),
+            "SLURM_ARRAY_TASK_STEP": str(steps.pop() if len(steps) == 1 else 1),
+        }
+    return {name: value for name, value in found.items() if value}
 
 
 def plain_words(words: tuple[str, ...], values: dict[str, str]) -> tuple[str, ...] | None:
@@ -108,11 +126,6 @@ def _tell_defaults(request: Request, names: Iterable[str], text: str) -> None:
             request.notes.at(_line(text, name)).changed(f"${name}", "", "", note, todo)
 
 
-def given_by(name: str) -> str:
-    """Return how a job gets a variable of the user's shell."""
-    return f"add --env {name} when you run it, which takes your shell's value, or write env: {{{name}: …}}"
-
-
 def asked_for(texts: Iterable[str]) -> frozenset[str]:
     """Return the variables without which Python programs fail."""
     return (
@@ -132,20 +145,23 @@ def set_in(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(name for text in texts for name in _set(text))
 
 
-def fixed(job: MPIJob) -> dict[str, str]:
-    """Return the batch system's variables that have one value for all ranks of a job."""
-    return _of_shape(job.name, job.world, job.workers, job.slots, job.cores_per_rank, job.resources)
+def fixed(job: MPIJob, values: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, str]:
+    """Return the batch system's variables that have one value for all ranks of a job, perhaps one of an array."""
+    return of_head(job.queue, job.cost, values or {}) | _of_shape(
+        job.name, job.world, job.workers, job.slots, job.cores_per_rank, job.resources
+    )
 
 
 def _of_shape(
     name: str, ranks: int, workers: int, slots: int, cores: int, resources: Resources
 ) -> dict[str, str]:
     found: dict[tuple[str, ...], object] = {
-        ("SLURM_NTASKS", "SLURM_NPROCS", "PBS_NP"): ranks,
+        ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS", "PBS_NP"): ranks,
         ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "PBS_NUM_NODES"): workers,
         ("SLURM_NTASKS_PER_NODE", "PBS_NUM_PPN"): slots,
         ("SLURM_CPUS_PER_TASK",): cores,
-        ("SLURM_CPUS_ON_NODE", "NCPUS"): resources.cpu,
+        ("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "NCPUS"): resources.cpu,
+        ("SLURM_TASKS_PER_NODE",): slots if workers == 1 else f"{slots}(x{workers})",
         ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"): resources.gpu,
         ("SLURM_JOB_NAME", "PBS_JOBNAME"): name,
     }

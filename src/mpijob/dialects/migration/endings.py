@@ -1,0 +1,112 @@
+"""What a script does when ranks have failed, when they have ended, or when the end is near.
+
+A job whose ranks fail has failed, and `retry` runs it again: so what only tells or ends is not needed, and what asks
+the batch system to begin again becomes a matter of the program's status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mpijob.dialects.migration import bodylines
+from mpijob.dialects.migration.bodylines import Use
+from mpijob.dialects.migration.launchline import base
+from mpijob.dialects.migration.report import Notes
+from mpijob.dialects.migration.request import Request
+from mpijob.dialects.migration.shellwords import Command, Statement, inside
+
+FAILED = "a job whose ranks fail has failed, whatever follows: mpijob wait NAME ends so, and mpijob why NAME explains"
+_QUIET = (Use.INFORMS, Use.END, Use.TEST)
+_STATUS = re.compile(r"\$\?|\$!|\$\{PIPESTATUS\[?")
+_AGAIN = re.compile(
+    r"\bscontrol\s+requeue\b|\b(?:sbatch|qsub)\b[^\n;]*(?:\$0|\$\{0\}|\$BASH_SOURCE)|\bqrerun\b"
+)
+_FUNCTION = re.compile(r"(?:function\s+)?([A-Za-z_][-\w]*)\s*(?:\(\s*\))?\s*\{")
+_WANTS = re.compile(r"-ne\s+0|!=\s*0|-gt\s+0|-eq\s+[1-9]|==?\s*[1-9]")
+_TIDIES = frozenset({"rm", "rmdir", "echo", "kill", "wait", "exit", "-"})
+
+
+def fails_over(group: str, text: str, notes: Notes) -> None:
+    """Tell what becomes of what a script does when a launch line fails."""
+    commands = inside(Statement(group, 0))
+    if commands and all(bodylines.use(each) in _QUIET for each in commands):
+        notes.dropped("script", text, FAILED, "nothing")
+        return
+    note = "it runs when the ranks fail, and no job here begins when another has failed"
+    todo = f"call it yourself: mpijob run -f FILE || {{ {group} }}"
+    notes.dropped("script", text, note, todo.replace("\n", "; "), blocks=True)
+
+
+def looks_at_status(one: Statement, statuses: set[str]) -> bool:
+    """Return whether a statement asks with which status the launch line before it ended."""
+    names = "|".join(re.escape(name) for name in statuses)
+    own = rf"|\$\{{?(?:{names})\b" if statuses else ""
+    asked = [each for each in inside(one) if bodylines.use(each) is Use.TEST]
+    return any(re.search(_STATUS.pattern + own, " ".join(each.words)) for each in asked)
+
+
+def tells_status(one: Statement, notes: Notes) -> bool:
+    """Leave a test of the status out where it only tells or ends; block where it works after a failure."""
+    commands = inside(one)
+    if all(bodylines.use(each) in _QUIET for each in commands):
+        notes.dropped("script", one.text, FAILED, "nothing")
+        return True
+    tests = [" ".join(each.words) for each in commands if bodylines.use(each) is Use.TEST]
+    if any(_WANTS.search(test) for test in tests) and not _AGAIN.search(one.text):
+        fails_over("; ".join(" ".join(each.words) for each in commands[1:]), one.text, notes)
+        return True
+    return False
+
+
+def keeps_status(command: Command) -> list[str]:
+    """Return the variables that a command sets to a status or a number of a process, where it does no more."""
+    found = [bodylines.ASSIGNMENT.match(word) for word in command.words]
+    names = [match[1] for match in found if match and _STATUS.match(match[3].strip('"'))]
+    return names if len(names) == len(found) else []
+
+
+def function_name(one: Statement) -> str:
+    """Return the name of the function that a statement is the text of; "" for any other."""
+    match = _FUNCTION.match(one.text) if one.compound and not one.text.startswith("{") else None
+    return match[1] if match else ""
+
+
+def is_called(name: str, every: Sequence[Statement]) -> bool:
+    """Return whether a line other than a trap calls a function."""
+    word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])")
+    others = [one for one in every if function_name(one) != name and not one.text.startswith("trap ")]
+    return any(word.search(one.text) for one in others)
+
+
+def begins_again(text: str) -> bool:
+    """Return whether a text asks the batch system to run the job again."""
+    return _AGAIN.search(text) is not None
+
+
+def tell_again(text: str, request: Request, notes: Notes) -> None:
+    """Tell how a job is run again after its checkpoint."""
+    signal = request.fields.get("signal")
+    retry = request.fields.get("retry")
+    when = f" after {signal.name}" if signal else ""
+    again = (
+        f"retry: {{limit: {retry.limit}}} in the job file then runs it again; write as high a limit as it may take"
+        if retry
+        else "write retry: {limit: 10} into the job file, which then runs it again"
+    )
+    note = f"it has {request.system} run the job again; here retry does, after a status other than 0"
+    todo = (
+        f"let the program leave with a status other than 0, for example 75, when it has written its checkpoint{when}: "
+        f"{again}. It begins by reading the checkpoint, from a volume: each attempt has a directory of its own "
+        "(docs/checkpoints.md, examples/checkpoint)"
+    )
+    notes.dropped("script", text.partition("\n")[0], note, todo, blocks=True)
+
+
+def tell_trap(command: Command, body: str, notes: Notes) -> None:
+    """Tell that a trap of the script's shell is not there when ranks run; `body` is what it would do."""
+    text = " ".join(command.words)
+    note = "ranks take the shell's place, so no trap of it is left; each gets the signal itself"
+    todo = "let the program do it, or do it yourself when the job has ended"
+    tidy = all(base(each.words[0]) in _TIDIES for each in inside(Statement(body, 0)))
+    notes.dropped("script", text, note, "nothing: what is left over goes with the job" if tidy else todo)

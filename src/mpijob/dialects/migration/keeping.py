@@ -1,0 +1,99 @@
+"""Lines behind the last launch line that only bring results to another place: left out, and told as a fetch."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+
+from mpijob.dialects.migration.bodylines import Use
+from mpijob.dialects.migration.places import HOME, Places
+from mpijob.dialects.migration.preparing import is_own, program
+from mpijob.dialects.migration.scratchlines import named
+from mpijob.dialects.migration.shelltext import filled
+from mpijob.dialects.migration.shellwords import Command
+
+_MOVERS = frozenset({"cp", "mv", "rsync", "scp"})
+_PACKERS = frozenset({"tar", "zip"})
+_KEEPERS = _MOVERS | _PACKERS | {"gzip", "bzip2", "xz"}
+_QUIET = (Use.WORK, Use.FOLDERS, Use.INFORMS, Use.TEST, Use.END)
+CHOICE = "DIRECTORY (a folder of your choice)"
+
+
+def keeps(commands: tuple[Command, ...], uses: list[Use], places: Places) -> bool:
+    """Return whether commands behind the last launch line only keep, pack or tidy files of the job's directory."""
+    working = [command for command, use in zip(commands, uses, strict=True) if use is Use.WORK]
+    return (
+        bool(working)
+        and all(use in _QUIET for use in uses)
+        and all(_keeps(one, places) or _tidies(one) for one in working)
+    )
+
+
+def _keeps(command: Command, places: Places) -> bool:
+    """Return whether what a command keeps lies in the job's directory: only that is kept with a job."""
+    return program(command) in _KEEPERS and all(places.below(word) is not None for word in _sources(command))
+
+
+def _sources(command: Command) -> list[str]:
+    words, name = named(command), program(command)
+    if name in _MOVERS:
+        return words[:-1]
+    return words[2:] if name in _PACKERS else words
+
+
+def _tidies(command: Command) -> bool:
+    return program(command) in ("rm", "rmdir") and is_own(command, Use.WORK)
+
+
+def fetched(
+    commands: tuple[Command, ...], places: Places, logs: Mapping[str, str], values: Mapping[str, str]
+) -> str:
+    """Return how results are fetched in place of such commands; `logs` are files that the job's log is instead."""
+    moved = [command for command in commands if program(command) in _KEEPERS]
+    if not moved:
+        return "nothing: what is left over goes with the job"
+    told = [_fetch(command, places, logs, values) for command in moved]
+    return "when it has ended: " + "; ".join(dict.fromkeys(one for each in told for one in each))
+
+
+def _fetch(command: Command, places: Places, logs: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
+    words = named(command)
+    if program(command) not in ("cp", "mv", "rsync") or len(words) < 2 or ":" in words[-1]:
+        return [f"mpijob artifacts fetch NAME --to {CHOICE}, then call the line there"]
+    target, renamed = _target(command, places, values)
+    found = []
+    files = [places.below(word) or "" for word in words[:-1]]
+    for file in files:
+        if file in logs:
+            name = filled(renamed or posixpath.basename(file), values)
+            found.append(f"{logs[file]} > {_joined(target, name)}")
+    rest = [filled(file, values) for file in files if file not in logs]
+    if rest:
+        named_files = (
+            "" if any(letter in file for file in rest for letter in "*?[$") else " ".join(rest) + " "
+        )
+        to = "" if target == "." else f" --to {target}"
+        where = ", in the script's folder" if target == "." else ""
+        line = f"mpijob artifacts fetch NAME {named_files}".rstrip() + to + where
+        found.append(line + (f"; the script calls it {renamed} there" if renamed else "") + _kept_way(rest))
+    return found
+
+
+def _kept_way(files: list[str]) -> str:
+    deeper = [file for file in files if "/" in file]
+    return f" (it keeps its place below: {deeper[0]})" if deeper else ""
+
+
+def _target(command: Command, places: Places, values: Mapping[str, str]) -> tuple[str, str]:
+    """Return the folder to which a command brings files, as the user's shell knows it, and a name that it gives."""
+    words = named(command)
+    whole, written = places.full(words[-1]), words[-1].strip('"')
+    last = posixpath.basename(whole)
+    one_file = len(words) == 2 and not written.endswith("/") and "." in last and whole != HOME
+    folder, renamed = (posixpath.dirname(whole), last) if one_file else (whole, "")
+    renamed = "" if renamed == posixpath.basename(words[0]) else filled(renamed, values)
+    return places.shown(folder, values) or CHOICE, renamed
+
+
+def _joined(folder: str, name: str) -> str:
+    return name if folder == "." else f"{'DIRECTORY' if folder == CHOICE else folder}/{name}"

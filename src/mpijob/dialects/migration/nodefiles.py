@@ -1,0 +1,33 @@
+"""Lines that only look at a batch system's list of nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mpijob.dialects.migration.launchline import base
+from mpijob.dialects.migration.places import Places
+from mpijob.dialects.migration.shellwords import Statement
+
+_LIST = re.compile(r"\$\{?(PBS_NODEFILE|SLURM_JOB_NODELIST|SLURM_NODELIST)\b")
+_FILTERS = frozenset(
+    {"cat", "sort", "uniq", "wc", "head", "tail", "tr", "paste", "nl", "column", "awk", "cut", "tee"}
+)
+_INTO = re.compile(r"[0-9]?>>?\s*(.*)", re.DOTALL)
+
+
+def only_shows(one: Statement, every: Sequence[Statement], places: Places) -> bool:
+    """Return whether a statement shows the list of nodes, or writes it into a file that no other line names."""
+    if one.compound or one.heredoc or one.background or not _LIST.search(one.text):
+        return False
+    if not all(
+        each.words and base(each.words[0]) in _FILTERS and each.after in ("", "|") for each in one.commands
+    ):
+        return False
+    into = [match[1] for each in one.commands for word in each.redirects if (match := _INTO.fullmatch(word))]
+    into += [word for each in one.commands if base(each.words[0]) == "tee" for word in each.words[1:]]
+    files = [places.path(word) for word in into if word != "/dev/null" and not word.startswith("&")]
+    others = [other for other in every if other is not one]
+    return not any(
+        file in places.path(other.text) or file in other.text for file in files for other in others
+    )
