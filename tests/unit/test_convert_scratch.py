@@ -113,3 +113,32 @@ def test_a_copy_from_elsewhere_is_not_left_out_while_its_source_is_removed(body:
 def test_a_way_back_to_the_scripts_folder_is_gone() -> None:
     (job,) = slurm("cd src\nmake\ncd $SLURM_SUBMIT_DIR\nsrun ./a").jobs
     assert job.code.files["rank.sh"].endswith("cd $SLURM_SUBMIT_DIR\nexec ./a\n")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "D=/scratch/$SLURM_JOB_ID\nmkdir $D\npushd $D\nsrun ./a\ncp out $SLURM_SUBMIT_DIR\npopd\nrm -r $D",
+        "D=/scratch/$SLURM_JOB_ID\nmkdir -p $D\ncd $D\nsrun ./a && cp out $SLURM_SUBMIT_DIR && rm -rf $D",
+        "D=/tmp/$SLURM_JOB_ID\nmkdir $D\ncd $D\nsrun ./a\ncp out $SLURM_SUBMIT_DIR || exit\ncd ..\nrm -r $SLURM_JOB_ID",
+    ],
+)
+def test_results_that_are_brought_back_in_another_way_are_told_as_a_fetch(body: str) -> None:
+    one = slurm(body)
+    assert [job.command for job in one.jobs] == [("./a",)]
+    (about,) = [each for each in one.entries if each.value.startswith("cp out")]
+    assert "mpijob artifacts fetch flow out, in the script's folder" in about.todo
+
+
+def test_folders_of_a_scratch_directory_are_made_in_the_jobs_own() -> None:
+    body = "D=/tmp/$SLURM_JOB_ID\nmkdir -p $D/out\ncd $D\nsrun ./a > log\nmv out/* $SLURM_SUBMIT_DIR/all/\nrm -rf $D"
+    (job,) = slurm(body).jobs
+    assert job.code.files["rank.sh"] == "#!/bin/bash\nmkdir -p out\nexec ./a\n"
+
+
+def test_work_behind_the_ranks_brings_back_what_is_its_own() -> None:
+    body = "D=/scratch/$SLURM_JOB_ID\nmkdir -p $D\ncd $D\nsrun ./a\n./post\ncp post.png $SLURM_SUBMIT_DIR\nrm -rf $D"
+    one = slurm(body)
+    assert [job.command for job in one.jobs] == [("./a",), ("./post",)]
+    (about,) = [each for each in one.entries if each.value.startswith("cp post.png")]
+    assert "mpijob artifacts fetch flow-2 post.png" in about.todo

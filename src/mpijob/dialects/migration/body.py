@@ -22,7 +22,7 @@ from mpijob.dialects.migration import (
 )
 from mpijob.dialects.migration.bodylines import Use
 from mpijob.dialects.migration.request import KEPT, LOGS, Request
-from mpijob.dialects.migration.shelltext import constant, filled
+from mpijob.dialects.migration.shelltext import filled
 from mpijob.dialects.migration.shellwords import Command, Statement, inside, split_group, statements
 from mpijob.dialects.migration.steps import Step, numbered
 from mpijob.dialects.migration.surroundings import Surroundings
@@ -137,13 +137,15 @@ class Body(Surroundings):
 
     def _keeps(self, one: Statement) -> bool:
         """Leave out what only brings results to another place when the ranks have ended; return whether it is that."""
-        if not self.behind or not self._launched:
-            return False
         commands = inside(one)
-        found = keeping.keeps(commands, [bodylines.use(command) for command in commands], self.places)
+        idle = bool(commands and self.steps) and all(keeping.is_idle(each, self.places) for each in commands)
+        if not idle and not (self.behind and self._launched):
+            return False
+        found = idle or keeping.keeps(commands, [bodylines.use(each) for each in commands], self.places)
         if found:
-            todo = keeping.fetched(commands, self.places, self.output.logs, self.values)
-            self.notes.dropped("script", one.text, KEPT, todo)
+            job = numbered(len(self.steps) - 1)
+            todo = keeping.fetched(commands, job, self.places, self.output.logs, self.values)
+            self.notes.dropped("script", one.text, KEPT.replace("NAME", job), todo)
         return found
 
     def _reads_log(self, one: Statement) -> bool:
@@ -154,16 +156,17 @@ class Body(Surroundings):
         self.notes.dropped("script", one.text, LOGS, f"nothing, or {'; '.join(shown)}")
         return True
 
-    def _tell_log(self, commands: tuple[Command, ...]) -> None:
+    def _tell_log(self, commands: tuple[Command, ...], step: int) -> None:
         """Block where a job reads what the script wrote from the output of a job before it."""
         words = [word for command in commands for word in (*command.words[1:], *command.redirects)]
         for file in dict.fromkeys(self.output.read_by(words)):
-            line = self.output.keep(file, self.output.logs[file])
+            line = self.output.keep(file, self.output.logs[self.places.full(file)])
             job = line.split()[2]
-            note = f"{file} is read here: it is the output of {job}, which is its log and no file"
+            name = self.output.shown_name(file)
+            note = f"{name} is read here: it is the output of {job}, which is its log and no file"
             todo = (
                 f"run them one by one, in the script's folder, where the file goes along: mpijob run -f {job}.yaml; "
-                f"{line}; mpijob run -f {numbered(len(self.steps))}.yaml (each job file by its own path)"
+                f"{line}; mpijob run -f {numbered(step)}.yaml (each job file by its own path)"
             )
             self.notes.dropped("script", file, note, todo, blocks=True)
 
@@ -200,7 +203,7 @@ class Body(Surroundings):
 
     def _file(self, one: Statement) -> bool:
         """Take over a here-document that writes a file with a text that no shell changes."""
-        found = written_file(one)
+        found = bodylines.written_file(one)
         if found is None:
             return False
         name, text = found
@@ -232,7 +235,7 @@ class Body(Surroundings):
                 self.notes.exact("script", f"|| {text}", "", "a job that fails ends with a status")
             elif before == "||":
                 endings.fails_over(text, f"|| {text}", self.notes)
-            elif use is Use.LAUNCH and command.after in ("|", "|&") and not is_tee(one, command):
+            elif use is Use.LAUNCH and command.after in ("|", "|&") and not bodylines.is_tee(one, command):
                 self._blocked(one)
                 return
             elif use is Use.WORK:
@@ -290,7 +293,7 @@ class Body(Surroundings):
 
     def _launch(self, command: Command) -> None:
         rest = bodylines.unwrapped(command.words)
-        self._tell_log((Command(rest),))
+        self._tell_log((Command(rest),), len(self.steps))
         before = command.words[: len(command.words) - len(rest)]
         env, fields = prefixes.taken(before, self.notes)
         words = Command(rest, command.redirects)
@@ -315,34 +318,9 @@ class Body(Surroundings):
             return
         step = self.steps[-1] if self.steps and not self._launched else None
         if step is not None and (step.setting, step.env) == (tuple(self.setting), self.env):
+            self._tell_log(inside(one), len(self.steps) - 1)
             step.text += "\n" + one.text
             step.parts.append((self.notes.line, one.text))
             return
-        self._tell_log(inside(one))
+        self._tell_log(inside(one), len(self.steps))
         self._add(Step(line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)]))
-
-
-def written_file(one: Statement) -> tuple[str, str] | None:
-    """Return the file that `cat > FILE <<'END'` writes, where a shell would change nothing of it."""
-    lines = one.text.split("\n")
-    if len(one.commands) != 1 or len(lines) < 2 or one.commands[0].words != ("cat",):
-        return None
-    into = [word for word in one.commands[0].redirects if word.startswith(">")]
-    here = [
-        word for word in one.commands[0].redirects if word.startswith("<<") and not word.startswith("<<-")
-    ]
-    if len(into) != 1 or len(here) != 1 or len(one.commands[0].redirects) != 2 or into[0].startswith(">>"):
-        return None
-    name, text = constant(into[0][1:].strip()), "\n".join(lines[1:-1]) + "\n"
-    literal = "'" in here[0] or '"' in here[0] or not any(letter in text for letter in "$`\\")
-    if not name or name.startswith(("/", "&")) or ".." in name or not literal:
-        return None
-    return name, "" if len(lines) == 2 else text
-
-
-def is_tee(one: Statement, command: Command) -> bool:
-    """Return whether what stands behind a launch line only shows or keeps its output."""
-    behind = one.commands[one.commands.index(command) + 1 :]
-    return all(
-        other.words and launchline.base(other.words[0]) in ("tee", "cat", "ts", "grep") for other in behind
-    )

@@ -153,3 +153,27 @@ def assignments(words: tuple[str, ...]) -> list[tuple[str, str | None]]:
 def is_simple(statement: Statement) -> bool:
     """Return whether a statement is one command, or several that follow each other with &&."""
     return not statement.compound and all(one.after in ("", "&&") for one in statement.commands)
+
+
+def written_file(one: Statement) -> tuple[str, str] | None:
+    """Return the file that `cat > FILE <<'END'` writes, where a shell would change nothing of it."""
+    lines = one.text.split("\n")
+    if len(one.commands) != 1 or len(lines) < 2 or one.commands[0].words != ("cat",):
+        return None
+    into = [word for word in one.commands[0].redirects if word.startswith(">")]
+    here = [
+        word for word in one.commands[0].redirects if word.startswith("<<") and not word.startswith("<<-")
+    ]
+    if len(into) != 1 or len(here) != 1 or len(one.commands[0].redirects) != 2 or into[0].startswith(">>"):
+        return None
+    name, text = constant(into[0][1:].strip()), "\n".join(lines[1:-1]) + "\n"
+    literal = "'" in here[0] or '"' in here[0] or not any(letter in text for letter in "$`\\")
+    if not name or name.startswith(("/", "&")) or ".." in name or not literal:
+        return None
+    return name, "" if len(lines) == 2 else text
+
+
+def is_tee(one: Statement, command: Command) -> bool:
+    """Return whether what stands behind a launch line only shows or keeps its output."""
+    behind = one.commands[one.commands.index(command) + 1 :]
+    return all(other.words and base(other.words[0]) in ("tee", "cat", "ts", "grep") for other in behind)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mpijob.dialects.migration.bodylines import Use
 from mpijob.dialects.migration.places import HOME, Places
-from mpijob.dialects.migration.preparing import is_own, program
+from mpijob.dialects.migration.preparing import program
 from mpijob.dialects.migration.scratchlines import named
 from mpijob.dialects.migration.shelltext import filled
 from mpijob.dialects.migration.shellwords import Command
@@ -25,13 +25,22 @@ def keeps(commands: tuple[Command, ...], uses: list[Use], places: Places) -> boo
     return (
         bool(working)
         and all(use in _QUIET for use in uses)
-        and all(_keeps(one, places) or _tidies(one) for one in working)
+        and all(_keeps(one, places) or _tidies(one, places) for one in working)
     )
 
 
 def _keeps(command: Command, places: Places) -> bool:
     """Return whether what a command keeps lies in the job's directory: only that is kept with a job."""
     return program(command) in _KEEPERS and all(places.below(word) is not None for word in _sources(command))
+
+
+def is_idle(command: Command, places: Places) -> bool:
+    """Return whether a command copies files to where they are: what brought them back from a scratch directory."""
+    words = named(command)
+    if program(command) not in ("cp", "mv", "rsync") or len(words) < 2 or places.below(words[-1]) is None:
+        return False
+    target = places.full(words[-1])
+    return all(target in (posixpath.dirname(places.full(word)), places.full(word)) for word in words[:-1])
 
 
 def _sources(command: Command) -> list[str]:
@@ -41,19 +50,26 @@ def _sources(command: Command) -> list[str]:
     return words[2:] if name in _PACKERS else words
 
 
-def _tidies(command: Command) -> bool:
-    return program(command) in ("rm", "rmdir") and is_own(command, Use.WORK)
+def _tidies(command: Command, places: Places) -> bool:
+    """Return whether a command only removes what lies in the job's directory."""
+    removed = named(command) if program(command) in ("rm", "rmdir") else []
+    return bool(removed) and all(places.below(word) is not None for word in removed)
 
 
 def fetched(
-    commands: tuple[Command, ...], places: Places, logs: Mapping[str, str], values: Mapping[str, str]
+    commands: tuple[Command, ...],
+    job: str,
+    places: Places,
+    logs: Mapping[str, str],
+    values: Mapping[str, str],
 ) -> str:
     """Return how results are fetched in place of such commands; `logs` are files that the job's log is instead."""
     moved = [command for command in commands if program(command) in _KEEPERS]
     if not moved:
         return "nothing: what is left over goes with the job"
     told = [_fetch(command, places, logs, values) for command in moved]
-    return "when it has ended: " + "; ".join(dict.fromkeys(one for each in told for one in each))
+    lines = "; ".join(dict.fromkeys(one for each in told for one in each))
+    return f"when it has ended: {lines}".replace(" NAME", f" {job}")
 
 
 def _fetch(command: Command, places: Places, logs: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
@@ -61,13 +77,13 @@ def _fetch(command: Command, places: Places, logs: Mapping[str, str], values: Ma
     if program(command) not in ("cp", "mv", "rsync") or len(words) < 2 or ":" in words[-1]:
         return [f"mpijob artifacts fetch NAME --to {CHOICE}, then call the line there"]
     target, renamed = _target(command, places, values)
-    found = []
-    files = [places.below(word) or "" for word in words[:-1]]
-    for file in files:
-        if file in logs:
-            name = filled(renamed or posixpath.basename(file), values)
-            found.append(f"{logs[file]} > {_joined(target, name)}")
-    rest = [filled(file, values) for file in files if file not in logs]
+    found: list[str] = []
+    files = [word for word in words[:-1] if places.full(word) not in logs]
+    for word in words[:-1]:
+        if line := logs.get(places.full(word), ""):
+            name = renamed or filled(posixpath.basename(places.full(word)), values)
+            found.append(f"{line} > {_joined(target, name)}")
+    rest = [filled(places.below(word) or "", values) for word in files]
     if rest:
         named_files = (
             "" if any(letter in file for file in rest for letter in "*?[$") else " ".join(rest) + " "

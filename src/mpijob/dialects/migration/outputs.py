@@ -85,16 +85,17 @@ class Output:
 
     def keep(self, file: str, line: str) -> str:
         """Remember that a file is a job's log; return the command that writes it."""
-        found = self.places.below(file)
-        if found is not None:
-            self.logs[found] = line
-        return f"{line} > {self.places.shown(self.places.full(file), self.values) or 'FILE'}"
+        self.logs[self.places.full(file)] = line
+        return f"{line} > {self.shown_name(file)}"
+
+    def shown_name(self, file: str) -> str:
+        """Return the name of a file as the user's shell knows it."""
+        return self.places.shown(self.places.full(file), self.values) or "FILE"
 
     def read_by(self, words: Iterable[str]) -> list[str]:
         """Return the files that are a job's log and that words name."""
         names = [word.lstrip("0123456789&<>| ").rpartition("=")[2] for word in words]
-        found = [self.places.below(name) for name in names if name]
-        return [file for file in found if file is not None and file in self.logs]
+        return [name for name in names if name and self.places.full(name) in self.logs]
 
     def shown(self, command: Command) -> str:
         """Return the command that shows of the log what a command showed of the file; "" where it does more."""
@@ -102,7 +103,7 @@ class Output:
         if base(command.words[0]) not in _READERS or command.redirects or len(files) != 1:
             return ""
         words = " ".join(word for word in command.words if word != files[0])
-        return f"{self.logs[self.read_by(files)[0]]} | {words}"
+        return f"{self.logs[self.places.full(files[0])]} | {words}"
 
 
 def _only(stream: str, both: bool) -> str:

@@ -15,6 +15,9 @@ _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _HERE = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _LONGEST = 1000
 _SHELLS_OWN = re.compile(r"\$(HOME|USER|LOGNAME)\b")
+_PLAIN_NAME = re.compile(
+    r"\$(SLURM_(JOB_?ID|JOB_NAME|ARRAY_JOB_ID|ARRAY_TASK_ID)|PBS_(JOBID|JOBNAME|ARRAY_INDEX)|USER|LOGNAME)\b"
+)
 _ELSEWHERE = ("/", "$", "~", "`", "-")
 
 
@@ -23,7 +26,7 @@ class Places:
 
     def __init__(self) -> None:
         self.values = {"SLURM_SUBMIT_DIR": HOME, "PBS_O_WORKDIR": HOME}
-        self.place = HOME
+        self.place = self.left = HOME
 
     def note(self, command: Command) -> None:
         """Remember what a command sets, and where it goes."""
@@ -31,8 +34,13 @@ class Places:
             if match := bodylines.ASSIGNMENT.match(word):
                 self.values[match[1]] = self.path(match[3])
         if bodylines.use(command) is bodylines.Use.PLACE:
-            target = command.words[1] if command.words[0] == "cd" and len(command.words) == 2 else "-"
-            self.place = self.full(target)
+            self.left, self.place = self.place, self.target(command)
+
+    def target(self, command: Command) -> str:
+        """Return where a command goes: cd and pushd to a directory, `cd -` and popd to the one that was left."""
+        if command.words in (("cd", "-"), ("popd",)):
+            return self.left
+        return self.full(command.words[1]) if len(command.words) == 2 else "~"
 
     def path(self, word: str) -> str:
         """Return what a word stands for; what nobody knows stays as it is written."""
@@ -46,7 +54,7 @@ class Places:
     def full(self, word: str) -> str:
         """Return the whole way to what a word names, beginning with HOME where that is below it."""
         path = self.path(word)
-        if path.startswith(_ELSEWHERE):
+        if path.startswith(_ELSEWHERE) and not _PLAIN_NAME.match(path):
             return path
         whole = posixpath.normpath(path if path.startswith(HOME) else posixpath.join(self.place, path))
         return whole if whole.startswith((HOME, *_ELSEWHERE)) else "/.."

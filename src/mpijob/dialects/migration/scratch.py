@@ -55,7 +55,8 @@ def _directory(every: Sequence[Statement]) -> str:
             made |= {places.full(word) for word in named(command)}
         if bodylines.use(command) is Use.LAUNCH and not place.startswith(HOME):
             around = [one for one in made if place == one or place.startswith(f"{one}/")]
-            found = found or next(iter(sorted(around)), place if place.startswith(_GIVEN) else "")
+            own = place.startswith(_GIVEN) or any(one.startswith(f"{place}/") for one in made)
+            found = found or next(iter(sorted(around)), place if own else "")
         removed = removed or (bool(found) and removes(command, places, found))
         places.note(command)
     return found if removed or _OF_ONE_JOB.search(found) else ""

@@ -65,14 +65,14 @@ class Reader:
         self.places = Places()
         self.names: set[str] = set()
         self.before = ""
-        self.behind = self.away = False
+        self.last = self.behind = self.away = False
 
     def read(self, every: Sequence[Statement]) -> list[tuple[Statement, str]]:
         """Return the statements that stay, as they are to be read now, and those that do not, with the reason."""
         last = max((at for at, one in enumerate(every) if bodylines.starts_ranks(one.text)), default=0)
         pieces: list[tuple[Statement, str]] = []
         for at, one in enumerate(every):
-            self.behind = at > last
+            self.last, self.behind = at == last, at > last
             pieces += self._statement(one)
             self.before += f"{one.text}\n"
         return pieces
@@ -84,12 +84,15 @@ class Reader:
             use = bodylines.use(command)
             found.append((command, use, self._reason(command, use)))
             self.places.note(command)
+            self.behind = self.behind or (self.last and use is Use.LAUNCH)
         reasons = [reason for _, _, reason in found if reason]
         if reasons and all(reason or use in _QUIET for _, use, reason in found):
             return [(one, reasons[0])]
         if not reasons and not self._names(one):
             return [(one, "")]
         if not bodylines.is_simple(one) or one.heredoc or one.background:
+            if not reasons and not self._mentions(one.text):
+                return [(one, "")]
             raise Unproved(f"more is done with it: {one.text.partition(chr(10))[0]}")
         return [self._piece(one, *each) for each in found]
 
@@ -99,7 +102,7 @@ class Reader:
         text = " ".join((*command.words, *command.redirects))
         if not reason and use is not Use.INFORMS and self._mentions(text):
             raise Unproved(f"it is named in: {text}")
-        return Statement(text, one.line, (command,)), reason
+        return Statement(text, one.line, (Command(command.words, command.redirects),)), reason
 
     def _names(self, one: Statement) -> bool:
         """Return whether a statement that stays has to be looked at: it names the directory, or the script's own."""
@@ -138,8 +141,9 @@ class Reader:
         return reason
 
     def _place(self, command: Command) -> str:
-        target = self.places.full(command.words[1]) if len(command.words) == 2 else "-"
-        if target == self.directory or (target == "-" and command.words == ("cd", "-")):
+        target = self.places.target(command)
+        back = command.words in (("cd", "-"), ("popd",)) and target == HOME
+        if target == self.directory or back:
             return WHY
         if target != HOME and not self.behind:
             raise Unproved(f"{' '.join(command.words)} goes to another directory")
@@ -177,7 +181,7 @@ class Reader:
         if use is Use.LAUNCH:
             return command
         words = (command.words[0], *(self._word(word) for word in command.words[1:]))
-        return Command(words, tuple(self._redirect(one) for one in command.redirects), command.after)
+        return Command(words, tuple(self._redirect(one) for one in command.redirects))
 
     def _word(self, word: str) -> str:
         here = None if word.startswith("-") or "$" not in word else self._here(word)
