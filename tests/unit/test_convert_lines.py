@@ -79,6 +79,16 @@ def test_a_launcher_that_is_only_named_starts_nothing(line: str) -> None:
     assert slurm(f"srun ./a\n{line}").jobs[0].command == ("./a",)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['RUN="mpirun -n 4"\n$RUN ./a', "bash -c 'srun ./a'", 'eval "srun ./a"', "M=$(which mpirun)\n$M ./a"],
+)
+def test_a_launch_line_that_is_hidden_from_the_reader_blocks(line: str) -> None:
+    one = slurm(line)
+    assert one.stage is Stage.BLOCKED
+    assert "which is not read" in one.blockers[0]
+
+
 def test_a_variable_that_only_the_batch_system_knows_never_names_the_job() -> None:
     one = slurm("srun ./a $SLURM_CLUSTER_NAME")
     assert [job.name for job in one.jobs] == ["flow"]

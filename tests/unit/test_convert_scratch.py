@@ -55,7 +55,7 @@ def test_work_in_a_scratch_directory_is_done_in_the_jobs_own_which_is_kept(folde
     assert ran.rstrip().endswith("exec python stats.py --output result.json")
     assert [word for word in ("cd ", "cp ", "rm ", "$D") if word in ran] == []
     assert one.stage is Stage.CHECK
-    todo = [each.todo for each in one.entries if each.value.startswith("cp result.json")]
+    todo = [each.todo for each in one.entries if each.value.startswith("cp result.json $")]
     assert todo == ["when it has ended: mpijob artifacts fetch flow result.json, in the script's folder"]
     left_out = [each for each in one.entries if "rm -rf" in each.value or "mkdir" in each.value]
     assert all(

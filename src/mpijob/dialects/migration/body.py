@@ -145,7 +145,7 @@ class Body(Surroundings):
         if found:
             job = numbered(len(self.steps) - 1)
             todo = keeping.fetched(commands, job, self.places, self.output.logs, self.values)
-            self.notes.dropped("script", one.text, KEPT.replace("NAME", job), todo)
+            self.notes.dropped("script", one.origin or one.text, KEPT.replace("NAME", job), todo)
         return found
 
     def _reads_log(self, one: Statement) -> bool:
@@ -312,9 +312,25 @@ class Body(Surroundings):
         self.steps.append(step)
         self.loose.clear()
 
+    def _hides_launch(self, one: Statement) -> bool:
+        """Block where a variable or a shell of its own starts ranks; return whether it does."""
+        for command in inside(one):
+            first = command.words[0]
+            text = self.places.path(first) if first.startswith(('"$', "$")) else ""
+            if launchline.base(first) in ("bash", "sh", "eval"):
+                text = " ".join(command.words[1:])
+            if bodylines.starts_ranks(text):
+                note = f"ranks are started by what {first} stands for or runs, which is not read"
+                todo = "write the launch line itself into the script, with srun or mpirun as its first word"
+                self.notes.dropped("script", one.text, note, todo, blocks=True)
+                return True
+        return False
+
     def _work(self, one: Statement) -> None:
         if self.beyond(one.text):
             self.needs_batch(one.text)
+            return
+        if self._hides_launch(one):
             return
         step = self.steps[-1] if self.steps and not self._launched else None
         if step is not None and (step.setting, step.env) == (tuple(self.setting), self.env):

@@ -96,13 +96,15 @@ class Reader:
             raise Unproved(f"more is done with it: {one.text.partition(chr(10))[0]}")
         return [self._piece(one, *each) for each in found]
 
-    def _piece(self, one: Statement, command: Command, use: Use, reason: str) -> tuple[Statement, str]:
+    def _piece(self, one: Statement, found: Command, use: Use, reason: str) -> tuple[Statement, str]:
+        command = Command(found.words, found.redirects)
         if not reason and use is not Use.INFORMS:
             command = self._rewritten(command, use)
+        origin = " ".join((*found.words, *found.redirects))
         text = " ".join((*command.words, *command.redirects))
         if not reason and use is not Use.INFORMS and self._mentions(text):
             raise Unproved(f"it is named in: {text}")
-        return Statement(text, one.line, (Command(command.words, command.redirects),)), reason
+        return Statement(text, one.line, (command,), origin=origin), reason
 
     def _names(self, one: Statement) -> bool:
         """Return whether a statement that stays has to be looked at: it names the directory, or the script's own."""

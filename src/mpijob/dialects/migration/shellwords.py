@@ -41,7 +41,10 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One statement: its text as it stands, with its heredocs; its commands unless it is compound."""
+    """One statement: its text, with its heredocs; its commands unless it is compound.
+
+    `origin` is the text as it stands in the script, where that was written anew.
+    """
 
     text: str
     line: int
@@ -49,6 +52,7 @@ class Statement(msgspec.Struct, frozen=True):
     compound: bool = False
     heredoc: bool = False
     background: bool = False
+    origin: str = ""
 
 
 def statements(text: str) -> list[Statement]:
