@@ -143,6 +143,11 @@ def test_a_group_behind_a_launch_line_that_succeeds_is_what_follows_it() -> None
     assert "./plot out\ncp plot.png /archive\n" in own_script(one)
 
 
+def test_work_after_a_success_finds_the_status_of_one() -> None:
+    one = slurm("srun ./a\nRC=$?\nif [ $RC -eq 0 ]; then\n  ./post\nfi\nexit $RC")
+    assert [job.env for job in one.jobs] == [{}, {"RC": "0"}]
+
+
 def test_serial_jobs_of_a_script_have_their_whole_lines_in_what_is_to_do(tmp_path: Path) -> None:
     for name in ("split.py", "work.py", "in.txt"):
         (tmp_path / name).write_text("")
@@ -160,6 +165,7 @@ def test_serial_jobs_of_a_script_have_their_whole_lines_in_what_is_to_do(tmp_pat
     [
         ("> log.$SLURM_JOB_ID 2>&1", "grep pi= log.$SLURM_JOB_ID", "mpijob logs flow --no-prefix | grep pi="),
         ("| tee log", "tail -n 3 log", "mpijob logs flow --no-prefix | tail -n 3"),
+        ("| grep -v warn | tee log", "tail log", "mpijob logs flow --no-prefix | grep -v warn | tail"),
     ],
 )  # fmt: skip
 def test_what_shows_a_part_of_the_output_is_told_as_a_look_at_the_log(
@@ -176,6 +182,7 @@ def test_what_shows_a_part_of_the_output_is_told_as_a_look_at_the_log(
         ("srun -n 1 ./a > a.txt && mpirun ./b a.txt", "mpijob logs flow-1 --no-prefix --stream stdout > a.txt"),
         ("srun ./a > a.$SLURM_JOB_ID\npython plot.py a.$SLURM_JOB_ID",
          "mpijob logs flow-1 --no-prefix --stream stdout > a.flow"),
+        ("srun ./a > a.txt\nE=$(grep x a.txt)\nsrun ./b $E", "mpijob logs flow-1 --no-prefix --stream stdout > a.txt"),
         ("srun ./a 2> err.txt\npython plot.py < err.txt", "mpijob logs flow-1 --no-prefix --stream stderr > err.txt"),
     ],
 )  # fmt: skip
@@ -208,6 +215,8 @@ def test_a_variable_between_two_lines_of_work_reaches_the_second() -> None:
          "mpijob artifacts fetch flow pi.dat --to results; the script calls it pi_flow.dat there"),
         ("cp pi.dat out.log $HOME/r/$SLURM_JOB_ID/", "mpijob artifacts fetch flow pi.dat out.log --to $HOME/r/flow"),
         ("mv log results/", "mpijob logs flow --no-prefix > results/log"),
+        ("mv slurm-$SLURM_JOB_ID.out results/", "mpijob logs flow > results/slurm-flow.out"),
+        ("for f in *.dat; do cp $f /archive; done", "mpijob artifacts fetch flow --to /archive"),
         ("cp pi.dat $OUT/", "mpijob artifacts fetch flow pi.dat --to DIRECTORY (a folder of your choice)"),
     ],
 )  # fmt: skip

@@ -138,6 +138,7 @@ class Body(Surroundings):
     def _keeps(self, one: Statement) -> bool:
         """Leave out what only brings results to another place when the ranks have ended; return whether it is that."""
         commands = inside(one)
+        keeping.follow_loop(one, self.places)
         idle = bool(commands and self.steps) and all(keeping.is_idle(each, self.places) for each in commands)
         if not idle and not (self.behind and self._launched):
             return False
@@ -225,12 +226,12 @@ class Body(Surroundings):
 
     def _launch_list(self, one: Statement, uses: list[Use]) -> None:
         """Take over launch lines joined by && and the like, or followed by a tee."""
-        before = ""
+        before, piped = "", ""
         for at, (command, use) in enumerate(zip(one.commands, uses, strict=True)):
             self.behind = self.last and Use.LAUNCH in uses[:at] and Use.LAUNCH not in uses[at:]
             text = " ".join((*command.words, *command.redirects))
             if before in ("|", "|&"):
-                self._piped(command, text)
+                piped = self._piped(command, f"{piped}| {text}")
             elif before == "||" and use is Use.END:
                 self.notes.exact("script", f"|| {text}", "", "a job that fails ends with a status")
             elif before == "||":
@@ -250,20 +251,17 @@ class Body(Surroundings):
             note = "steps that run side by side are jobs of their own: create all of them, then wait"
             self.notes.changed("script", "&", "", note)
 
-    def _piped(self, command: Command, text: str) -> None:
-        """Tell how the job's log goes through what a launch line's output went through."""
+    def _piped(self, command: Command, text: str) -> str:
+        """Tell how the job's log goes through what a launch line's output went through; return all of that."""
         job = numbered(len(self.steps) - 1)
         line = f"mpijob logs {job} --no-prefix"
+        before = text.rpartition("| ")[0]
         if launchline.base(command.words[0]) == "tee":
             for word in command.words[1:]:
-                self.output.keep(word, line)
-        self.notes.changed(
-            "script",
-            f"| {text}",
-            "",
-            LOGS.replace("NAME", job),
-            f"nothing, or {line} | {filled(text, self.values)}",
-        )
+                self.output.keep(word, f"{line} {before}".rstrip())
+        todo = f"nothing, or {line} {filled(text, self.values)}"
+        self.notes.changed("script", text, "", LOGS.replace("NAME", job), todo)
+        return f"{text} "
 
     def _command(self, command: Command, use: Use) -> None:
         text = " ".join((*command.words, *command.redirects))
@@ -307,6 +305,8 @@ class Body(Surroundings):
 
     def _add(self, step: Step, env: dict[str, str] | None = None) -> None:
         """Add a step with all that stands before it."""
+        self._tell_log((Command(("", *self.output.awaited)),), len(self.steps))
+        self.output.awaited.clear()
         step.setting, step.env = tuple(self.setting), {**self.env, **(env or {})}
         step.files, step.prepared = dict(self.files), dict(self.prepared.functions)
         self.steps.append(step)

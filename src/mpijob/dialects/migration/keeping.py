@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 
 from mpijob.dialects.migration.bodylines import Use
@@ -10,13 +11,22 @@ from mpijob.dialects.migration.places import HOME, Places
 from mpijob.dialects.migration.preparing import program
 from mpijob.dialects.migration.scratchlines import named
 from mpijob.dialects.migration.shelltext import filled
-from mpijob.dialects.migration.shellwords import Command
+from mpijob.dialects.migration.shellwords import Command, Statement
 
 _MOVERS = frozenset({"cp", "mv", "rsync", "scp"})
 _PACKERS = frozenset({"tar", "zip"})
 _KEEPERS = _MOVERS | _PACKERS | {"gzip", "bzip2", "xz"}
 _QUIET = (Use.WORK, Use.FOLDERS, Use.INFORMS, Use.TEST, Use.END)
+_LOOP = re.compile(r"for\s+(\w+)\s+in\s+([^;\n]+)")
 CHOICE = "DIRECTORY (a folder of your choice)"
+
+
+def follow_loop(one: Statement, places: Places) -> None:
+    """Remember what the variable of a loop over files stands for: all of them."""
+    if match := _LOOP.match(one.text):
+        words = match[2].split()
+        known = all(places.below(word) is not None for word in words)
+        places.values[match[1]] = words[0] if known and len(words) == 1 else "*" if known else f"${match[1]}"
 
 
 def keeps(commands: tuple[Command, ...], uses: list[Use], places: Places) -> bool:

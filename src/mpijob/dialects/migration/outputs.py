@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from mpijob.dialects.migration.launchline import base
-from mpijob.dialects.migration.places import Places
+from mpijob.dialects.migration.places import HOME, Places
 from mpijob.dialects.migration.report import Notes
 from mpijob.dialects.migration.request import LOGS, Request
 from mpijob.dialects.migration.shelltext import constant, filled
@@ -26,7 +26,8 @@ class Output:
         self.request = request
         self.values = values
         self.places = places
-        self.logs: dict[str, str] = {}
+        self.logs = {f"{HOME}/slurm-$SLURM_JOB_ID.out": "mpijob logs NAME"}
+        self.awaited: list[str] = []  # such files that what is set up for the next job reads
 
     def take(self, command: Command, job: str, notes: Notes) -> str:
         """Tell what becomes of each redirection of a job's launch line; return the file that rank 0 reads, or ""."""
@@ -96,6 +97,10 @@ class Output:
         """Return the files that are a job's log and that words name."""
         names = [word.lstrip("0123456789&<>| ").rpartition("=")[2] for word in words]
         return [name for name in names if name and self.places.full(name) in self.logs]
+
+    def look(self, text: str) -> None:
+        """Remember which of these files a line reads that sets something up: `E=$(grep energy out.txt)`."""
+        self.awaited += self.read_by(re.split(r"[\s()`\"']+", text))
 
     def shown(self, command: Command) -> str:
         """Return the command that shows of the log what a command showed of the file; "" where it does more."""

@@ -40,6 +40,7 @@ class Surroundings:
     def set_up(self, text: str, note: str = EACH, todo: str = "") -> None:
         """Have each rank do something before the program."""
         self.setting.append(text)
+        self.output.look(text)
         self.notes.changed("script", text, "code.files", note, todo)
         self.loose.append(len(self.notes.entries) - 1)
 
@@ -126,6 +127,7 @@ class Surroundings:
         kept = endings.keeps_status(command) if launched else []
         if kept:
             self.statuses |= set(kept)
+            self.env |= dict.fromkeys(kept, "0")  # what follows begins only when it has succeeded
             self.notes.dropped("script", " ".join(words), _STATUS, "nothing")
         elif not found:
             self._exported(words)
