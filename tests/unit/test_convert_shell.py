@@ -25,6 +25,13 @@ SCRAPS = [
     *("done", "case x in ", "esac", "#", "export A=1", "A=(1 2)", "cd /x", "module load y", "\t"),
     *("\r\n", "\0", "é", "~", "*", "f() {", "[[ -f x ]]"),
 ]  # fmt: skip
+LINES = [
+    "D=/scratch/$SLURM_JOB_ID", "mkdir -p $D", "cd $D", "cd $SLURM_SUBMIT_DIR", "cd /data", "cd -", "cp in $D/",
+    "srun ./a", "srun ./a > log", "srun ./a $D/x", "timeout 5 mpirun ./b < in | tee log", "cp out $SLURM_SUBMIT_DIR",
+    "cp out $D /archive", "rm -rf $D", "grep x log", "./post log", "srun ./a || { echo no; exit 1; }", "RC=$?", "f",
+    "if [ $RC -ne 0 ]; then exit; fi", "trap 'rm -rf $D' EXIT", "f() { cp out /archive; }", "export D",
+    "E=$(grep x log)", "for f in *; do cp $f $D; done",
+]  # fmt: skip
 scripts = st.lists(st.sampled_from(SCRAPS) | st.text(max_size=4), max_size=40).map("".join)
 
 
@@ -91,6 +98,20 @@ def test_known_variables_are_written_out_but_not_in_single_quotes() -> None:
     assert filled("-n $N ${N}x '$N' $M", {"N": "4"}) == "-n 4 4x '$N' $M"
     assert filled("$N", {"N": "4; rm -rf /"}) == "$N"
     assert mentioned("$A ${B} ${C[0]} ${#D}") == {"A", "B", "C", "D"}
+
+
+@SETTINGS
+@given(st.lists(st.sampled_from(LINES), max_size=12))
+def test_nothing_that_stands_for_a_name_or_a_place_is_left_in_what_is_told(lines: list[str]) -> None:
+    text = "\n".join(("#!/bin/bash", "#SBATCH -J x -N 2", *LINES[:3], *lines, ""))
+    (one,) = convert(text, file="x.sbatch")
+    kept = "".join(one.texts)
+    assert not re.search(r"<job-|<home>", kept + "".join(str(each) for each in one.entries))
+    copies = [each for each in one.entries if each.value.startswith("cp out") and each.fate == "dropped"]
+    stays = not any(line.startswith("cd ") for line in lines)
+    assert not (stays and copies and "rm -rf $D" in kept), (
+        "no directory is removed while a copy from it was left out"
+    )
 
 
 @pytest.mark.security

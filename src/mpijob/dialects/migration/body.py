@@ -139,7 +139,9 @@ class Body(Surroundings):
         """Leave out what only brings results to another place when the ranks have ended; return whether it is that."""
         commands = inside(one)
         keeping.follow_loop(one, self.places)
-        idle = bool(commands and self.steps) and all(keeping.is_idle(each, self.places) for each in commands)
+        idle = bool(one.origin and commands and self.steps) and all(
+            keeping.is_idle(each, self.places) for each in commands
+        )
         if not idle and not (self.behind and self._launched):
             return False
         found = idle or keeping.keeps(commands, [bodylines.use(each) for each in commands], self.places)
