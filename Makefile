@@ -7,10 +7,12 @@ BIN := $(VENV)/bin
 RESULTS := .make/results.json
 CLUSTER_RESULTS := .make/results-cluster.json
 UI_RESULTS := .make/results-ui.json
+UPGRADE_RESULTS := .make/results-upgrade.json
 FRAMEWORK_RESULTS := .make/results-frameworks.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
 CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
+FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 BENCH_FLAGS ?=
 FAULT_FLAGS ?=
 KILL_FLAGS ?=
@@ -23,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test fuzz test-gpu test-frameworks check unit static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test fuzz test-gpu test-frameworks test-upgrade check unit static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -50,6 +52,9 @@ test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows 
 test-frameworks: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## Of `make test` the examples of JAX, PyTorch and DeepSpeed and the tiny reference workloads alone
 	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
+
+test-upgrade: $(VENV)/.dev .make/old-$(FROM)/.done ## A home with jobs of an older release (FROM=v0.1.0) that run, wait or have ended, taken over by this one
+	MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests_upgrade --results=$(UPGRADE_RESULTS) $(PYTEST_FLAGS)
 
 check: $(VENV)/.dev ## The quick round: format, lint, types, import contracts, unit tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync static unit
@@ -165,6 +170,16 @@ $(VENV)/.run: pyproject.toml
 .make/kubeflow/.done:
 	$(PYTHON) -m venv --clear .make/kubeflow
 	.make/kubeflow/bin/python -m pip install --quiet 'kubeflow==0.5.*'
+	@touch $@
+
+# An older release has an environment of its own, made from its own source.
+.make/old-$(FROM)/.done:
+	@test -n "$(FROM)" || { echo "say which release: make test-upgrade FROM=v0.1.0 (a tag or a commit)"; exit 2; }
+	rm -rf .make/old-$(FROM)
+	$(PYTHON) -m venv .make/old-$(FROM)
+	mkdir .make/old-$(FROM)/source
+	git archive $(FROM) | tar --extract --directory .make/old-$(FROM)/source
+	.make/old-$(FROM)/bin/python -m pip install --quiet '.make/old-$(FROM)/source[local]'
 	@touch $@
 
 # Frameworks have an environment of their own: PyPI's torch brings all of CUDA along.

@@ -2,9 +2,9 @@
 
 There is no daemon. Whoever submits a job wakes or starts a runner; a runner claims the next job that
 fits, supervises it in a fork, and claims again until nothing is left that it could run; then it
-listens for two seconds before it goes. When more than one job fits, it starts another runner. Killed
-at any moment it loses nothing: the next command finds its job's supervisor, or finds it gone, in
-`recovery`.
+listens for two seconds before it goes. When more than one job fits, it starts another runner. Where
+another release was installed meanwhile, it makes way for one of that. Killed at any moment it loses
+nothing: the next command finds its job's supervisor, or finds it gone, in `recovery`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import signal
 import time
 from collections.abc import Callable
 
+import mpijob
 from mpijob import shapes
 from mpijob.backends.local import isolation, linux, machine, processes, recovery, scheduler, waking
 from mpijob.backends.local.orders import Orders
@@ -47,16 +48,20 @@ class Runner:
         self._home = home
         self._settings = settings
         self._me = machine.identity(os.getpid())
+        self._release = _release()
 
-    def run(self) -> None:
-        """Run what is queued; return when nothing more can be run by us."""
+    def run(self, *, begun: bool = False) -> None:
+        """Run what is queued; return when nothing more can be run by us. Who was forked by a runner has `begun`."""
         linux.adopt_orphans()
         linux.name_process(_NAME)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a nudge may reach a supervisor before it listens
         gc.freeze()  # forks share what is there; a collection would copy it page by page
         gc.disable()
-        store = Store(self._home)
+        store = Store(self._home, begun=begun)
         while True:
+            if self._is_outdated(store):
+                waking.start_runner(self._home, self._settings)
+                return
             claimed = self._claim(store)
             if claimed is not None:
                 self._share(store)
@@ -64,6 +69,16 @@ class Runner:
             elif not self._listen(store):
                 self._forget_old(store)
                 return
+
+    def _is_outdated(self, store: Store) -> bool:
+        """Whether another release has been here since we began: our files are its own, or the store has its format.
+
+        Our code is read as it is needed, so we would be half of one and half of the other.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (now := _release()) is None and time.monotonic() < deadline:
+            time.sleep(0.2)  # it is just being installed
+        return now != self._release or not store.is_current()
 
     def _forget_old(self, store: Store) -> None:
         """Nobody waits any more: remove what was kept long enough."""
@@ -141,6 +156,15 @@ class Runner:
             recovery.settle(store, row.state)
 
 
+def _release() -> tuple[int, int] | None:
+    """Return which files our package is read from; None while there are none."""
+    try:
+        seen = os.stat(mpijob.__file__)
+    except FileNotFoundError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns
+
+
 def _wait_noted(store: Store, uid: str, supervisor: int) -> int:
     """Write down who supervises the job, as soon as the disk takes it, and return how it ended."""
     identity, noted = machine.identity(supervisor), False
@@ -172,7 +196,7 @@ def _second(home: Home, settings: Settings) -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    Runner(home, settings).run()
+    Runner(home, settings).run(begun=True)
 
 
 def _end_orphans(seconds: float = 3.0) -> None:
@@ -220,7 +244,7 @@ def _settled(home: Home, orders: Orders) -> None:
 def _supervise(home: Home, orders: Orders, prepare: Callable[[], None] | None = None) -> None:
     os.setsid()
     linux.name_process("mpijob-job")
-    store = Store(home)
+    store = Store(home, begun=True)
     row = store.rows("uid=?", orders.uid)[0]
     Supervisor(store, orders, row.state).run(prepare)
     store.close()

@@ -133,17 +133,20 @@ class Store:
 
     SQLite knows its locks by process: of a connection that is carried along, even unused, the child's own next one
     takes it that they are held. The last of all others then clears the journal in which the child writes.
+
+    A newer format is refused, but not by who is at work (`begun`): each format only adds to the one before, so that a
+    job goes on to its end while another release is installed.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, begun: bool = False) -> None:
         self.home = home
-        self._opened: sqlite3.Connection | None = _open(home)
+        self._opened: sqlite3.Connection | None = _open(home, begun=begun)
         _of_thread.stores.add(self)
 
     @property
     def _db(self) -> sqlite3.Connection:
         if self._opened is None:
-            self._opened = _open(self.home)
+            self._opened = _open(self.home, begun=True)
         return self._opened
 
     def close(self) -> None:
@@ -221,6 +224,10 @@ class Store:
             _row(row) for row in self.read(f"SELECT {_ROW} FROM jobs WHERE {where} ORDER BY seq", *values)
         ]
 
+    def is_current(self) -> bool:
+        """Return whether the tables still have the format that this release knows."""
+        return bool(self.read("PRAGMA user_version")[0][0] == _VERSION)
+
     def plan(self, uid: str) -> Plan:
         """Return the plan that a job runs by; `NotFound` where the job was deleted meanwhile."""
         from mpijob.model import Plan  # a list needs none: start-up is a feature
@@ -293,7 +300,7 @@ def _add_events(db: sqlite3.Connection, uid: str, events: tuple[Event, ...]) -> 
     )
 
 
-def _open(home: Home) -> sqlite3.Connection:
+def _open(home: Home, *, begun: bool) -> sqlite3.Connection:
     home.ensure()
     with _foreign_errors(home.database):
         old_mask = os.umask(0o077)
@@ -305,7 +312,7 @@ def _open(home: Home) -> sqlite3.Connection:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version < _VERSION:
             _bring_forward(db)
-        elif version > _VERSION:
+        elif version > _VERSION and not begun:
             raise BackendError(
                 f"{home.database} was written by a newer mpijob (format {version}, this one knows {_VERSION})",
                 hint="use the newer version, or set MPIJOB_HOME to another directory",

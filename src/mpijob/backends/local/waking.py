@@ -29,7 +29,12 @@ _KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "COVERAGE_PR
 def wake(home: Home, settings: Settings) -> None:
     """See to it that somebody looks at the queue."""
     if not nudge(home):
-        start(home, settings, _RUNNER)
+        start_runner(home, settings)
+
+
+def start_runner(home: Home, settings: Settings) -> None:
+    """Start a runner, though another may listen."""
+    start(home, settings, _RUNNER)
 
 
 def nudge(home: Home) -> bool:
