@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test fuzz test-gpu test-frameworks test-upgrade check unit static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test fuzz test-gpu test-frameworks test-upgrade test-upgrade-cluster check unit static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -54,7 +54,10 @@ test-frameworks: $(VENV)/.dev .make/mpi/.done .make/frameworks/.done ## Of `make
 	$(BIN)/python -m pytest tests_frameworks --results=$(FRAMEWORK_RESULTS) $(PYTEST_FLAGS)
 
 test-upgrade: $(VENV)/.dev .make/old-$(FROM)/.done ## A home with jobs of an older release (FROM=v0.1.0) that run, wait or have ended, taken over by this one
-	MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests_upgrade --results=$(UPGRADE_RESULTS) $(PYTEST_FLAGS)
+	MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests_upgrade/test_upgrade.py --results=$(UPGRADE_RESULTS) $(PYTEST_FLAGS)
+
+test-upgrade-cluster: $(VENV)/.dev .make/old-$(FROM)/.done ## An installation of an older release (FROM=v0.1.0) on the test bed, upgraded to this one around a running job
+	$(BIN)/python -m testbed run -- env MPIJOB_OLD=$(CURDIR)/.make/old-$(FROM)/bin/mpijob $(BIN)/python -m pytest tests_upgrade/test_installation.py $(PYTEST_FLAGS)
 
 check: $(VENV)/.dev ## The quick round: format, lint, types, import contracts, unit tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync static unit
@@ -179,7 +182,7 @@ $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv .make/old-$(FROM)
 	mkdir .make/old-$(FROM)/source
 	git archive $(FROM) | tar --extract --directory .make/old-$(FROM)/source
-	.make/old-$(FROM)/bin/python -m pip install --quiet '.make/old-$(FROM)/source[local]'
+	.make/old-$(FROM)/bin/python -m pip install --quiet '.make/old-$(FROM)/source[local,kubernetes]'
 	@touch $@
 
 # Frameworks have an environment of their own: PyPI's torch brings all of CUDA along.

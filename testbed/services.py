@@ -19,7 +19,8 @@ from pathlib import Path
 from testbed import images, oci, places, runtime, versions
 from testbed.shell import run, say
 
-IMAGE = f"{places.IMAGES}/mpijob:1"
+_NAME = f"{places.IMAGES}/mpijob"
+IMAGE = f"{_NAME}:1"
 _PACKAGES = ("python3", "ca-certificates")
 _EXTRAS = ("kubernetes", "regex", "ui", "cluster", "metrics", "postgres")
 _CHECKOUT = places.SOURCES.parent
@@ -29,37 +30,39 @@ _USER = "1000"
 _OLD_SECONDS = 24 * 3600.0
 
 
-def provide() -> str:
-    """Import the image of this checkout into the running cluster, unless it is there; return its name."""
-    mark = places.run_state() / "service-image"
-    image = make()
+def provide(checkout: Path = _CHECKOUT, tag: str = "1") -> str:
+    """Import the image of a checkout into the running cluster, unless it is there; return its name."""
+    mark = places.run_state() / f"service-image-{tag}"
+    image = make(checkout, tag)
     layer = image.layers[-1].name
     if not mark.exists() or mark.read_text() != layer:
-        say(f"importing {IMAGE}")
+        say(f"importing {image.name}")
         runtime.import_image(image)
         mark.write_text(layer)
-    return IMAGE
+    return image.name
 
 
-def make() -> oci.Image:
+def make(checkout: Path = _CHECKOUT, tag: str = "1") -> oci.Image:
     """Make the layers that the cache does not hold and return the image."""
     images.layers().mkdir(parents=True, exist_ok=True)
     below = images.rootfs(_PACKAGES)
-    wanted = _requirements()
+    wanted = _requirements(checkout)
     wheels = images.once(
         f"service-wheels-{images.short_hash([*wanted, below.name])}.tar",
         lambda target: _install(wanted, below, target),
     )
-    name = f"service-{images.short_hash([_fingerprint(), wheels.name])}.tar"
-    own = images.once(name, lambda target: _write_own(below, target))
+    name = f"service-{images.short_hash([_fingerprint(checkout), wheels.name])}.tar"
+    own = images.once(name, lambda target: _write_own(checkout, below, target))
     for old in images.layers().glob("service-*.tar"):  # younger ones may be another checkout's
         if old not in (own, wheels) and time.time() - old.stat().st_mtime > _OLD_SECONDS:
             old.unlink(missing_ok=True)
-    return oci.Image(IMAGE, (below, wheels, own), entrypoint=("/usr/local/bin/mpijob",), user=_USER)
+    return oci.Image(
+        f"{_NAME}:{tag}", (below, wheels, own), entrypoint=("/usr/local/bin/mpijob",), user=_USER
+    )
 
 
-def _requirements() -> tuple[str, ...]:
-    project = tomllib.loads((_CHECKOUT / "pyproject.toml").read_text())["project"]
+def _requirements(checkout: Path) -> tuple[str, ...]:
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     return (*project["dependencies"], *(one for extra in _EXTRAS for one in extras[extra]))
 
@@ -81,12 +84,12 @@ def _install(wanted: tuple[str, ...], below: Path, target: Path) -> None:
         oci.write_folder_layer(root / "layer", target)
 
 
-def _write_own(below: Path, target: Path) -> None:
+def _write_own(checkout: Path, below: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=places.cache()) as temporary:
         root = _unpacked(below, Path(temporary))
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(_CHECKOUT / "src" / "mpijob", root / "layer" / _HOME / "mpijob", ignore=ignore)
-        shutil.copytree(_CHECKOUT / "deploy", root / "layer/usr/share/mpijob/deploy")
+        shutil.copytree(checkout / "src" / "mpijob", root / "layer" / _HOME / "mpijob", ignore=ignore)
+        shutil.copytree(checkout / "deploy", root / "layer/usr/share/mpijob/deploy")
         program = root / "layer/usr/local/bin/mpijob"
         program.parent.mkdir(parents=True)
         program.write_text(_PROGRAM)
@@ -106,10 +109,10 @@ def _compile(root: Path) -> None:
     run("chroot", root, "/usr/bin/python3", "-m", "compileall", *words, timeout_seconds=600)
 
 
-def _fingerprint() -> str:
+def _fingerprint(checkout: Path) -> str:
     digest = hashlib.sha256()
     for folder in ("src", "deploy"):
-        for path in sorted((_CHECKOUT / folder).rglob("*")):
+        for path in sorted((checkout / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(str(path.relative_to(_CHECKOUT)).encode() + b"\0" + path.read_bytes())
+                digest.update(str(path.relative_to(checkout)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

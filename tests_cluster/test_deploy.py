@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from testbed import services
 from tests_cluster.governed import noted_phase
+from tests_cluster.installing import Reader, clear_away, page
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob.cluster import sources
@@ -23,7 +23,6 @@ DEPLOY = ROOT / "deploy"
 OPENSHIFT = ("SecurityContextConstraints", "ConsoleLink", "Route", "ClusterServiceVersion", "OAuthClient")
 PROMETHEUS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 FOLDERS = ["base", "base/broker", "base/page", "kubernetes", "openshift", "openshift/page", "monitoring"]
-_SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -90,33 +89,13 @@ def test_our_pods_have_no_more_rights_than_they_need() -> None:
         assert not any("system:" in subject["name"] for subject in subjects), one["metadata"]["name"]
 
 
-def page(name: str, image: str) -> list[str]:
-    """Return what a reader of a page types, with the bed's image."""
-    text = (ROOT / "docs" / f"{name}.md").read_text()
-    repository, _, tag = image.rpartition(":")
-    ours = "registry.example.org/mpijob/mpijob"
-    text = text.replace(f"newName: {ours}", f"newName: {repository}").replace(
-        'newTag: "0.1.0"', f'newTag: "{tag}"'
-    )
-    return [one.replace(f"{ours}:0.1.0", image) for one in _SHELL.findall(text)]
-
-
 @pytest.mark.testbed
 @pytest.mark.alone
 @pytest.mark.req("FR-001", "E-component", "D-scc")
 def test_the_page_on_installation_is_followed_and_the_services_run_as_pods(
     place: Place, tmp_path: Path
 ) -> None:
-    shutil.copytree(DEPLOY, tmp_path / "deploy")
-
-    def follow(block: str) -> str:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=tmp_path, env=place.environ(), capture_output=True, text=True, check=False, timeout=240,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}\n{what_happened(place)}"
-        return done.stdout
-
+    follow = Reader(place, tmp_path).follow
     *install, shown, limits, remove, end = page("installation", services.provide())
     try:
         for block in install:
@@ -133,24 +112,7 @@ def test_the_page_on_installation_is_followed_and_the_services_run_as_pods(
         assert place.client.state("alone").phase.value == "Failed"
         follow(end)
     finally:
-        for words in (
-            ("mpijobplatform", "default"),
-            ("namespace", "mpijob-system"),
-            ("mpijoblimits", "team-a"),
-        ):
-            place.kubectl("delete", *words, "--ignore-not-found", "--wait=false")
-        for words in (("clusterrolebinding", "mpijob-operator"), ("clusterrolebinding", "mpijob-controller")):
-            place.kubectl("delete", *words, "--ignore-not-found", "--wait=false")
-        place.kubectl("delete", "clusterrole", "mpijob-controller", "--ignore-not-found", "--wait=false")
-
-
-def what_happened(place: Place) -> str:
-    """Return what explains a failure, as the script for administrators collects it."""
-    words = ("-n", "mpijob-system", "logs", "deployment/mpijob-operator", "--tail=30")
-    done = subprocess.run(
-        ["kubectl", f"--kubeconfig={place.kubeconfig}", *words], capture_output=True, text=True, check=False
-    )
-    return done.stdout + done.stderr
+        clear_away(place)
 
 
 @pytest.mark.testbed

@@ -149,10 +149,10 @@ def test_every_letter_of_a_script_is_in_a_statement_a_comment_or_between(text: s
     ],
 )  # fmt: skip
 def test_no_script_stalls_the_reader(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()  # other work on the machine does not count
     with contextlib.suppress(MpiJobError):
         batchscript.read(f"#!/bin/bash\n#SBATCH -n 2\n{text}\n")
-    assert time.perf_counter() - began < 10.0, "a tenth of a second is usual"
+    assert time.process_time() - began < 10.0, "less than a second is usual"
 
 
 @pytest.mark.security

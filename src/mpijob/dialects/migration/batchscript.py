@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.dialects.migration import handing, launchline, pbs, preparing, slurm, variables
+from mpijob.dialects.migration import handing, launchline, pbs, preparing, shellwords, slurm, variables
 from mpijob.dialects.migration.body import Body
 from mpijob.dialects.migration.bodylines import ASSIGNMENT
 from mpijob.dialects.migration.launchline import Line, Section
@@ -56,6 +56,7 @@ def read(text: str, file: str = "", beside: frozenset[str] = frozenset()) -> Con
         request.name = name_of(re.sub(r"\.\w+$", "", file.rpartition("/")[2]))
     request.known = variables.known(request, request.components[0])
     text = pbs.counted(text, request)
+    shellwords.forget()
     inner = Body(request)
     inner.read(text)
     jobs = _jobs(request, inner.steps, text)

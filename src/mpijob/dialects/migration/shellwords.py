@@ -6,6 +6,7 @@ the text that the author wrote; `shelltext` tells which of them mean the same in
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -14,10 +15,12 @@ import msgspec
 _OPENERS = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac"}
 _CLOSERS = frozenset({"fi", "done", "esac", "}"})
 _JOINERS = frozenset({"then", "do", "else", "elif", "!", "{", "time"})
-_OPERATORS = ("&&", "||", ";;&", ";;", ";&", ";", "|&", "|", "&", "(", ")", "\n")
+_OPERATORS = ("&&", "||", ";;&", ";;", ";&", ";", "|&", "|", "&", "(", ")")
 _REDIRECT = re.compile(r"[0-9]{0,4}(?:&>>|&>|>>|>\||>&|<<<|<<-|<<|<&|<>|>|<)")
 _FUNCTION = re.compile(r"[A-Za-z_][-\w]*\(\)")
 _STOP = frozenset(" \t\n;&|()<>")
+_REDIRECTING, _OPERATING = frozenset("0123456789&<>"), frozenset(";&|()")
+_PLAIN, _QUOTED = re.compile(r"[^\s;&|()<>\\'\"`$]+"), re.compile(r'[^"\\$]+')
 _ASKING = frozenset({"if", "while", "until"})
 _DEEPEST = 40
 
@@ -64,10 +67,20 @@ def statements(text: str) -> list[Statement]:
 
 def inside(one: Statement) -> tuple[Command, ...]:
     """Return the simple commands within a compound statement, in their order; none of a case or a function."""
+    return _inside(one.text)
+
+
+def forget() -> None:
+    """Let go of what was read: it may be as large as a script."""
+    _inside.cache_clear()
+
+
+@functools.lru_cache(maxsize=256)
+def _inside(text: str) -> tuple[Command, ...]:
     words: list[str] = []
     redirects: list[str] = []
     found: list[Command] = []
-    for token in [*_Lexer(one.text).tokens(), Token("newline", "\n", 0, 0, 0)]:
+    for token in [*_Lexer(text).tokens(), Token("newline", "\n", 0, 0, 0)]:
         if (
             token.kind == "word"
             and not words
@@ -150,12 +163,11 @@ class _Lexer:
         if letter == "\n":
             self._skip(1)
             return "newline"
-        if match := _REDIRECT.match(text, at):
+        if letter in _REDIRECTING and (match := _REDIRECT.match(text, at)):
             return self._redirect(match[0])
-        for operator in _OPERATORS:
-            if text.startswith(operator, at):
-                self._skip(len(operator))
-                return "operator"
+        if letter in _OPERATING:
+            self._skip(len(next(operator for operator in _OPERATORS if text.startswith(operator, at))))
+            return "operator"
         self._word()
         return "word"
 
@@ -192,7 +204,9 @@ class _Lexer:
         text = self.text
         while self.at < len(text) and text[self.at] not in _STOP:
             letter = text[self.at]
-            if letter == "\\":
+            if match := _PLAIN.match(text, self.at):
+                self.at = match.end()
+            elif letter == "\\":
                 self._skip(min(2, len(text) - self.at))
             elif letter == "'":
                 self._until("'", 1)
@@ -222,6 +236,8 @@ class _Lexer:
                 self._skip(min(2, len(self.text) - self.at))
             elif self.text.startswith(("$(", "${"), self.at):
                 self._nested()
+            elif match := _QUOTED.match(self.text, self.at):
+                self._skip(len(match[0]))
             else:
                 self._skip(1)
         self._skip(min(1, len(self.text) - self.at))
