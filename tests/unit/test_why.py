@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.cli_support import Cli
 from tests.unit.failures import FOLDER, a_job, said
 
 from mpijob import Client, MPIJob
+from mpijob.backends.kubernetes import explaining
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import reasons
 from mpijob.diagnosis import Evidence, Memory, explain, fixed, report
@@ -178,6 +180,27 @@ def test_a_failed_rank_is_quoted_with_its_last_words(
     )
     quoted = [line for line in cause.evidence if "said last" in line]
     assert quoted == ([f"Rank-1 said last {told}"] if told else [])
+
+
+@pytest.mark.security
+def test_a_rank_that_may_have_said_a_secret_is_not_quoted() -> None:
+    ranks, logs = (Exit(3, index=1, worker=0, time=100.0),), said("the key is 12345678", rank=1, time=99.0)
+    (cause,) = explain(Evidence(spec=a_job(), ranks=ranks, logs=tuple(logs), veiled=True))
+    assert not [line for line in cause.evidence if "12345678" in line]
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("container", "borrows"),
+    [
+        ({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, True),
+        ({"envFrom": [{"secretRef": {"name": "s"}}]}, True),
+        ({"env": [{"name": "A", "value": "1"}], "envFrom": [{"configMapRef": {"name": "c"}}]}, False),
+        ({}, False),
+    ],
+)
+def test_a_pod_with_variables_from_a_secret_may_say_it(container: dict[str, Any], borrows: bool) -> None:
+    assert explaining._borrows({"spec": {"containers": [{"name": "node"}, container]}}) is borrows
 
 
 def test_the_runner_of_mpi4py_is_offered_only_where_nobody_watches_the_ranks() -> None:

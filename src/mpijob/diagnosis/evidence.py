@@ -101,7 +101,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `reason` and `message` are the engine's verdict (`Cancelled`, `DeadlineExceeded`, `SupervisorLost`,
     `StartRefused`, `WorkerLost`, `DaemonLost`, `DiskFull` …). `logs` are the last lines of every stream, in
     time order; `windows` are pieces of longer logs. `silent_seconds` is how long no rank has said anything,
-    `worries` what had been told as worrying and had not changed when the job ended.
+    `worries` what had been told as worrying and had not changed when the job ended. `veiled` says that lines may hold
+    secrets whose values are not known here, so that none is quoted which proves nothing.
     `ready` are the workers whose server answered on their own machine. `bare` is set where there is only a
     log: then the spec is a stand-in, and nothing of it is quoted.
     """
@@ -126,6 +127,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     events: tuple[Event, ...] = ()
     worries: tuple[Worry, ...] = ()
+    veiled: bool = False
     logs: tuple[LogLine, ...] = ()
     windows: tuple[Window, ...] = ()
     started: float | None = None

@@ -109,9 +109,8 @@ def _exits(seen: Evidence) -> Iterator[Fact]:
     if rank is not None:
         at = rank.worker if rank.worker is not None else seen.worker_of(rank.index)
         how = _rank_ended(rank, seen.memory_of(at))
-        said = (
-            None if how in _KILLED else last_words(seen, rank.index, rank.time)
-        )  # who is killed does not know it
+        silent = seen.veiled or how in _KILLED  # who is killed does not know it
+        said = None if silent else last_words(seen, rank.index, rank.time)
         yield Fact(how, rank.time, at, rank.index, _how(rank) | {"said": said})
     if worker is not None:
         yield Fact("worker-ended", worker.time, worker.index, values=_how(worker))

@@ -88,9 +88,18 @@ def _evidence(
         nodes=tuple(_nodes(sight)),
         started=min((one.started for one in sight.workers if one.started), default=None),
         world=World(planned=sight.about.world, proved=sight.census.proved),
+        veiled=any(_borrows(pod) for pod in objects.pods),
         logs=tuple(_told(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
         ready=tuple(range(sight.about.workers_wanted)) if sight.ordered and launcher is not None else (),
     )
+
+
+def _borrows(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod has variables from a Secret: what they hold is not known to who explains."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    env = [one.get("valueFrom") or {} for each in containers for one in each.get("env") or ()]
+    whole = [one for each in containers for one in each.get("envFrom") or ()]
+    return any("secretKeyRef" in one for one in env) or any("secretRef" in one for one in whole)
 
 
 def _spec(objects: Objects, sight: Sight) -> MPIJob:
