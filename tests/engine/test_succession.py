@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import mpijob
-from mpijob import Client
+from mpijob import Client, shapes
 from mpijob.backends.local import LocalBackend, runner, waking
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
@@ -91,9 +91,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_runner_whose_files_were_replaced_starts_another_and_claims_nothing(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, started: list[str], tmp_path: Path
 ) -> None:
-    package = tmp_path / "__init__.py"
+    package = tmp_path / "shapes.py"
     package.touch()
-    monkeypatch.setattr(mpijob, "__file__", str(package))
+    monkeypatch.setattr(shapes, "__file__", str(package))
     one = runner.Runner(Home(settings.home), settings)
     store = Store(Home(settings.home))
     assert not one._is_outdated(store)

@@ -17,7 +17,6 @@ import signal
 import time
 from collections.abc import Callable
 
-import mpijob
 from mpijob import shapes
 from mpijob.backends.local import isolation, linux, machine, processes, recovery, scheduler, waking
 from mpijob.backends.local.orders import Orders
@@ -157,9 +156,9 @@ class Runner:
 
 
 def _release() -> tuple[int, int] | None:
-    """Return which files our package is read from; None while there are none."""
+    """Return which files our package is read from, by one of them; None while there are none."""
     try:
-        seen = os.stat(mpijob.__file__)
+        seen = os.stat(shapes.__file__)
     except FileNotFoundError:
         return None
     return seen.st_ino, seen.st_mtime_ns
