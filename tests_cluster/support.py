@@ -128,6 +128,10 @@ class Place:
         name = job if isinstance(job, str) else job.name
         return self.api.list(kinds.POD.path(self.namespace), labels=f"mpijob.dev/job={name}").items
 
+    def uids(self, job: Job | str) -> set[str]:
+        """Return which pods a job has: those that are made anew are others."""
+        return {pod["metadata"]["uid"] for pod in self.pods(job)}
+
     def empty(self) -> None:
         """Delete every job that is here, but those that other tests share."""
         for state in [*self.client.jobs(namespace=self.namespace)]:

@@ -245,7 +245,7 @@ def test_an_engine_is_installed_upgraded_and_removed_around_a_running_job(
             with operator(place):
                 assert becomes(place, MPI, "Ready")["keptBy"] == "mpijob"
                 job = place.running(a_job("steady", "sleep 600", mpi="mpich", image=image("mpich")))
-                pods = uids(place, "steady")
+                pods = place.uids("steady")
                 want(place, engines={"mpiOperator": {"version": "v2"}})
             killed_in_the_middle(place)
             with operator(place):
@@ -253,11 +253,11 @@ def test_an_engine_is_installed_upgraded_and_removed_around_a_running_job(
                 (found,) = place.api.list(DEPLOYMENT.path(), fields=f"metadata.name={MPI}").items
                 assert found["spec"]["template"]["metadata"]["annotations"]["mpijob.dev/test"] == "newer"
                 assert "kubeflow-mpijobs-view" not in kubectl("get", "clusterroles", "--output=name")
-                assert (uids(place, "steady"), job.state().phase) == (pods, Phase.RUNNING)
+                assert (place.uids("steady"), job.state().phase) == (pods, Phase.RUNNING)
                 want(place, managementState="Removed")
                 told = becomes(place, MPI, "Removing")
                 assert f"{place.namespace}/steady" in told["message"]
-                assert (uids(place, "steady"), job.state().phase) == (pods, Phase.RUNNING)
+                assert (place.uids("steady"), job.state().phase) == (pods, Phase.RUNNING)
                 job.cancel(grace_period=0)
                 eventually(lambda: not deployment(place, MPI), "the engine goes with its last job", PATIENCE)
                 assert "definitions stay" in becomes(place, MPI, "Absent")["message"]
@@ -283,7 +283,3 @@ def status_version(place: Place) -> str:
     found = place.api.get(PLATFORM.path("", "default"))
     versions = (one.get("metadata", {}).get("resourceVersion", "") for one in (inventory, found))
     return "/".join(versions)
-
-
-def uids(place: Place, name: str) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in place.pods(name)}

@@ -44,10 +44,6 @@ def images_of_services(place: Place) -> set[str]:
     return set(told.split())
 
 
-def uids(place: Place, name: str) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in place.pods(name)}
-
-
 @pytest.mark.req("FR-001")
 def test_an_installation_is_upgraded_around_a_running_job(place: Place, old: Path, tmp_path: Path) -> None:
     before, now = services.provide(old / "source", "before"), services.provide()
@@ -65,7 +61,7 @@ def test_an_installation_is_upgraded_around_a_running_job(place: Place, old: Pat
         (old / "bin" / "mpijob", "create", "-f", asked), env=place.environ(), check=True, timeout=PATIENCE
     )
     place.client.wait("through", timeout=PATIENCE, for_phases=(Phase.RUNNING,))
-    pods = uids(place, "through")
+    pods = place.uids("through")
 
     second = Reader(place, tmp_path / "now")
     for block in page("installation", now)[:3]:
@@ -74,7 +70,7 @@ def test_an_installation_is_upgraded_around_a_running_job(place: Place, old: Pat
     place.kubectl(
         "-n", "mpijob-system", "rollout", "status", "deployment/mpijob-controller", "--timeout=120s"
     )
-    assert (uids(place, "through"), place.client.state("through").phase) == (pods, Phase.RUNNING)
+    assert (place.uids("through"), place.client.state("through").phase) == (pods, Phase.RUNNING)
     assert "team-a" in place.kubectl("get", "mpijoblimits")
 
     for pod in place.pods("through"):

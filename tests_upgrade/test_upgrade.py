@@ -9,8 +9,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +66,6 @@ def releases(tmp_path: Path) -> Iterator[Releases]:
     made.new("delete", "--all", "--yes", "--grace", "0")
 
 
-def eventually(look: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < deadline, f"still not so: {what}"
-        time.sleep(0.1)
-
-
 def test_the_older_release_is_another_one(releases: Releases) -> None:
     assert releases.old_program.exists()
     old, new = (
@@ -95,7 +87,7 @@ def test_a_job_that_ran_under_the_older_release_goes_on_and_ends_under_this_one(
     script = f'echo "rank begins"; until [ -e {go} ]; do sleep 0.1; done; echo "rank ends"'
     made = releases.old("create", "live", *HALF, "--", "sh", "-c", script)
     assert made.returncode == 0, made.stderr
-    eventually(lambda: releases.old("wait", "live", "--for", "running").returncode == 0, "it runs")
+    assert releases.old("wait", "live", "--for", "running").returncode == 0
     assert releases.phase("live") == "Running"
     assert "live" in releases.told("list")
     assert releases.told("logs", "live").count("rank begins") == 2

@@ -44,7 +44,7 @@ def main() -> None:
         round_trips(world, size, 5)  # warm up
         half = statistics.median(round_trips(world, size, args.rounds)) / 2
         if world.rank == 0:
-            print(f"{size:<12}{half * 1e6:>14.2f}{size / half / 1e6:>18.2f}", flush=True)
+            print(f"{size:<12}{half * 1e6:>14.2f}{size / half / 1e6:>18.6g}", flush=True)
         size *= 4
 
 

@@ -79,8 +79,7 @@ def test_latency_and_bandwidth_are_told_for_every_size(tmp_path: Path) -> None:
     said = ran(tmp_path, MPIJOB, "run", "-f", str(EXAMPLES / "latency" / "job.yaml"), "--", *argv)
     rows = [line.split()[1:] for line in said.splitlines()[1:]]
     assert [row[0] for row in rows] == ["1", "4", "16", "64", "256", "1024", "4096"]
-    assert all(float(row[1]) > 0 for row in rows)
-    assert float(rows[-1][2]) > 0  # of a single byte on a busy machine it is 0.00
+    assert all(float(row[1]) > 0 and float(row[2]) > 0 for row in rows)
 
 
 @pytest.mark.req("C-docs", "Q8")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import pytest
 from tests.unit.kube_store import Store
+from tests.unit.test_kube_following import Broken
 
 from mpijob import JobState, Phase
 from mpijob.backends.kubernetes import logs, worries
@@ -100,31 +101,20 @@ def test_a_node_that_does_not_answer_is_told_in_the_log_and_worries_nobody_who_o
         worries.last_lines(Unreachable(403), (voice,), NOW)
 
 
-class Said(Iterator[bytes]):
-    """One line of a pod's log."""
-
-    def __init__(self) -> None:
-        self._lines = iter([b"2026-01-01T00:00:00Z sshd listens\n"])
-
-    def __next__(self) -> bytes:
-        return next(self._lines)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 class Meeting(Store):
     """An API server whose pods answer only when so many of them are asked at the same time."""
 
     def __init__(self, many: int) -> None:
         super().__init__()
         self.read: list[str] = []
+        self.since: set[str] = set()
         self._all = threading.Barrier(many, timeout=60)
 
     def lines(self, path: str, **query: Any) -> Any:
         self.read.append(path)
+        self.since.add(query.get("sinceTime", ""))
         self._all.wait()
-        return Said()
+        return Broken([b"2026-01-01T00:00:00Z sshd listens\n"])
 
 
 def a_voice(pod: str, role: Role) -> Voice:
@@ -141,3 +131,10 @@ def test_who_looks_for_worries_reads_what_the_program_said_and_no_worker() -> No
     api = Meeting(1)
     worries.last_lines(api, (a_voice("launcher", Role.LAUNCHER), a_voice("worker-0", Role.WORKER)), NOW)
     assert api.read == [a_voice("launcher", Role.LAUNCHER).path]
+    assert api.since == {"2023-11-14T21:53:20.000000000Z"}  # what was said before is not sent
+
+
+def test_whoever_reads_a_log_reads_it_from_its_beginning() -> None:
+    api = Meeting(1)
+    assert len([*logs.stored(api, (a_voice("launcher", Role.LAUNCHER),), LogQuery(since=1.0))]) == 1
+    assert api.since == {""}

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from mpijob.model import JobRef, JobState, MPIJob
 
 
+EVERY_JOB = "mpijob list --all-namespaces shows every job"
+
+
 def name_in_use(ref: JobRef, phase: Phase) -> Conflict:
     """Return the error for a name whose job is not finished."""
     return Conflict(
@@ -30,7 +33,7 @@ def no_such_job(ref: JobRef) -> NotFound:
     """Return the error for a job that is not there."""
     return NotFound(
         f"no job '{ref.name}' in namespace '{ref.namespace}'",
-        hint="mpijob list --all-namespaces shows every job",
+        hint=EVERY_JOB,
     )
 
 

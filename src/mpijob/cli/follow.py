@@ -15,7 +15,6 @@ from mpijob.cli import shown, text
 from mpijob.cli.context import App
 from mpijob.cli.output import Format, as_json, finding_lines
 from mpijob.cli.worries import Worries
-from mpijob.dialects import output
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import JobState, LogLine, Mark, Phase
 from mpijob.observation import masking
@@ -142,8 +141,11 @@ class Follower:
 
     def _is_epilogue(self, line: LogLine) -> bool:
         """Whether a line is only the launcher's, about its own end: people take it for a crash of the job."""
-        plain = not self._look.raw and self._app.out.format is not Format.JSON
-        return plain and line.rank is None and output.is_epilogue(line.text)
+        if self._look.raw or self._app.out.format is Format.JSON or line.rank is not None:
+            return False
+        from mpijob.dialects import output  # start-up is a feature: a launcher seldom speaks
+
+        return output.is_epilogue(line.text)
 
     def _tell_epilogue(self, state: JobState) -> None:
         """Say that lines about the launcher's own end were left out; of a job that ended well they are shown."""

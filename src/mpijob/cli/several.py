@@ -44,8 +44,6 @@ def refuse_both(names: Iterable[str], chosen: bool) -> None:
 
 def by_name(app: App, names: Iterable[str], act: Callable[[str], int]) -> None:
     """Do something to each job named; tell each that refuses, and end with the highest of their statuses."""
-    if not names:
-        raise click.UsageError("name at least one job")
     worst = exits.OK
     for name in names:
         try:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from mpijob.cli.context import App
 from mpijob.cli.output import finding_lines
 from mpijob.errors import Finding, MpiJobError, Severity
 from mpijob.model import JobRef
+
+if TYPE_CHECKING:
+    from mpijob.observation.warnings import Key
 
 LOOK_SECONDS = 15.0
 
@@ -20,12 +24,16 @@ class Worries:
     def __init__(self, app: App, say: Callable[[str], None]) -> None:
         self._app = app
         self._say = say
-        self._told: set[tuple[str, str, int | None, int | None]] = set()
+        self._told: set[tuple[str, Key]] = set()
 
     def tell(self, ref: JobRef, findings: Iterable[Finding]) -> None:
         """Say what is new among the warnings about a job."""
+        from mpijob.observation import (
+            warnings,
+        )  # start-up is a feature: most jobs end before anything worries
+
         for finding in findings:
-            key = (ref.uid, finding.code, finding.worker, finding.rank)
+            key = ref.uid, warnings.key(finding)
             if finding.severity is Severity.WARNING and key not in self._told:
                 self._told.add(key)
                 for line in finding_lines((finding,)):

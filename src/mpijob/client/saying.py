@@ -60,4 +60,4 @@ async def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
     job = await backend.spec(ref)
     known = getattr(backend, "secret_values", None)
     told = await known(ref, job.secrets) if job.secrets and known is not None else ()
-    return tuple(sorted({*masking.secret_values(job), *masking.spellings(told)}, key=len, reverse=True))
+    return masking.secret_values(job, told)

@@ -66,11 +66,11 @@ def looks_secret(name: str) -> bool:
     return any(word in _SUSPECT or word.removesuffix("s") in _SUSPECT for word in words)
 
 
-def secret_values(job: MPIJob) -> tuple[str, ...]:
-    """Return the values in a spec that must not be shown, the longest first."""
+def secret_values(job: MPIJob, told: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the values in a spec that must not be shown, and those of its secrets as told, the longest first."""
     envs = [job.env, *(program.env for program in job.programs)]
     values = {value for env in envs for name, value in env.items() if looks_secret(name)}
-    return spellings(values)
+    return spellings({*values, *told})
 
 
 def spellings(values: Iterable[str]) -> tuple[str, ...]:

@@ -195,9 +195,15 @@ def positions(found: Sequence[Voice], query: LogQuery, places: dict[int, dict[in
     return [Position(voice, places.setdefault(voice.attempt, {})) for voice in wanted]
 
 
-def stored(api: Api, found: Sequence[Voice], query: LogQuery, kept: Kept | None = None) -> Iterator[LogLine]:
-    """Yield the wanted lines of what was said so far; of a pod that is gone, those that were kept elsewhere."""
-    streams = begun([_whole(api, position, kept) for position in positions(found, query, {})])
+def stored(
+    api: Api, found: Sequence[Voice], query: LogQuery, kept: Kept | None = None, *, recent: bool = False
+) -> Iterator[LogLine]:
+    """Yield the wanted lines of what was said so far; of a pod that is gone, those that were kept elsewhere.
+
+    `recent` reads nothing from before the query's moment: then no rank's worker is learnt.
+    """
+    since = cri.stamp(int((query.since or 0.0) * 1e9)).decode() if recent else ""
+    streams = begun([_whole(api, position, kept, since) for position in positions(found, query, {})])
     return sieve.select(merge.merged(streams), query)
 
 
@@ -223,9 +229,9 @@ def is_wanted(voice: Voice, query: LogQuery) -> bool:
     return not query.ranks and (not query.roles or Role.WORKER in query.roles)
 
 
-def _whole(api: Api, position: Position, kept: Kept | None) -> Iterator[LogLine]:
+def _whole(api: Api, position: Position, kept: Kept | None, since: str) -> Iterator[LogLine]:
     try:
-        yield from so_far(api, position, kept)
+        yield from so_far(api, position, kept, since)
     except ApiError as error:
         if error.status < 500:
             raise
@@ -233,11 +239,11 @@ def _whole(api: Api, position: Position, kept: Kept | None) -> Iterator[LogLine]
     yield from position.reader.rest()
 
 
-def so_far(api: Api, position: Position, kept: Kept | None = None) -> Iterator[LogLine]:
-    """Yield what one pod has said until now."""
+def so_far(api: Api, position: Position, kept: Kept | None = None, since: str = "") -> Iterator[LogLine]:
+    """Yield what one pod has said until now, from a moment on."""
     voice = position.voice
     try:
-        stream = api.lines(voice.path, container=voice.container, timestamps="true")
+        stream = api.lines(voice.path, container=voice.container, timestamps="true", sinceTime=since)
     except ApiError as error:
         if error.status not in _GONE:
             raise

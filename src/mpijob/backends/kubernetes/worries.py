@@ -48,7 +48,8 @@ class Worries:
 
 def last_lines(api: Api, voices: tuple[logs.Voice, ...], now: float) -> tuple[LogLine, ...]:
     """Return what was said of late by the job itself."""
-    found = logs.stored(api, voices, LogQuery(roles=PROGRAM, since=now - _LAST_SECONDS, tail=_LAST_LINES))
+    query = LogQuery(roles=PROGRAM, since=now - _LAST_SECONDS, tail=_LAST_LINES)
+    found = logs.stored(api, voices, query, recent=True)
     return tuple(line for line in found if Mark.GAP not in line.marks)
 
 

@@ -6,8 +6,6 @@ every job that must end first has a deadline, a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from mpijob import shapes
@@ -38,25 +36,25 @@ class _Planned(msgspec.Struct, frozen=True):
 
 def wait_estimate(store: Store, clock: Clock, needs: Amounts, seq: int | None = None) -> float | None:
     """Return how long a job at this place of the queue (None: a new one) will wait, as far as history tells."""
-    found = _played(store, clock, needs, seq, _runs)
+    found = _played(store, clock, needs, seq)
     return None if found is None else found.seconds
 
 
 def wait_bound(store: Store, clock: Clock, needs: Amounts) -> float | None:
     """Return within which time a new job will start because deadlines end those before it; None without them."""
-    found = _played(store, clock, needs, None, None)
+    found = _played(store, clock, needs, bounds_alone=True)
     return None if found is None else found.high
 
 
 def _played(
-    store: Store, clock: Clock, needs: Amounts, seq: int | None, history: Callable[[Store], _Runs] | None
+    store: Store, clock: Clock, needs: Amounts, seq: int | None = None, *, bounds_alone: bool = False
 ) -> wait.Estimate | None:
-    """Return what the queue comes to, by earlier runs of each command or, without any, by the deadlines alone."""
+    """Return what the queue comes to, by earlier runs of each command or by the deadlines alone."""
     free = clock.capacity.minus(scheduler.held(store))
     before = store.read(_AHEAD, seq if seq is not None else 1 << 62)
     if not before and needs.fits(free):
         return wait.estimate(wait.Waiting(needs), free=free, finished=())
-    runs = None if history is None else history(store)
+    runs = None if bounds_alone else _runs(store)
     running = [
         _running(_job(plan), decode_state(state).started, Amounts(*held), clock.now, runs)
         for plan, state, *held in store.read(_HOLDING)

@@ -43,10 +43,8 @@ def findings_for(
     site = siterules.known(orders.rules)
     seen = _evidence(orders, ledger, standing, site)
     evidence = msgspec.structs.replace(seen, started=started, worries=worries)
-    hidden = {*masking.secret_values(orders.plan.job), *masking.spellings(orders.secrets.values())}
-    findings = masking.masked_findings(
-        diagnosis.explain(evidence, site), tuple(sorted(hidden, key=len, reverse=True))
-    )
+    hidden = masking.secret_values(orders.plan.job, orders.secrets.values())
+    findings = masking.masked_findings(diagnosis.explain(evidence, site), hidden)
     cause = findings[0].rank if findings else None
     ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
     return findings

@@ -23,8 +23,9 @@ def facts(store: Store, settings: Settings, job: MPIJob) -> Facts:
     capacity = machine.capacity(settings)
     row = store.find(JobRef(job.namespace, job.name))
     clock = listing.Clock(capacity, time.time())
-    estimate = estimates.wait_estimate(store, clock, admission.needs(job))
-    bound = None if estimate is not None else estimates.wait_bound(store, clock, admission.needs(job))
+    needs = admission.needs(job)
+    estimate = estimates.wait_estimate(store, clock, needs)
+    bound = None if estimate is not None else estimates.wait_bound(store, clock, needs)
     return Facts(
         place=_PLACE,
         capacity=capacity,

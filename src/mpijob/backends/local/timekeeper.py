@@ -58,10 +58,8 @@ class Timekeeper:
     def silent(self, workers: Mapping[int, int]) -> list[int]:
         """Return the workers, of those with these pids, that are there and say nothing: as bad as being gone."""
         now = time.monotonic()
-        if (
-            now - self._listened > SILENT_SECONDS
-        ):  # it was we who did not listen: they have spoken since, or will
-            self._heard = dict.fromkeys(self._heard, now)
+        if now - self._listened > SILENT_SECONDS:
+            self._heard = dict.fromkeys(self._heard, now)  # it was we who did not listen
         self._listened = now
         quiet = [index for pid, index in workers.items() if self._is_silent(pid, index, now)]
         for index in quiet:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import click
 
+from mpijob.backends.refusals import EVERY_JOB
 from mpijob.cli import exits, several, shown
 from mpijob.cli.commands.show import phase_choice
 from mpijob.cli.context import App, pass_app
@@ -34,9 +35,7 @@ def wait(
     if bool(names) == bool(selector):
         raise click.UsageError("name the jobs, or choose them with --selector")
     if selector and not (names := tuple(state.ref.name for state in app.client.jobs(selector=selector))):
-        raise NotFound(
-            f"no job has the labels {selector}", hint="mpijob list --all-namespaces shows every job"
-        )
+        raise NotFound(f"no job has the labels {selector}", hint=EVERY_JOB)
     wanted = tuple(Phase(phase) for phase in phases) or None
     until = None if timeout is None else time.monotonic() + timeout
 
@@ -108,6 +107,8 @@ def scale(app: App, name: str, workers: int) -> None:
 
 def each(app: App, names: tuple[str, ...], act: Callable[[str], JobState]) -> None:
     """Do something to every job named and show where it stands then."""
+    if not names:
+        raise click.UsageError("name at least one job")
 
     def one(name: str) -> int:
         with app.out.progress(f"waiting for {name} …"):
