@@ -124,7 +124,7 @@ test-cluster: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## The cluster te
 	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) -m "not long" --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 test-cluster-long: $(VENV)/.servers $(VENV)/.browser $(MPIJOB_PAGE) ## All cluster tests, with those that take minutes each
-	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/python -m testbed run -- $(BIN)/python -m pytest tests_cluster $(CLUSTER_SPREAD) --timeout=3600 --results=$(CLUSTER_RESULTS) $(PYTEST_FLAGS)
 
 faults: $(VENV)/.dev ## Make faults on the test bed, twenty seeds of each, and print how often all came out right
 	$(BIN)/python -m testbed run -- $(BIN)/python -m tests_cluster.fault_table $(FAULT_FLAGS); $(THEN_FIGURES)
