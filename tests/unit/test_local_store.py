@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -81,3 +83,32 @@ def test_a_store_of_a_forked_process_is_seen_by_others_and_loses_nothing(tmp_pat
     assert _samples(opened) == 2
     for fd in (told, heard, hear):
         os.close(fd)
+
+
+def test_one_who_is_interrupted_while_it_waits_for_the_lock_holds_none_afterwards(tmp_path: Path) -> None:
+    home = Home(str(tmp_path / "home"))
+    home.ensure()
+    opened = Store(home)
+    other = sqlite3.connect(home.database, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+
+    def interrupted(*_: object) -> None:
+        raise InterruptedError
+
+    def interrupt() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
+        other.execute("COMMIT")
+
+    before = signal.signal(signal.SIGUSR2, interrupted)
+    timer = threading.Timer(0.1, interrupt)
+    timer.start()
+    try:
+        with pytest.raises(InterruptedError), opened.transaction():
+            pytest.fail("the handler's error is raised as soon as the lock is there")
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        timer.join()
+    opened.add_samples("u1", (Sample(10.0, 0, 1.0, 1024),))
+    assert _samples(opened) == 1
+    opened.close()
+    other.close()

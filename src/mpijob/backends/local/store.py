@@ -157,15 +157,16 @@ class Store:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Hold the write lock; commit at the end, roll back on an error."""
+        """Hold the write lock; commit at the end, roll back on an error, also one that a signal's handler raises."""
         with _foreign_errors(self.home.database):
-            self._db.execute("BEGIN IMMEDIATE")
             try:
+                self._db.execute("BEGIN IMMEDIATE")
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     def read(self, sql: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
