@@ -65,6 +65,12 @@ def _ids(item: pytest.Item) -> list[str]:
     return sorted({str(id) for mark in marks for id in mark.args})
 
 
+def _name(nodeid: str) -> str:
+    """Return the name of a test without the group that pytest-xdist puts behind it."""
+    name, at, group = nodeid.rpartition("@")
+    return name if at and "]" not in group else nodeid
+
+
 class Recorder:
     """The outcomes of one run: a test's worst phase counts, and an expected failure is no pass."""
 
@@ -74,11 +80,12 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note one phase of one test."""
+        name = _name(report.nodeid)
         if report.outcome == _AGAIN:
-            self._tests.pop(report.nodeid, None)  # what counts is the second time
+            self._tests.pop(name, None)  # what counts is the second time
             return
         ids = dict(report.user_properties).get(_PROPERTY, [])
-        test = self._tests.setdefault(report.nodeid, {"test": report.nodeid, "outcome": "passed", "ids": ids})
+        test = self._tests.setdefault(name, {"test": name, "outcome": "passed", "ids": ids})
         test["outcome"] = max(test["outcome"], report.outcome, key=_WORSE.__getitem__)
         test["seconds"] = round(test.get("seconds", 0.0) + report.duration, 3)
 

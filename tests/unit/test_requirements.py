@@ -130,6 +130,7 @@ SAMPLE = """
 import pytest
 
 @pytest.mark.req("FR-002", "R1")
+@pytest.mark.xdist_group("together")
 def test_good(): assert True
 
 @pytest.mark.req("FR-003")
@@ -154,7 +155,11 @@ def test_with_a_broken_teardown(broken): assert True
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("flags", [(), ("-n", "2")], ids=["one process", "two processes"])
+@pytest.mark.parametrize(
+    "flags",
+    [(), ("-n", "2"), ("-n", "2", "--dist", "loadgroup")],
+    ids=["one process", "two processes", "groups"],
+)
 def test_each_outcome_is_recorded_with_its_ids(tmp_path: Path, flags: tuple[str, ...]) -> None:
     status, output, tests = run_pytest(tmp_path, SAMPLE, *flags)
     assert status == 1, output

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +94,25 @@ def test_no_test_is_skipped_by_a_mark() -> None:
 @pytest.mark.req("D-tests")
 def test_at_least_25_tests_are_marked_security() -> None:
     assert sum(len(marked(parse(path), "security")) for path in FILES) >= 25
+
+
+IN_GROUPS = """
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.xdist_group("{name}")
+def test_alone(number: int) -> None:
+    assert number >= 0
+"""
+
+
+def test_a_group_of_tests_has_one_process_for_all(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"test_{name}.py").write_text(IN_GROUPS.format(name=name))
+    spread = ("-v", "--numprocesses", "2", "--dist", "loadgroup", "-p", "no:cacheprovider")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    argv = [sys.executable, "-m", "pytest", *spread, str(tmp_path)]
+    done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+    who = re.findall(r"^\[(gw\d)\].* PASSED .*test_(one|two)\.py", done.stdout, re.MULTILINE)
+    assert (len(who), len(set(who))) == (12, 2), done.stdout
