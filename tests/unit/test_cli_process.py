@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import resource
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -164,3 +166,22 @@ def test_completion_answers_with_commands(tmp_path: Path) -> None:
         [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, env=env
     )
     assert result.stdout == "plain,cancel\n"
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "-f", "/dev/zero"),
+        ("convert", "/dev/zero"),
+        ("run", "a", "--code-file", "a=/dev/zero", "--", "true"),
+    ],
+    ids=["job file", "script", "code"],
+)
+def test_an_endless_file_is_refused_in_bounded_memory(tmp_path: Path, words: tuple[str, ...]) -> None:
+    argv = [sys.executable, "-m", "mpijob", *words]
+    most = functools.partial(resource.setrlimit, resource.RLIMIT_AS, (2 << 30, 2 << 30))
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, env=environment(tmp_path), preexec_fn=most
+    )
+    assert (done.returncode, "/dev/zero: more than 32 MiB" in done.stderr) == (2, True), done.stderr

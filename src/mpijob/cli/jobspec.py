@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 from mpijob import shapes
+from mpijob.cli import values
 from mpijob.cli.context import App
 from mpijob.cli.overlay import Change, Tree, changes_of, overlay
 from mpijob.errors import Finding, InvalidJob
@@ -158,9 +159,9 @@ def read_file(path: str) -> str:
     """Return the text of a file, or of stdin for `-`."""
     try:
         if path == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
+            return values.whole(sys.stdin.buffer, "stdin").decode("utf-8")
         with open(path, "rb") as file:
-            return file.read().decode("utf-8")
+            return values.whole(file, path).decode("utf-8")
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 import click
 import msgspec
@@ -19,6 +19,7 @@ from mpijob.cli import text
 from mpijob.model import VolumeKind
 
 Reader = Callable[[str], Any]
+MOST_BYTES = 32 << 20
 
 
 def number(given: str) -> Any:
@@ -133,8 +134,16 @@ def file_pair(given: str) -> dict[str, str]:
     """Return `NAME=PATH` as a file's name in the job and its content here."""
     ((name, path),) = pair(given).items()
     try:
-        with open(path, encoding="utf-8") as file:
-            return {name: file.read()}
+        with open(path, "rb") as file:
+            return {name: whole(file, path).decode("utf-8")}
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise click.BadParameter(f"{path!r} cannot be read: {reason}") from error
+
+
+def whole(file: IO[bytes], name: str) -> bytes:
+    """Return all that a file holds; one that is larger than any that people write, or endless, is refused."""
+    found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise click.UsageError(f"{name}: more than {MOST_BYTES >> 20} MiB; is that the right file?")
+    return found
