@@ -5,7 +5,10 @@ Builders and fixtures live beside the tests that use them.
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -25,3 +28,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.xdist_group("engine"))
+
+
+_HEARD = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was_found() -> Iterator[None]:
+    """Let no test change the process of all others: who is started with a signal ignored can never trap it."""
+    before = [signal.getsignal(number) for number in _HEARD], gc.isenabled()
+    yield
+    assert ([signal.getsignal(number) for number in _HEARD], gc.isenabled()) == before

@@ -17,7 +17,7 @@ import pytest
 
 import mpijob
 from mpijob import Client, shapes
-from mpijob.backends.local import LocalBackend, runner, waking
+from mpijob.backends.local import LocalBackend, processes, runner, waking
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
 from mpijob.model import Resources
@@ -81,19 +81,13 @@ def test_what_runs_and_what_waits_is_taken_over_by_the_next_release(
     successor("wait", "second")
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    found: list[str] = []
-    monkeypatch.setattr(waking, "start_runner", lambda home, settings: found.append(str(home.root)))
-    return found
-
-
 def test_a_runner_whose_files_were_replaced_starts_another_and_claims_nothing(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, started: list[str], tmp_path: Path
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    package = tmp_path / "shapes.py"
+    package, started = tmp_path / "shapes.py", tmp_path / "started"
     package.touch()
     monkeypatch.setattr(shapes, "__file__", str(package))
+    monkeypatch.setattr(waking, "start_runner", lambda home, settings: started.write_text(str(home.root)))
     one = runner.Runner(Home(settings.home), settings)
     store = Store(Home(settings.home))
     assert not one._is_outdated(store)
@@ -101,5 +95,5 @@ def test_a_runner_whose_files_were_replaced_starts_another_and_claims_nothing(
     (tmp_path / "other").touch()
     (tmp_path / "other").rename(package)
     assert one._is_outdated(store)
-    one.run()
-    assert started == [settings.home]
+    _, status = os.waitpid(processes.in_child(one.run), 0)  # a runner changes the process that it is
+    assert (status, started.read_text()) == (0, settings.home)

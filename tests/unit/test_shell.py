@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -398,11 +399,15 @@ def test_stop_tells_the_ranks_and_waits_for_their_checkpoint(
     program = f"trap 'exit 7' USR1; : >{ready}; while :; do sleep 0.1; done"
     argv = ["dash", "-c", shell.RANK, "rank", "dash", "-c", program]
     with subprocess.Popen(argv, env=pod.env | {"OMPI_COMM_WORLD_RANK": "0"}, start_new_session=True) as rank:
-        _until(ready.exists)
-        assert pod.sh(shell.STOP, "mpijob-stop", sent, "1").returncode == 0
-        if sent == "0":  # nobody told it, so it is still there for MPI's daemon to end, group and all
-            os.killpg(rank.pid, signal.SIGKILL)
-        assert rank.wait(10) == code
+        try:
+            _until(ready.exists)
+            assert pod.sh(shell.STOP, "mpijob-stop", sent, "1").returncode == 0
+            if sent == "0":  # nobody told it, so it is still there for MPI's daemon to end, group and all
+                os.killpg(rank.pid, signal.SIGKILL)
+            assert rank.wait(10) == code
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(rank.pid, signal.SIGKILL)
 
 
 @pytest.mark.engine
