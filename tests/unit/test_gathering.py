@@ -5,11 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+from tests.unit.kube_store import Store
+
 from mpijob.backends.kubernetes import gathering, kinds
 from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.dialects import seen_kinds
+from mpijob.dialects import seen_kinds, terms
 
 LAUNCHER = "run-launcher-0"
 
@@ -72,3 +76,29 @@ def test_the_launcher_of_the_mpi_operator_is_asked_for_only_when_its_pod_is_miss
     api = Changing([worker, launcher], [batch_job("run-launcher", 1)])
     assert gathered(api, kinds.MPIJOB) == []
     assert api.asked == 0
+
+
+def a_workload(name: str, job_uid: str, **fields: Any) -> dict[str, Any]:
+    labels = {"kueue.x-k8s.io/job-uid": job_uid}
+    return {"metadata": {"namespace": "team", "name": name, "labels": labels}, **fields}
+
+
+@pytest.mark.req("UC3-AF1")
+@pytest.mark.parametrize("everywhere", [True, False], ids=["all namespaces", "one namespace"])
+def test_who_took_a_jobs_place_is_found_by_a_user_who_sees(everywhere: bool) -> None:
+    told = "Preempted to accommodate a workload (UID: 1, JobUID: theirs) due to prioritization in the ClusterQueue"
+    evicted = {"type": "Evicted", "status": "True", "reason": "Preempted", "message": told}
+    mine, theirs = a_workload("mine", "u", status={"conditions": [evicted]}), a_workload("theirs", "theirs")
+    api = Store()
+    for one in (mine, theirs):
+        api.objects[kinds.WORKLOAD.path("team", one["metadata"]["name"])] = one
+
+    def refuse(method: str, path: str) -> None:
+        if path == kinds.WORKLOAD.path() and not everywhere:
+            raise ApiError("forbidden", status=403, reason="Forbidden")
+
+    api.before = refuse
+    labels = {terms.QUEUE_LABEL: "main"}
+    job = {"metadata": {"name": "run", "namespace": "team", "uid": "u", "labels": labels}, "spec": {}}
+    seen = gathering.objects(api, Found(kinds.MPIJOB, job), frozenset({kinds.KUEUE_API}), [])
+    assert (seen.workload, seen.taker) == (mine, theirs)

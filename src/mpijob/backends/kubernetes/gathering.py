@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob.backends.kubernetes import kinds, reads
+from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.refusals import no_such_job
 from mpijob.dialects import terms
@@ -22,7 +23,6 @@ from mpijob.model import JobRef
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
-    from mpijob.backends.kubernetes.failures import ApiError
     from mpijob.backends.kubernetes.states import Objects
 
 JOB_KINDS = (kinds.TRAINJOB, kinds.MPIJOB)
