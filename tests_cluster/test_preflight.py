@@ -70,7 +70,7 @@ def a_job(namespace: str, **fields: Any) -> MPIJob:
 
 def told(api: Api, job: MPIJob, user: str = "admin") -> tuple[Finding, ...]:
     who = Identity(user)
-    found = preflight.gather(api, job, who, discovery.served(api), Settings())
+    found = preflight.gather(api, job, discovery.served(api), Settings())
     return admission.admit(job, who, found.facts)
 
 
@@ -107,9 +107,7 @@ def test_the_servers_own_rights_decide(
 @pytest.mark.testbed
 def test_what_a_plain_user_may_not_read_is_named(kubeconfig_of: Callable[[str], Path]) -> None:
     with _as(kubeconfig_of, "alice") as api:
-        found = preflight.gather(
-            api, a_job("team-a", queue="main"), Identity("alice"), discovery.served(api), Settings()
-        )
+        found = preflight.gather(api, a_job("team-a", queue="main"), discovery.served(api), Settings())
     assert found.facts.cluster is not None
     unread = {one.what for one in found.facts.cluster.unread}
     assert {"nodes", "pods of all namespaces", "ClusterQueues"} <= unread
@@ -150,7 +148,7 @@ def test_what_a_limit_range_is_said_to_refuse_the_server_refuses(
     with pytest.raises(ApiError, match=r"per (Container|Pod) is"):
         _send(api, large, Role.WORKER)
     small = a_job(namespace, resources=launcher, launcher=launcher)
-    found = preflight.gather(api, small, Identity("a"), discovery.served(api), Settings())
+    found = preflight.gather(api, small, discovery.served(api), Settings())
     admission.admit(small, Identity("a"), found.facts)
     cores = found.around.launcher_cores
     taken = [_send(api, small, role, launcher_cores=cores)["metadata"]["namespace"] for role in BOTH]
@@ -172,7 +170,7 @@ def test_a_quota_on_limits_is_met_by_a_launcher_that_uses_no_more_than_it_asks_f
 ) -> None:
     put(api, kinds.RESOURCE_QUOTA, namespace, "limits", spec={"hard": {"limits.cpu": "2"}})
     job = a_job(namespace)
-    around = preflight.gather(api, job, Identity("admin"), discovery.served(api), Settings()).around
+    around = preflight.gather(api, job, discovery.served(api), Settings()).around
     words = "exceeded quota: limits"
     greedy, modest = (
         _pod(job, Role.LAUNCHER, launcher_cores=cores) for cores in (LAUNCHER_CORES, around.launcher_cores)
@@ -225,9 +223,7 @@ def test_queues_are_found_with_their_quota(api: Api) -> None:
     assert "did you mean 'main'?" in caught.value.hint
     with pytest.raises(QuotaExceeded, match="but queue 'main' gives at most"):
         told(api, a_job("team-a", queue="main", resources=SMALL.replace(cpu="1500m")))
-    found = preflight.gather(
-        api, a_job("team-a", queue="main"), Identity("a"), discovery.served(api), Settings()
-    )
+    found = preflight.gather(api, a_job("team-a", queue="main"), discovery.served(api), Settings())
     assert found.around.kueue
     assert found.facts.cluster is not None
     assert found.facts.cluster.queue is not None
@@ -244,7 +240,7 @@ def test_machines_are_counted_as_the_scheduler_counts_them(api: Api, namespace: 
     nowhere = Placement(node_selector={"nowhere": "true"})
     with pytest.raises(QuotaExceeded, match=r"none of the .* machines takes this job's pods"):
         told(api, a_job(namespace, placement=nowhere))
-    facts = preflight.gather(api, a_job(namespace), Identity("a"), discovery.served(api), Settings()).facts
+    facts = preflight.gather(api, a_job(namespace), discovery.served(api), Settings()).facts
     held = api.get(kinds.POD.path(), fieldSelector="status.phase=Running")["items"]
     assert facts.room_known
     assert facts.free.cores <= facts.capacity.cores
@@ -273,7 +269,7 @@ def test_names_are_taken_by_jobs_that_are_there(api: Api, namespace: str) -> Non
     }
     spec |= {"runPolicy": {"suspend": True}}
     put(api, kinds.MPIJOB, namespace, "preflight", spec=spec)
-    found = preflight.gather(api, a_job(namespace), Identity("a"), discovery.served(api), Settings())
+    found = preflight.gather(api, a_job(namespace), discovery.served(api), Settings())
     assert found.facts.taken_names == {"preflight"}
     assert found.around.names == {"preflight"}
 

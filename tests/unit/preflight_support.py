@@ -179,7 +179,7 @@ def a_job(**fields: Any) -> MPIJob:
 
 
 def gathered(api: FakeApi, job: MPIJob, served: frozenset[str] = SERVED) -> Gathered:
-    return preflight.gather(api, job, JANE, served, Settings())
+    return preflight.gather(api, job, served, Settings())
 
 
 def told(api: FakeApi, job: MPIJob, served: frozenset[str] = SERVED) -> tuple[Finding, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.preflight_support import JANE, NAMESPACE, SERVED, FakeApi, a_job, with_gpus
 
-from mpijob.backends.kubernetes import lately, preflight
+from mpijob.backends.kubernetes import kinds, lately, preflight
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.lately import Lately
@@ -59,9 +59,9 @@ def test_a_refusal_is_not_kept_and_what_is_kept_can_be_forgotten() -> None:
 
 def test_the_next_job_reads_only_what_may_have_changed() -> None:
     api, known = with_gpus(), Lately()
-    first = preflight.gather(api, a_job(), JANE, SERVED, Settings(), lately=known)
+    first = preflight.gather(api, a_job(), SERVED, Settings(), lately=known)
     everything, api.asked = len(api.asked), []
-    second = preflight.gather(api, a_job(name="next"), JANE, SERVED, Settings(), lately=known)
+    second = preflight.gather(api, a_job(name="next"), SERVED, Settings(), lately=known)
     assert (first.facts.recalled, second.facts.recalled) == (False, True)
     kinds_read = {path.rpartition(f"/{NAMESPACE}/")[2].rpartition("v1/")[2] for path in api.asked}
     assert kinds_read == {
@@ -91,3 +91,10 @@ def test_a_job_is_refused_only_for_what_is_true_now(tmp_path: Path) -> None:
         drive(flow.prepare(a_job(name="still"), JANE, backend, max_workers=100))
     api.rules = EVERYTHING
     assert drive(flow.prepare(a_job(name="late"), JANE, backend, max_workers=100)).job.name == "late"
+
+
+def test_what_is_around_a_next_attempt_is_seen_without_asking_who_the_user_is(tmp_path: Path) -> None:
+    api = with_gpus()
+    tending = backend_of(api, tmp_path)._tending
+    assert not tending._surroundings(a_job()).names
+    assert kinds.SELF_REVIEW.path() not in api.asked

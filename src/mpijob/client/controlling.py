@@ -43,7 +43,7 @@ def control(
     from mpijob.backends.kubernetes.discovery import served
     from mpijob.backends.kubernetes.election import Election
     from mpijob.backends.kubernetes.failures import telling
-    from mpijob.model import Identity, MPIJob
+    from mpijob.model import MPIJob
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     api = Api(access)
@@ -53,7 +53,7 @@ def control(
 
     def surroundings(job: MPIJob) -> Surroundings:
         place = f"cluster {access.context or 'cluster'}"
-        return preflight.gather(api, job, Identity(user=who), served(api), settings, place=place).around
+        return preflight.gather(api, job, served(api), settings, place=place).around
 
     with telling("tend jobs"):
         controller = Controller(api, election, surroundings, namespace, settings)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.states import Document
     from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.registry.asking import Asker
-    from mpijob.model import Facts, Identity, JobState, MPIJob, Plan
+    from mpijob.model import Facts, JobState, MPIJob, Plan
     from mpijob.settings import Settings
 
 _FRESH_SECONDS = 1.0
@@ -60,11 +60,11 @@ class Arrivals:
 
         return Asker(self._settings)
 
-    def facts(self, job: MPIJob, who: Identity) -> Facts:
+    def facts(self, job: MPIJob) -> Facts:
         """Return what the cluster says about itself to this user."""
         if (job.namespace, job.name) in self._around:  # whoever asks again is told everything anew
             self._lately.forget(job.namespace)
-        gathered = self._gather(job, who, self._lately, self._asker)
+        gathered = self._gather(job, self._lately, self._asker)
         self._around[job.namespace, job.name] = gathered.around
         if not gathered.around.names:
             self._looked[job.namespace, job.name] = time.monotonic()
@@ -80,23 +80,21 @@ class Arrivals:
             return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
         return facts
 
-    def room(self, job: MPIJob, who: Identity) -> Facts:
+    def room(self, job: MPIJob) -> Facts:
         """Return what is free for a job that is there already."""
-        return self._gather(job, who, self._lately).facts
+        return self._gather(job, self._lately).facts
 
-    def surroundings(self, job: MPIJob, who: Identity) -> Surroundings:
+    def surroundings(self, job: MPIJob) -> Surroundings:
         """Return what is around a job, read anew."""
-        return self._gather(job, who).around
+        return self._gather(job).around
 
-    def _gather(
-        self, job: MPIJob, who: Identity, lately: Lately | None = None, asker: Asker | None = None
-    ) -> Gathered:
+    def _gather(self, job: MPIJob, lately: Lately | None = None, asker: Asker | None = None) -> Gathered:
         from mpijob.backends.kubernetes import preflight
 
         place, served = f"cluster {self._cluster}", self._eye.served
         with telling("look at the cluster"):
             return preflight.gather(
-                self._api, job, who, served, self._settings, place=place, lately=lately, asker=asker
+                self._api, job, served, self._settings, place=place, lately=lately, asker=asker
             )
 
     def plan(self, job: MPIJob, facts: Facts) -> Plan:

@@ -105,9 +105,7 @@ class KubernetesBackend:
     def _tending(self) -> Tending:
         from mpijob.backends.kubernetes.tending import Tending
 
-        return Tending(
-            self._api, self._eye, lambda job: self._arrivals.surroundings(job, self._myself.asked())
-        )
+        return Tending(self._api, self._eye, self._arrivals.surroundings)
 
     @cached_property
     def _attendance(self) -> Attendance:
@@ -167,7 +165,7 @@ class KubernetesBackend:
     async def facts(self, job: MPIJob, who: Identity) -> Facts:
         """Return what the cluster says about itself to this user."""
         self._refuse_own_files(job)
-        return self._arrivals.facts(job, who)
+        return self._arrivals.facts(job)
 
     async def plan(self, job: MPIJob, facts: Facts) -> Plan:
         """Return exactly what would be created."""

@@ -51,12 +51,11 @@ class Broker:
 
     def seen(self, token: str, job: MPIJob) -> Seen:
         """Return what is to be known for a job of the token's user; raise Unauthenticated or NotAllowed."""
-        who = self.user(token)
-        self._permit(who, job.namespace)
+        self._permit(self.user(token), job.namespace)
         with telling("look at the cluster"):
             served = discovery.served(self._api)
         gathered = preflight.gather(
-            self._api, job, who, served, self._settings, place=self._place, lately=self._lately
+            self._api, job, served, self._settings, place=self._place, lately=self._lately
         )
         return self._seen(job, gathered.facts)
 

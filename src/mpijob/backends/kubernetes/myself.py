@@ -24,10 +24,10 @@ class Myself:
     def identity(self) -> Identity:
         """Return the user as the cluster knows them, or knew them a moment ago."""
         if self._known is None or time.monotonic() - self._known[0] > _SAME_USER_SECONDS:
-            self._known = time.monotonic(), self.asked()
+            self._known = time.monotonic(), self._asked()
         return self._known[1]
 
-    def asked(self) -> Identity:
+    def _asked(self) -> Identity:
         """Return the user as the cluster knows them now."""
         body = {"apiVersion": kinds.SELF_REVIEW.api, "kind": kinds.SELF_REVIEW.name}
         with telling("ask who you are"):

@@ -31,7 +31,7 @@ from mpijob.dialects import engine_choice, machines, netpolicies, terms
 from mpijob.dialects.engine_choice import Engine
 from mpijob.dialects.terms import CANCELLED_ANNOTATION, Document, Gang
 from mpijob.errors import MpiJobError
-from mpijob.model import Amounts, Facts, Identity, MPIJob
+from mpijob.model import Amounts, Facts, MPIJob
 from mpijob.model.cluster import Ask, ClusterFacts, QueueFacts, Room, Unread
 from mpijob.settings import Settings
 
@@ -54,7 +54,6 @@ class Gathered(NamedTuple):
 def gather(
     api: Api,
     job: MPIJob,
-    who: Identity,
     served: frozenset[str],
     settings: Settings,
     *,
@@ -62,7 +61,7 @@ def gather(
     lately: Lately | None = None,
     asker: Asker | None = None,
 ) -> Gathered:
-    """Return what one user is to know of a cluster for one job; `served` are its API versions.
+    """Return what the user of `api` is to know of a cluster for one job; `served` are its API versions.
 
     With `lately`, what changes seldom may be a few seconds old; `Facts.recalled` tells whether any of it is.
     """

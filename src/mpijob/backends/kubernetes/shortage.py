@@ -11,7 +11,7 @@ from mpijob import admission
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.recent import Recent
 from mpijob.errors import MpiJobError
-from mpijob.model import Facts, Identity, JobState, MPIJob
+from mpijob.model import Facts, JobState, MPIJob
 from mpijob.observation.phase import Reason
 
 _ROOM_SECONDS = 5.0
@@ -20,7 +20,7 @@ _ROOM_SECONDS = 5.0
 class Counter:
     """Counts what is free, anew every few seconds: whoever waits looks at the job more often."""
 
-    def __init__(self, room: Callable[[MPIJob, Identity], Facts]) -> None:
+    def __init__(self, room: Callable[[MPIJob], Facts]) -> None:
         self._room = room
         self._counted = Recent[str, tuple[float, Facts]]()
 
@@ -37,7 +37,7 @@ class Counter:
     def _facts(self, job: MPIJob, state: JobState) -> Facts:
         when, facts = self._counted.get(state.ref.uid, (0.0, None))
         if facts is None or time.monotonic() - when > _ROOM_SECONDS:
-            facts = self._room(job, Identity(state.owner))
+            facts = self._room(job)
             self._counted[state.ref.uid] = time.monotonic(), facts
         return facts
 
