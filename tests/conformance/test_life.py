@@ -155,13 +155,20 @@ def test_a_suspended_job_frees_its_place_and_resumes_as_the_next_attempt(client:
 
 def test_only_a_suspended_job_can_be_resumed(client: Client) -> None:
     job = running(client, runs_long())
-    with pytest.raises(Conflict, match="Running"):
+    with pytest.raises(Conflict, match="/long is Running; only a suspended job can be resumed"):
         job.resume()
+
+
+def test_a_job_that_is_suspended_again_stays_as_it_is(client: Client) -> None:
+    job = running(client, runs_long())
+    first = job.suspend()
+    assert job.suspend().message == first.message
+    assert [event.reason for event in job.events()].count("Suspended") == 1
 
 
 def test_a_finished_job_cannot_be_suspended(client: Client) -> None:
     job = finished(client, says_hello())
-    with pytest.raises(Conflict, match="Succeeded"):
+    with pytest.raises(Conflict, match="/hello is Succeeded; only a job that has not ended can be suspended"):
         job.suspend()
 
 

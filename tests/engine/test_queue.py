@@ -227,6 +227,12 @@ def test_a_suspended_job_frees_its_place_and_runs_again_in_the_same_directory(cl
     assert [line.text for line in job.logs() if line.stream == "stdout"] == [b"first", b"again"]
 
 
+def test_a_job_that_is_cancelled_at_rest_is_told_so(client: Client) -> None:
+    job = running(client, a_job("rests", "sleep 300", workers=1))
+    job.suspend()
+    assert job.cancel().message == "the job was cancelled while it was suspended"
+
+
 def test_two_clients_of_one_home_share_one_queue(client: Client) -> None:
     running(client, a_job("mine", "sleep 300", resources=BIG))
     with Client(LocalBackend(client.settings), settings=client.settings) as other:

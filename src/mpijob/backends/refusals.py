@@ -37,11 +37,28 @@ def no_such_job(ref: JobRef) -> NotFound:
     )
 
 
+def wrong_phase(state: JobState, rule: str) -> Conflict:
+    """Return the error for what a job's phase does not allow."""
+    return Conflict(f"{state.ref} is {state.phase.value}; {rule}")
+
+
+def refuse_suspending(state: JobState) -> None:
+    """Raise for a job that has ended."""
+    if state.phase.final:
+        raise wrong_phase(state, "only a job that has not ended can be suspended")
+
+
+def refuse_resuming(state: JobState) -> None:
+    """Raise for a job that is not at rest."""
+    if state.phase is not Phase.SUSPENDED:
+        raise wrong_phase(state, "only a suspended job can be resumed")
+
+
 def refuse_scaling(state: JobState, job: MPIJob, workers: int) -> None:
     """Raise when a job cannot be given so many workers now, with what is in the way."""
     name = state.ref.name
     if state.phase.final or state.phase is Phase.DELETING:
-        raise Conflict(f"{state.ref} is {state.phase.value}; only a job that has not ended can be scaled")
+        raise wrong_phase(state, "only a job that has not ended can be scaled")
     if job.elastic is None:
         raise Unsupported(
             f"{state.ref} is not elastic: its ranks were fixed when it was created, and further workers would idle",

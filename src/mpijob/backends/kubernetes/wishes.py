@@ -13,8 +13,8 @@ from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.kubernetes.states import Document
-from mpijob.backends.refusals import refuse_scaling
-from mpijob.errors import BackendError, Conflict, NotFound
+from mpijob.backends.refusals import refuse_resuming, refuse_scaling, refuse_suspending
+from mpijob.errors import BackendError, NotFound
 from mpijob.model import JobRef, JobState, Phase
 
 _REMOVAL_SECONDS = 60.0
@@ -44,8 +44,7 @@ class Wishes:
         found, state, seen, _ = self._eye.look(ref)
         if state.phase is Phase.SUSPENDED:
             return state
-        if state.phase.final:
-            raise Conflict(f"{ref} is {state.phase.value}; only a job that has not ended can be suspended")
+        refuse_suspending(state)
         with telling(f"suspend job {ref.name}"):
             steering.suspend(self._api, found, seen, self._by())
         return self._settled(found.ref, frozenset({Phase.SUSPENDED}), self._grace(found.ref))
@@ -53,8 +52,7 @@ class Wishes:
     def resume(self, ref: JobRef) -> JobState:
         """Let a suspended job start again."""
         found, state, seen, _ = self._eye.look(ref)
-        if state.phase is not Phase.SUSPENDED:
-            raise Conflict(f"{ref} is {state.phase.value}; only a suspended job can be resumed")
+        refuse_resuming(state)
         with telling(f"resume job {ref.name}"):
             steering.resume(self._api, found, seen, self._by())
         return self._eye.look(found.ref).state

@@ -17,8 +17,8 @@ from mpijob.backends.local import listing, machine, recovery
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.rousing import Rouser
 from mpijob.backends.local.store import Store
-from mpijob.backends.refusals import no_such_job
-from mpijob.errors import Conflict, Unsupported
+from mpijob.backends.refusals import no_such_job, refuse_suspending
+from mpijob.errors import Unsupported
 from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import LOCAL, history_directory
 
@@ -285,8 +285,9 @@ class LocalBackend:
         from mpijob.backends.local import steering
 
         row = self._row(ref)
-        if row.phase.final:
-            raise Conflict(f"job '{ref.name}' is {row.phase.value}: there is nothing to suspend")
+        refuse_suspending(row.state)
+        if row.phase is Phase.SUSPENDED:
+            return row.state
         return await steering.end(self._store, row, Phase.SUSPENDED, None, self.pause)
 
     async def resume(self, ref: JobRef) -> JobState:

@@ -15,7 +15,8 @@ from mpijob import shapes
 from mpijob.backends.local import machine, recovery
 from mpijob.backends.local.processes import send
 from mpijob.backends.local.store import Row, Store
-from mpijob.errors import Conflict, WaitTimeout
+from mpijob.backends.refusals import refuse_resuming
+from mpijob.errors import WaitTimeout
 from mpijob.model import Event, JobState, Phase
 
 _POLL_SECONDS = 0.03
@@ -42,7 +43,8 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
             return False
         now = time.time()
         old = shapes.decode(state, JobState)
-        text = f"the job was {wish.value.lower()} before it had started"
+        before = "while it was suspended" if old.phase is Phase.SUSPENDED else "before it had started"
+        text = f"the job was {wish.value.lower()} {before}"
         finished = max(now, old.created) if wish.final else None
         new = msgspec.structs.replace(old, phase=wish, reason=wish.value, message=text, finished=finished)
         db.execute(
@@ -69,8 +71,7 @@ async def _until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> 
 
 def resumed(store: Store, row: Row) -> JobState:
     """Queue a suspended job again, as its next attempt if it had begun one."""
-    if row.phase is not Phase.SUSPENDED:
-        raise Conflict(f"job '{row.state.ref.name}' is {row.phase.value}, not Suspended")
+    refuse_resuming(row.state)
     state = recovery.fresh(row.state, "WaitingForResources", "waiting for its turn")
     if row.state.started is None:
         state = msgspec.structs.replace(state, attempt=row.attempt)

@@ -19,8 +19,14 @@ from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
 from mpijob.backends.memory.schedules import MemorySchedules
 from mpijob.backends.memory.script import Script
-from mpijob.backends.refusals import name_in_use, refuse_scaling
-from mpijob.errors import Conflict, Finding, NotFound
+from mpijob.backends.refusals import (
+    name_in_use,
+    refuse_resuming,
+    refuse_scaling,
+    refuse_suspending,
+    wrong_phase,
+)
+from mpijob.errors import Finding, NotFound
 from mpijob.model import (
     Amounts,
     Artifact,
@@ -235,8 +241,7 @@ class MemoryBackend:
         """Free what the job holds and keep it to be resumed."""
         with self._changed:
             record = shelf.find(self._engine, ref)
-            if record.state.phase.final:
-                raise _wrong_phase(record.state, "only a job that has not ended can be suspended")
+            refuse_suspending(record.state)
             if record.state.phase is not Phase.SUSPENDED:
                 self._engine.end(record, Phase.SUSPENDED, "Suspended", "suspended by the user")
                 self._changed.notify_all()
@@ -246,8 +251,7 @@ class MemoryBackend:
         """Queue a suspended job again, as its next attempt."""
         with self._changed:
             record = shelf.find(self._engine, ref)
-            if record.state.phase is not Phase.SUSPENDED:
-                raise _wrong_phase(record.state, "only a suspended job can be resumed")
+            refuse_resuming(record.state)
             self._engine.resume(record)
             self._changed.notify_all()
             return shelf.view(self._engine, record)
@@ -275,7 +279,7 @@ class MemoryBackend:
         with self._changed:
             record = shelf.find(self._engine, ref)
             if record.state.phase is not Phase.RUNNING:
-                raise _wrong_phase(record.state, "commands run only in a running job")
+                raise wrong_phase(record.state, "commands run only in a running job")
             for kind, index, count in (
                 ("worker", worker, record.job.workers),
                 ("rank", rank, record.plan.world),
@@ -293,7 +297,7 @@ class MemoryBackend:
         with self._changed:
             record = shelf.find(self._engine, ref)
             if record.state.phase is not Phase.RUNNING:
-                raise _wrong_phase(record.state, "only a running job has stacks")
+                raise wrong_phase(record.state, "only a running job has stacks")
             wanted = [one for one in record.state.ranks if not ranks or one.rank in ranks]
             return tuple(shelf.asleep(record, one) for one in wanted)
 
@@ -320,7 +324,3 @@ class MemoryBackend:
         with self._changed:
             if not self._engine.leap():
                 self._changed.wait(_IDLE_SECONDS)
-
-
-def _wrong_phase(state: JobState, rule: str) -> Conflict:
-    return Conflict(f"{state.ref} is {state.phase.value}: {rule}")
