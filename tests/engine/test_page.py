@@ -60,6 +60,7 @@ def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(
     for name in ("hello", "again"):
         page.ask("DELETE", f"/trainjobs/default/{name}")
     assert [*client.jobs()] == []
+    assert {state.ref.name for state in client.deleted().items} == {"hello", "again"}  # their records stay
 
 
 @pytest.mark.req("FR-OBS-006", "FR-020", "B-watch", "R3")

@@ -564,7 +564,7 @@ export interface paths {
         get: operations["get_job"];
         put?: never;
         post?: never;
-        /** Remove a job and its record. */
+        /** Remove a job; its record stays for a while. */
         delete: operations["delete"];
         options?: never;
         head?: never;
@@ -888,7 +888,7 @@ export interface paths {
         get: operations["get_job_by_name"];
         put?: never;
         post?: never;
-        /** Remove a job and its record. */
+        /** Remove a job; its record stays for a while. */
         delete: operations["delete_by_name"];
         options?: never;
         head?: never;
@@ -4796,7 +4796,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove a job and its record. */
+            /** @description Remove a job; its record stays for a while. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -5521,7 +5521,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remove a job and its record. */
+            /** @description Remove a job; its record stays for a while. */
             204: {
                 headers: {
                     [name: string]: unknown;

@@ -20,7 +20,7 @@ export const WORDS: Record<Action, string> = {
 
 const QUESTIONS: Partial<Record<Action, string>> = {
   cancel: "The processes are asked to end. The record and the logs stay.",
-  delete: "The job is ended if it still runs, and its record, logs and files are removed. This cannot be undone.",
+  delete: "The job is ended if it still runs, and it is removed with its files. This cannot be undone. What was recorded of it, its logs too, stays for a while.",
 };
 
 const NEEDS: Record<Action, string> = { cancel: "cancel", suspend: "cancel", resume: "create", retry: "create", clone: "create", delete: "delete" };

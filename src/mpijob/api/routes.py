@@ -203,8 +203,8 @@ def _whole() -> Iterator[Route]:
             base, verbs_reading.get_job, "Everything known of a job.", answers.JobDetail, answers.Where
         )
         yield Route(
-            method="DELETE", path=base, handler=verbs_acting.delete, summary="Remove a job and its record.",
-            query=answers.Where, status=204,
+            method="DELETE", path=base, handler=verbs_acting.delete, query=answers.Where, status=204,
+            summary="Remove a job; its record stays for a while.",
         )  # fmt: skip
 
 

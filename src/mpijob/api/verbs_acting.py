@@ -82,7 +82,7 @@ async def clone(ask: Ask) -> JobRow:
 
 
 async def delete(ask: Ask) -> None:
-    """End a job if needed and remove all that is known of it."""
+    """End a job if needed and remove it; its record stays for a while."""
     await _removed(ask, ask.ref)
 
 

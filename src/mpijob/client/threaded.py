@@ -150,7 +150,7 @@ class Threaded:
         return await moved(lambda: self._inner.scale(ref, workers))
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
-        """Remove all that is known of the job."""
+        """End the job if needed and remove it."""
         await moved(lambda: self._inner.delete(ref, grace_seconds=grace_seconds))
 
     async def execute(
