@@ -127,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 LOCAL, CLUSTER = "local", "kubernetes"
+UNSET_NAMESPACE = "default"  # of settings and jobs: whoever sets none gets what is usual at the place
 _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memory", "templates", "rules", "kubeconfig",
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
@@ -143,6 +144,11 @@ def at(settings: Settings, place: str) -> Settings:
     if settings.engine and not place:
         return settings
     return msgspec.structs.replace(settings, engine=CLUSTER, context=place or settings.context)
+
+
+def namespace_at(settings: Settings, usual: str) -> str:
+    """Return the namespace that the settings name, else the one that is usual at a place (a kubeconfig's, say)."""
+    return usual or UNSET_NAMESPACE if settings.namespace == UNSET_NAMESPACE else settings.namespace
 
 
 def own_places(settings: Settings) -> tuple[str, ...]:

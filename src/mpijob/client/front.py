@@ -9,7 +9,7 @@ import msgspec
 
 from mpijob.client.engines import open_backend
 from mpijob.model import JobRef, Level, LogQuery, Phase, Role, Scope
-from mpijob.settings import load
+from mpijob.settings import UNSET_NAMESPACE, load, namespace_at
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Target = str | JobRef
 Format = Literal["yaml", "json"]
-UNSET_NAMESPACE = "default"
 
 
 class Front:
@@ -37,12 +36,7 @@ class Front:
         self.settings = load() if settings is None else settings
         self.owns_backend = backend is None
         self.backend: Backend = open_backend(self.settings) if backend is None else backend
-        self.namespace = namespace or self._home()
-
-    def _home(self) -> str:
-        """Return the namespace that the settings name, else the engine's own idea (a kubeconfig's, say)."""
-        named = self.settings.namespace
-        return self.backend.namespace if named == UNSET_NAMESPACE else named
+        self.namespace = namespace or namespace_at(self.settings, self.backend.namespace)
 
     def ref(self, target: Target, namespace: str | None = None) -> JobRef:
         """Return the address of a job given by name, or by its address already."""

@@ -13,7 +13,7 @@ from mpijob.client.converting import Conversion, Fate, Stage, documents
 from mpijob.dialects import terms
 from mpijob.errors import Unsupported
 from mpijob.model.governance import effective, limits_of
-from mpijob.settings import CLUSTER, Settings
+from mpijob.settings import CLUSTER, Settings, namespace_at
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,7 +91,7 @@ def of_cluster(
     `as_seen_by` is the API server as somebody else speaks to it, for a server that acts for others.
     """
     with _api(settings, as_seen_by) as api:
-        namespace = "" if everywhere else _namespace(settings, api)
+        namespace = "" if everywhere else namespace_at(settings, api.access.namespace)
         found, moved = _listed(api, namespace)
     return documents(found, to=to, image=image, format=format, openshift=openshift), moved
 
@@ -106,7 +106,7 @@ def retiring(settings: Settings, *, everywhere: bool = False, as_seen_by: Any = 
 
     with _api(settings, as_seen_by) as api:
         defaults, found = Governor(api).platform().defaults, dict[str, str]()
-        namespace = _namespace(settings, api)
+        namespace = namespace_at(settings, api.access.namespace)
         try:
             own = api.list(LIMITS.path("")).items if everywhere else [api.find(LIMITS.path("", namespace))]
         except ApiError:
@@ -141,10 +141,6 @@ def _found(api: Any, kind: Any, namespace: str, labels: str) -> list[dict[str, A
     except ApiError:
         return []  # not installed, or not ours to see: nothing is counted
     return found
-
-
-def _namespace(settings: Settings, api: Any) -> str:
-    return settings.namespace if settings.namespace != "default" else api.access.namespace or "default"
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import msgspec
 from mpijob.dialects import lint, manifests, runtime_trial, runtimes
 from mpijob.dialects.terms import Document
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity, Unsupported
-from mpijob.settings import CLUSTER, Settings
+from mpijob.settings import CLUSTER, Settings, namespace_at
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Runtimes:
         from mpijob.backends.kubernetes import runtimes as cluster
 
         with self._api() as api:
-            namespace = self._namespace(api)
+            namespace = namespace_at(self._settings, api.access.namespace)
             runtime = cluster.find(api, name, namespace)
             tried = tuple(cluster.try_out(api, runtime, namespace))
         traps = lint.lint(runtime, openshift=self._openshift()) or ()
@@ -101,7 +101,7 @@ class Runtimes:
         from mpijob.backends.kubernetes import runtimes as cluster
 
         with self._api() as api:
-            return cluster.listed(api, self._namespace(api))
+            return cluster.listed(api, namespace_at(self._settings, api.access.namespace))
 
     def _documents(self, names: tuple[str, ...]) -> Iterator[tuple[str, Document]]:
         files = [name for name in names if Path(name).is_file()]
@@ -137,10 +137,6 @@ class Runtimes:
 
         with self._api() as api:
             return any(one.startswith("security.openshift.io/") for one in discovery.served(api))
-
-    def _namespace(self, api: Any) -> str:
-        named = self._settings.namespace
-        return named if named != "default" else api.access.namespace or "default"
 
     @contextmanager
     def _api(self) -> Iterator[Any]:

@@ -10,15 +10,13 @@ from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.dialects.engine_choice import Engine
 from mpijob.errors import Finding
-from mpijob.settings import Settings
+from mpijob.settings import Settings, namespace_at
 
 
 def report(settings: Settings) -> Iterator[Finding]:
     """Yield what was found; raise when the cluster cannot be asked at all."""
     with Api(access.load(path=settings.kubeconfig, context=settings.context)) as api:
-        namespace = (
-            settings.namespace if settings.namespace != "default" else api.access.namespace or "default"
-        )
+        namespace = namespace_at(settings, api.access.namespace)
         try:
             served = discovery.served(api)
             found = versions.matrix(api, served)
