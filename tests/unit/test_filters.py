@@ -7,8 +7,8 @@ import pytest
 
 from mpijob.errors import InvalidJob
 from mpijob.model import LogLine, LogQuery, Role
-from mpijob.observation import filters
-from mpijob.observation.filters import compile_search, guarded_search, predicate, select
+from mpijob.observation import filters, sieve
+from mpijob.observation.filters import compile_search, guarded_search
 
 LINES = [
     LogLine(time=1_000_000_000, text=b"mpiexec starts", role=Role.LAUNCHER),
@@ -19,7 +19,7 @@ LINES = [
 
 
 def chosen(**query: Any) -> list[int]:
-    return [LINES.index(line) for line in select(LINES, LogQuery(**query))]
+    return [LINES.index(line) for line in sieve.select(LINES, LogQuery(**query))]
 
 
 @pytest.mark.req("FR-OBS-002", "FR-CLI-003")
@@ -47,7 +47,7 @@ def test_a_query_chooses_by_role_worker_rank_time_pattern_and_tail(
 
 def test_a_pattern_that_is_none_is_refused_with_the_reason() -> None:
     with pytest.raises(InvalidJob, match="not a regular expression"):
-        predicate(LogQuery(regex="loss("))
+        compile_search("loss(")
     with pytest.raises(InvalidJob, match="not a regular expression"):
         guarded_search("loss(")
 

@@ -9,7 +9,7 @@ import msgspec
 from mpijob.accounting.advice import Counsel
 from mpijob.accounting.costs import Budget
 from mpijob.accounting.estimates import Estimate
-from mpijob.api.answers import JobRow, Limit, Where
+from mpijob.api.answers import JobRow, Where
 from mpijob.api.overviews import Waiting
 from mpijob.client.converting import Conversion
 from mpijob.errors import Finding
@@ -162,12 +162,3 @@ class AttemptsAnswer(msgspec.Struct, frozen=True):
     """The jobs that had this name, newest first: retries are new jobs of the same name."""
 
     items: tuple[JobRow, ...]
-
-
-class DeletedQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which jobs that are gone, and are remembered."""
-
-    namespace: str = ""
-    text: str = ""
-    after: str = ""
-    limit: Limit = 50

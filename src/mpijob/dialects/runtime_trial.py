@@ -10,7 +10,6 @@ import msgspec
 
 from mpijob.dialects import pods, runtimes, terms, trainjob
 from mpijob.dialects.terms import Document
-from mpijob.model import MPIJob
 
 WORKERS = 2
 SECONDS = 300
@@ -55,12 +54,6 @@ def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": {"runtimeRef": reference, "trainer": trainer, "activeDeadlineSeconds": SECONDS},
     }
-
-
-def trial(runtime: Mapping[str, Any], *, name: str = "trial", namespace: str = "default") -> MPIJob:
-    """Return the same as a job of ours: the runtime's image, resources and variables, two workers."""
-    read = trainjob.read((document(runtime, name, namespace), runtime)).job
-    return read.replace(workers=WORKERS, slots=1, ranks=None, command=("/bin/sh", "-c", _SAY), args=())
 
 
 def proof(output: str) -> Proof:

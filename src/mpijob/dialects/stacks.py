@@ -133,7 +133,6 @@ _GDB_THREAD = re.compile(r"Thread (\d+) \(")
 _DENIED = re.compile(
     r"(?i)permission denied|operation not permitted|ptrace: |could not attach|process_vm_readv|EPERM"
 )
-_UNREADABLE = re.compile(r"(?i)failed to find python|unsupported version|failed to (?:get|find|parse)")
 _UNSEEN = ("0", "0\n", "")
 _CALLS = {
     "x86_64": {0: "read", 1: "write", 7: "poll", 9: "mmap", 23: "select", 24: "sched_yield", 34: "pause",

@@ -42,13 +42,8 @@ def format_line(time_ns: int, stream: str, text: bytes, partial: bool) -> bytes:
     return _prefix(time_ns, stream, b"P" if partial else b"F") + text + b"\n"
 
 
-def parse_line(raw: bytes) -> tuple[int, str, bool, bytes]:
-    """Return time, stream, whether it is a piece, and text; a damaged line is all text, at time 0."""
-    return parse(raw)[:4]
-
-
 def parse(raw: bytes) -> Parsed:
-    """Return one stored line, with or without its newline, as a value; never raise."""
+    """Return one stored line, with or without its newline, as a value; a damaged one is all text, at time 0."""
     line = raw[:-1] if raw.endswith(b"\n") else raw
     header = line.split(b" ", 3)
     if len(header) < 3:

@@ -1,4 +1,4 @@
-"""Which lines are wanted: a LogQuery as a predicate over single lines (`sieve` has it at work on streams).
+"""What a single line must be like to be wanted: from whom, when, and a user's pattern (`sieve` has it at work).
 
 Regular expressions come from users, so they run in re2, whose time is linear in the text, when it is
 installed (`mpijob[regex]`). Without it Python's own engine is used with a guard: patterns that can
@@ -8,7 +8,7 @@ take exponential time are refused and only the first KiB of a line is searched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from mpijob.errors import InvalidJob
@@ -23,31 +23,9 @@ GUARDED_BYTES = 1024
 MOST_REPEATS = 4
 
 
-def predicate(query: LogQuery) -> Predicate:
-    """Return a function that says whether a line is wanted by itself; every part of the query must agree."""
-    tests = [*_sources(query), *_times(query)]
-    if query.regex:
-        search = compile_search(query.regex)
-        tests.append(lambda line: search(line.text))
-    if query.level is not None:
-        least = query.level.weight
-        tests.append(lambda line: line.level is not None and line.level.weight >= least)
-    return _all(tests)
-
-
-def select(lines: Iterable[LogLine], query: LogQuery) -> Iterator[LogLine]:
-    """Yield the wanted lines of a stored stream (see `sieve.select`)."""
-    from mpijob.observation import sieve  # it stands on this module
-
-    return sieve.select(lines, query)
-
-
 def sources(query: LogQuery) -> Predicate:
     """Return a function that says whether a line comes from whom and when the query asks for."""
-    return _all([*_sources(query), *_times(query)])
-
-
-def _all(tests: list[Predicate]) -> Predicate:
+    tests = [*_sources(query), *_times(query)]
     if not tests:
         return lambda line: True
     return tests[0] if len(tests) == 1 else lambda line: all(test(line) for test in tests)
