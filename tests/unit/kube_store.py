@@ -57,8 +57,8 @@ class Store(Api):
         found = [one for key, one in self.objects.items() if _collection(key) == path or _of_all(key, path)]
         return Listing([copy.deepcopy(one) for one in found if _selected(one, labels)], "1")
 
-    def raws(self, path: str, *, labels: str = "", **more: Any) -> Raws:
-        return [msgspec.Raw(msgspec.json.encode(one)) for one in self.list(path, labels=labels).items]
+    def raws(self, path: str) -> Raws:
+        return [msgspec.Raw(msgspec.json.encode(one)) for one in self.list(path).items]
 
     @contextlib.contextmanager
     def ahead(self, asked: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[None]:

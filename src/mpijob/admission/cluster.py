@@ -22,10 +22,10 @@ _ROUNDING = 1e-9
 
 def refuse(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> None:
     """Raise the first reason for which this cluster would not run the job."""
-    _place(job, cluster)
+    _place(cluster)
     _names(job, cluster)
     _image(cluster)
-    _limits(job, cluster)
+    _limits(cluster)
     _counts(job, facts, cluster)
     if cluster.queue is not None:
         _queue(job, cluster.queue, cluster.asks)
@@ -33,7 +33,7 @@ def refuse(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> None:
         _no_machine(cluster.room)
 
 
-def _place(job: MPIJob, cluster: ClusterFacts) -> None:
+def _place(cluster: ClusterFacts) -> None:
     if not cluster.found:
         message = f"namespace '{cluster.namespace}' does not exist"
         raise NotFound(message, hint="create it, or name another with --namespace")
@@ -92,7 +92,7 @@ def _missing(message: str, hint: str, field: str) -> NotFound:
     return NotFound(message, hint=hint, findings=(finding("NOT_FOUND", message, hint, field),))
 
 
-def _limits(job: MPIJob, cluster: ClusterFacts) -> None:
+def _limits(cluster: ClusterFacts) -> None:
     found = [one for bound in cluster.bounds for ask in cluster.asks if (one := _outside(bound, ask))]
     if found:
         raise _refusal(found)

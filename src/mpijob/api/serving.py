@@ -60,7 +60,7 @@ async def _serve(options: Options) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="asked"))
     async with AsyncClient(namespace=options.namespace, settings=options.settings) as client:
-        door = _login(options, client) if options.login else await _gate(options, client, listening)
+        door = _login(options) if options.login else await _gate(options, client, listening)
         room = Room(client, door, metrics_page(options.settings, options.namespace))
         server = uvicorn.Server(config(application(room), options.tls))
         await server.serve(sockets=[listening])
@@ -95,7 +95,7 @@ async def _gate(options: Options, client: AsyncClient, listening: socket.socket)
     return gate
 
 
-def _login(options: Options, client: AsyncClient) -> Login:
+def _login(options: Options) -> Login:
     guests = cluster_guests(options.settings, options.namespace)
     return Login(options.hosts, guests, sign_out=options.sign_out)
 

@@ -106,7 +106,7 @@ async def change_flow(ask: Ask) -> AsyncIterator[Flow]:
                 trouble = error
             told = None if trouble is None else problems.told(trouble)[1]
             delta = Delta(change.rev, change.upsert, change.delete, told, board.seen)
-            yield Flow(_name(change, rev), change.rev, delta)
+            yield Flow(_name(change), change.rev, delta)
             rev = change.rev
             if await board.changed(rev, HEARTBEAT_SECONDS):
                 await asyncio.sleep(_COALESCE_SECONDS)
@@ -127,7 +127,7 @@ async def _seen(ask: Ask, rev: str, turns: int | None) -> tuple[Change, int]:
     return board.since(rev, lambda scope, there: scope in scopes if there else guest.saw(scope)), guest.turns
 
 
-def _name(change: Change, rev: str) -> str:
+def _name(change: Change) -> str:
     if not change.whole:
         return "reset"
     return "change" if change.upsert or change.delete else "beat"

@@ -49,9 +49,9 @@ def warning(field: str, message: str, hint: str = "", patch: dict[str, Any] | No
     return _finding(Severity.WARNING, field, message, hint, patch)
 
 
-def notice(field: str, message: str, hint: str = "") -> Finding:
+def notice(field: str, message: str) -> Finding:
     """Return a finding that only informs."""
-    return _finding(Severity.NOTICE, field, message, hint, None)
+    return _finding(Severity.NOTICE, field, message, "", None)
 
 
 def _finding(

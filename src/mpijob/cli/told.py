@@ -22,7 +22,7 @@ def lines(diagnosis: Diagnosis, job_words: str, program: str) -> Iterator[str]:
     yield from _section("Causes", _causes(diagnosis, job_words))
     yield from _section("Timeline", _timeline(diagnosis.timeline))
     yield from _section("Checklist", _checklist(diagnosis.checklist))
-    yield from _section("Fixes", _fixes(diagnosis.fixes, job_words, program))
+    yield from _section("Fixes", _fixes(diagnosis.fixes, job_words))
     if diagnosis.first is not None:
         yield from ("", f"more about it: {program} explain {diagnosis.first.code}")
 
@@ -82,7 +82,7 @@ def _checklist(checks: tuple[Check, ...]) -> Iterator[str]:
         yield "(unknown: nothing speaks for it or against it)"
 
 
-def _fixes(fixes: tuple[Numbered, ...], job_words: str, program: str) -> Iterator[str]:
+def _fixes(fixes: tuple[Numbered, ...], job_words: str) -> Iterator[str]:
     for fix in fixes:
         yield f"{fix.number}. {text.one_line(fix.text)}"
         if fix.patch:

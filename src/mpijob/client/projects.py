@@ -6,7 +6,7 @@ Many users may not list namespaces. The server may, and shows somebody those in 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from mpijob.client.async_client import AsyncClient
@@ -20,8 +20,8 @@ _MOST = 300  # so many namespaces are asked about
 class Projects:
     """The namespaces that the server sees, and what of them a guest may use."""
 
-    def __init__(self, server: AsyncClient, now: Callable[[], float] = time.monotonic) -> None:
-        self._server, self._now = server, now
+    def __init__(self, server: AsyncClient) -> None:
+        self._server = server
         self._known: tuple[float, tuple[Option, ...]] = (float("-inf"), ())
 
     async def of(self, guest: Guest) -> tuple[Option, ...]:
@@ -45,12 +45,12 @@ class Projects:
         guest.at_home = True
 
     async def _all(self) -> tuple[Option, ...]:
-        if self._now() - self._known[0] > FRESH_SECONDS:
+        if time.monotonic() - self._known[0] > FRESH_SECONDS:
             try:
                 found = await _listed(self._server)
             except (NotAllowed, BackendError):
                 found = ()
-            self._known = (self._now(), found)
+            self._known = (time.monotonic(), found)
         return self._known[1]
 
 

@@ -31,24 +31,17 @@ class Keys(NamedTuple):
     key: bytes
 
 
-def renewed(
-    names: Iterable[str],
-    before: Keys | None = None,
-    *,
-    now: datetime | None = None,
-    serving_days: float = SERVING_DAYS,
-    authority_days: float = AUTHORITY_DAYS,
-) -> Keys:
+def renewed(names: Iterable[str], before: Keys | None = None, *, now: datetime | None = None) -> Keys:
     """Return keys that are good for a while: what is still fresh stays, what is due is made anew."""
     now = now or datetime.now(UTC)
     kept = _authorities(before, now)
     if before is None or not kept or is_due(kept[0], now):
         key = ec.generate_private_key(ec.SECP256R1())
-        kept = [_authority(key, now, authority_days), *kept]
+        kept = [_authority(key, now), *kept]
     else:
         key = _read_key(before.authority_key)
     own = ec.generate_private_key(ec.SECP256R1())
-    certificate = _serving(own, key, kept[0], tuple(names), now, serving_days)
+    certificate = _serving(own, key, kept[0], tuple(names), now)
     return Keys(b"".join(_pem(one) for one in kept), _key_pem(key), _pem(certificate), _key_pem(own))
 
 
@@ -87,9 +80,9 @@ def _names(certificate: x509.Certificate) -> set[str]:
     return {*told.get_values_for_type(x509.DNSName), *map(str, told.get_values_for_type(x509.IPAddress))}
 
 
-def _authority(key: ec.EllipticCurvePrivateKey, now: datetime, days: float) -> x509.Certificate:
+def _authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
-    made = _begun(name, name, key.public_key(), now, days)
+    made = _begun(name, name, key.public_key(), now, AUTHORITY_DAYS)
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return made.add_extension(_usage(signs=True), critical=True).sign(key, hashes.SHA256())
 
@@ -100,10 +93,9 @@ def _serving(
     authority: x509.Certificate,
     names: tuple[str, ...],
     now: datetime,
-    days: float,
 ) -> x509.Certificate:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
-    made = _begun(subject, authority.subject, own.public_key(), now, days)
+    made = _begun(subject, authority.subject, own.public_key(), now, SERVING_DAYS)
     made = made.add_extension(
         x509.SubjectAlternativeName([_alternative(one) for one in names]), critical=False
     )

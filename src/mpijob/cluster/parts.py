@@ -41,7 +41,7 @@ def folder(name: str, deploy: Path, *, openshift: bool) -> Path:
     return own if openshift and own.is_dir() else deploy / "base" / name
 
 
-def service(name: str, wanted: Service, source: Path, platform: Platform) -> list[Document]:
+def service(wanted: Service, source: Path, platform: Platform) -> list[Document]:
     """Return the documents of one service, with the image and the number that the platform says."""
     documents = sources.with_images(sources.folder(source), "", platform.image)
     return [_scaled(one, wanted.replicas) for one in documents]

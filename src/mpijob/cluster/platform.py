@@ -166,7 +166,7 @@ class Keeper:
         source = parts.folder(name, self._deploy, openshift=openshift)
         if not source.is_dir():
             return msgspec.structs.replace(told, message="this deploy folder has no such service")
-        documents = parts.service(name, wanted, source, platform)
+        documents = parts.service(wanted, source, platform)
         if openshift:
             documents = [*map(parts.ranged, documents)]
         if others := self._installed_otherwise(name, documents):

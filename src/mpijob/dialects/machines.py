@@ -64,7 +64,7 @@ def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> C
     return Count(tuple(usable), number, dict(reasons))
 
 
-def room(counted: Count, job: MPIJob, parts: Iterable[Ask], *, grows: bool) -> Room:
+def room(counted: Count, parts: Iterable[Ask], *, grows: bool) -> Room:
     """Return how many workers would start now beside the launcher, and how many could ever."""
     asked = {part.role: part.requests for part in parts}
     worker, launcher = asked.get(Role.WORKER.value, {}), asked.get(Role.LAUNCHER.value, {})

@@ -93,7 +93,7 @@ def read(pod: Mapping[str, Any], shape: Shape) -> Placement:
     """Return the placement that a worker's pod spec asks for, as far as a job has words for it."""
     affinity = copy.deepcopy(dict(pod.get("affinity") or {}))
     affinity, nodes = _without_excluded(affinity)
-    affinity, topology = _without_packing(affinity, shape)
+    affinity, topology = _without_packing(affinity)
     if any(_is_our_spread(one) for one in pod.get("topologySpreadConstraints") or ()):
         topology = Topology.SPREAD
     return Placement(
@@ -140,7 +140,7 @@ def _stripped(term: Mapping[str, Any]) -> Document:
     return rest | ({"matchFields": fields} if fields else {})
 
 
-def _without_packing(affinity: Document, shape: Shape) -> tuple[Document, Topology]:
+def _without_packing(affinity: Document) -> tuple[Document, Topology]:
     terms = list((affinity.get("podAffinity") or {}).get(_PREFERRED) or [])
     if not terms or not _is_ours(terms[-1]):
         return affinity, Topology.ANY

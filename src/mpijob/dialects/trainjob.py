@@ -161,7 +161,7 @@ def _native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     policy = (((runtime or {}).get("spec") or {}).get("mlPolicy") or {}).get("mpi") or {}
     templates = pod_templates(runtime)
     worker, launcher = (templates.get(name, {}).get("spec") or {} for name in ("node", "launcher"))
-    fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer, worker))
+    fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer))
     deadline = trainjob["spec"].get("activeDeadlineSeconds")
     return MPIJob(
         name=base_name(metadata),
@@ -184,7 +184,7 @@ def _workers(trainer: Mapping[str, Any], policy: Mapping[str, Any], templates: M
     return max(nodes, 2) if both else nodes  # Trainer makes a node beside the launcher in any case
 
 
-def _front(launcher: Mapping[str, Any], trainer: Mapping[str, Any], worker: Mapping[str, Any]) -> Document:
+def _front(launcher: Mapping[str, Any], trainer: Mapping[str, Any]) -> Document:
     """Return the launcher's pod spec as Trainer would fill it in from the TrainJob."""
     pod = copy.deepcopy(dict(launcher)) or {"containers": [{"name": pods.CONTAINER}]}
     main: Any = pods.container_of(pod)

@@ -29,7 +29,7 @@ def states(seen: Sight, standing: Standing, cause: Cause | None) -> tuple[Worker
 
 def _state(seen: Sight, one: Member, standing: Standing, cause: Cause | None) -> WorkerState:
     ended = one.stage is Stage.ENDED or standing.phase.final
-    phase = _ended(seen, one, standing, cause) if ended else _LIVING[one.stage]
+    phase = _ended(one, standing, cause) if ended else _LIVING[one.stage]
     reason, message = _why(seen, one, phase, cause)
     return WorkerState(
         index=one.index,
@@ -53,7 +53,7 @@ _LIVING = {
 }
 
 
-def _ended(seen: Sight, one: Member, standing: Standing, cause: Cause | None) -> Phase:
+def _ended(one: Member, standing: Standing, cause: Cause | None) -> Phase:
     """A worker whose job is over has ended, or is about to; only the first cause has failed."""
     if cause is not None and cause.worker == one.index:
         return Phase.FAILED

@@ -168,11 +168,9 @@ class Api:
         asked = {"labelSelector": labels, "fieldSelector": fields, "limit": str(chunk or ""), **query}
         return self._relisted(lambda: self._collected(path, asked, accept, trim))
 
-    def raws(
-        self, path: str, *, labels: str = "", chunk: int = LARGE_PAGE, **query: str
-    ) -> builtins.list[msgspec.Raw]:
+    def raws(self, path: str) -> builtins.list[msgspec.Raw]:
         """Return all objects of a collection undecoded: for hot paths that decode only what they need."""
-        asked = {"limit": str(chunk), "labelSelector": labels, **query}
+        asked = {"limit": str(LARGE_PAGE)}
         return self._relisted(
             lambda: [one for page in self._pages(path, _Raws, asked) for one in page.items or ()]
         )

@@ -40,7 +40,7 @@ def of(
 ) -> tuple[Room, Measured]:
     """Return how many workers fit, now and ever; without pods only the latter is known and told for both."""
     counted = machines.count(nodes, pods or (), job)
-    return machines.room(counted, job, asks, grows=grows), Measured(counted, job, pods_known=pods is not None)
+    return machines.room(counted, asks, grows=grows), Measured(counted, job, pods_known=pods is not None)
 
 
 def of_queue(queue: QueueFacts, job: MPIJob) -> tuple[Amounts, Amounts] | None:

@@ -34,10 +34,10 @@ _OWN = (
 )
 
 
-def events(seen: Objects, state: JobState, proved: float | None, *, first: bool = True) -> list[Event]:
+def events(seen: Objects, state: JobState, proved: float | None) -> list[Event]:
     """Return the events of one attempt in order; `proved` is when the launcher's log said that the world stands."""
     told = [
-        *_milestones(seen, state, proved, first),
+        *_milestones(seen, state, proved),
         *_acts(seen, state),
         *_of_cluster(seen, state),
         *_end(state, proved),
@@ -59,11 +59,10 @@ def _order(event: Event) -> int:
     return _LAST if event.reason in ("Succeeded", "Failed") else len(_MILESTONES)
 
 
-def _milestones(seen: Objects, state: JobState, proved: float | None, first: bool) -> Iterator[Event]:
+def _milestones(seen: Objects, state: JobState, proved: float | None) -> Iterator[Event]:
     attempt, (workers, world) = state.attempt, _begun_with(seen, state)
-    if first:
-        text = f"{workers} workers, {world} ranks" + (f", by {state.owner}" if state.owner else "")
-        yield Event(state.created, "Submitted", text, attempt=attempt)
+    text = f"{workers} workers, {world} ranks" + (f", by {state.owner}" if state.owner else "")
+    yield Event(state.created, "Submitted", text, attempt=attempt)
     launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
     if (scheduled := _scheduled(seen, workers)) is not None:
         yield Event(scheduled, "GangScheduled", f"{workers} workers have their nodes", attempt=attempt)

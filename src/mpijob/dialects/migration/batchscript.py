@@ -235,7 +235,7 @@ def _several(line: Line, shape: Shape, step: Step, name: str) -> MPIJob:
             file = free_name(f"rank-{index}.sh", request)
             files[file] = _script(request, step, "exec " + " ".join(section.words))
             words = ("bash", file)
-        programs.append(Program(ranks=_ranks(request.components, section, index, shape), command=words))
+        programs.append(Program(ranks=_ranks(request.components, section, index), command=words))
     rest = {key: value for key, value in request.fields.items() if key != "env"}
     fields = shape.fields | {"ranks": None}
     wide = -(-sum(one.ranks for one in programs) // shape.workers)
@@ -248,7 +248,7 @@ def _several(line: Line, shape: Shape, step: Step, name: str) -> MPIJob:
     return MPIJob(name=name, programs=tuple(programs), code=code, env=env, **fields, **rest)
 
 
-def _ranks(components: list[Asked], section: Section, index: int, shape: Shape) -> int:
+def _ranks(components: list[Asked], section: Section, index: int) -> int:
     if section.ranks is not None:
         return max(1, section.ranks)
     at = section.component if section.component is not None else index

@@ -58,9 +58,9 @@ class _Writer:
         if field in self.said:
             self.notes.changed(field, self.said.pop(field), ours, note, todo)
 
-    def _dropped(self, field: str, note: str, todo: str, *, blocks: bool = False) -> None:
+    def _dropped(self, field: str, note: str, todo: str) -> None:
         if field in self.said:
-            self.notes.dropped(field, self.said.pop(field), note, todo, blocks=blocks)
+            self.notes.dropped(field, self.said.pop(field), note, todo)
 
     def _shape(self) -> list[str]:
         job = self.job
