@@ -10,9 +10,8 @@ from mpijob.api import problems, rows
 from mpijob.api.answers import BulkAnswer, Done, Draft, JobRow, PlanAnswer, Reading
 from mpijob.api.asking import Ask
 from mpijob.client import drafts
-from mpijob.client.async_job import AsyncJob
 from mpijob.errors import Finding, InvalidJob, MpiJobError
-from mpijob.model import JobRef, MPIJob, Plan, quantity
+from mpijob.model import JobRef, JobState, MPIJob, Plan, quantity
 from mpijob.model.fit import Fit
 from mpijob.model.stacks import StackReport
 from mpijob.observation import masking
@@ -37,7 +36,7 @@ async def fit(ask: Ask) -> Fit:
 
 async def create(ask: Ask) -> JobRow:
     """Start a job, or queue it."""
-    return _shown(ask, await ask.client.submit(drafted(ask.body)))
+    return _shown(ask, (await ask.client.submit(drafted(ask.body))).last)
 
 
 async def cancel(ask: Ask) -> JobRow:
@@ -57,14 +56,12 @@ async def resume(ask: Ask) -> JobRow:
 
 async def scale(ask: Ask) -> JobRow:
     """Give an elastic job another number of workers."""
-    state = await ask.client.scale(ask.ref, ask.body.workers)
-    ask.room.board.see(state)
-    return rows.row(state)
+    return _shown(ask, await ask.client.scale(ask.ref, ask.body.workers))
 
 
 async def retry(ask: Ask) -> JobRow:
     """Run a job that has ended again, with the same configuration or with a numbered fix."""
-    return _shown(ask, await ask.client.retry(ask.ref, with_fix=ask.body.with_fix))
+    return _shown(ask, (await ask.client.retry(ask.ref, with_fix=ask.body.with_fix)).last)
 
 
 async def stacks(ask: Ask) -> StackReport:
@@ -78,7 +75,7 @@ async def clone(ask: Ask) -> JobRow:
     copy = await ask.client.clone(
         ask.ref, body.name or None, changes=body.changes, with_fix=body.with_fix, replace=body.replace
     )
-    return _shown(ask, copy)
+    return _shown(ask, copy.last)
 
 
 async def delete(ask: Ask) -> None:
@@ -107,11 +104,9 @@ async def _one(ask: Ask, address: str) -> Done:
 async def _acted(ask: Ask, action: str, ref: JobRef) -> JobRow:
     client = ask.client
     if action == "retry":
-        return _shown(ask, await client.retry(ref))
+        return _shown(ask, (await client.retry(ref)).last)
     verbs = {"cancel": client.cancel, "suspend": client.suspend, "resume": client.resume}
-    state = await verbs[action](ref)
-    ask.room.board.see(state)
-    return rows.row(state)
+    return _shown(ask, await verbs[action](ref))
 
 
 async def _removed(ask: Ask, ref: JobRef) -> None:
@@ -120,9 +115,10 @@ async def _removed(ask: Ask, ref: JobRef) -> None:
     ask.room.board.forget(ref)
 
 
-def _shown(ask: Ask, job: AsyncJob) -> JobRow:
-    ask.room.board.see(job.last)
-    return rows.row(job.last)
+def _shown(ask: Ask, state: JobState) -> JobRow:
+    """Return where a job stands after an act; the list has it at once, too."""
+    ask.room.board.see(state)
+    return rows.row(state)
 
 
 def drafted(draft: Draft) -> MPIJob:

@@ -10,7 +10,7 @@ import click
 from mpijob.cli import exits
 from mpijob.cli.commands.show import phase_choice
 from mpijob.cli.context import App
-from mpijob.cli.options import confirm
+from mpijob.cli.options import Duration, confirm
 from mpijob.errors import Conflict, MpiJobError
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Bulk = Callable[..., "tuple[Done, ...]"]
 selector_option = click.option(
     "-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels: team=cv,tier!=test."
+)
+grace_option = click.option(
+    "--grace", type=Duration(), metavar="TIME", help="Time to end by itself, where not the job's own."
 )
 
 

@@ -14,10 +14,8 @@ from mpijob.client.documented import Documented
 from mpijob.client.inspecting import Inspecting
 from mpijob.client.reading import Reading
 from mpijob.client.writing import Writing
-from mpijob.settings import Settings
 
 if TYPE_CHECKING:
-    from mpijob.backends.base import Backend
     from mpijob.client.recurring import Schedules
     from mpijob.client.templates import Templates
 
@@ -32,15 +30,6 @@ class Client(Reading, Writing, Inspecting, Accounting, Documented):
     >>> job.phase.value
     'Succeeded'
     """
-
-    def __init__(
-        self,
-        backend: Backend | None = None,
-        *,
-        namespace: str | None = None,
-        settings: Settings | None = None,
-    ) -> None:
-        super().__init__(backend, namespace=namespace, settings=settings)
 
     @property
     def templates(self) -> Templates:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from mpijob.backends.kubernetes import gathering, kinds, owning, websocket
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
-from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.logs import role_of, state_of
 from mpijob.backends.kubernetes.states import Document, Objects
 from mpijob.dialects import acts, terms
 from mpijob.dialects import pods as pod_words
@@ -73,7 +73,7 @@ def finish(api: Api, found: Found, seen: Objects) -> None:
 
 def _stop(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
     launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
-    if launcher is not None and _runs(launcher):
+    if launcher is not None and "running" in state_of(launcher):
         _end_launcher(api, launcher, grace_seconds)
     elif found.kind is kinds.TRAINJOB and seen.pods:
         delete_pods(api, seen.pods, grace_seconds=0)
@@ -158,12 +158,6 @@ def until(happened: Callable[[], bool], seconds: float = _SETTLE_SECONDS) -> boo
             return False
         time.sleep(_LOOK_SECONDS)
     return True
-
-
-def _runs(pod: Document) -> bool:
-    main = pod_words.container_of(pod["spec"])["name"]
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return any(status["name"] == main and "running" in status["state"] for status in statuses)
 
 
 def _end_launcher(api: Api, launcher: Document, grace_seconds: float) -> None:

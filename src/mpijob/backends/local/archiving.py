@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mpijob.backends.local.logs import speaker
+from mpijob.backends.local.logs import speaker, workers_of
 from mpijob.errors import BackendError
 from mpijob.history import keeping
 from mpijob.history.archive import Archive, farewell, gone
@@ -84,7 +84,7 @@ def _whole(store: Store, row: Row, now: float) -> Whole:
 
 
 def _logs(store: Store, row: Row) -> Iterator[tuple[Voice, str]]:
-    workers = {state.rank: state.worker for state in row.state.ranks}
+    workers = workers_of(row.state.ranks)
     for attempt in range(1, row.attempt + 1):
         directory = store.home.logs(row.uid, attempt)
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():

@@ -28,8 +28,9 @@ def places(store: Store, home: Home, uid: str, query: LogQuery) -> Places:
     if row.holds:
         recovery.recover(store)
     over = (row.phase.final or row.phase is Phase.SUSPENDED) and not row.holds
-    workers = {state.rank: state.worker for state in row.state.ranks}
-    return Places([(home.logs(uid, attempt), attempt) for attempt in wanted], workers, over)
+    return Places(
+        [(home.logs(uid, attempt), attempt) for attempt in wanted], logs.workers_of(row.state.ranks), over
+    )
 
 
 def merge(found: Places, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:

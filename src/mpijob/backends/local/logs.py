@@ -30,25 +30,19 @@ class Source:
     """One log file and how far it has been read."""
 
     def __init__(self, path: Path, attempt: int, worker_of: Mapping[int, int]) -> None:
-        match = _NAME.fullmatch(path.name)
-        assert match is not None
+        who = speaker(path.name)
+        assert who is not None
         self.path = path
-        self._role = Role(match[1])
-        self._number = int(match[2]) if match[2] else None
+        self._role, self._number = who
         self._attempt = attempt
         self._worker_of = worker_of
         self._parser = cri.Parser()
         self._offset = 0
 
     @property
-    def name(self) -> str:
-        """What the source is called: `rank-0`, `worker-1`, `launcher`."""
-        return self.path.stem
-
-    @property
     def label(self) -> str:
         """The prefix shown to people."""
-        return self._line(cri.parse(b"")).source
+        return self.line(b"").source
 
     @property
     def attempt(self) -> int:
@@ -81,8 +75,21 @@ class Source:
                 if len(lines) == count or window >= size:
                     break
                 window *= 8
-        for raw in lines:
-            yield self._line(cri.parse(raw))
+        yield from map(self.line, lines)
+
+    def line(self, raw: bytes) -> LogLine:
+        """Return a stored line of the file."""
+        return self._line(cri.parse(raw))
+
+    def may_hold(self, query: LogQuery) -> bool:
+        """Return whether a wanted line can be in the file."""
+        if query.roles and self._role not in query.roles:
+            return False
+        return not (query.ranks and (self._role is not Role.RANK or self._number not in query.ranks))
+
+    def learn(self, worker_of: Mapping[int, int]) -> None:
+        """Take in on which worker each rank is, as far as it is known by now."""
+        self._worker_of = worker_of
 
     def _line(self, parsed: cri.Parsed) -> LogLine:
         rank = self._number if self._role is Role.RANK else None
@@ -111,7 +118,7 @@ def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list
     """Return the log files of one attempt."""
     if not directory.is_dir():
         return []
-    paths = sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+    paths = sorted(path for path in directory.iterdir() if speaker(path.name))
     return [Source(path, attempt, worker_of) for path in paths]
 
 
@@ -142,7 +149,7 @@ def wanted_sources(
 ) -> list[Source]:
     """Return the log files that can hold a wanted line."""
     found = [source for path, attempt in attempts for source in sources(path, attempt, worker_of)]
-    return [source for source in found if _wanted(source, query)]
+    return [source for source in found if source.may_hold(query)]
 
 
 def whole_files(query: LogQuery) -> bool:
@@ -151,13 +158,6 @@ def whole_files(query: LogQuery) -> bool:
         query.regex or query.level or query.streams or query.since or query.until or query.tail is not None
     )
     return not chosen and not query.workers
-
-
-def _wanted(source: Source, query: LogQuery) -> bool:
-    """Leave out files that cannot hold a wanted line."""
-    if query.roles and source._role not in query.roles:
-        return False
-    return not (query.ranks and (source._role is not Role.RANK or source._number not in query.ranks))
 
 
 async def followed(
@@ -202,7 +202,7 @@ def _meet(
     """Take in the files that are new, and what is known of the ranks by now."""
     for path, attempt in attempts:
         for source in sources(path, attempt, worker_of):
-            if source.path not in known and _wanted(source, query):
+            if source.path not in known and source.may_hold(query):
                 known[source.path] = source
     for source in known.values():
-        source._worker_of = worker_of
+        source.learn(worker_of)

@@ -14,7 +14,6 @@ from mpijob.diagnosis.evidence import Window
 from mpijob.diagnosis.sieve import Sieve
 from mpijob.diagnosis.windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
 from mpijob.model import LogLine
-from mpijob.observation import cri
 
 SHORT_BYTES = 16 << 10  # a file that is no longer has said it all in its last lines
 MOST_BYTES = 512 << 20
@@ -40,7 +39,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
 def _windows(source: Source, piece: Piece) -> Iterator[Window]:
     streams: dict[str, list[tuple[int, LogLine]]] = {}
     for number, raw in enumerate(piece.lines, start=piece.first):  # never 0: only the log's end has no number
-        line = source._line(cri.parse(raw))
+        line = source.line(raw)
         streams.setdefault(line.stream, []).append((number, line))
     for stream, lines in streams.items():
         first = lines[0][1]

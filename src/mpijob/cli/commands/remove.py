@@ -8,16 +8,14 @@ import click
 
 from mpijob.cli import exits, several
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.options import Duration, command, names_argument
+from mpijob.cli.options import command, names_argument
 from mpijob.cli.output import Format
 
 
 @command("delete", outputs=(Format.TABLE, Format.NAME))
 @names_argument
 @several.choices
-@click.option(
-    "--grace", type=Duration(), metavar="TIME", help="Time to end by itself, where not the job's own."
-)
+@several.grace_option
 @click.option("--forget", is_flag=True, help="Erase the record too, also of jobs that were deleted before.")
 @pass_app
 def delete(

@@ -56,9 +56,7 @@ def wait(
 @command("cancel")
 @names_argument
 @several.choices
-@click.option(
-    "--grace", type=Duration(), metavar="TIME", help="Time to end by itself, where not the job's own."
-)
+@several.grace_option
 @pass_app
 def cancel(
     app: App,
