@@ -74,9 +74,10 @@ def test_a_name_alone_is_looked_for_in_the_namespace_of_the_query(browser: Brows
     assert browser.get("/trainjobs/here").status_code == 200
     assert browser.get("/trainjobs/there").status_code == 404
     assert browser.get("/trainjobs/there?namespace=team").json()["row"]["namespace"] == "team"
-    assert [line["text"] for line in lines(browser.get("/trainjobs/there/logs?namespace=team&ranks=0"))] == [
-        "there"
-    ]
+    assert [
+        line["text"]
+        for line in lines(browser.get("/trainjobs/there/logs?namespace=team&ranks=0&follow=true"))
+    ] == ["there"]
 
 
 def test_a_job_called_logs_can_be_reached(browser: Browser) -> None:
@@ -225,6 +226,7 @@ def test_several_jobs_are_told_one_by_one(browser: Browser) -> None:
 @pytest.mark.req("AC2")
 def test_lines_are_filtered_by_the_server(browser: Browser) -> None:
     browser.create("talk", 'echo "loss 0.$MPIJOB_RANK"; echo done')
+    settled(browser, {"Succeeded": 1})
     assert len(lines(browser.get("/trainjobs/talk/logs"))) == 4
     assert [line["rank"] for line in lines(browser.get("/trainjobs/talk/logs?ranks=1"))] == [1, 1]
     assert [line["text"] for line in lines(browser.get("/trainjobs/talk/logs?regex=0%5C.1"))] == ["loss 0.1"]
@@ -232,6 +234,7 @@ def test_lines_are_filtered_by_the_server(browser: Browser) -> None:
     folded = lines(browser.get("/trainjobs/talk/logs?fold=true&regex=done"))
     assert [(line["source"], line["text"]) for line in folded] == [("Rank-0-1", "done")]
     browser.create("loud", "echo INFO fine; echo ERROR broken")
+    settled(browser, {"Succeeded": 2})
     worst = lines(browser.get("/trainjobs/loud/logs?level=error&ranks=0"))
     assert [(line["text"], line["level"]) for line in worst] == [("ERROR broken", "error")]
     refused = browser.get("/trainjobs/talk/logs?ranks=7")
@@ -242,6 +245,7 @@ def test_lines_are_filtered_by_the_server(browser: Browser) -> None:
 @pytest.mark.security
 def test_a_line_is_text_and_a_download_is_a_file(browser: Browser) -> None:
     browser.create("evil", "echo '<img src=x onerror=alert(1)>'")
+    settled(browser, {"Succeeded": 1})
     line = lines(browser.get("/trainjobs/evil/logs?ranks=0"))[0]
     assert line["text"] == "<img src=x onerror=alert(1)>"
     file = browser.get("/trainjobs/evil/logs?format=text")
