@@ -1,7 +1,8 @@
 """What the user or administrator has set, read once and handed down.
 
 Environment variables win over the settings file (`$XDG_CONFIG_HOME/mpijob/settings.toml`), which
-wins over the defaults here. Nobody else in the package reads `MPIJOB_*` variables.
+wins over the defaults here. Nobody else in the package reads settings from `MPIJOB_*` variables, but for
+`MPIJOB_DEBUG` (`cli/exits`), which must work where settings cannot be read.
 """
 
 from __future__ import annotations

@@ -29,6 +29,12 @@ OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.client.threaded:_work": "a thread's: raised where the stream is read",
     "mpijob.cluster.operator:_carefully": "logged, the next look may fare better",
 }
+ROOMS = [
+    ("The local engine's own rooms", "backends/local"),
+    ("The cluster engine's own rooms", "backends/kubernetes"),
+    ("The record's own rooms", "history"),
+    ("What a cluster talks to: the rooms of `cluster/`", "cluster"),
+]
 LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -53,6 +59,15 @@ def test_whatever_comes_ends_only_in_outermost_places(source: list[Module]) -> N
 
 def test_nothing_is_left_for_later(source: list[Module]) -> None:
     assert not [one.name for one in source if LATER.search(one.text)]
+
+
+@pytest.mark.parametrize(("heading", "folder"), ROOMS)
+def test_every_file_of_a_large_room_has_its_place_in_the_architecture(heading: str, folder: str) -> None:
+    text = measure.PAGE.read_text(encoding="utf-8")
+    rows = text.partition(f"\n### {heading}\n")[2].partition("\n#")[0].splitlines()
+    told = {name for row in rows for name in re.findall(r"`(\w+)/?`", row.partition(" | ")[0])}
+    there = {path.stem for path in (measure.SOURCE / folder).iterdir() if not path.name.startswith("__")}
+    assert told == there
 
 
 def test_modules_do_not_import_each_other_in_a_circle(source: list[Module]) -> None:

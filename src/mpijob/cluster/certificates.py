@@ -1,7 +1,7 @@
-"""The webhook's certificates: made here, renewed here, trusted by nobody but the API server.
+"""Certificates of our services (the webhook's, and those that users talk to): made here, renewed here.
 
 A small authority of our own signs one certificate for the service's names. When the authority is renewed, the
-old one stays in the bundle until it expires, so that no moment exists in which the API server trusts nobody who
+old one stays in the bundle until it expires, so that no moment exists in which its readers trust nobody who
 serves. Keeping them (a Secret) and handing out the bundle is the business of `webhook_keys`.
 """
 

@@ -1,8 +1,8 @@
 """Certificates for our services that users talk to, where nobody else makes them: in `mpijob-<service>-tls`.
 
 OpenShift makes them by an annotation of the Service, cert-manager where an administrator says so; their Secrets are
-used as they are. Ours come from the same small authority as the webhook's, which users are given as `ca.crt`. A
-renewed certificate is a change of the Deployment, so pods are replaced one after the other.
+used as they are. Ours are made as the webhook's are, each by a small authority of its own, which users are given as
+`ca.crt`. A renewed certificate is a change of the Deployment, so pods are replaced one after the other.
 """
 
 from __future__ import annotations

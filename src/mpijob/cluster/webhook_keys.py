@@ -1,4 +1,4 @@
-"""Where the webhook's keys are: one Secret that all its pods share, and the bundle in its configurations.
+"""Where a service's keys are: one Secret that all its pods share; of the webhook's, the bundle in its configurations.
 
 Whoever finds the keys missing or due makes new ones; of two who do so at once the API server lets one win, and the
 other takes what it finds. The bundle is written into the configurations before the new pair is served.
@@ -42,7 +42,7 @@ def ensure(
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
-    raise ApiError("the Secret of the webhook's keys comes and goes", status=409, path=path)
+    raise ApiError("the Secret of a service's keys comes and goes", status=409, path=path)
 
 
 def publish(api: Api, bundle: bytes, *, name: str = NAME) -> None:
