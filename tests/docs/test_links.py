@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,17 @@ def test_every_decision_is_named_in_the_architecture() -> None:
     decisions = [page.name for page in (ROOT / "docs" / "decisions").glob("*.md")]
     assert len(decisions) >= 12
     assert [name for name in decisions if name not in told] == []
+
+
+def test_every_dependency_has_its_paragraph() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = {**project["project"]["optional-dependencies"], **project["dependency-groups"]}
+    wanted = [*project["project"]["dependencies"], *(one for group in groups.values() for one in group)]
+    names = {re.split(r"[^\w.-]", one)[0].lower() for one in wanted if not one.startswith("types-")}
+    told = "".join(
+        page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "decisions").glob("*.md")
+    ).lower()
+    assert sorted(name for name in names if name not in told) == []
 
 
 @pytest.mark.parametrize(
