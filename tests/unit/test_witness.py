@@ -276,6 +276,15 @@ def test_the_pages_server_shows_all_to_administrators_and_ones_own_to_others(tmp
     assert answer["items"][0]["userAgent"].startswith("page; ")
 
 
+def test_a_look_through_the_page_is_told_from_where_it_came(tmp_path: Path) -> None:
+    with page(tmp_path, Identity("jane")) as browser:
+        browser.sign_in().create("bert", "echo hello")
+        browser.get("/trainjobs/default/bert/logs?follow=true")
+        seen = {entry["verb"]: entry for entry in browser.get("/audit").json()["items"]}
+    assert seen["logs"]["sourceIPs"] == seen["create"]["sourceIPs"] == ["testclient"]
+    assert seen["logs"]["userAgent"].startswith("page; ")
+
+
 # -- secrets ----------------------------------------------------------------------------------------
 CANARY = "canary-7f3a9e"
 

@@ -6,8 +6,8 @@ jobs that exist. Verbs that act go to the engine alone: what is deleted cannot b
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import IO, TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from mpijob.client.bridge import close
 from mpijob.errors import NotFound
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mpijob.history.past import Past
     from mpijob.history.values import Record
     from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Sample, Scope
+
+T = TypeVar("T")
 
 
 def remembering(backend: Backend) -> Backend:
@@ -64,33 +66,32 @@ class _Remembering:
             past, state = self._gone(ref, error)
             return past.samples(state.ref)
 
-    async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
-        stream, begun = self._backend.events(ref, follow=follow), False
-        try:
-            async for event in stream:
-                begun = True
-                yield event
-        except NotFound as error:
-            if begun:
-                raise
-            past, state = self._gone(ref, error)
-            for event in past.events(state.ref):
-                yield event
-        finally:
-            await close(stream)
+    def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+        return self._told(
+            ref, self._backend.events(ref, follow=follow), lambda past, known: past.events(known)
+        )
 
-    async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
-        stream, begun = self._backend.logs(ref, query), False
+    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        return self._told(ref, self._backend.logs(ref, query), lambda past, known: past.logs(known, query))
+
+    async def _told(
+        self, ref: JobRef, stream: AsyncIterator[T], kept: Callable[[Past, JobRef], Iterable[T]]
+    ) -> AsyncIterator[T]:
+        """Yield what the engine's stream yields; where it knows no such job, what was kept of it.
+
+        The stream is asked for by whoever calls, before a thread reads it: the audit tells from where that was.
+        """
+        begun = False
         try:
-            async for line in stream:
+            async for one in stream:
                 begun = True
-                yield line
+                yield one
         except NotFound as error:
             if begun:
                 raise
             past, state = self._gone(ref, error)
-            for line in past.logs(state.ref, query):
-                yield line
+            for one in kept(past, state.ref):
+                yield one
         finally:
             await close(stream)
 
