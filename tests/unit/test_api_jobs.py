@@ -262,7 +262,7 @@ def test_secrets_are_masked_in_every_answer(browser: Browser) -> None:
         "name": "quiet",
         "workers": 2,
         "command": ["sh", "-c", "echo $API_TOKEN"],
-        "env": {"API_TOKEN": canary},
+        "env": {"API_TOKEN": canary, "CONN": f"postgresql://bob:{canary}-address@db/x"},
     }
     answers = [browser.post("/plan", {"job": job}), browser.post("/trainjobs", {"job": job})]
     parts = ("", "/logs", "/logs?format=text", "/events", "/why")

@@ -20,6 +20,7 @@ SECRETS = (
     "AUTH",
     "my-key",
 )
+FORMATS = ("table", "json", "yaml")
 INNOCENT = ("LR", "MONKEY_COUNT", "KEYBOARD", "AUTHOR", "PASSES", "TOKENIZER", "PWD", "OMP_NUM_THREADS")
 
 
@@ -88,6 +89,62 @@ def test_programs_and_named_secrets_are_masked_in_a_spec() -> None:
     assert shown.programs[0].command == ("p", "--token", "***")
 
 
+ADDRESS = "postgresql://bob:c0nnpw-hidden@db/x"
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("describe", "j"),
+        ("describe", "j", "-o", "json"),
+        ("export", "j"),
+        ("export", "j", "-o", "json"),
+        ("get", "j", "-o", "yaml"),
+        ("compare", "j", "k"),
+        *(
+            ("plan", "p", "--workers", "2", "--env", f"CONN={ADDRESS}", "-o", form, "--", "true")
+            for form in FORMATS
+        ),
+    ],
+)
+def test_a_password_in_an_address_is_shown_by_no_command(words: tuple[str, ...]) -> None:
+    cli = Cli()
+    cli.ok("create", "j", "--workers", "2", "--env", f"CONN={ADDRESS}", "--", "true", "--url", ADDRESS)
+    cli.ok("create", "k", "--workers", "2", "--env", "CONN=none", "--", "true")
+    result = cli(*words)
+    assert result.exit_code == 0, result.stderr
+    assert "c0nnpw" not in result.output
+    assert words[0] == "get" or "***@db/x" in result.stdout
+
+
+@pytest.mark.security
+def test_variables_are_masked_by_name_and_by_what_is_in_them() -> None:
+    token = "ghp_" + "a" * 36
+    env = {
+        "LR": "0.1",
+        "CONN": ADDRESS,
+        "CACHE": "redis://:c0nnpw-hidden@cache:6379",
+        "HEADERS": token,
+        "KEY": "k",
+    }
+    shown = {"LR": "0.1", "CONN": "postgresql://***@db/x", "CACHE": "redis://***@cache:6379", "HEADERS": "***",
+             "KEY": "***"}  # fmt: skip
+    assert masking.masked_env(env) == shown
+    assert masking.masked_names(MPIJob(name="a", env=env)) == ("CACHE", "CONN", "HEADERS", "KEY")
+
+
+@pytest.mark.security
+def test_jobs_differ_in_a_secret_that_is_not_shown() -> None:
+    cli = Cli()
+    for name, value in (("one", "hunter2hunter2"), ("two", "hunter3hunter3")):
+        cli.ok("create", name, "--workers", "2", "--env", f"API_TOKEN={value}", "--", "echo", value)
+    shown = cli.ok("compare", "one", "two")
+    assert "API_TOKEN" in shown
+    assert "hunter" not in shown
+
+
 @pytest.mark.security
 @pytest.mark.req("D-sanitize")
 @pytest.mark.parametrize(
@@ -152,6 +209,8 @@ def test_export_says_which_values_are_missing() -> None:
         ('{"api_key": "abcdef123456", "lr": 1}', '{"api_key": "***", "lr": 1}'),
         ("WANDB_API_KEY=0123456789abcdef done", "WANDB_API_KEY=*** done"),
         ("s3://minio:topsecret@host/bucket", "s3://***@host/bucket"),
+        ("redis://:topsecret@host:6379/0", "redis://***@host:6379/0"),
+        ("train --api-key=abcdef123456 --lr 1", "train --api-key=*** --lr 1"),
         ("https://host/path?x=1", "https://host/path?x=1"),
         ("tokens: 4096 in 3 s", "tokens: 4096 in 3 s"),
         ("the tokenizer has a secret", "the tokenizer has a secret"),

@@ -196,6 +196,22 @@ def test_a_schedule_is_made_listed_paused_fired_and_deleted_from_the_command_lin
     assert cli.json("list")["items"][0]["labels"][LABEL] == "nightly"
 
 
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+def test_a_schedule_is_shown_without_the_secrets_of_its_job() -> None:
+    cli = Cli()
+    env = ("--env", "API_TOKEN=canary-named", "--env", "CONN=postgresql://bob:canary-address@db/x")
+    words = ("--workers", "2", "--when", "@daily", *env)
+    shown = [
+        cli.ok(
+            "schedule", "create", "nightly", *words, "-o", "json", "--", "true", "--password", "canary-arg"
+        )
+    ]
+    shown += [cli.ok("schedule", "show", "nightly"), cli.ok("schedule", "list", "-o", "json")]
+    assert [("canary" in one, "***" in one) for one in shown] == [(False, True)] * 3
+    assert cli.connect().schedules.get("nightly").schedule.job.env["API_TOKEN"] == "canary-named"
+
+
 def test_a_schedule_with_a_job_that_could_never_run_is_refused_when_it_is_made() -> None:
     refused = Cli()("schedule", "create", "nightly", "--workers", "0", "--when", "@daily", "--", "true")
     assert refused.exit_code == 2

@@ -133,9 +133,9 @@ async def _values(
     state: JobState, spec: MPIJob, backend: Backend, settings: Settings, stacks: bool
 ) -> AsyncIterator[tuple[str, str, Any]]:
     """Yield every part but the logs: its name, what it is, its value."""
-    from mpijob.dialects import jobfile
+    from mpijob.client import drafts
 
-    yield "spec.yaml", "what was asked for", jobfile.write(masking.masked_job(spec))
+    yield "spec.yaml", "what was asked for", drafts.shown(spec)
     yield "plan.json", "exactly what was to run", await _plan(state, spec, backend)
     yield "state.json", "where the job stands, its workers, and why", state
     yield "census.json", "where each rank was, and how it ended", state.ranks

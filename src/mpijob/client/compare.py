@@ -10,6 +10,7 @@ import msgspec
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef, JobState, MPIJob, Phase
 from mpijob.model.accounts import Account
+from mpijob.observation import masking
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -82,7 +83,7 @@ def _percent(first: Column, other: Column) -> float:
 def compare(
     pairs: Sequence[tuple[MPIJob, JobState]], accounts: Mapping[str, Account] | None = None
 ) -> Comparison:
-    """Return how two or more jobs differ; `accounts`, by uid, add what they used.
+    """Return how two or more jobs differ; `accounts`, by uid, add what they used. Secret values are masked.
 
     >>> from mpijob import Client, MPIJob
     >>> from mpijob.backends.memory import MemoryBackend
@@ -95,11 +96,12 @@ def compare(
     if len(pairs) < 2:
         raise InvalidJob(f"{len(pairs)} job given to compare", hint="name at least two")
     flat = [dict(flatten(spec)) for spec, _ in pairs]
+    shown = [dict(flatten(masking.masked_job(spec))) for spec, _ in pairs]
     fields = [field for field in dict.fromkeys(key for one in flat for key in one) if field != "name"]
-    rows = (Difference(field, tuple(one.get(field) for one in flat)) for field in fields)
+    differing = [field for field in fields if any(one.get(field) != flat[0].get(field) for one in flat)]
     return Comparison(
         tuple(_column(state, (accounts or {}).get(state.ref.uid)) for _, state in pairs),
-        tuple(row for row in rows if any(value != row.values[0] for value in row.values)),
+        tuple(Difference(field, tuple(one.get(field) for one in shown)) for field in differing),
     )
 
 

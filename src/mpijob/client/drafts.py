@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,6 +13,9 @@ from mpijob.errors import Finding, InvalidJob
 from mpijob.model import MPIJob
 from mpijob.model.describe import FIELDS as _DESCRIBED
 from mpijob.model.describe import Description
+
+if TYPE_CHECKING:
+    from mpijob.client.front import Format
 
 _PARTS = {"Resources": ("resources", "launcher"), "Launch": ("launch",), "CustomLaunch": ("launch.custom",),
           "Code": ("code",), "Retry": ("retry",), "Placement": ("placement",), "Network": ("network",),
@@ -33,11 +36,18 @@ def read(text: str) -> MPIJob:
     return read_job(text)
 
 
-def write(job: MPIJob) -> str:
+def write(job: MPIJob, format: Format = "yaml") -> str:
     """Return the job as a job file."""
     from mpijob.dialects import jobfile
 
-    return jobfile.write(job)
+    return jobfile.write(job, format=format)
+
+
+def shown(job: MPIJob, format: Format = "yaml") -> str:
+    """Return the job as a job file that may be shown: what looks like a secret is masked."""
+    from mpijob.observation import masking
+
+    return write(masking.masked_job(job), format)
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,16 +45,16 @@ _SHAPES = (
     r"|sha256~[\w-]{20,}|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[\w-]{35}|xox[abeoprs]-[\w-]{10,}"
     r"|sk-(?:[a-z]+-)?[A-Za-z0-9_-]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)"
     r"|(?<=[Bb]earer )[\w.~+/=-]{8,}|(?<=[Bb]asic )[A-Za-z0-9+/]{8,}={0,2}(?![\w-])"
-    r"|(?<=://)[^\s/:@]{1,64}:[^\s/@]{1,256}(?=@)"
+    r"|(?<=://)[^\s/:@]{0,64}:[^\s/@]{1,256}(?=@)"
 )
 # `password=x`, `"api_key": "x"`, `--token x`: a name that says what its value is
 _ASSIGNED = (
-    r"""(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api_?key|access_?key|credentials?)["']?\s?[=:]\s?)"""
+    r"""(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|credentials?)["']?\s?[=:]\s?)"""
     r"""(["']?)[^\s"',;&]{6,}\2"""
 )
 _HINTS = (  # one of these is in whatever the shapes can match: most lines are done after this look
     r"gh[pousr]_|github_pat_|glpat-|hf_|sha256~|A[KS]IA|AIza|xox|sk-|eyJ|[Bb]earer |[Bb]asic |://[^/@ ]*@"
-    r"|(?i:passw|passphrase|secret|token|api_?key|access_?key|credential)"
+    r"|(?i:passw|passphrase|secret|token|api[_-]?key|access[_-]?key|credential)"
 )
 
 
@@ -74,12 +74,15 @@ def secret_values(job: MPIJob, told: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def spellings(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the forms in which secret values are found in a line: each of its lines, in a URL, in base64."""
+    """Return the forms in which secret values are found in a line: each of its lines, in a URL, in base64.
+
+    `echo` gives a newline along to what turns it into base64.
+    """
     found: set[str] = set()
     for value in values:
         found.update(part for part in value.splitlines() if len(part.strip()) >= SHORTEST)
         if len(value) >= SHORTEST:
-            found |= {value, quote(value, safe="", errors="replace"), _base64(value)}
+            found |= {value, quote(value, safe="", errors="replace"), _base64(value), _base64(value + "\n")}
     return tuple(sorted(found, key=len, reverse=True))
 
 
@@ -88,9 +91,12 @@ def _base64(value: str) -> str:
 
 
 def masked_env(env: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict[str, str]:
-    """Return the variables with the secret ones masked."""
+    """Return the variables with the secret ones masked: by their names, or what in them looks like a secret."""
     named = frozenset(secret_names)
-    return {name: MASK if name in named or looks_secret(name) else value for name, value in env.items()}
+    return {
+        name: MASK if name in named or looks_secret(name) else masked_text(value)
+        for name, value in env.items()
+    }
 
 
 def masked_argv(argv: Iterable[str]) -> tuple[str, ...]:
@@ -184,8 +190,8 @@ def masked_tree(tree: Any, values: tuple[str, ...]) -> Any:
 
 
 def masked_names(job: MPIJob) -> tuple[str, ...]:
-    """Return the variables of a spec whose values are masked when it is shown."""
-    return tuple(sorted(name for name in job.env if looks_secret(name)))
+    """Return the variables of a spec whose values are masked when it is shown, wholly or in part."""
+    return tuple(sorted(name for name, value in masked_env(job.env).items() if value != job.env[name]))
 
 
 def _resolved(plan: Plan) -> tuple[str, ...]:

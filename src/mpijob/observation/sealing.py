@@ -74,4 +74,4 @@ def _hidden(match: re.Match[str]) -> str:
 
 def values_of(job: MPIJob, known: Iterable[str] = ()) -> tuple[str, ...]:
     """Return every value that must not leave: those in the spec, and those of its secrets that are known."""
-    return (*masking.secret_values(job), *known)
+    return masking.secret_values(job, known)

@@ -89,7 +89,7 @@ def clone(
 @pass_app
 def compare(app: App, names: tuple[str, ...], time_limit: float | None) -> None:
     """Show how jobs differ: configuration, duration, result."""
-    found = _safe(app.client.compare(*names))
+    found = app.client.compare(*names)
     verdict = None
     if time_limit is not None:
         from mpijob.client.compare import judge
@@ -141,22 +141,6 @@ def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:
     return [(name.replace("_", "-"), *(values[at] for values in told)) for at, name in enumerate(names)]
 
 
-def _safe(found: Comparison) -> Comparison:
-    rows = tuple(
-        msgspec.structs.replace(row, values=tuple(_masked(row.field, value) for value in row.values))
-        for row in found.differences
-    )
-    return msgspec.structs.replace(found, differences=rows)
-
-
-def _masked(field: str, value: Any) -> Any:
-    if field.startswith("env.") and masking.looks_secret(field.removeprefix("env.")):
-        return None if value is None else masking.MASK
-    if field in ("command", "args") and isinstance(value, list):
-        return list(masking.masked_argv(value))
-    return value
-
-
 def _word(value: Any) -> str:
     if isinstance(value, str):
         return value or "-"
@@ -168,11 +152,10 @@ def _word(value: Any) -> str:
 @pass_app
 def export(app: App, name: str) -> None:
     """Print a job as a job file."""
-    from mpijob.dialects import jobfile
+    from mpijob.client import drafts
 
     job = app.client.spec(name)
-    safe = masking.masked_job(job)
-    app.out.text(jobfile.write(safe, format="json" if app.out.format is Format.JSON else "yaml"))
+    app.out.text(drafts.shown(job, "json" if app.out.format is Format.JSON else "yaml"))
     if hidden := masking.masked_names(job):
         names = ", ".join(hidden)
         app.out.note(f"not shown: the values of {names}; give them again as --env, or better as --secret")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import click
+import msgspec
 
 from mpijob import shapes
 from mpijob.cli import text
@@ -71,7 +72,7 @@ def list_schedules(app: App, all_namespaces: bool) -> None:
     """List the recurring jobs: when they were due, what came of it, when they are due next."""
     found = app.client.schedules.list(all_namespaces=all_namespaces)
     if app.out.structured:
-        app.out.value(found)
+        app.out.value([_safe(one) for one in found])
     elif app.out.format is Format.NAME:
         app.out.lines(one.schedule.name for one in found)
     else:
@@ -100,7 +101,7 @@ def _moment(when: float | None, one: Recurrence) -> str:
 def show(app: App, name: str) -> None:
     """Print a schedule with its job."""
     app.out.format = app.out.format if app.out.structured else Format.YAML
-    app.out.value(app.client.schedules.get(name))
+    app.out.value(_safe(app.client.schedules.get(name)))
 
 
 @command("delete", outputs=())
@@ -171,9 +172,17 @@ def rights(app: App) -> None:
     app.out.text(yaml.safe_dump_all(documents, sort_keys=False))
 
 
+def _safe(one: Recurrence) -> Recurrence:
+    """Return what may be shown: what looks like a secret in the job is masked."""
+    from mpijob.observation.masking import masked_job
+
+    wanted = msgspec.structs.replace(one.schedule, job=masked_job(one.schedule.job))
+    return msgspec.structs.replace(one, schedule=wanted)
+
+
 def _show(app: App, one: Recurrence, line: str) -> None:
     if app.out.structured:
-        app.out.value(one)
+        app.out.value(_safe(one))
     else:
         app.out.line(one.schedule.name if app.out.format is Format.NAME else line)
 

@@ -16,7 +16,6 @@ from mpijob.cli.options import SETTINGS, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.overlay import Change, overlay
 from mpijob.model import MPIJob
-from mpijob.observation.masking import masked_job
 
 _template_argument = click.argument("template", metavar="TEMPLATE")
 
@@ -62,10 +61,10 @@ def list_templates(app: App) -> None:
 @pass_app
 def show(app: App, template: str) -> None:
     """Print a template as a job file."""
-    from mpijob.dialects import jobfile
+    from mpijob.client import drafts
 
-    job = masked_job(app.client.templates.show(template))
-    app.out.text(jobfile.write(job, format="json" if app.out.format is Format.JSON else "yaml"))
+    job = app.client.templates.show(template)
+    app.out.text(drafts.shown(job, "json" if app.out.format is Format.JSON else "yaml"))
 
 
 @command("use", cls=TakesCommand)
