@@ -112,6 +112,27 @@ def test_a_configuration_is_handed_over_in_each_form(browser: Browser) -> None:
         assert "attachment" in answer.headers["content-disposition"]
 
 
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+def test_a_configuration_hides_secrets_and_a_copy_to_begin_with_has_them(browser: Browser) -> None:
+    env = {"DB_PASSWORD": "canary-named", "CONN": "postgresql://bob:canary-address@db/x"}
+    words = ["train", "--api-key=canary-option", "--password", "canary-argument"]
+    for name, more in (("one", env), ("two", {})):
+        job = {"name": name, "workers": 2, "image": "quay.io/team/mpi:1", "command": words, "env": more}
+        assert browser.post("/trainjobs", {"job": job}).status_code == 201
+    for form in ("yaml", "json", "trainjob", "mpijob", "sbatch"):
+        text = browser.get(f"/trainjobs/default/one/export?format={form}").text
+        assert "canary" not in text, form
+        assert "***" in text, form
+    told = browser.get("/compare?job=default/one&job=default/two").text
+    assert "DB_PASSWORD" in told
+    assert "canary" not in told
+    copy = browser.get("/trainjobs/default/one/export?values=true").text
+    assert {
+        word for word in ("named", "address", "option", "argument") if f"canary-{word}" not in copy
+    } == set()
+
+
 @pytest.mark.req("B-retry")
 def test_a_job_is_run_again_and_its_attempts_are_told(browser: Browser) -> None:
     browser.create("bad-one")

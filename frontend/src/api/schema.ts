@@ -5103,6 +5103,7 @@ export interface operations {
                 namespace?: string;
                 uid?: string;
                 format?: "json" | "mpijob" | "sbatch" | "trainjob" | "yaml";
+                values?: boolean;
             };
             header?: never;
             path: {
@@ -5820,6 +5821,7 @@ export interface operations {
                 namespace?: string;
                 uid?: string;
                 format?: "json" | "mpijob" | "sbatch" | "trainjob" | "yaml";
+                values?: boolean;
             };
             header?: never;
             path: {

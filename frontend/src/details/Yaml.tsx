@@ -31,7 +31,7 @@ export function Yaml({ detail }: { detail: JobDetail }) {
       <pre className="exactly" tabIndex={0} aria-label="The job as YAML">
         {detail.yaml}
       </pre>
-      <p className="under">What looks like a secret is shown as ***; the file that is downloaded has it.</p>
+      <p className="under">What looks like a secret is shown as ***, here and in the file; a copy in the wizard has it.</p>
     </div>
   );
 }

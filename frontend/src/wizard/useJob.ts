@@ -35,7 +35,7 @@ function before(): Written {
 async function copied({ from, fix }: Origin): Promise<{ text: string; origin: Values }> {
   const [namespace = "", name = ""] = from.split("/");
   const path = { namespace, name };
-  const yaml = await take(api.GET("/api/v1/trainjobs/{namespace}/{name}/export", { params: { path }, parseAs: "text" }) as Promise<{ data?: string; response: Response }>);
+  const yaml = await take(api.GET("/api/v1/trainjobs/{namespace}/{name}/export", { params: { path, query: { values: true } }, parseAs: "text" }) as Promise<{ data?: string; response: Response }>);
   const told = fix ? await take(api.GET("/api/v1/trainjobs/{namespace}/{name}/why", { params: { path } })) : null;
   const patch = told?.fixes?.find((one) => one.number === Number(fix))?.patch ?? {};
   return { text: write(patched(yaml, patch), "name", nextName(name)), origin: values(yaml) ?? {} };

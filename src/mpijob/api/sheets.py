@@ -132,9 +132,13 @@ class Conversions(msgspec.Struct, frozen=True):
 
 
 class ExportQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """In which form: our own job file, or what `oc create -f` takes."""
+    """In which form: our own job file, or what `oc create -f` takes.
+
+    What looks like a secret is masked, unless `values` asks for a text to begin another job with.
+    """
 
     format: Literal["yaml", "json", "trainjob", "mpijob", "sbatch"] = "yaml"
+    values: bool = False
 
 
 class Opinion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

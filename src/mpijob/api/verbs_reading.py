@@ -70,12 +70,12 @@ async def list_jobs(ask: Ask) -> Response:
 async def get_job(ask: Ask) -> JobDetail:
     """Return everything known of one job."""
     state = await ask.client.state(ask.ref)
-    spec = masking.masked_job(await ask.client.spec(state.ref))
+    spec = await ask.client.spec(state.ref)
     return JobDetail(
         row=rows.row(state),
         state=state,
-        spec=spec,
-        yaml=drafts.write(spec),
+        spec=masking.masked_job(spec),
+        yaml=drafts.shown(spec),
         commands=_commands(state.ref, ask.client.namespace),
     )
 
@@ -90,8 +90,8 @@ def _commands(ref: JobRef, home: str) -> dict[str, str]:
 async def export(ask: Ask) -> Response:
     """Hand over a job's configuration as a file, in our form or in one that `oc create -f` takes."""
     ref, form = ask.ref, ask.query.format
-    text = await ask.client.export(ref, "json" if form == "json" else "yaml")
-    ending = "json" if form == "json" else "yaml"
+    spec, write = await ask.client.spec(ref), drafts.write if ask.query.values else drafts.shown
+    text, ending = write(spec, "json" if form == "json" else "yaml"), "json" if form == "json" else "yaml"
     if form not in ("yaml", "json"):
         (made,) = await asyncio.to_thread(converting.convert, text, to=form)
         if not made.texts:
