@@ -12,7 +12,7 @@ import pytest
 from mpijob.backends.local.logfiles import LogFile, Pump
 from mpijob.backends.local.worker import Breath
 from mpijob.history import disk
-from mpijob.observation import cri
+from mpijob.observation import cri, masking
 
 
 def lines(path: Path) -> list[cri.Parsed]:
@@ -42,6 +42,22 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_leaves_every_other_line_whole
     assert said[1].startswith(b"second x")
     assert b"bytes of output are missing here: the disk was full" in said[2]
     assert said[3:] == [b"fourth"]
+
+
+@pytest.mark.security
+@pytest.mark.req("D-sanitize")
+def test_a_secret_is_in_no_log_wherever_its_bytes_are_cut(tmp_path: Path) -> None:
+    path, secret = tmp_path / "rank-0.log", b"hunter2-secret"
+    log = LogFile(path, hidden=masking.spellings([secret.decode()]))
+    long = b"x" * (cri.PIECE_BYTES - 5)  # so that it would be in two pieces of a long line
+    for piece in (b"one hunter2", b"-sec", b"ret two\n", long + secret + b"y\n", b"hunter2"):
+        log.feed("stdout", piece)
+    log.feed("stderr", b"-secret\n")  # another stream, and not the rest of it
+    log.close()
+    said = dict.fromkeys(("stdout", "stderr"), b"")
+    for line in lines(path):
+        said[line.stream] += line.text + (b"\n" if line.newline else b"")
+    assert said == {"stdout": b"one *** two\n" + long + b"***y\nhunter2", "stderr": b"-secret\n"}
 
 
 class Time:

@@ -1,6 +1,6 @@
 """A job's log as files on this machine: each stream's own bytes, or everything merged by time.
 
-What is downloaded is what was written: nothing is masked and no control byte is made visible. An engine that
+What is downloaded is what was written down: nothing more is masked and no control byte is made visible. An engine that
 has the files at hand may merge them by itself, many times faster; any other is read line by line.
 """
 

@@ -2,7 +2,7 @@
 
 Programs print what they like, and some print what a terminal would obey: colours, window titles,
 cursor jumps, text that runs backwards. Here every such byte becomes visible (`\\x1b[31m`), so that what
-is seen is what was said. Secrets are the business of `masking`; stored lines are never changed.
+is seen is what was said. Secrets are the business of `masking`, and of `blotting` before lines are stored.
 """
 
 from __future__ import annotations

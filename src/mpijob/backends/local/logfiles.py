@@ -2,7 +2,8 @@
 
 A full disk must not stop a rank: what cannot be written is counted and marked in the log as a gap
 once there is room again. The last of a disk is left to the job's state: without it, nobody could even say that
-the job has ended, or delete it. Reading is in `logs`.
+the job has ended, or delete it. The values of the job's secrets are masked before anything is written. Reading is in
+`logs`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mpijob.history import disk
 from mpijob.observation import cri
 
+if TYPE_CHECKING:
+    from mpijob.observation.blotting import Blotter
+
+_STREAMS = ("stdout", "stderr")
 _MUCH_BYTES = 4096
 _LOOK_BYTES = 64 << 10  # that are written between two looks at the disk
 _SHARERS = 256  # files that may grow meanwhile
@@ -23,11 +29,14 @@ _SHARERS = 256  # files that may grow meanwhile
 class LogFile:
     """One source's log (launcher, worker or rank); both of its streams go into the same file."""
 
-    def __init__(self, path: Path, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, path: Path, now_ns: Callable[[], int] = time.time_ns, hidden: tuple[str, ...] = ()
+    ) -> None:
         self._path = path
         self._now_ns = now_ns
         self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
-        self._stampers = {name: cri.Stamper(name) for name in ("stdout", "stderr")}
+        self._stampers = {name: cri.Stamper(name) for name in _STREAMS}
+        self._blotters = _blotters(hidden) if hidden else {}
         self.lost_bytes = 0
         self._torn = False  # the last line that is there is not whole
         self._until_look = 0
@@ -35,12 +44,16 @@ class LogFile:
     def feed(self, stream: str, data: bytes) -> None:
         """Store what a pipe said."""
         now = self._now_ns()
+        if self._blotters:
+            data = self._blotters[stream].feed(data)
         self._write(self._stampers[stream].feed(data, now), now, len(data))
 
     def finish(self, stream: str) -> None:
         """Store the rest of a stream that has ended."""
-        now = self._now_ns()
-        self._write(self._stampers[stream].flush(now), now)
+        now, stamper = self._now_ns(), self._stampers[stream]
+        if self._blotters:
+            self._write(stamper.feed(self._blotters[stream].flush(), now), now)
+        self._write(stamper.flush(now), now)
 
     def say(self, text: str) -> None:
         """Store a line of our own, on stderr."""
@@ -91,6 +104,12 @@ class LogFile:
         spare = disk.spare(self._path.parent)
         self._until_look = min(_LOOK_BYTES, spare // _SHARERS) if spare > size else 0
         return spare > size
+
+
+def _blotters(hidden: tuple[str, ...]) -> dict[str, Blotter]:
+    from mpijob.observation.blotting import Blotter  # most jobs have no secrets
+
+    return {name: Blotter(hidden) for name in _STREAMS}
 
 
 class Pump:

@@ -1,7 +1,7 @@
 """What a supervisor is to run: the plan made concrete for one attempt on this machine.
 
 An attempt has directories, pipes and logs of its own; its line and variables are the plan's. Secret
-values are not in the plan: they lie in a file of mode 0600 beside it until the job has ended.
+values are not in the plan: they lie in a file of mode 0600 beside it until the job has ended, and no log holds them.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Orders:
         self._agent = home.agent
         self._gpus = gpu_ids
         self.secrets = read_secrets(home, uid)
+        self.hidden = _spelled(self.secrets) if self.secrets else ()
         self._home = home
         self._cargo: Cargo | None = None
 
@@ -132,7 +133,7 @@ class Orders:
         own_name = contained and self.plan.family is Family.OPENMPI
         places = (str(self.directory), str(self.pipes), str(self.work))
         group = str(cgroups.of_worker(self.group, index)) if self.group else ""
-        return WorkerOrder(index, name, *places, environ, contained, own_name, group)
+        return WorkerOrder(index, name, *places, environ, contained, own_name, group, self.hidden)
 
     def gpus_of(self, index: int) -> tuple[str, ...]:
         """The GPUs of one worker."""
@@ -202,6 +203,12 @@ class Orders:
         agent = self.temporary / "agent"
         agent.unlink(missing_ok=True)
         agent.symlink_to(self._agent)
+
+
+def _spelled(secrets: dict[str, str]) -> tuple[str, ...]:
+    from mpijob.observation import masking  # most jobs have no secrets
+
+    return masking.spellings(secrets.values())
 
 
 def _pipe(path: Path) -> None:

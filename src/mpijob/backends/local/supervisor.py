@@ -112,7 +112,8 @@ class Supervisor:
         ignored = dict.fromkeys((signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
         self._reactor.wake_on({signal.SIGUSR1: self._on_wish, **ignored})
         self._orders.prepare()
-        self._log = LogFile(self._orders.logs / "launcher.log", self._clock.now_ns)
+        place = self._orders.logs / "launcher.log"
+        self._log = LogFile(place, self._clock.now_ns, self._orders.hidden)
         self._reports = Reports(self._orders.pipes / "report")
         self._reactor.watch(self._reports.fd, self._read_reports)
         self._gate = os.open(self._orders.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

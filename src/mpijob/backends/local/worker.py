@@ -40,6 +40,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
     contained: bool = False
     own_host_name: bool = False
     cgroup: str = ""
+    hidden: tuple[str, ...] = ()  # what its log must not hold
 
     @property
     def directory(self) -> Path:
@@ -211,7 +212,8 @@ class Worker:
     # -- output -----------------------------------------------------------------------------------
     def _log(self, source: str) -> LogFile:
         if source not in self._files:
-            self._files[source] = LogFile(self._logs / f"{source}.log", self._clock.now_ns)
+            path = self._logs / f"{source}.log"
+            self._files[source] = LogFile(path, self._clock.now_ns, self._order.hidden)
         return self._files[source]
 
     def _pump(self, fd: int, log: LogFile, stream: str) -> None:

@@ -60,7 +60,11 @@ _CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leav
 )
 @click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
 @click.option("--no-prefix", is_flag=True, help="Do not say which rank a line comes from.")
-@click.option("--raw", is_flag=True, help="Print the bytes as they are, control bytes and secrets included.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print the bytes as they were written down, with control bytes and what looks like a secret.",
+)
 @click.option(
     "--download",
     type=click.Path(path_type=Path, allow_dash=True),
