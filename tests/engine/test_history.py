@@ -19,7 +19,7 @@ from mpijob.backends.local.retention import forget_old
 from mpijob.backends.local.store import Store
 from mpijob.errors import NotFound
 from mpijob.history.keeping import Keep, Policy
-from mpijob.model import Amounts, Resources
+from mpijob.model import Amounts, Resources, Secret
 from mpijob.settings import Settings
 
 from .support import PATIENCE, a_job, ended, eventually, running, said, succeeded
@@ -105,6 +105,23 @@ def test_whoever_reads_the_log_of_a_deleted_job_is_told_that_it_is_gone(
     )
     assert "job 'hello' was deleted" in done.stderr
     assert "was deleted" not in done.stdout
+
+
+@pytest.mark.security
+@pytest.mark.req("C-history", "D-sanitize")
+@pytest.mark.parametrize("words", [(), ("-o", "json"), ("--raw",)])
+def test_the_log_of_a_deleted_job_with_secrets_is_read_by_whoever_does_not_have_them(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("THE_SOURCE", "hunter2-hidden")
+    secrets = (Secret(env="WANDB", source="env:THE_SOURCE"),)
+    succeeded(client, a_job("hello", "echo word=$WANDB", secrets=secrets)).delete()
+    monkeypatch.delenv("THE_SOURCE")
+    argv = [sys.executable, "-m", "mpijob", "logs", "hello", *words]
+    environ = {**os.environ, "MPIJOB_HOME": settings.home}
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.count("word=***") == 2
+    assert "hunter2" not in done.stdout
 
 
 @pytest.mark.req("C-history")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from mpijob.backends.kubernetes import following, kinds, secretvalues
 from mpijob.backends.kubernetes.api import ApiError
 from mpijob.backends.kubernetes.logs import Position, Voice
 from mpijob.dialects import terms
+from mpijob.errors import NotFound
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, Role, Secret
 
 VOICE = Voice("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
@@ -129,3 +131,20 @@ def test_the_values_of_a_jobs_secrets_are_read_where_they_may_be() -> None:
     secrets = [Secret(env="TOKEN", source="env:TOKEN"), Secret(env="KEY", source="shared/key"),
                Secret(env="GONE", source="gone/key")]  # fmt: skip
     assert set(secretvalues.read(api, JobRef("cv", "bert"), secrets)) == {"secret-one", "secret-two"}
+
+
+@pytest.mark.req("D-sanitize")
+def test_of_a_job_that_is_gone_secrets_are_known_by_their_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(ref: JobRef) -> Any:
+        raise NotFound(f"no job '{ref.name}'")
+
+    monkeypatch.setenv("HERE", "secret-here")
+    api = Store()
+    api.objects[kinds.SECRET.path("cv", "shared")] = {
+        "metadata": {"name": "shared"},
+        "data": {"key": "c2VjcmV0LXR3bw=="},
+    }
+    secrets = (Secret(env="TOKEN", source="env:HERE"), Secret(env="OLD", source="env:NOT_HERE"),
+               Secret(env="KEY", source="shared/key"))  # fmt: skip
+    known = secretvalues.known(api, JobRef("cv", "bert"), secrets, find)
+    assert set(known) == {"secret-two", "secret-here"}

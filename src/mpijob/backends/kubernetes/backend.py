@@ -240,8 +240,7 @@ class KubernetesBackend:
         """Return the values of a job's secrets that this user may read in the cluster."""
         from mpijob.backends.kubernetes import secretvalues
 
-        found = self._eye.find(ref)
-        return secretvalues.read(self._api, found.ref, secrets)
+        return secretvalues.known(self._api, ref, secrets, self._eye.find)
 
     async def projects(self) -> tuple[Option, ...]:
         """Return the namespaces that this user may list, with what people call them."""

@@ -9,15 +9,33 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.secrets import found
 from mpijob.dialects import terms
+from mpijob.errors import NotFound
 from mpijob.model import JobRef, MPIJob, Secret, VolumeKind
 
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.gathering import Found
+
+_OURS = ("env:", "file:")  # sources on the machine of whoever submits
 _ENDPOINT = "AWS_S3_ENDPOINT"
 _ADDRESS = re.compile(r"(ENDPOINT|URL|URI|HOST)(_URL)?$")
+
+
+def known(
+    api: Api, ref: JobRef, secrets: tuple[Secret, ...], find: Callable[[JobRef], Found]
+) -> tuple[str, ...]:
+    """Return the values that can be read; a job that is gone has taken its own Secret along: then of their sources."""
+    try:
+        return read(api, find(ref).ref, secrets)
+    except NotFound:
+        here = found(one for one in secrets if one.source.startswith(_OURS))
+        return (*read(api, ref, secrets), *here)
 
 
 def read(api: Api, ref: JobRef, secrets: Iterable[Secret]) -> tuple[str, ...]:
@@ -35,11 +53,7 @@ def values(api: Api, namespace: str, name: str) -> dict[str, str]:
 
 def addresses(api: Api, job: MPIJob) -> tuple[str, ...]:
     """Return the servers that a job's data connections name: values of secrets called ENDPOINT, URL, URI or HOST."""
-    told = [
-        one
-        for one in job.secrets
-        if _ADDRESS.search(one.env) and not one.source.startswith(("env:", "file:"))
-    ]
+    told = [one for one in job.secrets if _ADDRESS.search(one.env) and not one.source.startswith(_OURS)]
     told += [Secret(env=_ENDPOINT, source=f"{name}/{_ENDPOINT}") for name in _connections(job)]
     return read(api, JobRef(job.namespace, job.name), told) if told else ()
 
@@ -56,7 +70,7 @@ def _connections(job: MPIJob) -> list[str]:
 
 
 def _place(ours: str, secret: Secret) -> tuple[str, str]:
-    if secret.source.startswith(("env:", "file:")):
+    if secret.source.startswith(_OURS):
         return ours, secret.env
     name, _, key = secret.source.partition("/")
     return name, key

@@ -205,7 +205,8 @@ class LocalBackend:
         from mpijob.backends.local import keepsakes
         from mpijob.backends.secrets import found
 
-        kept = keepsakes.read_secrets(self._home, self._row(ref).uid)
+        row = self._store.find(ref)
+        kept = {} if row is None else keepsakes.read_secrets(self._home, row.uid)
         return tuple(kept.values()) or found(secrets)
 
     async def merge_logs(
