@@ -1,4 +1,4 @@
-"""The audit of real jobs: what they were given, who looked, how they ended and what they took; and no secret."""
+"""The audit of real jobs: what they were given, who looked, how they ended and what they took."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from mpijob.api.gate import Gate
 from mpijob.backends.local import LocalBackend
 from mpijob.cli.context import App
 from mpijob.cli.root import cli
+from mpijob.client.witness import audit_directory
 from mpijob.dialects import jobfile
 from mpijob.model import Secret
 from mpijob.model.audit import AuditQuery
@@ -118,6 +119,8 @@ def _outputs(client: Client) -> dict[str, str]:
         text = _said(client, words)
         assert "fatal: ***" in text
         assert _leaks({words: text}, (*SECRETS, *ENCODED)) == set()
+    audit = Path(audit_directory(client.backend, client.settings))
+    shown |= {f"the audit's {file.name}": file.read_text() for file in audit.iterdir()}
     return shown | _page(client, *(f"/trainjobs/default/leaky{part}" for part in OF_THE_JOB))
 
 
