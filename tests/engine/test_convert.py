@@ -90,6 +90,18 @@ def test_a_program_that_cannot_be_compiled_ends_the_job_with_what_the_compiler_s
     assert (cause.code, cause.message[:35]) == ("COMPILE_ERROR", "The compiler refused heat.c, line 1")
 
 
+def test_behind_set_e_a_line_that_fails_ends_every_rank_with_its_status(client: Client, folder: Path) -> None:
+    (folder / "Makefile").write_text("all:\n\techo made\n")
+    head = "#!/bin/bash\n#SBATCH -J strict -N 2 -n 4 --mem=128M\nset -euo pipefail\n"
+    script = f"{head}make all\ncp params.default params.in\nsrun echo started\n"
+    job = client.submit(placed(script, folder))
+    assert job.wait(PATIENCE).phase is Phase.FAILED
+    assert {rank.exit_code for rank in job.state().ranks} == {1}
+    every = [line for rank in said(job).values() for line in rank]
+    assert any("params.default" in line for line in every)
+    assert "started" not in every
+
+
 def test_jobs_of_one_script_hand_files_on_through_the_volume_that_the_report_names(
     client: Client, folder: Path
 ) -> None:

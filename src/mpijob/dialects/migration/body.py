@@ -19,6 +19,7 @@ from mpijob.dialects.migration import (
     prefixes,
     preparing,
     scratch,
+    strictness,
 )
 from mpijob.dialects.migration.bodylines import Use
 from mpijob.dialects.migration.request import KEPT, LOGS, Request
@@ -46,6 +47,7 @@ class Body(Surroundings):
         self.every = every = scratch.without(statements(text), self.request)
         self.launches = any(bodylines.use(each) is Use.LAUNCH for one in every for each in one.commands)
         self.functions = {name: one.text for one in every if (name := endings.function_name(one))}
+        self._first_line(text)
         last = max((at for at, one in enumerate(every) if bodylines.starts_ranks(one.text)), default=0)
         for at, statement in enumerate(every):
             self.notes.line = statement.line
@@ -54,6 +56,13 @@ class Body(Surroundings):
         self.notes.line = 0
         if self.steps:
             self.tell_loose()
+
+    def _first_line(self, text: str) -> None:
+        """Set what the first line of a script sets for its shell: `#!/bin/bash -e`."""
+        options = strictness.of_first_line(text)
+        if options:
+            self.notes.line = 1
+            self.set_up(options)
 
     @property
     def _launched(self) -> bool:
@@ -185,7 +194,7 @@ class Body(Surroundings):
         if Use.MODULES in uses:
             self.modules(one.text)
         elif Use.WORK in uses:
-            self.prepared.add(one, self.setting, commands)
+            self.prepared.add(one, self.setting, commands, self.strict)
             self.notes.changed("script", one.text, "code.files", preparing.NOTE)
         else:
             self.set_up(one.text)
@@ -198,7 +207,7 @@ class Body(Surroundings):
             return False
         for piece, mine in pieces:
             if mine:
-                self.prepared.add(piece, self.setting, piece.commands)
+                self.prepared.add(piece, self.setting, piece.commands, self.strict)
                 self.notes.changed("script", piece.text, "code.files", preparing.NOTE)
             else:
                 self._command(piece.commands[0], bodylines.use(piece.commands[0]))

@@ -32,13 +32,15 @@ _SETS = frozenset(
     {Use.TEST, Use.INFORMS, Use.END, Use.FOLDERS, Use.VARIABLES, Use.SETTING, Use.SOURCE, Use.PLACE}
 )
 _LEFT_OUT = frozenset({Use.TEST, Use.INFORMS, Use.MODULES})
-_ATTEMPT = "${MPIJOB_ATTEMPT:-1}"
-_RUN = "${MPIJOB_ATTEMPT:-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}}"
+_STRICT = "set -e"
+_MARK = 'mark="$start/.$1-${MPIJOB_ATTEMPT:-1}"'
+_MARK_OF_RUN = 'mark="$start/.$1-${MPIJOB_ATTEMPT:-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}}"'
 _ONCE = """\
 start=$PWD
 once() ( # of the ranks that share this directory the first does it, and the others wait
   mark="$start/.$1-${MPIJOB_ATTEMPT:-1}"
   if mkdir "$mark" 2> /dev/null; then
+    set +e # to tell the others how it ended
     "$1"
     mkdir "$mark/$?"
   fi
@@ -50,7 +52,7 @@ once() ( # of the ranks that share this directory the first does it, and the oth
 
 def for_slurm(text: str) -> str:
     """Return a rank's script that prepares anew in each run of Slurm: there the directory stays from run to run."""
-    return text.replace(_ONCE, _ONCE.replace(_ATTEMPT, _RUN))
+    return text.replace(_MARK, _MARK_OF_RUN)
 
 
 def pieces(one: Statement, uses: list[Use]) -> list[tuple[Statement, bool]]:
@@ -151,26 +153,41 @@ class Prepared:
     def __init__(self) -> None:
         self.functions: dict[str, tuple[str, ...]] = {}
 
-    def add(self, one: Statement, setting: list[str], commands: tuple[Command, ...]) -> None:
-        """Add a statement with the commands in it, and its call to what each rank does."""
-        ends = _ends(commands) and not one.compound
-        text = one.text if ends else f"{one.text} || {'exit' if _builds(commands) else ':'}"
+    def add(self, one: Statement, setting: list[str], commands: tuple[Command, ...], strict: bool) -> None:
+        """Add a statement with the commands in it, and its call to what each rank does.
+
+        `strict` is whether a line that fails ends the script, as behind `set -e`.
+        """
         name = f"prepare_{len(self.functions)}"
-        if not self.functions or not setting or setting[-1] != _call(name):
+        if not self.functions or not setting or setting[-1] != _call(name, strict):
             name = f"prepare_{len(self.functions) + 1}"
-            setting.append(_call(name))
-        self.functions[name] = (*self.functions.get(name, ()), text)
+            setting.append(_call(name, strict))
+        before = self.functions.get(name, (_STRICT,) if strict else ())
+        self.functions[name] = (*before, _strict(one, commands) if strict else _lenient(one, commands))
 
 
-def _call(name: str) -> str:
-    return f"once {name} || exit"
+def _lenient(one: Statement, commands: tuple[Command, ...]) -> str:
+    """Return a line that ends the script only where nothing can run when it fails."""
+    if _ends(commands) and not one.compound:
+        return one.text
+    return f"{one.text} || {'exit' if _builds(commands) else ':'}"
+
+
+def _strict(one: Statement, commands: tuple[Command, ...]) -> str:
+    """Return a line that ends the script when it fails; not where more stood behind an && of it."""
+    return f"{one.text} || :" if not one.compound and commands[-1].after == "&&" else one.text
+
+
+def _call(name: str, strict: bool) -> str:
+    """Return the line that calls a function; behind `||` a shell would forget `set -e` in all that it runs."""
+    return f"once {name}" if strict else f"once {name} || exit"
 
 
 def written(functions: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return the functions as lines of a script."""
-    if not functions:
-        return []
-    bodies = [
-        "\n".join([f"{name}() (", *(f"  {line}" for line in lines), ")"]) for name, lines in functions.items()
-    ]
-    return [_ONCE, *bodies]
+    return [_ONCE, *(_written(name, lines) for name, lines in functions.items())] if functions else []
+
+
+def _written(name: str, lines: tuple[str, ...]) -> str:
+    inner = [*lines, ":"] if lines[0] == _STRICT else lines  # what fails and does not end it is no failure
+    return "\n".join([f"{name}() (", *(f"  {line}" for line in inner), ")"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from mpijob.dialects.migration import bodylines, endings
+from mpijob.dialects.migration import bodylines, endings, strictness
 from mpijob.dialects.migration.outputs import Output
 from mpijob.dialects.migration.places import Places
 from mpijob.dialects.migration.report import Fate
 from mpijob.dialects.migration.request import Request, given_by
 from mpijob.dialects.migration.shelltext import constant, filled, mentioned
-from mpijob.dialects.migration.shellwords import Command, Statement
+from mpijob.dialects.migration.shellwords import Command, Statement, inside
 from mpijob.dialects.migration.variables import OWN_NUMBER, unknown
 
 EACH = "each rank does it before the program, not the launcher once"
@@ -26,6 +26,7 @@ class Surroundings:
         self.notes = request.notes
         self.env: dict[str, str] = {}
         self.setting: list[str] = []
+        self.strict = False  # a line that fails ends the script
         self.places = Places()
         own = {} if request.values else dict.fromkeys(OWN_NUMBER, request.name)
         self.values = {**own, **request.known}
@@ -40,6 +41,7 @@ class Surroundings:
     def set_up(self, text: str, note: str = EACH, todo: str = "") -> None:
         """Have each rank do something before the program."""
         self.setting.append(text)
+        self.strict = strictness.ends_at_failure(self.strict, inside(Statement(text, 0)))
         self.output.look(text)
         self.notes.changed("script", text, "code.files", note, todo)
         self.loose.append(len(self.notes.entries) - 1)
