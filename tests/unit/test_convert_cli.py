@@ -40,6 +40,15 @@ def test_a_converted_job_file_can_be_run_right_away() -> None:
     assert "hello from Slurm" in cli.ok("logs", "hello")
 
 
+@pytest.mark.parametrize("head", ["#SBATCH --array=0-3", "#SBATCH --dependency=afterok:12", "#SBATCH -N 2"])
+def test_a_script_that_is_blocked_is_not_told_to_be_run(head: str) -> None:
+    script = f"#!/bin/bash\n{head}\nsrun ./a\n"
+    assert ("run it:" in Cli()("convert", "-", stdin=script).stderr) is ("-N" not in head)
+    blocked = Cli()("convert", "-", stdin=f"{script}./b && scontrol update job=1\n")
+    assert "BLOCKS" in blocked.stderr
+    assert "run it:" not in blocked.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "written", "path"),
     [

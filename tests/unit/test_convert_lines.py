@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,40 @@ def test_work_after_a_failure_blocks(behind: str) -> None:
     one = slurm(f"srun ./a{behind}")
     assert one.stage is Stage.BLOCKED
     assert "no job here begins when another has failed" in one.blockers[0]
+
+
+@pytest.mark.parametrize(
+    ("behind", "does"),
+    [
+        (
+            '\nif [ $? -ne 0 ]; then\n  echo "reduce failed" | mail -s oops me\n  exit 1\nfi',
+            '( echo "reduce failed" | mail -s oops me; exit 1 )',
+        ),
+        (" || { ./clean; exit 1; }", "( ./clean; exit 1 )"),
+        (" || {\n  ./clean > log 2>&1 && ./tell\n  exit 1\n}", "( ./clean > log 2>&1 && ./tell; exit 1 )"),
+        (" || ./other", "( ./other )"),
+        ("\nRC=$?\nif [ $RC -ne 0 ]; then ./clean; else ./post; fi", ""),
+        ("\nif [ $? -ne 0 ]; then\n for f in a b; do ./clean $f; done\nfi", ""),
+        (" || srun ./b", "mpijob run -f OTHER"),
+    ],
+)
+def test_what_to_call_after_a_failure_is_a_line_that_a_shell_takes_and_that_leaves_it_open(
+    behind: str, does: str
+) -> None:
+    todo = slurm(f"srun ./a{behind}").entries
+    (line,) = [each.todo.partition(": ")[2] for each in todo if each.blocks]
+    assert line == f"mpijob run -f FILE || {does}".removesuffix(" || ")
+    subprocess.run(["bash", "-n", "-c", line], check=True)
+
+
+@pytest.mark.parametrize(
+    "line", ["sbatch --dependency=afterok:$SLURM_JOB_ID next.sbatch", "NEXT=$(sbatch --parsable next.sbatch)"]
+)
+def test_a_script_that_a_script_submits_is_told_as_a_job_that_waits(line: str) -> None:
+    one = next(each for each in slurm(f"srun ./a\n{line}").entries if each.blocks)
+    assert "another script" in one.note
+    assert "mpijob convert next.sbatch" in one.todo
+    assert "mpijob run -f NEXT.yaml --after flow," in one.todo
 
 
 def test_a_group_behind_a_launch_line_that_succeeds_is_what_follows_it() -> None:

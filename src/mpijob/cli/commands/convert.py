@@ -180,9 +180,9 @@ def _brief(one: Conversion) -> list[str]:
 
 def _commands(one: Conversion, written: dict[str, Path]) -> list[str]:
     """Return the commands that run what is more than a job alone: several, an array, a job that waits for another."""
-    if one.to != "job" or (one.values and len(one.jobs) > 1):
+    if one.to != "job" or one.stage is Stage.BLOCKED or (one.values and len(one.jobs) > 1):
         return []
-    if len(one.jobs) > 1 and not one.after and one.stage is not Stage.BLOCKED:
+    if len(one.jobs) > 1 and not one.after:
         files = "".join(f" -f {written[job.name]}" for job in one.jobs if job.name in written) or " -f FILE"
         return [f"  run it: mpijob run{files}"]
     if not (one.values or one.after):

@@ -24,6 +24,10 @@ _AGAIN = re.compile(
 )
 _FUNCTION = re.compile(r"(?:function\s+)?([A-Za-z_][-\w]*)\s*(?:\(\s*\))?\s*\{")
 _WANTS = re.compile(r"-ne\s+0|!=\s*0|-gt\s+0|-eq\s+[1-9]|==?\s*[1-9]")
+_SUBMITS = re.compile(r"(?<![\w./-])(?:sbatch|qsub)\s[^\n;&|)]*")
+_SCRIPT = re.compile(r"(?<![\w./$-])[\w./-]+\.(?:sbatch|slurm|pbs|sh|bash|job|sub|batch|q)\b")
+_DECIDES = re.compile(r"(?:^|[\s;])(?:if|else|elif|for|while|until|select|case|function)\s")
+_JOINS = ("|", "|&", "&&", "||")
 _TIDIES = frozenset({"rm", "rmdir", "echo", "kill", "wait", "exit", "-"})
 
 
@@ -34,8 +38,26 @@ def fails_over(group: str, text: str, notes: Notes) -> None:
         notes.dropped("script", text, FAILED, "nothing")
         return
     note = "it runs when the ranks fail, and no job here begins when another has failed"
-    todo = f"call it yourself: mpijob run -f FILE || {{ {group} }}"
-    notes.dropped("script", text, note, todo.replace("\n", "; "), blocks=True)
+    notes.dropped("script", text, note, _todo(group, commands), blocks=True)
+
+
+def _todo(group: str, commands: Sequence[Command]) -> str:
+    """Return how a user does what a script does after a failure, as a line for a shell where it can be one."""
+    if bodylines.starts_ranks(group):
+        return "make a job of it, too, and call it yourself: mpijob run -f FILE || mpijob run -f OTHER"
+    if not commands or _DECIDES.search(group) or "<<" in group:
+        return "call it yourself when this has ended with a status other than 0: mpijob run -f FILE"
+    return f"call it yourself: mpijob run -f FILE || ( {_joined(commands)} )"
+
+
+def _joined(commands: Sequence[Command]) -> str:
+    """Return commands as one line, joined as they were."""
+    found = ""
+    for at, command in enumerate(commands):
+        last = at == len(commands) - 1
+        found += " ".join((*command.words, *command.redirects))
+        found += "" if last else f" {command.after} " if command.after in _JOINS else "; "
+    return found
 
 
 def looks_at_status(one: Statement, statuses: set[str]) -> bool:
@@ -54,7 +76,8 @@ def tells_status(one: Statement, notes: Notes) -> bool:
         return True
     tests = [" ".join(each.words) for each in commands if bodylines.use(each) is Use.TEST]
     if any(_WANTS.search(test) for test in tests) and not _AGAIN.search(one.text):
-        fails_over("; ".join(" ".join(each.words) for each in commands[1:]), one.text, notes)
+        branches = _DECIDES.search(one.text.removeprefix("if ")) or "<<" in one.text
+        fails_over(one.text if branches else _joined(commands[1:]), one.text, notes)
         return True
     return False
 
@@ -82,6 +105,24 @@ def is_called(name: str, every: Sequence[Statement]) -> bool:
 def begins_again(text: str) -> bool:
     """Return whether a text asks the batch system to run the job again."""
     return _AGAIN.search(text) is not None
+
+
+def tell_next(text: str, request: Request, notes: Notes) -> bool:
+    """Tell how a job begins behind this one where a line submits its script; return whether it does that."""
+    match = _SUBMITS.search(text)
+    if match is None:
+        return False
+    script = _SCRIPT.search(match[0])
+    name = script[0] if script else "SCRIPT"
+    note = (
+        f"it has {request.system} run another script; here that is a job which waits for this one to succeed"
+    )
+    todo = (
+        f"convert that script, too (mpijob convert {name} > NEXT.yaml), leave this line out, and let its job wait: "
+        "mpijob run -f NEXT.yaml --after NAME, or the same name under after in NEXT.yaml"
+    )
+    notes.dropped("script", text.partition("\n")[0], note, todo, blocks=True)
+    return True
 
 
 def tell_again(text: str, request: Request, notes: Notes) -> None:

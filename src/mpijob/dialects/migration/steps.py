@@ -12,7 +12,7 @@ from mpijob.dialects.migration.report import Notes
 from mpijob.model import Launch
 
 _NAMED = re.compile(
-    r"(mpijob (?:logs|why|wait|cancel|suspend|describe|artifacts list|artifacts fetch)) NAME\b"
+    r"(mpijob (?:logs|why|wait|cancel|suspend|describe|artifacts list|artifacts fetch|run -f \S+ --after)) NAME\b"
 )
 _NUMBERED = re.compile(r"<job-(\d{1,4})>")
 

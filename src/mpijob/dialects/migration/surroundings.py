@@ -70,7 +70,7 @@ class Surroundings:
         first = text.partition("\n")[0]
         if endings.begins_again(text):
             endings.tell_again(text, self.request, self.notes)
-        else:
+        elif not endings.tell_next(text, self.request, self.notes):
             todo = "write the value into env, or use MPIJOB_RANK, MPIJOB_WORLD and MPIJOB_LOCAL_RANK in the program"
             self.notes.dropped(
                 "script", first, f"it asks {self.request.system} for something", todo, blocks=True
