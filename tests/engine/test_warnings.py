@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.req("PMV-013", "Q13")]
 
 PYTHON = sys.executable
 GROWS = "keep = []\nimport time\nwhile True:\n keep.append(b'x' * (2 << 20)); time.sleep(0.1)"
+BOTH_WAIT = "from mpi4py import MPI; w = MPI.COMM_WORLD; print(w.rank, flush=True); w.recv(source=1 - w.rank)"
 WAITS = "from mpi4py import MPI; import time\nif MPI.COMM_WORLD.rank == 1: time.sleep(300)\nMPI.COMM_WORLD.Barrier()"
 HANGS: dict[str, Any] = {"command": ("sh", "-c", f"echo begun; {PYTHON} -c '{WAITS}'"), "workers": 2}
 TALKS = 'i=0; while [ "$MPIJOB_RANK" != 1 ] || [ $i -lt 12 ]; do echo step $i; i=$((i+1)); sleep 0.25; done; sleep 300'
@@ -98,6 +100,20 @@ def test_a_job_that_hung_until_its_deadline_says_so_first(client: Client) -> Non
     assert any("Rank 1 on worker 1 has been idle" in line and "[RANK_IDLE]" in line for line in hang.evidence)
     assert told.fixes[0].command == "mpijob stacks hangs"
     assert told.summary.startswith("Failed: The job probably hung")
+
+
+@pytest.mark.req("AC3")
+def test_ranks_that_wait_for_each_other_in_mpi_are_told_as_silent_and_to_be_looked_at(client: Client) -> None:
+    job = client.submit(a_job("dead", command=(PYTHON, "-c", BOTH_WAIT), deadline_seconds=13.0))
+    assert job.wait(PATIENCE).phase is Phase.FAILED
+    told = job.diagnose()
+    (late,) = told.findings
+    assert (late.code, late.confidence) == ("DEADLINE_EXCEEDED", 0.5)
+    assert re.search(
+        r"no rank had said anything in the last 1\d s: .* or waited for each other", late.message
+    )
+    assert told.fixes[0].command == "mpijob stacks dead"
+    assert told.fixes[1].patch == {"deadline_seconds": 26.0}
 
 
 def test_a_job_that_only_took_too_long_is_not_called_hung(client: Client) -> None:

@@ -153,6 +153,28 @@ def test_ranks_that_left_with_0_when_the_deadline_ended_them_are_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("silent", "fields", "quiet"),
+    [
+        (24.0, {}, "24 s"),
+        (12.0, {}, ""),  # half of the time is not reached
+        (24.0, {"spec": a_job(workers=1, slots=1, deadline_seconds=25.0)}, ""),  # for whom should it wait?
+        (24.0, {"launcher": Exit(0), "ranks": tuple(Exit(0, index=rank) for rank in range(4))}, ""),
+    ],
+)
+def test_a_deadline_that_met_silent_ranks_is_not_certain_to_have_been_too_short(
+    silent: float, fields: dict[str, Any], quiet: str
+) -> None:
+    known = {"spec": a_job(deadline_seconds=25.0), "census": (RankState(0, 0),), **fields}
+    seen = Evidence(reason="DeadlineExceeded", elapsed_seconds=25.0, silent_seconds=silent, **known)
+    (late,) = explain(seen)
+    assert late.confidence == (0.5 if quiet else 1.0)
+    assert (
+        f"no rank had said anything in the last {quiet}: they computed in silence" in late.message
+    ) is bool(quiet)
+    assert ("mpijob stacks" in late.fixes[0].text) is bool(quiet)
+
+
+@pytest.mark.parametrize(
     ("lines", "told"),
     [
         (

@@ -25,6 +25,8 @@ SIDECARS = ("istio-proxy", "linkerd-proxy")
 MOST_ADDRESSES = 8  # of workers in one sentence
 MOST_NAMED = 4  # ranks in one sentence
 STALLS = ("RANK_IDLE", "ALL_IDLE", "RANK_SILENT", "JOB_SILENT")  # the most telling first
+QUIET_SECONDS = 10.0  # of all ranks, before a deadline: less proves nothing
+DOUBTED = 0.5  # that time alone was too short
 IDLE_CORES = 0.1  # of one worker: less is no computing
 _KILLED = ("rank-killed", "rank-killed-by-system")
 _ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
@@ -52,8 +54,10 @@ def facts(seen: Evidence) -> Iterator[Fact]:
             "message": seen.message or None,
             "addresses": _addresses(seen),
             "left_well": _left_well(seen),
+            "quiet": (quiet := _quiet_at_deadline(seen)),
         }
-        yield Fact(f"reason:{seen.reason}", worker=seen.worker, values=values)
+        doubted = DOUBTED if quiet else None
+        yield Fact(f"reason:{seen.reason}", worker=seen.worker, values=values, confidence=doubted)
     for memory in seen.memory:
         yield from _memory(memory)
     said = streams(seen)
@@ -201,10 +205,27 @@ def _lost_nodes(seen: Evidence) -> Iterator[Fact]:
 
 
 def _silence(seen: Evidence) -> Iterator[Fact]:
-    silent, elapsed = seen.silent_seconds, seen.elapsed_seconds
-    overdue = seen.reason == "DeadlineExceeded" and silent and elapsed and silent >= max(30.0, elapsed / 2)
+    silent = seen.silent_seconds
+    overdue = _silent_for_most(seen, 30.0) and not seen.ranks_watched  # who watches them has told of a hang
     if seen.reason == "Silent" or overdue or (seen.going and silent):
         yield Fact("silent", values={"silent": _whole(silent), **_load(seen)})
+
+
+def _silent_for_most(seen: Evidence, least: float) -> bool:
+    """Whether no rank said anything for at least half of the time that a deadline left them."""
+    silent, elapsed = seen.silent_seconds or 0.0, seen.elapsed_seconds or 0.0
+    return seen.reason == "DeadlineExceeded" and elapsed > 0.0 and silent >= max(least, elapsed / 2)
+
+
+def _quiet_at_deadline(seen: Evidence) -> str | None:
+    """Return how long ranks that a deadline ended had been silent, where they may have waited for each other.
+
+    Ranks that wait in MPI are busy, so nothing else tells them from ranks that compute in silence.
+    """
+    told = any(worry.code in STALLS for worry in seen.worries)
+    if seen.spec.world < 2 or told or _left_well(seen) or not _silent_for_most(seen, QUIET_SECONDS):
+        return None
+    return lasting(seen.silent_seconds or 0.0)
 
 
 def _stalled(seen: Evidence) -> Iterator[Fact]:

@@ -42,12 +42,41 @@ def findings_for(
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
     site = siterules.known(orders.rules)
     seen = _evidence(orders, ledger, standing, site)
-    evidence = msgspec.structs.replace(seen, started=started, worries=worries)
+    evidence = msgspec.structs.replace(
+        seen, started=started, worries=worries, elapsed_seconds=_limit(orders, standing),
+        silent_seconds=_silence(orders, standing, started, seen.logs),
+    )  # fmt: skip
     hidden = masking.secret_values(orders.plan.job, orders.secrets.values())
     findings = masking.masked_findings(diagnosis.explain(evidence, site), hidden)
     cause = findings[0].rank if findings else None
     ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
     return findings
+
+
+def _limit(orders: Orders, standing: phase.Standing) -> float | None:
+    """Return how long the attempt ran before its deadline ended it; None where something else did."""
+    late = standing.reason is phase.Reason.DEADLINE_EXCEEDED
+    return orders.plan.job.deadline_seconds if late else None
+
+
+def _silence(
+    orders: Orders, standing: phase.Standing, started: float | None, said: Iterable[LogLine]
+) -> float | None:
+    """Return how long no rank had said anything when the deadline came; what they say as they are ended does not count.
+
+    None where that is not known: a rank may have said more since than was read of it.
+    """
+    limit = _limit(orders, standing)
+    if limit is None or started is None:
+        return None
+    times: dict[tuple[int | None, str], list[float]] = {}
+    for line in said:
+        if line.role is Role.RANK:
+            times.setdefault((line.rank, line.stream), []).append(line.time / 1e9 - started)
+    before = {key: [time for time in mine if time <= limit] for key, mine in times.items()}
+    if any(not before[key] and len(mine) >= LINES_PER_STREAM for key, mine in times.items()):
+        return None
+    return limit - max((mine[-1] for mine in before.values() if mine), default=0.0)
 
 
 def _followed(exit: Exit, cause: int | None) -> bool:

@@ -145,10 +145,16 @@ RULES = (
         causes=(
             "The job ran past its deadline of {deadline} s: {left_well} ended with 0 only after being told to end, "
             "which is no proof that the work was done.",
+            "The job ran past its deadline of {deadline} s, and no rank had said anything in the last {quiet}: they "
+            "computed in silence, or waited for each other (hang).",
             "The job ran past its deadline of {deadline} s.",
             "The job ran past its deadline.",
         ),
         remedies=(
+            Remedy(
+                "ranks that are silent for {quiet} may wait for each other: run it again (mpijob retry JOB), and while "
+                "it is silent see where each stands: mpijob stacks JOB"
+            ),
             Remedy(
                 "allow twice the time; that is a guess, for how long the program needs is not known",
                 {"deadline_seconds": "{longer_deadline}"},
