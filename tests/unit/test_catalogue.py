@@ -17,6 +17,11 @@ from mpijob.diagnosis.rules import IDS
 from mpijob.model import Exit, Phase
 
 STACK = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    step()\n'
+ASYNCHRONOUS = (  # what PyTorch adds to every error of CUDA
+    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
+    "device-side assertions.\n"
+)
 EVICTED = "worker 1 was evicted from its node gpu-1: The node was low on resource: memory."
 
 # word for word what the launcher's script says (tests/unit/test_shell.py)
@@ -32,6 +37,16 @@ CATALOGUE: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
     ],
     "oom-gpu": [
         ("CUDA_OOM", STACK + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", {}),
+        ("CUDA_OOM", STACK + f"RuntimeError: CUDA error: out of memory\n{ASYNCHRONOUS}", {}),
+        ("CUDA_OOM", f"RuntimeError: CUDA error: out of memory\n{ASYNCHRONOUS}", {}),
+        ("CUDA_OOM", STACK + f"torch.AcceleratorError: CUDA error: out of memory\n{ASYNCHRONOUS}", {}),
+        ("CUDA_OOM", STACK + "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; "
+         "10.76 GiB total capacity; 9.71 GiB already allocated)", {}),
+        ("CUDA_OOM", STACK + "RuntimeError: HIP out of memory. Tried to allocate 20.00 MiB.", {}),
+        ("CUDA_OOM", STACK + "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 4,294,967,296 bytes "
+         "(allocated so far: 0 bytes).", {}),
+        ("CUDA_OOM", STACK + "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+         "allocate 68719476736 bytes.", {}),
         ("CUDA_OOM", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", {}),
         ("CUDA_OOM", "RESOURCE_EXHAUSTED: OOM when allocating tensor with shape[8,512]", {}),
     ],

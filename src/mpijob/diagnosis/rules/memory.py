@@ -124,12 +124,13 @@ RULES = (
         why="The model, its optimizer's state and one batch did not fit into the memory of the GPU; or "
         "several ranks share one GPU.",
         signs=(
-            Sign("CUDA out of memory", r"CUDA out of memory"),
-            Sign("OutOfMemoryError", r"torch\.(?:cuda\.)?OutOfMemoryError"),
+            Sign("out of memory", r"(?:CUDA|HIP)(?: error:)? out of memory"),
+            Sign("OutOfMemoryError", r"(?:torch\.(?:cuda\.)?|cupy\.cuda\.memory\.)OutOfMemoryError"),
+            Sign("CUDA_ERROR_OUT_OF_MEMORY", r"CUDA_ERROR_OUT_OF_MEMORY"),
             Sign("CUBLAS_STATUS_ALLOC_FAILED", r"CUBLAS_STATUS_ALLOC_FAILED"),
             Sign("cudaErrorMemoryAllocation", r"cudaErrorMemoryAllocation"),
             Sign("hipErrorOutOfMemory", r"hipErrorOutOfMemory"),
-            Sign("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: [^\n]{0,80}(?:OOM|out of memory)"),
+            Sign("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: [^\n]{0,80}(?:OOM|[Oo]ut of memory)"),
         ),
         causes=("Worker {worker} failed: CUDA out of memory", "{who} failed: CUDA out of memory"),
         remedies=(
