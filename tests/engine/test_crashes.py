@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from mpijob import Client, Phase
+from mpijob.diagnosis import fixed
+from mpijob.errors import InvalidJob
 from mpijob.model import Code, Resources
 
 from .support import a_job, check_nothing_runs, ended, said, succeeded
@@ -87,6 +91,28 @@ def test_a_rank_that_exits_with_0_lets_the_others_finish(client: Client, family:
     files = {"exits.py": EXITS.replace("STATUS", "0")}
     job = a_job("exits", mpi=family, command=("python", "exits.py"), resources=ROOMY, code=Code(files=files))
     assert said(succeeded(client, job)) == {0: ["caught 8"], 1: ["caught 8", "last words"]}
+
+
+NATIVE = (
+    "#include <stdlib.h>\nstatic void inner(int *p) { *p = 1; }\nint main(void) { inner(0); return 0; }\n"
+)
+
+
+def test_the_fix_for_a_native_program_that_crashes_shows_its_line(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "crash.c").write_text(NATIVE)
+    subprocess.run(["cc", "-g", "-O0", "-o", "crash", "crash.c"], cwd=tmp_path, check=True)
+    job = a_job("native", command=("./crash",), resources=ROOMY, code=Code(path=str(tmp_path)))
+    (crash, *_) = ended(client, job).findings
+    assert crash.code == "SEGFAULT"
+    mended = fixed(job, crash.fixes[0]).replace(name="mended")
+    if shutil.which("gdb") is None:
+        with pytest.raises(InvalidJob, match="gdb"):
+            client.submit(mended)
+        return
+    (again, *_) = ended(client, mended).findings
+    assert again.code == "SEGFAULT"
+    assert any("in inner (" in line and "crash.c:2" in line for line in again.evidence)
+    assert "gdb" not in again.fixes[0].text, "it is applied"
 
 
 @pytest.mark.req("UC1-AF2", "B-story4")

@@ -342,3 +342,17 @@ def test_a_watchman_looks_only_where_warnings_are_wanted(
     later = time.monotonic() + HOUR
     monkeypatch.setattr("mpijob.backends.local.watchman.time.monotonic", lambda: later)
     assert watchman.due() is looks
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "signal"),
+    [(127, 127, None), (128, 128, None), (139, None, 11), (192, None, 64), (255, 255, None)],
+)
+def test_only_what_is_the_number_of_a_signal_is_one(
+    tmp_path: Path, said: int, code: int | None, signal: int | None
+) -> None:
+    _, ledger = an_attempt(tmp_path)
+    ledger.bye(0, said)
+    (exit,) = ledger.ranks_ended()
+    assert (exit.code, exit.signal) == (code, signal)
+    assert not exit.good

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.failures import a_job
+from tests.unit.failures import a_job, said
 
 from mpijob import checks
 from mpijob.diagnosis import Evidence, Memory, explain, fixed
@@ -14,7 +14,7 @@ from mpijob.diagnosis.rule import Remedy, Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.words import fill_patch, words
 from mpijob.errors import Fix, Severity
-from mpijob.model import Exit, Resources
+from mpijob.model import Code, Exit, Resources
 
 JOB = a_job(
     deadline_seconds=60.0,
@@ -24,6 +24,7 @@ JOB = a_job(
     resources=Resources(gpu=2, memory="4Gi"),
 )
 SEEN = Evidence(spec=JOB, memory=(Memory(1, 5 << 30, 4 << 30),))
+NATIVE = msgspec.structs.replace(SEEN, spec=JOB.replace(command=("./heat", "--steps", "10")))
 FIXES = [
     pytest.param(remedy, id=f"{rule.id}-{number}")
     for rule in RULES
@@ -35,9 +36,10 @@ FIXES = [
 @pytest.mark.req("FR-UI-007", "B-11")
 @pytest.mark.parametrize("remedy", FIXES)
 def test_the_change_gives_a_job_that_the_checks_accept(remedy: Remedy) -> None:
-    patch = fill_patch(remedy.patch, words(SEEN, 1, 4, {"node": "gpu-17"}))
-    job = fixed(JOB, Fix(remedy.text, patch))
-    assert job != JOB
+    seen = NATIVE if "{with_gdb}" in remedy.patch.values() else SEEN
+    patch = fill_patch(remedy.patch, words(seen, 1, 4, {"node": "gpu-17"}))
+    job = fixed(seen.spec, Fix(remedy.text, patch))
+    assert job != seen.spec
     assert [one for one in checks.run(job) if one.severity is Severity.ERROR] == []
 
 
@@ -51,6 +53,39 @@ def test_a_command_is_apart_from_its_sentence_and_names_the_job() -> None:
     (first, *_) = explain(Evidence(spec=a_job(name="bert"), launcher=Exit(signal=9)))
     commands = [fix.command for fix in first.fixes if fix.command]
     assert commands == ["mpijob retry bert"]
+
+
+GDB = "gdb -q -batch -return-child-result -ex run -ex bt --args"
+CRASH = (Exit(signal=11, index=1, worker=0, time=1.0),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "patch"),
+    [
+        ({"command": ("python3.11", "a.py")}, "PYTHONFAULTHANDLER=1", {"env": {"PYTHONFAULTHANDLER": "1"}}),
+        ({"command": ("sh", "-c", "cd x; python a.py")}, "PYTHONFAULTHANDLER=1", {"env": {"PYTHONFAULTHANDLER": "1"}}),
+        ({"command": ("./heat", "--steps", "1")}, "gdb", {"command": [*GDB.split(), "./heat", "--steps", "1"]}),
+        ({"command": ("bash", "rank.sh"), "code": Code(files={"rank.sh": "exec ./heat\n"})}, GDB, {}),
+        ({"command": ("bash", "rank.sh"), "code": Code(files={"rank.sh": "exec python x.py\n"})},
+         "PYTHONFAULTHANDLER=1", {"env": {"PYTHONFAULTHANDLER": "1"}}),
+        # what is there already is not offered again
+        ({"command": ("python", "a.py"), "env": {"PYTHONFAULTHANDLER": "1"}}, "one rank alone", {}),
+        ({"command": (*GDB.split(), "./heat")}, "one rank alone", {}),
+    ],
+)  # fmt: skip
+def test_the_line_of_a_crash_is_looked_for_with_what_the_program_has(
+    fields: dict[str, Any], text: str, patch: dict[str, Any]
+) -> None:
+    (crash, *_) = explain(Evidence(spec=a_job(**fields), ranks=CRASH))
+    assert crash.code == "SEGFAULT"
+    assert text in crash.fixes[0].text
+    assert crash.fixes[0].patch == patch
+
+
+def test_a_program_whose_log_shows_python_is_one_of_python() -> None:
+    lines = said("Fatal Python error: Segmentation fault", rank=1, worker=0)
+    (crash, *_) = explain(Evidence(spec=a_job(command=("./start",)), ranks=CRASH, logs=lines))
+    assert crash.fixes[0].patch == {"env": {"PYTHONFAULTHANDLER": "1"}}
 
 
 def test_a_fix_keeps_what_the_job_has_beside_it() -> None:

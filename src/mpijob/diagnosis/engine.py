@@ -131,7 +131,8 @@ def _better(other: Hit, hit: Hit) -> bool:
 def _finding(seen: Evidence, hit: Hit) -> Finding:
     rule, values = hit.rule, words(seen, hit.worker, hit.rank, hit.values)
     causes = (fill(cause, values) for cause in rule.causes)
-    fixes, said = tuple(_fixes(rule, values)), values.get("said")
+    fixes = tuple(fix for fix in _fixes(rule, values) if not _applied(seen, fix))
+    said = values.get("said")
     return Finding(
         code=rule.id,
         message=next((cause for cause in causes if cause), rule.title),
@@ -153,6 +154,12 @@ def _fixes(rule: Rule, values: Mapping[str, Any]) -> Iterator[Fix]:
         if (text := fill(remedy.text, values)) and not _incomplete(patch):
             command = _COMMAND.search(text)
             yield Fix(text, patch, command[1] if command else "")
+
+
+def _applied(seen: Evidence, fix: Fix) -> bool:
+    """Whether a job has already what a fix would change."""
+    spec = msgspec.to_builtins(seen.spec) if fix.patch and not seen.bare else {}
+    return bool(spec) and merged(spec, fix.patch) == spec
 
 
 def _incomplete(patch: Any) -> bool:

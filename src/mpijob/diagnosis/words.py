@@ -21,6 +21,10 @@ from mpijob.model.records import spans
 GIB, MIB = 1 << 30, 1 << 20
 _HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
+_NAMES_PYTHON = re.compile(r"(?:^|[\s/;&|])(?:python[0-9.]{0,8}|[\w.-]{1,80}\.py)(?=\s|$)")
+_SAYS_PYTHON = re.compile(rb"python\d|\.py\b|Traceback \(most recent|Fatal Python error")
+_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
+_GDB = ("gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "bt", "--args")
 
 
 def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,6 +46,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "limit_short": short_size(limit) if limit else None,
         "more_memory": larger(max(peak, limit)) if limit else None,
         **({} if seen.bare else _of_spec(seen.spec)),
+        **_where_it_crashes(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
     } | {name: value for name, value in said.items() if value is not None}
 
@@ -63,6 +68,20 @@ def _of_spec(spec: MPIJob) -> dict[str, Any]:
         "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
         "with_shm": _with_shm(spec),
     }
+
+
+def _where_it_crashes(seen: Evidence) -> dict[str, Any]:
+    """Return by which means the line of a crash is found: Python tells it itself, a debugger that of other programs."""
+    scripts = seen.spec.code.files.values()
+    named = any(_NAMES_PYTHON.search(text) for text in (*seen.spec.words, *scripts)) and not seen.bare
+    lines = (*(line.text for line in seen.logs), *(text for window in seen.windows for text in window.lines))
+    if named or any(_SAYS_PYTHON.search(text) for text in lines):
+        return {"python": "Python"}
+    words = seen.spec.argv
+    if seen.bare or not words or any("gdb" in text for text in (*words, *scripts)):
+        return {}
+    in_script = words[0].rpartition("/")[2] in _SHELLS
+    return {"gdb": " ".join(_GDB)} if in_script else {"with_gdb": [*_GDB, *seen.spec.command]}
 
 
 def _node(seen: Evidence, worker: int | None) -> str | None:

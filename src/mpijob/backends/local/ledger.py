@@ -14,6 +14,7 @@ import msgspec
 from mpijob.model import Exit, Family, Phase, Plan, RankState, WorkerState
 from mpijob.observation.phase import Observation, Reason
 
+_LAST_SIGNAL = 64  # what a program says above it is a code of its own: exit(-1) is 255
 TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
 
 
@@ -63,7 +64,7 @@ class Ledger:
 
     def bye(self, rank: int, code: int) -> None:
         """A rank has said how it ended."""
-        self._rank_ended(rank, code if code < 128 else 128 - code)
+        self._rank_ended(rank, 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code)
 
     def left(self, rank: int, code: int) -> None:
         """A rank has told how it ends just before it lets MPI end all of them; what is seen of it later is that."""

@@ -32,12 +32,24 @@ RULES = (
             Sign("EXIT STRING", r"EXIT STRING: (?:Segmentation fault|Bus error|Floating point exception)"),
             Sign("Segmentation fault", r"^(?:Fatal Python error: )?Segmentation fault"),
             Sign("Caught signal 11", r"Caught signal 11"),
+            Sign(
+                "Program received signal",  # gdb
+                r"Program received signal (?P<signal_name>SIG(?:SEGV|BUS|FPE|ILL)),[^\n]*\n[^\n]{1,300}",
+            ),
         ),
         causes=("{who} crashed ({signal_name}).", "{who} crashed (segmentation fault)."),
         remedies=(
             Remedy(
-                "see the Python line of the crash: set PYTHONFAULTHANDLER=1",
+                "see the {python} line of the crash: set PYTHONFAULTHANDLER=1",
                 {"env": {"PYTHONFAULTHANDLER": "1"}},
+            ),
+            Remedy(
+                "see the line of the crash: compile the program with -g, and let gdb run it, where that is installed",
+                {"command": "{with_gdb}"},
+            ),
+            Remedy(
+                "see the line of the crash: compile the program with -g, and write before it in the script, where gdb "
+                "is installed: {gdb}"
             ),
             Remedy("run one rank alone, to see whether MPI has a part in it"),
             Remedy("use one version of MPI, CUDA and numpy everywhere; rebuild extensions against it"),
