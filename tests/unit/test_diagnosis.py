@@ -43,7 +43,8 @@ def test_a_worker_over_its_memory_limit_reads_as_the_requirement_has_it() -> Non
         "Worker-7 exceeded memory limit (32GB). "
         "Consider increasing memory request or reducing data batch size."
     )
-    assert fixed(spec, first.fixes[0]).resources.memory == "50Gi"
+    assert fixed(spec, first.fixes[0]).resources.memory == "66Gi"
+    assert "66Gi at least; that is a guess" in first.fixes[0].text
 
 
 @pytest.mark.req("B-story1-fail")

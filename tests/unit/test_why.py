@@ -82,6 +82,32 @@ def test_the_checklist_says_no_where_a_finding_says_so_and_unknown_where_nothing
     assert marks["the launcher ended with 0"] == "unknown"
 
 
+def _marks(told: Diagnosis) -> dict[str, str]:
+    return {check.question: check.mark.value for check in told.checklist}
+
+
+@pytest.mark.req("C-checklist", "C-timeline")
+@pytest.mark.parametrize(
+    ("code", "came_up", "step"),
+    [("MISSING_EXECUTABLE", "yes", "MPI up"), ("MPI_MISMATCH", "no", "ranks started")],
+)
+def test_timeline_and_checklist_agree_on_whether_mpi_came_up(code: str, came_up: str, step: str) -> None:
+    told = of(a_state(findings=(Finding(code, "so it is"),)), (Event(120.0, "Running", "MPI completed"),))
+    assert _marks(told)["MPI came up with 4 ranks"] == came_up
+    assert _marks(told).get("the program was there") == ("no" if code == "MISSING_EXECUTABLE" else None)
+    assert [one.what for one in told.timeline if one.time == 120.0] == [step]
+    assert ("MPI completed" in [one.text for one in told.timeline]) is (came_up == "yes")
+
+
+@pytest.mark.req("C-checklist")
+@pytest.mark.parametrize(("attempt", "mark"), [(1, "yes"), (2, "unknown")])
+def test_workers_that_the_timeline_calls_ready_have_started(attempt: int, mark: str) -> None:
+    state = a_state(phase=Phase.CANCELLED, running=None, findings=(), attempt=attempt)
+    told = of(state, (Event(112.0, "WorkersReady", "Launcher discovered 2 workers"),))
+    assert _marks(told)["all 2 workers started"] == mark
+    assert _marks(told)["MPI came up with 4 ranks"] == "unknown"
+
+
 def test_measured_memory_answers_the_checklist() -> None:
     state = a_state(findings=())
     told = of(state, memory=(Memory(0, 1 << 29, 1 << 30),)).checklist

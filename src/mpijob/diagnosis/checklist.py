@@ -5,14 +5,14 @@ Only what is known is answered: a question that nothing speaks for or against is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Memory
 from mpijob.errors import Finding
-from mpijob.model import JobState, Phase, quantity
+from mpijob.model import Event, JobState, Phase, quantity
 
 
 class Mark(StrEnum):
@@ -41,7 +41,7 @@ _REACH = (
     *("UNKNOWN_HOST", "CONNECTION_REFUSED", "NETWORK_BLOCKED", "HOST_KEY", "PERMISSION_DENIED", "SSH_USER"),
     *("SSH_CUT_OFF", "DAEMON_NOT_STARTED"),
 )
-_WORLD = (
+WORLD = (
     *(
         "MPI_MISMATCH",
         "MPI_FAMILY",
@@ -50,8 +50,9 @@ _WORLD = (
         "START_TIMEOUT",
         "NOT_ENOUGH_SLOTS",
     ),
-    *("WORLD_NOT_STARTED", "RAN_ON_LAUNCHER", "MISSING_EXECUTABLE", "ROOT_REFUSED"),
+    *("WORLD_NOT_STARTED", "RAN_ON_LAUNCHER", "ROOT_REFUSED"),
 )
+_PROGRAM = ("MISSING_EXECUTABLE",)
 _MEMORY = ("MEMORY_LIMIT", "OOM_KILLED", "MEMORY_ERROR", "LAUNCHER_MEMORY")
 _NETWORK = ("MPI_UNREACHABLE", "NCCL_CONNECTION", "NCCL_TIMEOUT", "RENDEZVOUS", "NO_INFINIBAND")
 _GPU = ("CUDA_OOM", "CUDA_ERROR", "NO_GPU", "CUDA_DRIVER")
@@ -59,12 +60,18 @@ _DISK = ("DISK_FULL", "SHM_FULL")
 _LOST = ("WORKER_LOST", "WORKER_EVICTED", "WORKER_PREEMPTED", "NODE_LOST", "DAEMON_LOST")
 
 
-def checklist(state: JobState | None, seen: Evidence, findings: tuple[Finding, ...]) -> tuple[Check, ...]:
+def checklist(
+    state: JobState | None, seen: Evidence, findings: tuple[Finding, ...], events: Iterable[Event] = ()
+) -> tuple[Check, ...]:
     """Return the questions that fit what is known; `state` is missing for a bare log."""
-    return tuple(_checks(state, seen, {finding.code: finding for finding in findings}))
+    known = {event.reason for event in events if state is not None and event.attempt == state.attempt}
+    found = {finding.code: finding for finding in findings}
+    return tuple(_checks(state, seen, found, ready="WorkersReady" in known))
 
 
-def _checks(state: JobState | None, seen: Evidence, found: dict[str, Finding]) -> Iterator[Check]:
+def _checks(
+    state: JobState | None, seen: Evidence, found: dict[str, Finding], *, ready: bool
+) -> Iterator[Check]:
     begun = state is not None and state.started is not None
     up = state is not None and state.running is not None
     well = state is not None and state.phase is Phase.SUCCEEDED
@@ -73,9 +80,11 @@ def _checks(state: JobState | None, seen: Evidence, found: dict[str, Finding]) -
     yield _check("resources were given", found, _WAITS, yes=begun or up)
     if seen.spec.image or any(code in found for code in _IMAGE):
         yield _check("the image was there", found, _IMAGE, yes=up)
-    yield _check(f"{total} workers started", found, _START, yes=up)
+    yield _check(f"{total} workers started", found, _START, yes=up or ready)
     yield _check("the launcher reached every worker", found, _REACH, yes=up)
-    yield _check(f"MPI came up with {ranks}", found, _WORLD, yes=up and seen.spec.census)
+    yield _check(f"MPI came up with {ranks}", found, WORLD, yes=up and seen.spec.census)
+    if any(code in found for code in _PROGRAM):
+        yield _check("the program was there", found, _PROGRAM, yes=False)
     yield _check("every worker stayed until the end", found, _LOST, yes=well)
     yield _memory(seen, found)
     yield _check("the program found room on disk and /dev/shm", found, _DISK, yes=well)

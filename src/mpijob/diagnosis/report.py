@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.diagnosis.checklist import Check, Mark, checklist
+from mpijob.diagnosis.checklist import WORLD, Check, Mark, checklist
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.errors import Finding, Place
 from mpijob.model import Event, JobState, Phase
@@ -79,7 +79,7 @@ def of_job(
         attempt=state.attempt,
         findings=findings,
         timeline=tuple(_timeline(state, findings, events)),
-        checklist=checklist(state, seen, findings),
+        checklist=checklist(state, seen, findings, events),
         fixes=numbered(findings),
     )
 
@@ -118,7 +118,8 @@ def _summary(state: JobState, findings: tuple[Finding, ...]) -> str:
 
 
 def _timeline(state: JobState, findings: tuple[Finding, ...], events: tuple[Event, ...]) -> Iterator[Step]:
-    steps = list(_milestones(state, events))
+    alone = any(finding.code in WORLD for finding in findings)
+    steps = [_doubted(step) if alone else step for step in _milestones(state, events)]
     steps += _first_error(findings[0] if findings else None)
     if state.finished is not None:
         known = any(state.message == finding.message for finding in findings)
@@ -137,6 +138,11 @@ def _milestones(state: JobState, events: tuple[Event, ...]) -> Iterator[Step]:
         ("MPI up", state.running),
     )
     yield from (Step(time, what) for what, time in known if time is not None and what not in seen)
+
+
+def _doubted(step: Step) -> Step:
+    """Return a milestone as what is left of it where a finding says that the ranks were no world of MPI."""
+    return Step(step.time, "ranks started") if step.what == _MILESTONES["Running"] else step
 
 
 def _first_error(finding: Finding | None) -> Iterator[Step]:

@@ -44,7 +44,7 @@ def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[st
         "peak": quantity.as_bytes(peak) if peak else None,
         "limit": quantity.as_bytes(limit) if limit else None,
         "limit_short": short_size(limit) if limit else None,
-        "more_memory": larger(max(peak, limit)) if limit else None,
+        "more_memory": doubled(max(peak, limit)) if limit else None,
         **({} if seen.bare else _of_spec(seen.spec)),
         **_where_it_crashes(seen),
         "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
@@ -148,9 +148,9 @@ def short_size(size: int) -> str:
     return f"{size / MIB:.3g}MB"
 
 
-def larger(size: int) -> str:
-    """Return one and a half times a memory size, as a round amount for a spec."""
-    wanted = size * 1.5
+def doubled(size: int) -> str:
+    """Return twice a memory size, as a round amount for a spec: who was ended at a limit may need any amount more."""
+    wanted = size * 2
     if wanted >= 2 * GIB:
         return f"{math.ceil(wanted / GIB)}Gi"
     return f"{math.ceil(wanted / MIB / 64) * 64}Mi"

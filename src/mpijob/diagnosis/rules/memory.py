@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from mpijob.diagnosis.rule import Remedy, Rule, Sign, Trust
 
-_MORE = Remedy("raise the memory of each worker to {more_memory}", {"resources": {"memory": "{more_memory}"}})
+_MORE = Remedy(
+    "raise the memory of each worker to {more_memory} at least; that is a guess, for what it needs in all is not known",
+    {"resources": {"memory": "{more_memory}"}},
+)
 _FEWER = Remedy("run fewer ranks in each worker: {fewer_slots} slots", {"slots": "{fewer_slots}"})
 _SMALLER = Remedy("make batches or chunks of data smaller")
 
