@@ -17,6 +17,7 @@ MAX_GPUS = 8
 _MIB = 1024**2
 _GIB = 1024**3
 _MIG = re.compile(r"[0-9]g\.[0-9]+gb(\.me)?")
+_WITH_B = re.compile(r"(\d{1,18}(?:\.\d{1,9})?) ?([kmgtp])i?b", re.IGNORECASE)
 _OVERSUBSCRIBE = re.compile(r"(?<!no)(?<!no-)oversubscribe", re.IGNORECASE)
 
 
@@ -136,9 +137,18 @@ def amounts(job: MPIJob, limits: Limits) -> Findings:
 def _positive(field: str, amount: Amount) -> Findings:
     number = _amount(amount)
     if number is None:
-        yield error(field, f"{shown(amount)} is not an amount", _AMOUNT_HINT)
+        yield error(field, f"{shown(amount)} is not an amount", _meant(amount) or _AMOUNT_HINT)
     elif number <= 0:
         yield error(field, f"{shown(amount)} is nothing: more than 0 is needed", _AMOUNT_HINT)
+
+
+def _meant(amount: Amount) -> str:
+    """Return how an amount is written that has its unit as disks have it: `100GB`."""
+    match = _WITH_B.fullmatch(str(amount))
+    if match is None:
+        return ""
+    number, unit = match[1], match[2].upper()
+    return f"write {number}{unit.replace('K', 'k')} or {number}{unit}i, without the B"
 
 
 def _not_bytes_by_mistake(field: str, amount: Amount) -> Findings:

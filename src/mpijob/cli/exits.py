@@ -43,6 +43,21 @@ MEANINGS: dict[int, str] = {
     INTERRUPTED: "interrupted, or a question answered with no",
 }
 
+# what batch systems call it: what we do, with an example
+HABITS: dict[str, tuple[str, str]] = {
+    "--time": ("--deadline", "10m"),
+    "--walltime": ("--deadline", "10m"),
+    "--nodes": ("--workers", "2"),
+    "--ntasks": ("--ranks", "8"),
+    "--np": ("--ranks", "8"),
+    "--ntasks-per-node": ("--slots", "4"),
+    "--cpus-per-task": ("--cores-per-rank", "2"),
+    "--mem": ("--memory", "4Gi"),
+    "--gres": ("--gpu", "1"),
+    "--gpus": ("--gpu", "1"),
+    "--partition": ("--queue", "gpu"),
+}
+
 
 def after(phase: Phase) -> int:
     """Return the status that tells how a job ended."""
@@ -67,6 +82,9 @@ def told(out: Output, error: Exception, program: str) -> int:
         return error.exit_code
     if isinstance(error, click.Abort):
         return interrupted(out, error.__cause__)
+    if isinstance(error, click.NoSuchOption) and (hint := _habit(error)):
+        out.problem("USAGE", f"there is no option {error.option_name}", hint)
+        return USAGE
     if isinstance(error, click.ClickException):
         out.problem("USAGE", error.format_message(), _usage_hint(error, program))
         return USAGE
@@ -79,6 +97,13 @@ def interrupted(out: Output, error: BaseException | None) -> int:
     for note in getattr(error, "__notes__", ()):
         out.note(note)
     return INTERRUPTED
+
+
+def _habit(error: click.NoSuchOption) -> str:
+    """Return what a batch system's option is called here; "" where it is none, or nothing of the command's."""
+    ours, example = HABITS.get(error.option_name, ("", ""))
+    known = error.ctx.command.params if error.ctx else ()
+    return f"it is called {ours} here: {ours} {example}" if any(ours in one.opts for one in known) else ""
 
 
 def _usage_hint(error: click.ClickException, program: str) -> str:

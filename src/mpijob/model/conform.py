@@ -176,11 +176,15 @@ def _plain(value: Any, wanted: inspect.Type) -> bool:
 
 
 def _wrong(value: object, wanted: inspect.Type, path: Path) -> Problem:
-    hint = "leave the field out to have its default" if value is None else _type_hint(value, wanted)
+    hint = "leave the field out to have its default" if value is None else _type_hint(value, wanted, path)
     return Problem("WRONG_TYPE", path, f"expected {called(wanted)}, got {shown(value)}", hint)
 
 
-def _type_hint(value: object, wanted: inspect.Type) -> str:
+def _type_hint(value: object, wanted: inspect.Type, path: Path) -> str:
+    name = str(path[-1]) if path else ""
+    if name.endswith("_seconds") and isinstance(value, str):
+        flag = name.removesuffix("_seconds").replace("_", "-")
+        return f"write seconds, for example {name}: 600; the flag takes minutes and hours, too: --{flag} 10m"
     if isinstance(wanted, inspect.VarTupleType) and isinstance(value, str):
         return "write a list, one word each: [python, train.py]"
     if isinstance(wanted, inspect.BoolType) and isinstance(value, str):

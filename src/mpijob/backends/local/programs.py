@@ -19,6 +19,8 @@ from mpijob.model.words import did_you_mean, shown
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+_STARTS_RANKS = frozenset({"srun", "aprun", "jsrun", "ibrun"})
+_SUBMITS = frozenset({"sbatch", "salloc", "qsub", "bsub", "msub"})
 _MOST_NAMES = 500
 
 
@@ -131,9 +133,21 @@ def _names(directory: Path) -> list[str]:
         return []
 
 
+def _of_batch(command: str) -> str:
+    """Return what takes the place of a batch system's own program; "" for any other."""
+    script = "a batch script becomes a job: mpijob convert SCRIPT"
+    if command in _STARTS_RANKS:
+        return f"leave {command} out: the job starts the ranks, as many as --workers, --slots or --ranks say; {script}"
+    return f"{script}, then mpijob run -f FILE" if command in _SUBMITS else ""
+
+
 def _no_program(job: MPIJob, command: str) -> Finding:
     here = job.code.path and (Path(job.code.path) / command).is_file()
-    hint = f"write ./{command}" if here else "give its path, install it, or correct the spelling"
+    hint = (
+        f"write ./{command}"
+        if here
+        else _of_batch(command) or "give its path, install it, or correct the spelling"
+    )
     return Finding(
         code="COMMAND_NOT_FOUND",
         field="command",
