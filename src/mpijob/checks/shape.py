@@ -144,7 +144,7 @@ def _positive(field: str, amount: Amount) -> Findings:
 
 def _meant(amount: Amount) -> str:
     """Return how an amount is written that has its unit as disks have it: `100GB`."""
-    match = _WITH_B.fullmatch(str(amount))
+    match = _WITH_B.fullmatch(amount) if isinstance(amount, str) else None
     if match is None:
         return ""
     number, unit = match[1], match[2].upper()
