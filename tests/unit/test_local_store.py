@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local import processes, store
+from mpijob.backends.local import fullness, processes, store
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
 from mpijob.model import Sample
@@ -112,3 +112,15 @@ def test_one_who_is_interrupted_while_it_waits_for_the_lock_holds_none_afterward
     assert _samples(opened) == 1
     opened.close()
     other.close()
+
+
+def test_what_was_last_written_is_read_only_where_nobody_has_written_after_it(tmp_path: Path) -> None:
+    home = Home(str(tmp_path / "home"))
+    query = (home.database, len(store._STEPS), "SELECT count(*) FROM samples", ())
+    assert fullness.last_written(*query) is None
+    opened = Store(home)
+    opened.add_samples("u1", (Sample(10.0, 0, 1.0, 1024),))
+    assert fullness.last_written(*query) is None, "the sample is in the journal"
+    opened.close()
+    assert fullness.last_written(*query) == [(1,)]
+    assert fullness.last_written(home.database, 1, *query[2:]) is None, "of another format"

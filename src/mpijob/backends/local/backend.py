@@ -80,7 +80,7 @@ class LocalBackend:
     def _store(self) -> Store:
         store: Store | None = getattr(self._of_thread, "store", None)
         if store is None:
-            self._of_thread.store = store = Store(self._home)
+            self._of_thread.store = store = Store(self._home, even_full=True)
             self._rouser.rouse_for_the_forgotten(store)
         return store
 

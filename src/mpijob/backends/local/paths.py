@@ -5,6 +5,7 @@ HOME/jobs/UID/work/                 the job's working directory, shared by its w
 HOME/jobs/UID/aN/logs/*.log         CRI-format logs of attempt N: launcher, worker-I, rank-R
 HOME/jobs/UID/aN/workers/NAME/      one worker's own directory
 HOME/schedules/                     recurring jobs (see `schedules`)
+HOME/reserve                        room that is given up when the disk is full (see `fullness`)
 HOME/mpi/FAMILY/                    MPI libraries installed by `mpijob mpi install`
 """
 
@@ -53,6 +54,11 @@ class Home:
     def bell(self) -> Path:
         """The pipe on which a runner without work listens."""
         return self.root / "bell"
+
+    @property
+    def reserve(self) -> Path:
+        """Room for the last things that must be written down on a full disk."""
+        return self.root / "reserve"
 
     @property
     def schedules(self) -> str:

@@ -15,7 +15,7 @@ import msgspec
 
 from mpijob.backends.local import machine
 from mpijob.backends.local.keepsakes import forget_secrets, temporary
-from mpijob.errors import Finding, Fix, Severity
+from mpijob.errors import BackendError, Finding, Fix, Severity
 from mpijob.model import Event, Phase
 from mpijob.settings import LOCAL
 
@@ -30,8 +30,18 @@ def recover(store: Store) -> int:
     for row in lost:
         fresh = store.rows("uid=? AND holds=1", row.uid)
         if fresh and not _owned(fresh[0]):
-            declare_lost(store, fresh[0])
+            _declare_if_possible(store, fresh[0])
     return len(lost)
+
+
+def _declare_if_possible(store: Store, row: Row) -> None:
+    """Who only calls sees jobs also where nothing can be written about them."""
+    try:
+        declare_lost(store, row)
+    except BackendError as error:
+        if not store.even_full:
+            raise
+        store.warn(f"job '{row.state.ref.name}' is lost, which cannot be written down: {error.message}")
 
 
 def _owned(row: Row) -> bool:

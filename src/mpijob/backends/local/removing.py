@@ -7,6 +7,7 @@ import shutil
 from mpijob.backends.local import archiving
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Row, Store
+from mpijob.errors import BackendError
 from mpijob.settings import Settings
 
 
@@ -16,5 +17,14 @@ def remove(store: Store, home: Home, settings: Settings, row: Row, *, alone: boo
     earlier = [] if alone else store.rows("namespace=? AND name=? AND newest=0", ref.namespace, ref.name)
     for gone in (*earlier, *store.rows("uid=?", row.uid)):
         archiving.put_away(store, gone, settings)
-        store.remove(gone.uid)
+        _forget(store, gone.uid)
         shutil.rmtree(home.job(gone.uid), ignore_errors=True)
+
+
+def _forget(store: Store, uid: str) -> None:
+    """Remove a job's row; its files go first where there is no room to write that down."""
+    try:
+        store.remove(uid)
+    except BackendError:
+        shutil.rmtree(store.home.job(uid), ignore_errors=True)
+        store.remove(uid)

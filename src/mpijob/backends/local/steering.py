@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from mpijob import shapes
-from mpijob.backends.local import machine, recovery
+from mpijob.backends.local import fullness, machine, recovery
 from mpijob.backends.local.processes import send
 from mpijob.backends.local.store import Row, Store
 from mpijob.backends.refusals import refuse_resuming
@@ -26,7 +26,8 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 async def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
-    """Bring a job to Cancelled or Suspended and return its state then."""
+    """Bring a job to Cancelled or Suspended and return its state then; a full disk keeps nobody from that."""
+    fullness.make_room(store.home)
     if row.phase.final and not row.holds:
         return row.state
     store.ask(row.uid, "suspend" if wish is Phase.SUSPENDED else "cancel", grace_seconds)

@@ -136,11 +136,20 @@ class Store:
 
     A newer format is refused, but not by who is at work (`begun`): each format only adds to the one before, so that a
     job goes on to its end while another release is installed.
+
+    Who only calls (`even_full`) reads what was last written where the disk takes no more, and is told that it is that.
     """
 
-    def __init__(self, home: Home, *, begun: bool = False) -> None:
+    def __init__(self, home: Home, *, begun: bool = False, even_full: bool = False) -> None:
         self.home = home
-        self._opened: sqlite3.Connection | None = _open(home, begun=begun)
+        self.even_full = even_full
+        self._warned: set[str] = set()
+        self._opened: sqlite3.Connection | None = None
+        try:
+            self._opened = _open(home, begun=begun)
+        except BackendError:
+            if self._last_written("PRAGMA user_version") is None:
+                raise
         _of_thread.stores.add(self)
 
     @property
@@ -170,8 +179,34 @@ class Store:
 
     def read(self, sql: str, *values: Any) -> list[Any]:
         """Return all rows of a query."""
-        with _foreign_errors(self.home.database):
-            return self._db.execute(sql, values).fetchall()
+        try:
+            with _foreign_errors(self.home.database):
+                return self._db.execute(sql, values).fetchall()
+        except BackendError:
+            rows = self._last_written(sql, *values)
+            if rows is None:
+                raise
+            return rows
+
+    def _last_written(self, sql: str, *values: Any) -> list[Any] | None:
+        if not self.even_full:
+            return None
+        from mpijob.backends.local import fullness  # rarely needed: start-up is a feature
+
+        rows = fullness.last_written(self.home.database, _VERSION, sql, values)
+        if rows is not None:
+            self.warn(
+                f"nothing can be written to {self.home.database}: jobs are shown as they were last written"
+            )
+        return rows
+
+    def warn(self, sentence: str) -> None:
+        """Say what does not end a call, once."""
+        if sentence not in self._warned:
+            import logging  # only when something went wrong
+
+            self._warned.add(sentence)
+            logging.getLogger(__name__).warning("%s", sentence)
 
     @property
     def data_version(self) -> int:

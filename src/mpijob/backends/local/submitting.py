@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.backends import code, secrets
-from mpijob.backends.local import keepsakes, scheduler
+from mpijob.backends.local import fullness, keepsakes, scheduler
 from mpijob.backends.local.paths import SCRIPTS, Home, cannot_write
 from mpijob.backends.local.store import Store
 from mpijob.errors import Conflict
@@ -43,6 +43,7 @@ def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
     work = home.work(plan.uid)
     try:
         work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fullness.keep_reserve(home)
         _provide_agent(home)
         keepsakes.write_secrets(home, plan.uid, told)
         keepsakes.write_connections(home, plan.uid, found)
