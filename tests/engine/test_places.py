@@ -53,7 +53,7 @@ def test_a_program_that_cannot_be_started_is_told_with_its_cause(
     if text is not None:
         (tmp_path / "code" / name).write_text(text)
         (tmp_path / "code" / name).chmod(mode)
-    command = (f"./{name}",) if text is not None else ("sh", "-c", f"exec ./{name}")
+    command = (f"./{name}",) if mode & 0o100 else ("sh", "-c", f"exec ./{name}")
     state = ended(
         client, a_job("unable", command=command, mpi=family, code=Code(path=str(tmp_path / "code")))
     )

@@ -345,6 +345,7 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     (here / "lib").mkdir(parents=True)
     (here / "train.py").write_text("print(1)\n")
     (here / "lib" / "run.sh").write_text("true\n")
+    (here / "lib" / "run.sh").chmod(0o755)
     monkeypatch.chdir(here)
     settings = Settings(home=str(tmp_path / "home"), cores=2, memory="8Gi", gpus=0)
     with Client(LocalBackend(settings), settings=settings) as client:
@@ -367,6 +368,14 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         (("python", "~/train.py"), (), "command[1]", "did you mean train.py?"),
         (("python", "~/x"), (), "command[1]", "~ stays as it is"),
         (("./trian.py",), (), "command[0]", "did you mean train.py?"),
+        (("python", "-m", "mpi4py", "trian.py"), (), "command[3]", "did you mean train.py?"),
+        (
+            ("python", "-u", "-W", "x", "-X", "y", "-m", "mpi4py.run", "trian.py"),
+            (),
+            "command[8]",
+            "train.py?",
+        ),
+        (("python", "-m", "mpi4py"), ("trian.py", "--lr"), "args[0]", "did you mean train.py?"),
         (("/nonexistent/solver",), (), "command[0]", "correct the spelling"),
     ],
 )
@@ -392,6 +401,9 @@ def test_a_script_that_is_not_there_is_refused_with_a_guess(
         MPIJob(name="j", workers=2, command=("python", "lib/run.sh"), code=Code(path=".", include=("lib",))),
         MPIJob(name="j", workers=2, command=("python", "-c", "nope.py")),
         MPIJob(name="j", workers=2, command=("python", "-m", "nope")),
+        MPIJob(name="j", workers=2, command=("python", "-m", "mpi4py", "train.py")),
+        MPIJob(name="j", workers=2, command=("python", "-m", "mpi4py", "-m", "nope")),
+        MPIJob(name="j", workers=2, command=("python", "-m", "mpi4py.bench", "helloworld")),
         MPIJob(name="j", workers=2, command=("python", "-")),
         MPIJob(name="j", workers=2, command=("python", "--some-option", "nope.py")),
         MPIJob(name="j", workers=2, command=("sh", "-c", "true")),
@@ -406,6 +418,29 @@ def test_a_script_that_is_not_there_is_refused_with_a_guess(
 )  # fmt: skip
 def test_a_script_that_is_there_or_cannot_be_known_is_planned(local: Client, job: MPIJob) -> None:
     assert local.plan(job).job.name == "j"
+
+
+@pytest.mark.parametrize(
+    ("program", "along", "hint"),
+    [
+        ("./train.py", Code(), "chmod +x {here}/train.py, or name its interpreter first: python train.py"),
+        ("./lib/run.sh", Code(), "chmod +x {here}/lib/run.sh, or name its interpreter first: sh lib/run.sh"),
+        ("{here}/train.py", Code(), "chmod +x {here}/train.py, or name its interpreter first: python {here}/train.py"),
+        ("./solver", Code(), "make it executable: chmod +x {here}/solver"),
+        ("./made.py", Code(files={"made.py": ""}), "name its interpreter first: python made.py; a text of code.files"),
+    ],
+)  # fmt: skip
+def test_a_program_that_is_not_marked_as_executable_is_refused(
+    local: Client, program: str, along: Code, hint: str
+) -> None:
+    here = Path.cwd()
+    (here / "solver").write_text("")
+    (here / "lib" / "run.sh").chmod(0o644)
+    with pytest.raises(InvalidJob) as caught:
+        local.plan(MPIJob(name="j", workers=2, command=(program.format(here=here),), code=along))
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.field) == ("NOT_EXECUTABLE", "command[0]")
+    assert hint.format(here=here) in finding.hint
 
 
 def test_a_script_that_is_left_out_of_what_goes_along_is_refused(local: Client) -> None:

@@ -1,4 +1,4 @@
-"""Refusing what could only fail: a program that is not on the PATH, or a file that does not go along.
+"""Refusing what could only fail: a program that is not on the PATH, a file that is not there or may not be executed.
 
 Only what can be known is refused. A script is known where an interpreter is given a file to run; it
 lies in the job's working directory, which holds what goes along and nothing else, or at its full path.
@@ -12,15 +12,19 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from mpijob.backends import code
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import Code, MPIJob
 from mpijob.model.words import did_you_mean, shown
 
 _PYTHON = re.compile(r"python[0-9.]*")
+_RUNNERS = ("mpi4py", "mpi4py.run")  # modules that are given a script, as Python itself is
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _STARTS_RANKS = frozenset({"srun", "aprun", "jsrun", "ibrun"})
 _SUBMITS = frozenset({"sbatch", "salloc", "qsub", "bsub", "msub"})
+_INTERPRETERS = {".py": "python", ".sh": "sh"}
 _MOST_NAMES = 500
 
 
@@ -32,6 +36,8 @@ def refuse_missing(job: MPIJob, path: str, directory: Path) -> None:
         for at in (0 if "/" in argv[0] else None, _script_at(argv)):
             if at is not None and not _there(job, argv[at]):
                 raise InvalidJob.of((_no_script(job, argv[at], _place(job, field, at), directory),))
+        if "/" in argv[0] and (why := _not_executable(job, argv[0])):
+            raise InvalidJob.of((msgspec.structs.replace(why, field=_place(job, field, 0)),))
 
 
 def _commands(job: MPIJob) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -62,20 +68,25 @@ def _first_file(argv: tuple[str, ...], flags: str, with_value: str) -> int | Non
         word = argv[at]
         if not word.startswith("-"):
             return at
+        if word == "-m" and argv[at + 1 : at + 2] and argv[at + 1] in _RUNNERS:
+            return at + 2 if argv[at + 2 : at + 3] and not argv[at + 2].startswith("-") else None
         if word[1:2] in with_value and word[1:2]:
             at += 1 if len(word) > 2 else 2  # -Wignore, or -W ignore
         elif len(word) > 1 and set(word[1:]) <= set(flags):
             at += 1
         else:
-            return None  # -c, -m, -, or an option that is not known here
+            return None  # -c, another -m, -, or an option that is not known here
     return None
 
 
 def _there(job: MPIJob, script: str) -> bool:
     if os.path.isabs(script):
-        mounted = any(script.startswith(volume.mount.rstrip("/") + "/") for volume in job.volumes)
-        return mounted or os.path.exists(script)
+        return _mounted(job, script) or os.path.exists(script)
     return _goes_along(os.path.normpath(script), job.code)
+
+
+def _mounted(job: MPIJob, path: str) -> bool:
+    return any(path.startswith(volume.mount.rstrip("/") + "/") for volume in job.volumes)
 
 
 def _goes_along(script: str, along: Code) -> bool:
@@ -86,6 +97,23 @@ def _goes_along(script: str, along: Code) -> bool:
     if not along.include and not along.exclude:
         return True
     return any(f"{place}/".startswith(f"{script}/") for _, place in code.chosen(along))
+
+
+def _not_executable(job: MPIJob, program: str) -> Finding | None:
+    """Return what is wrong with a program that is there and not marked as executable."""
+    inline = os.path.normpath(program) in {os.path.normpath(name) for name in job.code.files}
+    file = os.path.join(job.code.path, program)
+    if not inline and (_mounted(job, program) or not os.path.isfile(file) or os.access(file, os.X_OK)):
+        return None
+    interpreter = _INTERPRETERS.get(os.path.splitext(program)[1], "")
+    named = f"name its interpreter first: {interpreter or 'sh'} {os.path.normpath(program)}"
+    if inline:
+        hint = f"{named}; a text of code.files is never executable"
+    else:
+        hint = f"make it executable: chmod +x {os.path.normpath(file)}" + (
+            f", or {named}" if interpreter else ""
+        )
+    return Finding(code="NOT_EXECUTABLE", message=f"{shown(program)} is not marked as executable", hint=hint)
 
 
 def _no_script(job: MPIJob, script: str, field: str, directory: Path) -> Finding:

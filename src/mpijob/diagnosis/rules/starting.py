@@ -117,9 +117,7 @@ RULES = (
         remedies=(
             Remedy("make it executable: chmod +x {program}"),
             Remedy("or name its interpreter first: python {program}"),
-            Remedy(
-                "or make the file executable before the job takes it along; an image must fit the processor"
-            ),
+            Remedy("or take a program, and an image, that are made for this kind of processor"),
         ),
         confidence=0.9,
         field="command",
