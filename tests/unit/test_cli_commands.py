@@ -160,6 +160,18 @@ def test_one_waits_for_a_whole_array() -> None:
     assert cli("wait", "study-0", "-l", "mpijob/array=study").exit_code == 2
 
 
+def test_an_array_that_is_submitted_again_smaller_is_waited_for_without_what_is_left_of_the_first() -> None:
+    cli = Cli(MemoryBackend(script=Script(jobs={"study-2": Outcome(exit_code=3)})))
+    array = ("array", "study", "--workers", "2")
+    cli.ok(*array, "--values", "env.LR=1,2,3", "--", "true")
+    assert cli("wait", "-l", "mpijob/array=study").exit_code == 1
+    cli.ok(*array, "--values", "env.LR=1,2", "--", "true")
+    told = cli("wait", "-l", "mpijob/array=study")
+    assert (told.exit_code, len(told.stdout.splitlines())) == (0, 2)
+    assert "not waited for: 1 of an array that was submitted again since" in told.stderr
+    assert len(cli.json("list", "-l", "mpijob/array=study")["items"]) == 3
+
+
 def test_wait_gives_up_with_7() -> None:
     cli = Cli(MemoryBackend(script=Script(default=Outcome(hangs=True))))
     cli.ok("create", "long", "--workers", "2", "--", "x")

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
 
 from mpijob.client import changes
 from mpijob.errors import InvalidJob
-from mpijob.model import MPIJob
+from mpijob.model import JobState, MPIJob
 
 ARRAY_LABEL = "mpijob/array"
 INDEX_LABEL = "mpijob/array-index"
+ID_LABEL = "mpijob/array-id"
 MOST_JOBS = 1000
+
+
+def submitted(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ...]:
+    """Return the jobs of an array that is submitted now: they carry a label that no other array has."""
+    label = {ID_LABEL: secrets.token_hex(4)}
+    return tuple(one.replace(labels={**one.labels, **label}) for one in expand(job, values))
+
+
+def newest(states: Iterable[JobState]) -> tuple[JobState, ...]:
+    """Return jobs without those of an array that was submitted again since: a smaller one leaves some of it behind."""
+    states, last = tuple(states), dict[tuple[str, str], JobState]()
+    for state in states:
+        known = last.get(_array_of(state))
+        if known is None or state.created > known.created:
+            last[_array_of(state)] = state
+    return tuple(state for state in states if _id_of(state) == _id_of(last[_array_of(state)]))
+
+
+def _array_of(state: JobState) -> tuple[str, str]:
+    """Return what an array's jobs have in common; a job of none is one of its own."""
+    return state.ref.namespace, state.labels.get(ARRAY_LABEL) or f"/{state.ref.name}"
+
+
+def _id_of(state: JobState) -> str:
+    return state.labels.get(ID_LABEL, "")
 
 
 def expand(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ...]:

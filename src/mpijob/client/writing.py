@@ -174,7 +174,7 @@ class Writing(Desk):
         """Submit one job for each combination of the values: `{"env.LR": [0.1, 0.01], "workers": [2, 4]}`."""
         from mpijob.client import sweep
 
-        jobs = sweep.expand(self.localized(job), values)
+        jobs = sweep.submitted(self.localized(job), values)
         for one in jobs:
             self.plan(one)  # all are known to be sound before the first one starts
         return [self.submit(one) for one in jobs]

@@ -13,6 +13,7 @@ from mpijob.cli.commands.show import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, command, name_argument, names_argument
 from mpijob.cli.output import Format
+from mpijob.client.sweep import newest
 from mpijob.errors import NotFound
 from mpijob.model import JobState, Phase
 
@@ -30,12 +31,11 @@ def wait(
 ) -> None:
     """Wait until jobs have ended, or have reached a phase.
 
-    A whole array is `-l mpijob/array=NAME`.
+    A whole array is `-l mpijob/array=NAME`: the one that was submitted last.
     """
     if bool(names) == bool(selector):
         raise click.UsageError("name the jobs, or choose them with --selector")
-    if selector and not (names := tuple(state.ref.name for state in app.client.jobs(selector=selector))):
-        raise NotFound(f"no job has the labels {selector}", hint=EVERY_JOB)
+    names = names or _labelled(app, selector)
     wanted = tuple(Phase(phase) for phase in phases) or None
     until = None if timeout is None else time.monotonic() + timeout
 
@@ -51,6 +51,17 @@ def wait(
         return exits.after(state.phase)
 
     several.by_name(app, names, one)
+
+
+def _labelled(app: App, selector: str) -> tuple[str, ...]:
+    """Return the names of jobs with labels; of arrays that were submitted again, those of the last."""
+    found = tuple(app.client.jobs(selector=selector))
+    if not found:
+        raise NotFound(f"no job has the labels {selector}", hint=EVERY_JOB)
+    meant = newest(found)
+    if left := len(found) - len(meant):
+        app.out.note(f"not waited for: {left} of an array that was submitted again since")
+    return tuple(state.ref.name for state in meant)
 
 
 @command("cancel")
