@@ -36,6 +36,7 @@ NOT_PLAIN = [
     ("list", "-n", "4"),
     ("list", "-nteam-a"),
     ("list", "-o", "nonsense"),
+    ("list", "-o", "csv"),
     ("list", "-o", "-A"),
     ("list", "--output=json"),
     ("list", "surplus"),

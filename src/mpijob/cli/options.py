@@ -14,16 +14,15 @@ import click
 
 from mpijob.cli import text
 from mpijob.cli.context import App
-from mpijob.cli.output import Format
+from mpijob.cli.output import USUAL, Format
 from mpijob.errors import MpiJobError
 
-ALL = tuple(format for format in Format if format is not Format.CSV)
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 Function = Callable[..., Any]
 
 
 def command(
-    name: str, *, outputs: tuple[Format, ...] = ALL, namespace: bool = True, **settings: Any
+    name: str, *, outputs: tuple[Format, ...] = USUAL, namespace: bool = True, **settings: Any
 ) -> Callable[[Function], click.Command]:
     """Return a decorator that makes a command with `-n` and the `-o` formats it can answer in."""
 

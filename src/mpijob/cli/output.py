@@ -39,6 +39,9 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+USUAL = tuple(format for format in Format if format is not Format.CSV)  # what every command answers in
+
+
 class Output:
     """Where a command's answers go, in the format that was asked for."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpijob.cli import exits, listed
 from mpijob.cli.context import App
-from mpijob.cli.output import Format
+from mpijob.cli.output import USUAL, Format
 
 _NAMES = ("list", "ls")
 _WITH_VALUE = {
@@ -47,7 +47,7 @@ def _is_certain(asked: dict[str, Any]) -> bool:
     return (
         all(value and not value.startswith("-") for value in values)
         and not asked.get("namespace", "").isdigit()
-        and asked.get("output", Format.TABLE) in set(Format)
+        and asked.get("output", Format.TABLE) in USUAL
     )
 
 
