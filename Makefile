@@ -71,7 +71,7 @@ static: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-ui: $(MPIJOB_PAGE) ## Build the page of `mpijob ui` into the package (Node 20.19 or newer)
+ui: $(VENV)/.ui $(MPIJOB_PAGE) ## Build the page of `mpijob ui` into the package, and bring its server (Node 20.19 or newer)
 
 test-ui: $(VENV)/.browser $(MPIJOB_PAGE) ## The page alone, in a real browser with real jobs; sets up Node packages and Chromium itself (Debian, root)
 	cd frontend && npm run --silent types-check
@@ -158,9 +158,14 @@ clean: ## Remove the environment and everything that was made; job records in th
 # The stamps live in the environment: whoever removes it has it set up again.
 $(VENV)/.run: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, $(PYTHON) is %d.%d: make PYTHON=python3.12 …" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "Setting up $(VENV), once: an environment, then MPI and all else that is needed; about half a minute"
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[local,terminal]' 'numpy>=2'
+	@touch $@
+
+$(VENV)/.ui: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[ui]'
 	@touch $@
 
 # What is measured is what a user installs: nothing of the developers' tools, and no editable finder.

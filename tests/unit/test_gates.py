@@ -23,6 +23,22 @@ def recipe(target: str) -> str:
     return found[1]
 
 
+def rehearsed(target: str) -> str:
+    """Return all that make would do for a target on a fresh machine."""
+    words = ("make", "--dry-run", "--always-make", target)
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_after_make_ui_the_page_has_what_it_needs() -> None:
+    done = rehearsed("ui")
+    server, page = done.index("pip install --quiet --editable '.[ui]'"), done.index("npm run --silent build")
+    assert done.index("-m venv") < server < page
+
+
+def test_make_run_says_what_it_does_before_what_takes_long() -> None:
+    assert rehearsed("run").index("about half a minute") < rehearsed("run").index("-m venv")
+
+
 @pytest.mark.req("E-coverage")
 def test_fewer_lines_and_branches_of_python_than_the_gate_wants_end_make_test() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["coverage"]

@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from mpijob.cli.options import command
 from mpijob.errors import BackendError, InvalidJob, Unsupported
 from mpijob.settings import CLUSTER
 
+_PAGE = Path(__file__).parents[2] / "api" / "page" / "index.html"
 _LOOPBACK = ("127.0.0.1", "localhost")
 
 
@@ -58,9 +60,13 @@ def _serve_here(app: App, port: int, browser: bool) -> None:
     port, token = listening.getsockname()[1], secrets.token_urlsafe(32)
     address = f"http://{_LOOPBACK[0]}:{port}/#token={token}"
     app.out.line(address)
-    app.out.note("open this address in a browser; it works once. Ctrl-C ends the page, jobs go on")
-    if browser:
-        _open(address)
+    if _PAGE.exists():
+        app.out.note("open this address in a browser; it works once. Ctrl-C ends the page, jobs go on")
+        if browser:
+            _open(address)
+    else:
+        app.out.note("the page is not built in this checkout: end this with Ctrl-C and run make ui; "
+                     "till then only the API answers there")  # fmt: skip
     options = {
         "socket": listening.fileno(),
         "hosts": [f"{name}:{port}" for name in _LOOPBACK],
