@@ -192,11 +192,13 @@ class LocalBackend:
         def found() -> logplaces.Places:
             return logplaces.places(self._store, self._home, uid, query)
 
+        places = found()
+        for line in places.lost():
+            yield line
         if query.follow:
             async for line in logs.followed(found, query, self.pause):
                 yield line
             return
-        places = found()
         for line in logs.stored(places.directories, places.worker_of, query):
             yield line
 
@@ -218,6 +220,8 @@ class LocalBackend:
         if not logs.whole_files(query):
             return False
         found = logplaces.places(self._store, self._home, self._row(ref).uid, query)
+        if found.lost():
+            return False
         logplaces.merge(found, query, target, compress=compress)
         return True
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from mpijob.backends.local import logs, merging, recovery
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
-from mpijob.model import LogQuery, Phase
+from mpijob.model import LogLine, LogQuery, Phase, Role
+
+_REMOVED = "the files of the log were removed, by somebody, by the job, or because they were kept long enough"
 
 
 class Places(NamedTuple):
@@ -18,16 +21,23 @@ class Places(NamedTuple):
     worker_of: dict[int, int]
     over: bool
 
+    def lost(self) -> list[LogLine]:
+        """Return a line for each attempt of a job that is over whose files are gone."""
+        gone = [attempt for directory, attempt in self.directories if self.over and not directory.is_dir()]
+        return [logs.missing(_REMOVED, time.time_ns(), Role.LAUNCHER, attempt=attempt) for attempt in gone]
+
 
 def places(store: Store, home: Home, uid: str, query: LogQuery) -> Places:
     """Return where to read what a job said, and says."""
     row = next(iter(store.rows("uid=?", uid)), None)
     if row is None:
         return Places([], {}, True)
-    wanted = range(1, row.attempt + 1) if query.attempt is None else (query.attempt,)
+    wanted = [*range(1, row.attempt + 1)] if query.attempt is None else [query.attempt]
     if row.holds:
         recovery.recover(store)
     over = (row.phase.final or row.phase is Phase.SUSPENDED) and not row.holds
+    if row.state.running is None:  # an attempt that has not come so far has no files to lose
+        wanted = [attempt for attempt in wanted if attempt < row.attempt or home.logs(uid, attempt).is_dir()]
     return Places(
         [(home.logs(uid, attempt), attempt) for attempt in wanted], logs.workers_of(row.state.ranks), over
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mpijob.backends.local.clock import Clock
+from mpijob.history.values import Gap
 from mpijob.model import LogLine, LogQuery, Mark, RankState, Role
 from mpijob.observation import cri, merge, sieve
 
@@ -38,6 +39,7 @@ class Source:
         self._worker_of = worker_of
         self._parser = cri.Parser()
         self._offset = 0
+        self._told = False
 
     @property
     def label(self) -> str:
@@ -50,8 +52,12 @@ class Source:
         return self._attempt
 
     def read(self) -> Iterator[LogLine]:
-        """Yield what was written since the last time, as far as the file reaches now."""
-        end = os.stat(self.path).st_size
+        """Yield what was written since the last time, as far as the file reaches now; one that is gone is told once."""
+        try:
+            end = os.stat(self.path).st_size
+        except FileNotFoundError:
+            yield from self._gone()
+            return
         if end == self._offset:
             return
         size = _FIRST_CHUNK
@@ -62,6 +68,13 @@ class Source:
                 size = min(4 * size, _CHUNK)
                 for parsed in self._parser.feed(chunk):
                     yield self._line(parsed)
+
+    def _gone(self) -> Iterator[LogLine]:
+        if not self._told:
+            self._told = True
+            said = self._line(cri.parse(b""))
+            why = f"{self.path.name} was removed while it was read"
+            yield missing(why, time.time_ns(), said.role, said.worker, said.rank, self._attempt)
 
     def last(self, count: int) -> Iterator[LogLine]:
         """Yield the last lines only, reading no more than the file's end."""
@@ -106,6 +119,19 @@ class Source:
             (),
             () if parsed.newline or parsed.partial else (Mark.OPEN,),
         )
+
+
+def missing(
+    why: str,
+    time_ns: int,
+    role: Role,
+    worker: int | None = None,
+    rank: int | None = None,
+    attempt: int = 1,
+) -> LogLine:
+    """Return the line that stands where others are missing."""
+    text = Gap(first_ns=time_ns, last_ns=time_ns, reason=why).sentence().encode()
+    return LogLine(time_ns, text, role, "stderr", worker, rank, attempt, marks=(Mark.GAP,))
 
 
 def speaker(file: str) -> tuple[Role, int | None] | None:
