@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,8 +169,16 @@ def test_what_is_not_free_is_refused_where_nothing_queues() -> None:
 def test_cores_beyond_one_machine_are_shared_where_that_is_allowed() -> None:
     (notice,) = admission.admit(a_job(workers=16), JANE, a_place(cores=4, oversubscribe=True))
     assert notice.code == "SHARED_CORES"
-    assert notice.message == "16 CPU cores are asked for and local has 4: 16 ranks share them"
+    assert (
+        notice.message
+        == "16 CPU cores are asked for and the job gets the 4 that local has: 16 ranks share them"
+    )
     assert "has 4 in all" in refused(a_job(workers=16), a_place(cores=4)).message
+
+
+def test_ranks_that_have_a_core_each_are_not_told_to_share_them_with_the_launcher() -> None:
+    job = msgspec.structs.replace(a_job(workers=2), launcher=Resources(cpu="100m", memory="256Mi"))
+    assert admission.admit(job, JANE, a_place(cores=2, oversubscribe=True)) == ()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from mpijob.admission.room import (
     limit,
     needs,
     shortages,
+    worker_needs,
 )
 from mpijob.admission.waiting import lacking, too_many_jobs, unavailable, wait_notice
 from mpijob.errors import Conflict, Finding, Fix, NotAllowed, QuotaExceeded, Severity
@@ -190,11 +191,13 @@ def _told_to_wait(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _shared_cores(job: MPIJob, facts: Facts) -> tuple[Finding, ...]:
-    wanted = needs(job).cores
-    if not facts.oversubscribe or wanted <= facts.capacity.cores + 1e-9:
+    """Tell that ranks take turns; a launcher beside them hardly uses a core, and is no reason to say so."""
+    ranks, there = worker_needs(job).cores * job.workers, facts.capacity.cores
+    if not facts.oversubscribe or ranks <= there + 1e-9:
         return ()
-    there = f"{facts.place} has {bare(What.CORES, facts.capacity.cores)}"
-    message = f"{counted(What.CORES, wanted)} are asked for and {there}: {job.world} ranks share them"
+    wanted = counted(What.CORES, needs(job).cores)
+    held = f"the job gets the {bare(What.CORES, there)} that {facts.place} has"
+    message = f"{wanted} are asked for and {held}: {job.world} ranks share them"
     hint = "the job runs, only slower; measure speed on more cores"
     return (Finding(code="SHARED_CORES", message=message, hint=hint, severity=Severity.NOTICE),)
 
