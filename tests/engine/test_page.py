@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,29 @@ def test_a_job_made_by_the_page_is_the_job_of_command_line_and_sdk(
         page.ask("DELETE", f"/trainjobs/default/{name}")
     assert [*client.jobs()] == []
     assert {state.ref.name for state in client.deleted().items} == {"hello", "again"}  # their records stay
+
+
+@pytest.mark.req("C-docs")
+def test_the_example_with_curl_leads_from_the_printed_address_to_a_jobs_lines(
+    page: Page, client: Client, tmp_path: Path
+) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "page.md").read_text(encoding="utf-8")
+    (example,) = (block for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S) if "curl" in block)
+    shown, script = example.split("\n", 1)
+    assert shown == "ADDRESS='http://127.0.0.1:8765/#token=…'"
+    before = time.time()
+    done = subprocess.run(
+        ["sh", "-ec", script], env={**os.environ, "ADDRESS": page.address}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    listed, created, *batches = [json.loads(answer) for answer in re.split(r"(?<=})\s*(?={)", done.stdout)]
+    assert (listed["items"], created["name"]) == ([], "hello")
+    lines = [line for batch in batches for line in batch["lines"]]
+    assert [line["text"] for line in lines] == ["hello", "hello"]
+    assert all(before * 1e3 <= line["time"] <= time.time() * 1e3 for line in lines), "milliseconds"
+    assert all(abs(int(line["at"]) / 1e6 - line["time"]) < 1 for line in lines), "nanoseconds"
+    assert client.get("hello").wait(PATIENCE).phase.value == "Succeeded"
 
 
 @pytest.mark.req("FR-OBS-006", "FR-020", "B-watch", "R3")
