@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -360,3 +363,13 @@ def test_what_a_rank_said_reaches_no_terminal_as_control_bytes() -> None:
     )
     for finding in explain(Evidence(spec=a_job(), logs=hostile, launcher=Exit(code=1))):
         assert "\x1b" not in finding.message + "".join(finding.evidence)
+
+
+def test_a_log_that_takes_long_to_read_says_so(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mpijob", "why", "--log", "-"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    environ = {**os.environ, "MPIJOB_HOME": str(tmp_path)}
+    with subprocess.Popen(words, **pipes, env=environ, text=True) as slow:  # type: ignore[call-overload]  # all pipes
+        assert slow.stderr.readline() == "reading stdin …\n"
+        out, _ = slow.communicate("bash: orted: command not found\n", timeout=60)
+    assert "MPI_NOT_ON_WORKER" in out

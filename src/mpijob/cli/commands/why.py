@@ -11,6 +11,8 @@ from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
 from mpijob.model import Family
 
+_SHOWN = 3
+
 
 @command("why", outputs=(Format.TABLE, Format.JSON, Format.YAML))
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
@@ -31,14 +33,18 @@ def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_cod
     if name is None:
         from mpijob.client import reasons
 
-        diagnosis = reasons.of_logs(
-            reasons.files(logs),
-            exit_code=exit_code,
-            family=Family(family),
-            site=reasons.site_rules(app.settings()),
-        )
+        found = reasons.files(logs)
+        named = ", ".join(found) if len(found) <= _SHOWN else f"{len(found)} files"
+        with app.out.progress(f"reading {named} …"):
+            diagnosis = reasons.of_logs(
+                found,
+                exit_code=exit_code,
+                family=Family(family),
+                site=reasons.site_rules(app.settings()),
+            )
     else:
-        diagnosis = app.client.diagnose(name)
+        with app.out.progress(f"looking for what made {name} stand where it stands …"):
+            diagnosis = app.client.diagnose(name)
         tell_if_deleted(app, app.client.remembered)
     if app.out.structured:
         app.out.value(diagnosis)
