@@ -133,6 +133,7 @@ _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memo
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
+_NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days")
 
 
 def at(settings: Settings, place: str) -> Settings:
@@ -170,17 +171,28 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     path = config_path(environ)
     values = _from_file(path)
-    for field in _TEXTS:
-        if text := environ.get(f"MPIJOB_{field.upper()}"):
-            values[field] = text
-    for field in ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days"):
+    for field in (*_TEXTS, *_NUMBERS):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
     values.setdefault("home", _default_home(environ))
     try:
         return shapes.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidJob(f"settings in {path} or MPIJOB_* variables: {error}") from error
+        raise _refusal(error, path, environ) from error
+
+
+def _refusal(error: msgspec.ValidationError, path: str, environ: Mapping[str, str]) -> InvalidJob:
+    """Return the error for a setting of another kind than is needed, by the name that the user gave it."""
+    import re  # only for what is wrong: start-up is a feature
+
+    place = re.search(r"`\$\.(\w+)`$", str(error))
+    variable = f"MPIJOB_{place[1].upper()}" if place else ""
+    if not environ.get(variable):
+        return InvalidJob(f"settings in {path} or MPIJOB_* variables: {error}")
+    needed = "a whole number" if "`int" in str(error) else "a number"
+    return InvalidJob(
+        f"{variable} is {environ[variable]!r}, and {needed} is needed", hint="correct it, or unset it"
+    )
 
 
 def config_path(environ: Mapping[str, str]) -> str:

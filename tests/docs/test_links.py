@@ -14,6 +14,7 @@ FOLDERS = (ROOT / "docs", ROOT / "examples", ROOT / "deploy")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))])
 _LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_ON_GITHUB, _ON_THE_SITE = r"\s", r"[-\s]+"  # what becomes a hyphen in the name of a heading
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -24,17 +25,18 @@ def missing(page: Path) -> list[str]:
         there = page.parent / target if target else page
         if "://" in target:
             continue
-        if not there.exists() or (heading and heading not in headings(there)):
+        rules = (_ON_GITHUB, *([_ON_THE_SITE] if page.is_relative_to(ROOT / "docs") else ()))
+        if not there.exists() or (heading and any(heading not in headings(there, rule) for rule in rules)):
             wrong.append(f"{target}#{heading}".removesuffix("#"))
     return wrong
 
 
 @functools.cache
-def headings(page: Path) -> frozenset[str]:
-    """Return the names by which a page's headings are linked to."""
+def headings(page: Path, gap: str) -> frozenset[str]:
+    """Return the names by which a page's headings are linked to: on GitHub, or on the site."""
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     plain = (re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in _HEADING.findall(text))
-    return frozenset(re.sub(r"[-\s]+", "-", one) for one in plain)
+    return frozenset(re.sub(gap, "-", one) for one in plain)
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
@@ -43,6 +45,9 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
         "# A part\n[here](page.md#a-part) [web](https://example.org/x) [gone](no/such.md) [no](#b)"
     )
     assert missing(page) == ["no/such.md", "#b"]
+    page = tmp_path / "other.md"
+    page.write_text("# This & that\n[so](#this--that) [not so](#this-that)")
+    assert missing(page) == ["#this-that"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])

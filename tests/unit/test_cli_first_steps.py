@@ -215,6 +215,20 @@ def test_a_run_ends_with_what_the_job_left(client: type[Client], told: str) -> N
     assert "left" not in cli("run", "m", "-o", "json", "--workers", "2", "--", "true").stderr
 
 
+class LeavesTrouble(Leaves):
+    files = ("two\nlines",)
+
+    def fetch(self, name: Any, directory: Any, *more: Any, **options: Any) -> tuple[Path, ...]:
+        return tuple(Path(directory, file) for file in self.files)
+
+
+@pytest.mark.parametrize("words", [("fetch", "j", "--to", "."), ("list", "j", "-o", "name")])
+def test_a_file_whose_name_has_a_newline_is_one_line(words: tuple[str, ...]) -> None:
+    cli = Cli(client=LeavesTrouble)
+    cli.ok("create", "j", "--workers", "2", "--", "true")
+    assert cli.ok("artifacts", *words) == "two\\nlines\n"
+
+
 @pytest.mark.parametrize("client", [Client, CannotLook])
 def test_a_run_without_files_says_nothing_of_them(client: type[Client]) -> None:
     result = Cli(client=client)("run", "j", "--workers", "2", "--", "true")

@@ -66,10 +66,10 @@ def test_what_an_earlier_attempt_ran_is_no_wait_of_the_last_one() -> None:
     state = JobState(ref=JobRef("default", "r"), phase=Phase.SUCCEEDED, created=100.0, queued=112.0, started=113.0,
                      finished=115.1, attempt=2, attempts_allowed=2, world=1, workers_wanted=1)  # fmt: skip
     line = shown.result_line(state)
-    told = "the last attempt waited 1.0s and ran 2.1s, attempt 2 of 2, 1 ranks on 1 workers"
+    told = "the last attempt waited 1.0s and ran 2.1s, attempt 2 of 2, 1 rank on 1 worker"
     assert line == f"r Succeeded after 15s, {told}"
     first = msgspec.structs.replace(state, attempt=1, queued=100.0, started=101.0)
-    assert shown.result_line(first) == "r Succeeded after 15s, waited 1.0s, ran 14s, 1 ranks on 1 workers"
+    assert shown.result_line(first) == "r Succeeded after 15s, waited 1.0s, ran 14s, 1 rank on 1 worker"
     assert (state.queued_seconds(120.0), making.account(state, now=120.0).queued_seconds) == (1.0, 1.0)
 
 

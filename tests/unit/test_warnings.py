@@ -159,6 +159,9 @@ def test_a_job_that_fell_silent_as_a_whole_is_told_after_long() -> None:
     (finding,) = warnings.judge(seen(talks=talks))
     assert finding.code == "JOB_SILENT"
     assert finding.message == "No rank has said anything for 7 min; before, one spoke about every 2 s."
+    lively = tuple(talking(rank, until=200.0, every=0.2) for rank in range(4))
+    (finding,) = warnings.judge(seen(talks=lively))
+    assert finding.message.endswith("before, one spoke more than once a second.")
 
 
 def loads(*cores: float) -> tuple[Load, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.cli import text
-from mpijob.model.quantity import as_bytes, as_count
+from mpijob.model.quantity import as_bytes, as_count, ranks_on
 
 if TYPE_CHECKING:
     from mpijob.model import Amounts, Artifact, Event, JobState, LogLine, Plan, Quota, RankState, WorkerState
@@ -170,7 +170,7 @@ def result_line(state: JobState) -> str:
         parts.append(f"attempt {state.attempt} of {_attempts(state)}")
     else:
         parts += spent
-    parts.append(f"{state.world} ranks on {max(state.workers_wanted, len(state.workers))} workers")
+    parts.append(ranks_on(state.world, max(state.workers_wanted, len(state.workers))))
     return ", ".join(parts)
 
 
@@ -228,7 +228,7 @@ def plan_lines(plan: Plan) -> list[str]:
             ("Job", f"{plan.job.namespace}/{plan.job.name}"),
             ("Engine", plan.engine),
             ("MPI", " ".join(part for part in (plan.family.value, plan.family_version) if part)),
-            ("World", f"{plan.world} ranks on {len(plan.workers)} workers"),
+            ("World", ranks_on(plan.world, len(plan.workers))),
             ("Needs", amounts(plan.needs)),
             ("Free", f"{amounts(plan.free)} of {amounts(plan.capacity)}"),
             ("Starts", start),

@@ -49,6 +49,11 @@ def as_bytes(size: float) -> str:
     return f"{size:.4g} {unit}"
 
 
+def ranks_on(ranks: int, workers: int) -> str:
+    """Return how many ranks are on how many workers, as people say it: `1 rank on 1 worker`."""
+    return f"{ranks} rank{'s' * (ranks != 1)} on {workers} worker{'s' * (workers != 1)}"
+
+
 def as_count(number: float) -> str:
     """Return a count of cores or devices without idle digits: `2`, `0.5`."""
     return f"{round(number, 6) + 0.0:.6g}"  # what is left of sums that cancel out is nothing

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpijob.errors import Finding, Fix, Severity
-from mpijob.observation.vitals import BUSY_CORES, IDLE_CORES, REGULAR_BEATS, Load, Talk, Vitals, span
+from mpijob.observation.vitals import BUSY_CORES, IDLE_CORES, REGULAR_BEATS, Load, Talk, Vitals, pace, span
 
 _STILL_SHARE = 0.02
 HELD_LABEL = "mpijob/alloc"  # workers that are held for a shell are idle by intent
@@ -109,7 +109,7 @@ def _silent_job(seen: Vitals) -> Finding | None:
         return None
     return Finding(
         "JOB_SILENT",
-        f"No rank has said anything for {span(seen.silence)}; before, one spoke about every {span(pause)}.",
+        f"No rank has said anything for {span(seen.silence)}; before, one spoke {pace(pause)}.",
         _stacks(seen).text,
         severity=Severity.WARNING,
         fixes=(_stacks(seen),),
@@ -127,7 +127,7 @@ def _silent_ranks(seen: Vitals) -> Iterator[Finding]:
         most = len(going) * 2 > len(others) and bool(going)
         if talk.regular and most and silence >= max(seen.quiet_seconds, 10 * talk.pause):
             on = f"{len(going)} others go on" if len(going) > 1 else "another goes on"
-            before = f"and spoke about every {span(talk.pause)} before; {on}"
+            before = f"and spoke {pace(talk.pause)} before; {on}"
             yield _silent(seen, talk.rank, f"has said nothing for {span(silence)}, {before}", 0.7)
     yield from _mute_rank(seen, alive)
 

@@ -131,6 +131,11 @@ def _load(worker: int, ranks: Sequence[int], cores: Sequence[float]) -> Load:
     return Load(tuple(ranks), worker, max(cores) / len(ranks))
 
 
+def pace(pause: float) -> str:
+    """Return how often something is said: `about every 2 s`."""
+    return "more than once a second" if pause < 1 else f"about every {span(pause)}"
+
+
 def span(seconds: float | None) -> str:
     """Return a time as people say it: `40 s`, `3 min`, `2 h`."""
     if seconds is None:

@@ -97,6 +97,11 @@ class Home:
             about = os.stat(self._root)
             if about.st_mode & 0o077 and about.st_uid == os.geteuid():
                 os.chmod(self._root, 0o700)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise BackendError(
+                f"{self._root} cannot be the home of jobs: there is a file where a directory is needed",
+                hint="set MPIJOB_HOME to a directory, or to one that can be made",
+            ) from error
         except OSError as error:
             raise cannot_write(self._root, str(error.strerror)) from error
 

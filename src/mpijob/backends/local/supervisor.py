@@ -34,6 +34,7 @@ from mpijob.backends.local.timekeeper import Timekeeper
 from mpijob.backends.local.watchman import Watchman
 from mpijob.errors import Conflict
 from mpijob.model import JobState, Phase
+from mpijob.model.quantity import ranks_on
 from mpijob.observation.phase import Reason
 
 SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
@@ -254,7 +255,7 @@ class Supervisor:
         counts = [
             len([r for r in self._ledger.ranks.values() if r.worker == w]) for w in range(self._job.workers)
         ]
-        return f"{len(self._ledger.ranks)} ranks on {self._job.workers} workers, as planned: {counts}"
+        return f"{ranks_on(len(self._ledger.ranks), self._job.workers)}, as planned: {counts}"
 
     def _pull(self, fd: int) -> None:
         self._pumps[fd].pull()

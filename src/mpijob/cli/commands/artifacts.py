@@ -25,7 +25,7 @@ def artifacts_list(app: App, name: str) -> None:
     if app.out.structured:
         app.out.value(files)
     elif app.out.format is Format.NAME:
-        app.out.lines(file.path for file in files)
+        app.out.lines(text.one_line(file.path) for file in files)
     else:
         rows = ((file.path, as_bytes(file.size), str(file.attempt or "-")) for file in files)
         app.out.lines(text.table(("PATH", "SIZE", "ATTEMPT"), rows))
@@ -45,7 +45,7 @@ def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str,
     """
     with app.out.progress(f"fetching from {name} …"):
         fetched = app.client.fetch(name, directory, paths, overwrite=overwrite)
-    app.out.lines(str(path) for path in fetched)
+    app.out.lines(text.one_line(str(path)) for path in fetched)
     app.out.note(shown.fetched_phrase(len(fetched), directory))
 
 
