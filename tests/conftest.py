@@ -33,9 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _HEARD = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
+def _changed() -> tuple[list[signal.Signals], bool]:
+    return [one for one in _HEARD if signal.getsignal(one) is signal.SIG_IGN], gc.isenabled()
+
+
 @pytest.fixture(autouse=True)
 def _as_it_was_found() -> Iterator[None]:
     """Let no test change the process of all others: who is started with a signal ignored can never trap it."""
-    before = [signal.getsignal(number) for number in _HEARD], gc.isenabled()
+    before = _changed()
     yield
-    assert ([signal.getsignal(number) for number in _HEARD], gc.isenabled()) == before
+    assert _changed() == before

@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("page"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # playwright's loop must not stay for the tests after these
 def browser() -> Iterator[Browser]:
     assert (PLACE / "index.html").is_file(), "the page is not built: make ui"
     with chromium() as running:

@@ -93,7 +93,7 @@ from mpijob.backends.local import machine
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
 store = Store(Home(home))
-row = store.rows("holds=1")[0]
+while not (row := store.rows("holds=1")[0]).supervisor: time.sleep(0.01)
 os.unlink(home + "/reserve")
 fill()
 for owner in (row.runner, row.supervisor): os.kill(int(owner.split(":")[0]), signal.SIGKILL)

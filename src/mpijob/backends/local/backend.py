@@ -196,7 +196,7 @@ class LocalBackend:
         for line in places.lost():
             yield line
         if query.follow:
-            async for line in logs.followed(found, query, self.pause):
+            async for line in logs.followed(lambda: found()[:3], query, self.pause):
                 yield line
             return
         for line in logs.stored(places.directories, places.worker_of, query):

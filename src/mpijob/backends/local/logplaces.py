@@ -20,10 +20,11 @@ class Places(NamedTuple):
     directories: list[tuple[Path, int]]
     worker_of: dict[int, int]
     over: bool
+    final: bool = True
 
     def lost(self) -> list[LogLine]:
-        """Return a line for each attempt of a job that is over whose files are gone."""
-        gone = [attempt for directory, attempt in self.directories if self.over and not directory.is_dir()]
+        """Return a line for each attempt whose files are gone, of a job that has ended or rests."""
+        gone = [attempt for directory, attempt in self.directories if self.final and not directory.is_dir()]
         return [logs.missing(_REMOVED, time.time_ns(), Role.LAUNCHER, attempt=attempt) for attempt in gone]
 
 
@@ -35,12 +36,11 @@ def places(store: Store, home: Home, uid: str, query: LogQuery) -> Places:
     wanted = [*range(1, row.attempt + 1)] if query.attempt is None else [query.attempt]
     if row.holds:
         recovery.recover(store)
-    over = (row.phase.final or row.phase is Phase.SUSPENDED) and not row.holds
+    final = row.phase.final or row.phase is Phase.SUSPENDED
     if row.state.running is None:  # an attempt that has not come so far has no files to lose
         wanted = [attempt for attempt in wanted if attempt < row.attempt or home.logs(uid, attempt).is_dir()]
-    return Places(
-        [(home.logs(uid, attempt), attempt) for attempt in wanted], logs.workers_of(row.state.ranks), over
-    )
+    directories = [(home.logs(uid, attempt), attempt) for attempt in wanted]
+    return Places(directories, logs.workers_of(row.state.ranks), final and not row.holds, final)
 
 
 def merge(found: Places, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
