@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -189,10 +189,18 @@ def _refusal(error: msgspec.ValidationError, path: str, environ: Mapping[str, st
     variable = f"MPIJOB_{place[1].upper()}" if place else ""
     if not environ.get(variable):
         return InvalidJob(f"settings in {path} or MPIJOB_* variables: {error}")
-    needed = "a whole number" if "`int" in str(error) else "a number"
+    needed = _needed(variable.removeprefix("MPIJOB_").lower(), str(error))
     return InvalidJob(
         f"{variable} is {environ[variable]!r}, and {needed} is needed", hint="correct it, or unset it"
     )
+
+
+def _needed(field: str, error: str) -> str:
+    """Return in words what a setting must be: a number, or one of its choices."""
+    if field in _NUMBERS:
+        return "a whole number" if "`int" in error else "a number"
+    kinds = {one.name: one.type for one in msgspec.structs.fields(Settings)}
+    return f"one of {', '.join(map(str, get_args(kinds[field])))}"
 
 
 def config_path(environ: Mapping[str, str]) -> str:

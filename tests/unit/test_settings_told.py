@@ -26,6 +26,14 @@ def test_a_variable_that_is_no_number_is_named(tmp_path: Path, name: str, value:
     assert settings.load({**environ, name: "3"}).home
 
 
+def test_a_variable_that_is_none_of_the_choices_is_named_with_them(tmp_path: Path) -> None:
+    environ = {"MPIJOB_SETTINGS": str(tmp_path / "none.toml"), "MPIJOB_IMAGE_CHECK": "of"}
+    with pytest.raises(
+        InvalidJob, match=r"^MPIJOB_IMAGE_CHECK is 'of', and one of warn, refuse, off is needed"
+    ):
+        settings.load(environ)
+
+
 def test_a_wrong_setting_of_the_file_is_told_with_the_file(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text('cores = "abc"\n')
     with pytest.raises(InvalidJob, match=r"settings in .*settings\.toml"):
