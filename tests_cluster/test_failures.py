@@ -144,7 +144,7 @@ def test_a_worker_of_the_mpi_operator_that_runs_out_of_memory_is_named(place: Pl
 def check_hungry(told: Told) -> None:
     check_blamed(told, "MEMORY_LIMIT", 1)
     assert "160MB" in told.state.message
-    assert told.state.findings[0].fixes[0].patch == {"resources": {"memory": "256Mi"}}
+    assert told.state.findings[0].fixes[0].patch == {"resources": {"memory": "320Mi"}}
 
 
 def first_told(job: Job) -> Told:
