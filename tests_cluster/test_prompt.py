@@ -91,7 +91,7 @@ class Told:
     late: float
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture  # made anew for a second try
 def told(kubeconfig: Path) -> Iterator[dict[str, Future[Told]]]:
     """Provoke them all, a few at a time, and let each be waited for by a user of its own."""
     with own_place(kubeconfig, "prompt") as place, ThreadPoolExecutor(AT_ONCE) as users:
