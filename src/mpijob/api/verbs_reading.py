@@ -34,6 +34,7 @@ from mpijob.api.problems import Refused
 from mpijob.api.questions import Links
 from mpijob.client import archive, converting, drafts
 from mpijob.client.drafts import FIELDS as described
+from mpijob.client.front import Format
 from mpijob.client.guide import GUIDE, Guide
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import InvalidJob, MpiJobError, NotAllowed, NotFound
@@ -90,8 +91,9 @@ def _commands(ref: JobRef, home: str) -> dict[str, str]:
 async def export(ask: Ask) -> Response:
     """Hand over a job's configuration as a file, in our form or in one that `oc create -f` takes."""
     ref, form = ask.ref, ask.query.format
-    spec, write = await ask.client.spec(ref), drafts.write if ask.query.values else drafts.shown
-    text, ending = write(spec, "json" if form == "json" else "yaml"), "json" if form == "json" else "yaml"
+    own: Format = "json" if form == "json" else "yaml"
+    text = (drafts.write if ask.query.values else drafts.shown)(await ask.client.spec(ref), own)
+    ending: str = own
     if form not in ("yaml", "json"):
         (made,) = await asyncio.to_thread(converting.convert, text, to=form)
         if not made.texts:

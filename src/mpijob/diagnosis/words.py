@@ -16,6 +16,7 @@ import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.model import Family, MPIJob, quantity
+from mpijob.model.command import SHELLS
 from mpijob.model.records import spans
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -23,7 +24,6 @@ _HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 _NAMES_PYTHON = re.compile(r"(?:^|[\s/;&|])(?:python[0-9.]{0,8}|[\w.-]{1,80}\.py)(?=\s|$)")
 _SAYS_PYTHON = re.compile(rb"python\d|\.py\b|Traceback \(most recent|Fatal Python error")
-_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _GDB = ("gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "bt", "--args")
 
 
@@ -80,7 +80,7 @@ def _where_it_crashes(seen: Evidence) -> dict[str, Any]:
     words = seen.spec.argv
     if seen.bare or not words or any("gdb" in text for text in (*words, *scripts)):
         return {}
-    in_script = words[0].rpartition("/")[2] in _SHELLS
+    in_script = words[0].rpartition("/")[2] in SHELLS
     return {"gdb": " ".join(_GDB)} if in_script else {"with_gdb": [*_GDB, *seen.spec.command]}
 
 

@@ -43,7 +43,7 @@ _WRAPPERS: dict[str, frozenset[str]] = {
     "setsid": frozenset(),
     "timeout": frozenset({"-k", "--kill-after", "-s", "--signal"}),
 }
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _SHELL_END = re.compile(r"[;&|()<>]+")
 _DEEPEST = 8
@@ -120,7 +120,7 @@ def _unwrapped(words: tuple[str, ...], depth: int) -> tuple[str, ...]:
     if not words or depth == 0:
         return ()
     base = _base(words[0])
-    if base in _SHELLS:
+    if base in SHELLS:
         return _unwrapped(_first_command(_script(words[1:])), depth - 1)
     if base in _WRAPPERS:
         return _unwrapped(_without_options(words[1:], base), depth - 1)

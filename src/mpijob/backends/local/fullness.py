@@ -32,11 +32,9 @@ def make_room(home: Home) -> None:
     probe = f"{home.reserve}-{os.getpid()}"
     if _allocate(probe):
         os.unlink(probe)
-    else:
-        with contextlib.suppress(
-            OSError
-        ):  # none is left, or nothing at all may be changed here: the act tells that
-            home.reserve.unlink()
+        return
+    with contextlib.suppress(OSError):  # none is left, or nothing may be changed here: the act tells that
+        home.reserve.unlink()
 
 
 def _allocate(path: str | os.PathLike[str]) -> bool:
