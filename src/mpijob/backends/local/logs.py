@@ -15,7 +15,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mpijob.backends.local.clock import Clock
-from mpijob.history.values import Gap
 from mpijob.model import LogLine, LogQuery, Mark, RankState, Role
 from mpijob.observation import cri, merge, sieve
 
@@ -130,6 +129,8 @@ def missing(
     attempt: int = 1,
 ) -> LogLine:
     """Return the line that stands where others are missing."""
+    from mpijob.history.values import Gap  # rarely needed: start-up is a feature
+
     text = Gap(first_ns=time_ns, last_ns=time_ns, reason=why).sentence().encode()
     return LogLine(time_ns, text, role, "stderr", worker, rank, attempt, marks=(Mark.GAP,))
 
