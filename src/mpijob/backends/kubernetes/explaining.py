@@ -22,15 +22,18 @@ from mpijob.observation.cluster_causes import Cause
 from mpijob.observation.phase import Reason, Standing
 
 LAUNCHER_LINES, WORKER_LINES = 4000, 200
+_KILL = 9  # SIGKILL
 _BANNER = re.compile(
     rb"BAD TERMINATION|EXIT CODE:|EXIT STRING|KILLED BY SIGNAL|RUNNING AT|process rank \d+|non-zero status"
 )
-# what launchers say of a rank that was killed; without it, 137 is the launcher's own end
+# what launchers say of a rank that was killed; without it, 137 is the launcher's own end, unless a rank told it:
+# Open MPI loses its last words now and then
 _OF_RANKS = (
     "noticed that process rank",
     "BAD TERMINATION",
     "KILLED BY SIGNAL",
     "non-zero status",
+    "non-zero exit code",
     "exited on signal",
 )
 
@@ -80,7 +83,7 @@ def _evidence(
         reason="" if well else standing.reason.value,
         message=standing.message,
         worker=first.worker if first is not None else None,
-        launcher=None if launcher is None else _launcher(launcher, first, launcher_log),
+        launcher=None if launcher is None else _launcher(sight, launcher, first, launcher_log),
         workers=() if well else tuple(_workers(sight, first)),
         ranks=tuple(_ranks(sight, first)),
         memory=tuple(_memory(sight)),
@@ -125,14 +128,17 @@ def _spec(objects: Objects, sight: Sight) -> MPIJob:
     )
 
 
-def _launcher(one: Member, first: Cause | None, log: str) -> Exit | None:
+def _launcher(sight: Sight, one: Member, first: Cause | None, log: str) -> Exit | None:
     """Return how the launcher ended; 137 is what mpirun reports of a rank, unless it did not get to report."""
     if one.exit is None:
         return None
     followed = first is not None and first.member is not one
-    killed = one.exit.code == 137 and log and not any(sign in log for sign in _OF_RANKS)
+    reported = any(rank.killer == _KILL for rank in sight.census.exits) or any(
+        sign in log for sign in _OF_RANKS
+    )
+    killed = one.exit.killer == _KILL and log and not reported
     if killed and one.loss is Loss.NONE:
-        return msgspec.structs.replace(one.exit, code=None, signal=9, by_us=followed)
+        return msgspec.structs.replace(one.exit, code=None, signal=_KILL, by_us=followed)
     return msgspec.structs.replace(one.exit, by_us=followed)
 
 
