@@ -21,7 +21,7 @@ from mpijob.backends.kubernetes import kinds
 from mpijob.errors import BackendError, InvalidJob, Unsupported
 from mpijob.model import Code, Family, Resources
 
-pytestmark = [pytest.mark.testbed, pytest.mark.alone]
+pytestmark = pytest.mark.testbed
 LONG = pytest.mark.long
 TINY = Resources(cpu="50m", memory="64Mi")
 COUNTS = "echo begun; i=0; while [ $i -lt {lines} ]; do echo line $i; i=$((i + 1)); sleep 0.5; done"
@@ -43,6 +43,7 @@ def silent(seconds: float, meanwhile: Callable[[], None]) -> None:
         time.sleep(max(0.0, end - time.monotonic()))
 
 
+@pytest.mark.alone
 @pytest.mark.req("B-watch")
 @pytest.mark.parametrize(
     ("name", "lines", "fault"),
@@ -143,6 +144,7 @@ NO_TRAINER = tuple(f"{one}.trainer.kubeflow.org" for one in TRAINER_CRDS)
 NO_OPERATOR = ("mpijobs.kubeflow.org",)
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_an_engine_that_is_not_installed_is_told_and_the_other_one_is_used(place: Place) -> None:
     """The kinds are served no more, as on a cluster that never had them; the objects stay."""
@@ -174,6 +176,7 @@ def check_absent(place: Place, job: MPIJob) -> None:
         assert "elsewhere" not in [one.ref.name for one in fresh.client.jobs()]
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_a_webhook_that_is_down_is_told_by_its_owner_and_nothing_is_left(place: Place) -> None:
     job = a_job("late", resources=TINY, code=Code(files={"x": "y"}))

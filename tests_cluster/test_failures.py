@@ -1,7 +1,7 @@
 """Whatever goes wrong on a real cluster is told with its cause and the worker that it was.
 
 Every failure here is real: processes are killed, pods deleted, limits exceeded, packets dropped. What a test
-waits for is the state that a user would see; how soon it is told is the matter of test_prompt and of the bench.
+waits for is the state that a user would see; how soon it is told is the matter of the bench.
 """
 
 from __future__ import annotations

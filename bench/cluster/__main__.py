@@ -20,6 +20,7 @@ from bench.cluster import (
     starting,
     submitting,
     telling,
+    twelve,
 )
 
 MEASUREMENTS: command.Measurements = {
@@ -30,6 +31,7 @@ MEASUREMENTS: command.Measurements = {
     "detection": detection.measure,
     "admission": admitting.measure,
     "controller": telling.measure,
+    "why": twelve.measure,
     "logs": following.measure,
     "page": paging.measure,
     "submit": submitting.measure,

@@ -30,7 +30,7 @@ ROUNDS = 9
 
 def measure(options: Options) -> Iterator[Line]:
     """Yield the median and the worst."""
-    with own_place(_kubeconfig(), "bench-telling") as place:
+    with own_place(bed(), "bench-telling") as place:
         install_resources(place)
         with controller(place):
             late = [_once(place, f"told-{number}") for number in range(options.rounds(ROUNDS))]
@@ -41,7 +41,8 @@ def measure(options: Options) -> Iterator[Line]:
         yield Line(name, "s", seconds, LIMIT_SECONDS, seconds, bound, bound, note)
 
 
-def _kubeconfig() -> Path:
+def bed() -> Path:
+    """Return the administrator's kubeconfig of the test bed; raise Unmeasured where it is down."""
     from testbed import cluster, places
 
     if not cluster.is_up():
