@@ -123,8 +123,8 @@ def test_a_quota_is_read_as_the_server_counts_it(api: Api, namespace: str) -> No
     with pytest.raises(QuotaExceeded, match=r"allows 0 mpijobs\.kubeflow\.org objects") as caught:
         told(api, a_job(namespace, mpi=Family.MPICH))
     (document,) = mpioperator.write(a_job(namespace), Shape(family=Family.MPICH))
-    with pytest.raises(ApiError, match="exceeded quota"):
-        api.create(kinds.MPIJOB.path(namespace), document, dry_run=True)
+    refused = (api, kinds.MPIJOB, document, "exceeded quota", namespace)
+    eventually(lambda: _is_refused(*refused), "the quota is heeded")
     assert caught.value.hint == "delete jobs that are finished, or ask for a larger quota"
 
 
@@ -145,8 +145,8 @@ def test_what_a_limit_range_is_said_to_refuse_the_server_refuses(
     large, launcher = a_job(namespace, resources=resources), Resources(cpu="100m", memory="64Mi")
     with pytest.raises(QuotaExceeded, match="LimitRange 'sizes' allows"):
         told(api, large)
-    with pytest.raises(ApiError, match=r"per (Container|Pod) is"):
-        _send(api, large, Role.WORKER)
+    worker, words = _pod(large, Role.WORKER), f"per {limits['type']} is"
+    eventually(lambda: _is_refused(api, kinds.POD, worker, words, namespace), "the range is heeded")
     small = a_job(namespace, resources=launcher, launcher=launcher)
     found = preflight.gather(api, small, discovery.served(api), Settings())
     admission.admit(small, Identity("a"), found.facts)
@@ -175,13 +175,13 @@ def test_a_quota_on_limits_is_met_by_a_launcher_that_uses_no_more_than_it_asks_f
     greedy, modest = (
         _pod(job, Role.LAUNCHER, launcher_cores=cores) for cores in (LAUNCHER_CORES, around.launcher_cores)
     )
-    eventually(lambda: _is_refused(api, namespace, greedy, words), "the quota is heeded")
-    assert not _is_refused(api, namespace, modest, words)
+    eventually(lambda: _is_refused(api, kinds.POD, greedy, words, namespace), "the quota is heeded")
+    assert not _is_refused(api, kinds.POD, modest, words, namespace)
 
 
-def _is_refused(api: Api, namespace: str, body: Document, words: str) -> bool:
+def _is_refused(api: Api, kind: kinds.Kind, body: Document, words: str, namespace: str) -> bool:
     try:
-        api.create(kinds.POD.path(namespace), body, dry_run=True)
+        api.create(kind.path(namespace), body, dry_run=True)
     except ApiError as error:
         return words in error.message
     return False
