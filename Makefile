@@ -11,7 +11,7 @@ UPGRADE_RESULTS := .make/results-upgrade.json
 FRAMEWORK_RESULTS := .make/results-frameworks.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
-CLUSTER_SPREAD := --numprocesses 3 --dist loadfile --reruns 1 -rR
+CLUSTER_SPREAD := --numprocesses 3 --dist loadgroup --reruns 1 -rR
 FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 BENCH_FLAGS ?=
 FAULT_FLAGS ?=

@@ -1,7 +1,9 @@
 """Turns on one cluster: tests of several processes run side by side, one that needs the cluster for itself runs alone.
 
 A test marked `alone` stops the API server, fills the nodes or counts what is free: it waits until the tests of the
-other processes have ended, and they wait for it. Run by one process, nobody waits.
+other processes have ended, and they wait for it. All of these are given to one process, which has the cluster until
+the last of them is done: to wait for the others before each would take longer than the tests themselves. The rest is
+spread by files. Run by one process, nobody waits.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 _PLACE = "turns"
+_HELD = pytest.StashKey[list[int]]()
 
 
 class Turns:
@@ -41,30 +43,47 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Turns(), "turns-of-processes")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let those that run alone follow each other, and the tests of a file stay together."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("alone" if _is_alone(item) else item.path.stem))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
     """Run one test, with all that it sets up and takes down, when it is its turn."""
     place = getattr(item.config, "workerinput", {}).get(_PLACE)
     if place is None:
         return (yield)
-    with _turn(Path(place), fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH):
-        return (yield)
-
-
-@contextmanager
-def _turn(place: Path, how: int) -> Iterator[None]:
-    """Hold the room; whoever waits for it alone holds the gate meanwhile, so that nobody new comes in."""
-    with _lock(place / "room") as room:
-        with _lock(place / "gate") as gate:
-            fcntl.flock(gate, how)
-            fcntl.flock(room, how)
-        yield
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[int]:
-    lock = os.open(path, os.O_CREAT | os.O_RDWR)
+    held = item.config.stash.setdefault(_HELD, [])
+    turn = held.pop() if held else _turn(Path(place), fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH)
     try:
-        yield lock
+        return (yield)
     finally:
-        os.close(lock)
+        if nextitem is not None and _is_alone(item) and _is_alone(nextitem):
+            held.append(turn)
+        else:
+            os.close(turn)
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+def _turn(place: Path, how: int) -> int:
+    """Return the room, locked; whoever waits for it alone holds the gate meanwhile, so that nobody new comes in."""
+    room = _opened(place / "room")
+    gate = _opened(place / "gate")
+    try:
+        fcntl.flock(gate, how)
+        fcntl.flock(room, how)
+    finally:
+        os.close(gate)
+    return room
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_CREAT | os.O_RDWR)
