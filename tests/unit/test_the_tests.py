@@ -106,13 +106,51 @@ def test_alone(number: int) -> None:
 """
 
 
+def spread(directory: Path, *flags: str) -> str:
+    """Run the tests of a directory in two processes by groups; return what was printed."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    words = ("-v", "--numprocesses", "2", "--dist", "loadgroup", "-p", "no:cacheprovider", *flags)
+    argv = [sys.executable, "-m", "pytest", *words, str(directory)]
+    environ["PYTHONPATH"] = str(TESTS.parent)
+    done = subprocess.run(argv, cwd=directory, env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
 def test_a_group_of_tests_has_one_process_for_all(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text(IN_GROUPS.format(name=name))
-    spread = ("-v", "--numprocesses", "2", "--dist", "loadgroup", "-p", "no:cacheprovider")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    argv = [sys.executable, "-m", "pytest", *spread, str(tmp_path)]
-    done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout
-    who = re.findall(r"^\[(gw\d)\].* PASSED .*test_(one|two)\.py", done.stdout, re.MULTILINE)
-    assert (len(who), len(set(who))) == (12, 2), done.stdout
+    said = spread(tmp_path)
+    who = re.findall(r"^\[(gw\d)\].* PASSED .*test_(one|two)\.py", said, re.MULTILINE)
+    assert (len(who), len(set(who))) == (12, 2), said
+
+
+ALONE = """
+import os, pytest
+
+def note(word):
+    with open("{log}", "a") as log:
+        log.write(word + "\\n")
+
+@pytest.mark.parametrize("number", range(5))
+def test_beside(number: int) -> None:
+    note("beside")
+    note("beside")
+
+@pytest.mark.alone
+@pytest.mark.parametrize("number", range(3))
+def test_alone(number: int) -> None:
+    note("alone")
+    note("alone")
+"""
+
+
+def test_cluster_tests_that_run_alone_follow_each_other_and_nobody_runs_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone: has the cluster to itself\n")
+    for name in ("one", "two", "three"):
+        (tmp_path / f"test_{name}.py").write_text(ALONE.format(log=tmp_path / "log"))
+    said = spread(tmp_path, "-p", "tests_cluster.turns")
+    order = (tmp_path / "log").read_text().split()
+    first = order.index("alone")
+    assert order[first : first + 18] == ["alone"] * 18, said
+    assert order.count("beside") == 30
