@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mpijob.backends.local import logs, recovery, scheduler
@@ -24,7 +25,7 @@ from mpijob.backends.local.watchman import Watchman
 from mpijob.client.bridge import Direct
 from mpijob.errors import Finding
 from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
-from mpijob.observation.phase import Reason, derive, failure
+from mpijob.observation.phase import Reason, Standing, derive, failure
 from mpijob.settings import Settings
 
 HOUR = 3600.0
@@ -356,3 +357,42 @@ def test_only_what_is_the_number_of_a_signal_is_one(
     (exit,) = ledger.ranks_ended()
     assert (exit.code, exit.signal) == (code, signal)
     assert not exit.good
+
+
+# -- silence ------------------------------------------------------------------------------------------
+def late_with(home: Path, said: Iterable[tuple[float, str, bytes]]) -> str:
+    """Return what is told of an attempt that its deadline ended after 20 s, with what rank 0 said, and when."""
+    orders, ledger = an_attempt(home)
+    job = orders.plan.job.replace(deadline_seconds=20.0)
+    orders.plan = msgspec.structs.replace(orders.plan, job=job)
+    now = 0.0
+    log = LogFile(orders.logs / "rank-0.log", lambda: int((100.0 + now) * 1e9))
+    for now, stream, data in said:  # noqa: B007 - the log's clock reads it
+        log.feed(stream, data)
+    for stream in ("stdout", "stderr"):
+        log.finish(stream)
+    log.close()
+    standing = Standing(Phase.FAILED, Reason.DEADLINE_EXCEEDED, "late")
+    return findings_for(orders, ledger, standing, started=100.0)[0].message
+
+
+SILENT = "no rank had said anything in the last"
+
+
+@pytest.mark.parametrize(
+    ("said", "silent"),
+    [
+        ([(1.0, "stdout", b"begun\n"), (20.5, "stderr", b"ended\n")], True),
+        ([(step / 2, "stdout", b".") for step in range(1, 42)], False),  # one line, with the time of its end
+        (
+            [(float(step), "stdout", b"step\n") for step in range(1, 20)]
+            + [(20.5, stream, b"bye\n") for stream in ("stdout", "stderr") for _ in range(35)],
+            False,  # more than is read of a log was said in its last words
+        ),
+    ],
+    ids=["silent", "dots", "many-last-words"],
+)
+def test_ranks_that_spoke_until_their_deadline_are_not_called_silent(
+    tmp_path: Path, said: list[tuple[float, str, bytes]], silent: bool
+) -> None:
+    assert (SILENT in late_with(tmp_path, said)) is silent

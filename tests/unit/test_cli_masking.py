@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli_support import Cli
 
+from mpijob.errors import Finding, Fix
 from mpijob.model import MPIJob, Program, Secret
 from mpijob.observation import masking
 
@@ -239,3 +242,20 @@ def test_most_lines_are_left_alone_by_one_look_and_none_escapes_it(text: str) ->
     _, shapes, assigned = masking._patterns()
     whole = assigned.sub("", shapes.sub("", text))
     assert whole == text or masking.masked_text(text) != text or masking.MASK in text
+
+
+@pytest.mark.parametrize(
+    ("patch", "kept"),
+    [
+        ({"command": ["gdb", "--args", "./a.out", "--token", "s3cr3tvalue"]}, False),
+        ({"command": ["gdb", "--args", "./a.out", "--token=other-value"]}, False),
+        ({"command": ["gdb", "--args", "./a.out", "key:s3cr3tvalue"]}, False),
+        ({"command": ["gdb", "--args", "./a.out", "--epochs", "3"]}, True),
+        ({"env": {"PYTHONFAULTHANDLER": "1"}}, True),
+    ],
+)
+@pytest.mark.security
+def test_a_fix_that_would_repeat_a_secret_keeps_its_words_alone(patch: dict[str, Any], kept: bool) -> None:
+    finding = Finding("SEGFAULT", "crashed", fixes=(Fix("let gdb run it", patch),))
+    (told,) = masking.masked_findings((finding,), ("s3cr3tvalue",))
+    assert told.fixes == (Fix("let gdb run it", patch if kept else {}),)

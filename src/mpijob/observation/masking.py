@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from mpijob.errors import Finding
+from mpijob.errors import Finding, Fix
 from mpijob.model import MPIJob, Plan
 
 MASK = "***"
@@ -139,9 +139,17 @@ def masked_findings(findings: Iterable[Finding], values: tuple[str, ...]) -> tup
             one,
             message=masked_text(one.message, values),
             evidence=tuple(masked_text(line, values) for line in one.evidence),
+            fixes=tuple(_safe_fix(fix, values) for fix in one.fixes),
         )
         for one in findings
     )
+
+
+def _safe_fix(fix: Fix, values: tuple[str, ...]) -> Fix:
+    """Return a fix without its patch where that repeats a secret: masked it would mend nothing, and run `***`."""
+    command = [*fix.patch.get("command", ())]
+    safe = masked_tree(fix.patch, values) == fix.patch and [*masked_argv(command)] == command
+    return fix if safe else msgspec.structs.replace(fix, patch={})
 
 
 def masked_job(job: MPIJob) -> MPIJob:

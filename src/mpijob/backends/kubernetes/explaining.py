@@ -49,7 +49,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return why the job failed, or what keeps it from starting, first cause first."""
     seen = _evidence(objects, sight, standing, first, launcher_log, logs)
-    found = masking.masked_findings(diagnosis.explain(seen, site), masking.secret_values(seen.spec))
+    found = _explained(seen, site)
     if standing.phase is Phase.FAILED:
         return (*_before(sight, standing, seen), *found)
     return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)
@@ -63,7 +63,11 @@ def _before(sight: Sight, standing: Standing, seen: Evidence) -> tuple[Finding, 
     if obstacle is None:
         return ()
     reason = cluster_waiting.REASONS[obstacle.hurdle].value
-    return diagnosis.explain(msgspec.structs.replace(seen, reason=reason, message=obstacle.text))
+    return _explained(msgspec.structs.replace(seen, reason=reason, message=obstacle.text))
+
+
+def _explained(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
+    return masking.masked_findings(diagnosis.explain(seen, site), masking.secret_values(seen.spec))
 
 
 def _evidence(

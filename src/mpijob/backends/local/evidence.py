@@ -19,10 +19,10 @@ from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
 from mpijob.errors import Finding
-from mpijob.model import Exit, LogLine, Role
+from mpijob.model import Exit, LogLine, Mark, Role
 from mpijob.observation import masking, phase
 
-LINES_PER_STREAM = 60
+LINES_PER_FILE = 60
 FULL_BYTES = 64 << 10
 BEFORE_SECONDS = 60.0
 _MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
@@ -41,10 +41,11 @@ def findings_for(
 ) -> tuple[Finding, ...]:
     """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
     site = siterules.known(orders.rules)
-    seen = _evidence(orders, ledger, standing, site)
+    said = tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_FILE))
+    seen = _evidence(orders, ledger, standing, said, site)
     evidence = msgspec.structs.replace(
         seen, started=started, worries=worries, elapsed_seconds=_limit(orders, standing),
-        silent_seconds=_silence(orders, standing, started, seen.logs),
+        silent_seconds=_silence(orders, standing, started, said),
     )  # fmt: skip
     hidden = masking.secret_values(orders.plan.job, orders.secrets.values())
     findings = masking.masked_findings(diagnosis.explain(evidence, site), hidden)
@@ -64,17 +65,22 @@ def _silence(
 ) -> float | None:
     """Return how long no rank had said anything when the deadline came; what they say as they are ended does not count.
 
-    None where that is not known: a rank may have said more since than was read of it.
+    None where that is not known: a rank may have said more since than was read of it, or a line without an end,
+    which has the time of its end.
     """
     limit = _limit(orders, standing)
     if limit is None or started is None:
         return None
-    times: dict[tuple[int | None, str], list[float]] = {}
+    times: dict[int | None, list[float]] = {}
     for line in said:
-        if line.role is Role.RANK:
-            times.setdefault((line.rank, line.stream), []).append(line.time / 1e9 - started)
-    before = {key: [time for time in mine if time <= limit] for key, mine in times.items()}
-    if any(not before[key] and len(mine) >= LINES_PER_STREAM for key, mine in times.items()):
+        time = line.time / 1e9 - started
+        if line.role is not Role.RANK:
+            continue
+        if time > limit and Mark.OPEN in line.marks:
+            return None
+        times.setdefault(line.rank, []).append(time)
+    before = {rank: [time for time in mine if time <= limit] for rank, mine in times.items()}
+    if any(not before[rank] and len(mine) >= LINES_PER_FILE for rank, mine in times.items()):
         return None
     return limit - max((mine[-1] for mine in before.values() if mine), default=0.0)
 
@@ -85,10 +91,13 @@ def _followed(exit: Exit, cause: int | None) -> bool:
 
 
 def _evidence(
-    orders: Orders, ledger: Ledger, standing: phase.Standing, site: tuple[Rule, ...] = ()
+    orders: Orders,
+    ledger: Ledger,
+    standing: phase.Standing,
+    said: tuple[LogLine, ...],
+    site: tuple[Rule, ...] = (),
 ) -> Evidence:
     plan = orders.plan
-    said = tuple(logs.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_STREAM))
     said = tuple(without_aborts(said)) if ledger.aborted else said
     return Evidence(
         spec=plan.job,
