@@ -59,6 +59,8 @@ def test_a_page_is_read_into_files_commands_and_scripts() -> None:
         (("…", "last"), "last\nmore\n", False),
         (("a.b",), "axb\n", False),
         (("…", "b", "…"), "a\nc\n", False),
+        (("job: …",), "submitting job …\njob: Pending\n", True),
+        (("job: …",), "job …\n", False),
         ((), "anything\n", True),
     ],
 )
