@@ -8,12 +8,15 @@ import pytest
 from tests.unit.cluster_objects import (
     BEGIN,
     COUNTED,
+    NOW,
     Cluster,
     at_work,
     census,
+    condition,
     derive,
     done,
     ended,
+    event,
     running,
     stamp,
     standing,
@@ -21,8 +24,8 @@ from tests.unit.cluster_objects import (
 )
 from tests.unit.cluster_support import a_job
 
-from mpijob.backends.kubernetes import states
-from mpijob.dialects import seen, terms
+from mpijob.backends.kubernetes import controller, states
+from mpijob.dialects import runtimes, seen, terms
 from mpijob.model import Phase, Resources
 from mpijob.observation.phase import Reason
 
@@ -247,3 +250,59 @@ def test_a_list_and_a_close_look_agree_on_what_is_over(log: str | None) -> None:
         close = derive(cluster, log)
         brief = states.summary(cluster.job, None, [*cluster.pods.values()])
         assert (brief.phase, brief.reason, brief.finished) == (close.phase, close.reason, close.finished)
+
+
+def test_a_machine_whose_clock_is_behind_makes_no_worker_lost() -> None:
+    """The API server says when a pod was made, its node's own clock when it started."""
+    made = [4, 4, 8]  # the workers, then the launcher
+    cluster = Cluster(a_job()).launcher(running(2), creationTimestamp=stamp(made[2]))
+    for index in range(2):
+        cluster.worker(index, running(6), creationTimestamp=stamp(made[index]))
+    assert derive(cluster).phase is Phase.RUNNING
+
+
+def test_a_worker_that_was_made_anew_while_the_job_ran_is_lost() -> None:
+    cluster = at_work().worker(1, running(40), creationTimestamp=stamp(38))
+    assert standing(derive(cluster)) == (Phase.FAILED, Reason.WORKER_LOST)
+
+
+def test_what_a_pod_waited_for_before_it_started_is_no_cause_of_its_jobs_deadline() -> None:
+    """Of the events the controller keeps those that this is told by."""
+    pod = "bert-node-0-0-x7k2p"
+    short = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    cluster = Cluster(a_job(deadline_seconds=3600)).condition("Failed", reason="DeadlineExceeded", at=3600)
+    cluster.told("Pod", pod, "FailedScheduling", short, 10)
+    for at, reason in ((90, "Scheduled"), (91, "Pulled"), (92, "Created"), (95, "Started")):
+        cluster.told("Pod", pod, reason, "all is well", at, warning=False)
+    cluster.events = [one for one in cluster.events if one["reason"] not in controller._DULL]
+    assert derive(cluster, "").message == "The job ran past its deadline of 3600 s."
+
+
+def test_an_evicted_worker_is_named_where_the_launcher_is_a_worker_too() -> None:
+    """Of shipped runtimes, whose launcher is worker 0: `node-0-1` is worker 2."""
+    name = {"name": "bert", "namespace": "team-cv", "uid": "a", "creationTimestamp": stamp(0)}
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": name,
+        "spec": {"runtimeRef": {"name": "mpijob-openmpi"}, "trainer": {"numNodes": 3}},
+        "status": {"conditions": [condition("Failed", True, "FailedJobs", "jobset failed", at=63)]},
+    }
+    pods = [
+        shipped_pod("bert-launcher-0-0-aaaaa", "launcher", ended(1, 62)),
+        shipped_pod("bert-node-0-0-bbbbb", "node", running(10)),
+    ]
+    gone = event("Pod", "bert-node-0-1-ccccc", "Evicted", "The node was low on resource: memory.", at=60)
+    seen = states.Objects(
+        job=job, runtime=runtimes.document(runtimes.SHIPPED[0]), pods=tuple(pods), events=(gone,)
+    )
+    state = states.derive(seen, now=NOW, launcher_log="")
+    assert standing(state) == (Phase.FAILED, Reason.WORKER_EVICTED)
+    assert state.message.startswith("worker 2 was evicted from its node")
+
+
+def shipped_pod(name: str, role: str, status: dict[str, Any]) -> dict[str, Any]:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": role, "batch.kubernetes.io/job-completion-index": "0"}
+    metadata = {"name": name, "namespace": "team-cv", "uid": name, "labels": labels}
+    spec = {"nodeName": "n", "restartPolicy": "Never", "containers": [{"name": "node"}]}
+    return {"metadata": metadata | {"creationTimestamp": stamp(4)}, "spec": spec, "status": status}

@@ -102,3 +102,20 @@ def test_who_took_a_jobs_place_is_found_by_a_user_who_sees(everywhere: bool) -> 
     job = {"metadata": {"name": "run", "namespace": "team", "uid": "u", "labels": labels}, "spec": {}}
     seen = gathering.objects(api, Found(kinds.MPIJOB, job), frozenset({kinds.KUEUE_API}), [])
     assert (seen.workload, seen.taker) == (mine, theirs)
+
+
+class WithoutKueue(Changing):
+    """An API server that cannot ask Kueue for its queues."""
+
+    def get(self, path: str, **more: str) -> Any:
+        raise ApiError("the server is currently unable to handle the request", status=503, path=path)
+
+
+def test_a_queued_job_is_looked_at_although_kueue_tells_no_place() -> None:
+    job = {
+        "metadata": {"name": "run", "namespace": "team", "uid": "u", "labels": {terms.QUEUE_LABEL: "main"}},
+        "spec": {"suspend": True},
+    }
+    served = frozenset({kinds.KUEUE_API})
+    seen = gathering.objects(cast(Api, WithoutKueue([], [])), Found(kinds.TRAINJOB, job), served, [])
+    assert (seen.job, seen.position) == (job, None)

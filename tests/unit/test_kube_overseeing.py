@@ -246,3 +246,22 @@ def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(scrip
     states = until_heard(overseer.tell())
     assert sorted(one.kind for one in states if isinstance(one, JobState)) == ["PyTorchJob", "TFJob"]
     overseer.close()
+
+
+def test_an_end_is_told_once_with_its_cause_though_the_engine_says_it_later(
+    script: Script, told: Iterator[Overseen]
+) -> None:
+    made = on_cluster("bert", "one").workers(running()).launcher(running())
+    script.tells("trainjobs", made.job, "ADDED")
+    for pod in pods(made):
+        script.tells("pods", pod, "ADDED")
+    script.settles()
+    until_told(told)
+    made.worker(1, ended(137, 60, "OOMKilled"))
+    script.tells("pods", pods(made)[1])
+    (state,) = until_told(told)
+    assert isinstance(state, JobState)
+    assert (state.phase, state.reason) == (Phase.FAILED, "MemoryLimitExceeded")
+    made.condition("Failed", reason="FailedJobs", at=61)
+    script.tells("trainjobs", made.job)
+    assert until_heard(told) == []

@@ -347,6 +347,17 @@ def test_a_kind_that_may_not_be_read_is_told_and_the_others_go_on(server: FakeAp
         assert {name: error.status for name, error in cache.errors.items()} == {"secrets": 404}
 
 
+def test_what_could_not_be_read_at_first_is_read_soon(server: FakeApi, api: Api) -> None:
+    """Not only after a minute: until then a webhook would know no limits."""
+    server.maps.put("a")
+    server.says(*(refusing(500, "InternalError", "etcd has no leader") for _ in range(6)))
+    ear = Ear()
+    with Cache(api, {"maps": Source(MAPS)}, again_seconds=600.0) as cache:
+        cache.subscribe(ear)
+        ear.expect_told(("maps", "ADDED", "a"))
+        assert names(cache) == ["a"]
+
+
 def test_a_cache_forgets_what_vanished_while_it_could_not_look(server: FakeApi, api: Api) -> None:
     for name in ("a", "b"):
         server.maps.put(name)

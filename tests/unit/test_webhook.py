@@ -9,6 +9,8 @@ import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,8 +24,10 @@ from tests.unit.incoming_support import (
 from tests.unit.kube_store import Store
 
 from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.api import ApiError, Listing
 from mpijob.cluster import certificates, webhook, webhook_keys, webhook_objects
 from mpijob.cluster.webhook import Options, Server
+from mpijob.cluster.webhook_facts import Knowledge
 
 # -- certificates ------------------------------------------------------------------------------------
 NAMES = ("mpijob-webhook.mpijob-system.svc",)
@@ -173,3 +177,28 @@ def test_every_rule_is_bound_and_spares_the_system() -> None:
     for one in documents[::2]:
         assert "kube-system" in str(one["spec"]["matchConstraints"]["namespaceSelector"])
         assert one["spec"]["variables"][0].keys() >= {"name", "expression"}
+
+
+class Unreadable:
+    """An API server that cannot tell the limits, for one reason or another."""
+
+    access = SimpleNamespace(server="https://cluster")
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def list(self, path: str, **more: Any) -> Listing:
+        if "mpijoblimits" in path:
+            raise ApiError("no", status=self._status)
+        return Listing([], "1")
+
+    def lines(self, *path: Any, **more: Any) -> Any:
+        raise ApiError("no watch", status=500)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(("status", "governed"), [(500, False), (503, False), (403, True), (404, True)])
+def test_limits_that_cannot_be_read_for_a_moment_are_waited_for(status: int, governed: bool) -> None:
+    with Knowledge(Unreadable(status)) as known:  # type: ignore[arg-type]  # a stand-in
+        assert known.settled(10.0)
+        assert known.governed() is governed

@@ -167,6 +167,8 @@ def serve(options: Options, stop: threading.Event) -> None:
             stop.wait(0 if keys else 1.0)
         threading.Thread(target=server.serve_forever, daemon=True, name="webhook").start()
         knowledge.settled(10.0)
+        while not knowledge.governed() and not stop.wait(0.2):
+            pass  # without the limits everything would be let in: not ready yet
         server.known = knowledge
         _LOG.warning("serving on port %s", server.server_port)
         while not stop.wait(options.renew_seconds):

@@ -39,6 +39,7 @@ _WATCHED = {
     "TrainingRuntime": kinds.TRAINING_RUNTIME,
     "ClusterTrainingRuntime": kinds.CLUSTER_RUNTIME,
 }
+_GOVERNING = ("platform", "limits")
 
 
 class Knowledge:
@@ -63,6 +64,10 @@ class Knowledge:
     def settled(self, seconds: float) -> bool:
         """Return whether, within this time, everything that can be read has been."""
         return self._cache.settled(seconds)
+
+    def governed(self) -> bool:
+        """Return whether it is known which limits there are; a cluster without the kind has none."""
+        return all(self._cache.knows(name) for name in _GOVERNING)
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """Return what holds in a namespace: its own limits, completed by the cluster's defaults."""

@@ -101,7 +101,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
     verdict = kind.verdict or _by_jobs(seen.jobs, name, ours) or _by_queue(seen.workload, queue)
     began = _began(seen, queue, events, name)
     if seen_all and rest.elastic is None:
-        members = (*members, *_departed(members, events, name))
+        members = (*members, *_departed(members, events, name, _shift(kind)))
     if ours and whole and kind.launched and verdict is not None and not (verdict.good or verdict.late):
         members = (*members, *_departed_launcher(members, events, name, began))
     return Sight(
@@ -268,10 +268,15 @@ def _priority(rest: Rest, workload: Document | None) -> int:
     return PRIORITIES.get(str(rest.priority)) or number(workload, "spec", "priority") or 0
 
 
+def _shift(kind: Kind) -> int:
+    """Return what a worker's number is more than its pod's: a launcher that runs ranks is worker 0 itself."""
+    return 1 if kind.engine == seen_kinds.TRAINER and kind.launcher_works else 0
+
+
 def _members(pods: Sequence[Document], kind: Kind, events: Events) -> tuple[Member, ...]:
     placed = [(pod, place) for pod in _latest_round(pods) if (place := seen_kinds.place(pod, kind))]
     numbers = seen_kinds.numbered([key for _, (role, key) in placed if role is Role.WORKER])
-    shift = 1 if kind.engine == seen_kinds.TRAINER and kind.launcher_works else 0
+    shift = _shift(kind)
     found = []
     for pod, (role, key) in placed:
         index = numbers[key] + shift if role is Role.WORKER else 0
@@ -292,14 +297,14 @@ def _began(seen: Objects, queue: Queueing | None, events: Events, name: str) -> 
     return min((time for time in known if time >= since), default=since or None)
 
 
-def _departed(members: Sequence[Member], events: Events, name: str) -> Iterator[Member]:
+def _departed(members: Sequence[Member], events: Events, name: str, shift: int) -> Iterator[Member]:
     """Yield the workers that went after the launcher was made; before it, they were of an earlier start."""
     from mpijob.dialects import seen_refusals
 
     launcher = next((one for one in members if one.role is Role.LAUNCHER), None)
     present = [one.index for one in members if one.role is Role.WORKER]
     if launcher is not None and launcher.created is not None:
-        yield from seen_refusals.departed(events, name, present, since=launcher.created)
+        yield from seen_refusals.departed(events, name, present, since=launcher.created, shift=shift)
 
 
 def _departed_launcher(

@@ -84,15 +84,20 @@ def _told_before(one: Told) -> Obstacle | None:
     return seen_starting.from_mount(one.message, one.time)
 
 
-def departed(events: Events, name: str, present: Iterable[int], since: float) -> Iterator[Member]:
-    """Yield the workers whose pods are gone and of which only events are left, those after a time."""
+def departed(
+    events: Events, name: str, present: Iterable[int], since: float, shift: int = 0
+) -> Iterator[Member]:
+    """Yield the workers whose pods are gone and of which only events are left, those after a time.
+
+    `shift` is what a worker's number is more than that in its pod's name.
+    """
     known = set(present)
     last: dict[int, Told] = {}
     for one in events.all:
         leaves = one.kind == "Pod" and one.reason in _DEPARTURES and one.time >= since
         match = _WORKER.fullmatch(one.name, len(name)) if leaves and one.name.startswith(name) else None
-        if match and int(match[1]) not in known:
-            index = int(match[1])
+        index = int(match[1]) + shift if match else -1
+        if match and index not in known:
             known_better = index in last and (last[index].reason != "Killing" or one.reason == "Killing")
             if not known_better:  # "Killing" only says that something ends it
                 last[index] = one

@@ -258,12 +258,10 @@ def _remade(seen: Sight, over: float | None) -> Iterator[Cause]:
     launcher = seen.launcher
     if not (seen.ours and seen.ordered) or launcher is None or launcher.started is None:
         return
+    # the API server says when pods were made, a node's own clock when they started: it may be behind
+    there = max(launcher.started, launcher.created or 0.0)
     for one in seen.workers:
-        if (
-            one.created is None
-            or one.created <= launcher.started + _SECOND
-            or (over and _since(one.created, over))
-        ):
+        if one.created is None or one.created <= there + _SECOND or (over and _since(one.created, over)):
             continue
         text = f"worker {one.index} was lost while the job ran; its engine made a new one"
         time = one.created if launcher.exit is None else min(one.created, launcher.exit.time)

@@ -59,8 +59,8 @@ from mpijob.settings import Settings
 LIMITS = Kind(GOVERNANCE, "MPIJobLimits", "mpijoblimits", namespaced=False)
 PLATFORM = Kind(GOVERNANCE, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 _EVENTS = "events"
-# What every pod of every job says when all is well is not kept.
-_DULL = ("Scheduled", "Pulled", "Created", "Started")
+# What every pod of every job says when all is well is not kept, but that it started: what it waited for is over then.
+_DULL = ("Scheduled", "Pulled", "Created")
 _TICK_SECONDS = 0.1
 _SETTLE_SECONDS = 0.1
 _SWEEP_SECONDS = 60.0

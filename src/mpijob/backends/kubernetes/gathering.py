@@ -278,13 +278,20 @@ def _taker(api: Api, workload: Document) -> Document | None:
 
 
 def _position(api: Api, job: Document) -> int | None:
-    """Return the job's place in its queue, from 0, where Kueue's visibility API tells it."""
+    """Return the job's place in its queue, from 0, where Kueue's visibility API tells it.
+
+    It is served by Kueue itself: while that is away, a job is looked at without its place.
+    """
     metadata = job["metadata"]
     queue = metadata["labels"][terms.QUEUE_LABEL]
     if not job["spec"].get("suspend", (job["spec"].get("runPolicy") or {}).get("suspend")):
         return None  # it does not wait
     path = kinds.PENDING.path(metadata["namespace"], queue, "pendingworkloads")
-    for item in api.get(path).get("items") or ():
+    try:
+        pending = api.get(path).get("items") or ()
+    except ApiError:
+        return None
+    for item in pending:
         owners = item["metadata"].get("ownerReferences") or ()
         if any(owner["uid"] == metadata["uid"] for owner in owners):
             return int(item.get("positionInLocalQueue", 0))

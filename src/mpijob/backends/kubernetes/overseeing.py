@@ -221,6 +221,8 @@ class _Overseer:
             if known is not None and known.uid == metadata["uid"]:
                 self._remove(key, known)
             return
+        if known is not None and known.uid == metadata["uid"] and not known.raw:
+            return  # it has ended and was told, from pods that are forgotten
         if known is not None and known.uid != metadata["uid"]:
             self._remove(key, known)
         ref = gathering.ref_of(change.object)

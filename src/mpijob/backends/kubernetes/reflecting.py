@@ -18,6 +18,7 @@ from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.watching import Change, Trim, Watch, watch
 
 _AGAIN_SECONDS = 60.0
+_SOON_SECONDS = 1.0  # what was never told yet, and may be in a moment
 Listener = Callable[[str, Change], None]
 
 
@@ -65,6 +66,11 @@ class Cache:
         deadline = time.monotonic() + seconds
         keepers = self._keepers.values()
         return all(keeper.settled.wait(max(deadline - time.monotonic(), 0.0)) for keeper in keepers)
+
+    def knows(self, source: str) -> bool:
+        """Return whether a source has told all its objects once, or never will."""
+        keeper = self._keepers[source]
+        return keeper.known or _lasts(keeper.error)
 
     def objects(self, source: str) -> list[Document]:
         """Return the present objects of a source; they are shared: read, do not change."""
@@ -115,6 +121,11 @@ class Cache:
             listener(source, change)
 
 
+def _lasts(error: ApiError | None) -> bool:
+    """Return whether trouble is there to stay: a kind that may not be read, or that the cluster does not have."""
+    return error is not None and error.status in (401, 403, 404)
+
+
 class _Keeper(threading.Thread):
     """The thread that keeps one source."""
 
@@ -129,6 +140,7 @@ class _Keeper(threading.Thread):
         self.objects: dict[tuple[str, str], Document] = {}
         self.settled = threading.Event()
         self.error: ApiError | None = None
+        self.known = False  # its objects were all told once
 
     def run(self) -> None:
         while not self._ended.is_set():
@@ -140,7 +152,7 @@ class _Keeper(threading.Thread):
             except Exception:  # a listener's: the others are to be served further
                 logging.getLogger(__name__).exception("a listener of the watch of %s failed", self._called)
                 continue
-            self._ended.wait(self._again_seconds)
+            self._ended.wait(self._again_seconds if self.known or _lasts(self.error) else _SOON_SECONDS)
 
     def close(self) -> None:
         self._ended.set()
@@ -157,6 +169,7 @@ class _Keeper(threading.Thread):
                 self._forget(missed)
                 missed = set()
                 self.error = None
+                self.known = True
                 self.settled.set()
             else:
                 missed.discard(_key(change.object) if change.kind != "RESET" else ("", ""))
