@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import random
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -36,6 +39,59 @@ def test_where_the_bytes_are_cut_makes_no_difference(
     assert told(values, [data[at : at + 1] for at in range(len(data))]) == whole
     assert not any(value.encode() in whole for value in values)
     assert whole.count(b"\n") == data.count(b"\n")
+
+
+def hidden_slowly(values: Sequence[str], data: bytes) -> bytes:
+    """Return what is to be written, by the definition: each run of bytes that overlapping values cover is one mask."""
+    spans = sorted(
+        (at, at + len(value))
+        for value in map(str.encode, values)
+        for at in range(len(data))
+        if data.startswith(value, at)
+    )
+    shown, end = b"", 0
+    for start, stop in spans:
+        if start >= end:
+            shown += data[end:start] + masking.MASK.encode()
+        end = max(end, stop)
+    return shown + data[end:]
+
+
+def nested(chance: random.Random) -> tuple[list[str], bytes]:
+    """Return values that hold and overlap each other, few or many, short and long, and a text made of them."""
+    letters = chance.choice(("ab", "abcd", "abcdefgh"))
+    whole = "".join(chance.choices(letters, k=chance.choice((40, 200))))
+    longest = chance.choice((5, 12, 40, 120))
+    values = []
+    for _ in range(chance.choice((1, 4, 30, 120))):
+        at = chance.randrange(len(whole))
+        values.append(whole[at : at + chance.randint(2, longest)])
+    said = [
+        chance.choice((*values, chance.choice(whole), whole[chance.randrange(99) :], "\n")) for _ in range(30)
+    ]
+    return values, "".join(said).encode()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_hidden_is_what_a_slow_search_finds_however_small_the_pieces(seed: int) -> None:
+    chance = random.Random(seed)
+    values, data = nested(chance)
+    ends = [0, *itertools.accumulate(chance.choices((1, 2, 3, 4), k=len(data)))]
+    pieces = [data[start:end] for start, end in itertools.pairwise(ends) if start < len(data)]
+    expected = hidden_slowly(values, data)
+    assert told(values, pieces) == expected
+    assert told(values, cut(data, chance.choices(range(len(data)), k=5))) == expected
+
+
+@pytest.mark.parametrize(("lines", "length"), [(3000, 48), (8000, 9)])
+def test_a_secret_of_many_lines_does_not_hold_up_what_is_said_without_lines(lines: int, length: int) -> None:
+    chance = random.Random(1)
+    value = "\n".join(base64.b64encode(chance.randbytes(length)).decode() for _ in range(lines))
+    blotter = Blotter(masking.spellings([value]))
+    said = base64.b64encode(chance.randbytes(48 << 10))
+    begun = time.process_time()
+    assert blotter.feed(said) + blotter.flush() == said
+    assert time.process_time() - begun < 1.0  # it took seconds, and takes milliseconds
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 300), max_size=8))
