@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import random
 import time
 from collections.abc import Sequence
@@ -126,6 +127,12 @@ def test_forms_of_a_value_are_hidden_and_none_goes_over_lines() -> None:
 def test_base64_of_what_echo_says_is_hidden() -> None:
     values = masking.spellings(["hunter2-SECRET"])
     assert told(values, [b"aHVudGVyMi1TRUNSRVQK\n"]) == b"***\n"
+
+
+def test_base64_in_lines_and_quoted_forms_are_hidden() -> None:
+    values = masking.spellings(['pa"ss\\word1é', "0123456789" * 7])
+    said = base64.encodebytes(b"0123456789" * 7 + b"\n") + json.dumps('pa"ss\\word1é').encode()
+    assert told(values, cut(said, [5, 60, 90])) == b'***\n***\n"***"'
 
 
 def test_a_stream_of_one_letter_is_not_kept() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given
@@ -234,6 +238,51 @@ def test_a_secret_is_masked_in_its_lines_in_a_url_and_in_base64() -> None:
         "Zmlyc3QrbGluZS94CnNlY29uZCBsaW5l",
     ):
         assert masking.MASK in masking.masked_text(said, values)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "said",
+    [
+        quote,
+        lambda value: urlencode({"t": value})[2:],
+        json.dumps,
+        repr,
+        lambda value: json.dumps(value, ensure_ascii=False),
+    ],
+)
+@pytest.mark.parametrize("value", ['pa"ss\\word1é', "it's/a path", "both ' and \"", "one/line\ntwo lines"])
+def test_a_secret_is_masked_as_programs_quote_it(value: str, said: Callable[[str], str]) -> None:
+    shown = masking.masked_text(f"it is {said(value)}", masking.spellings([value]))
+    assert shown.removeprefix("it is ") in ("***", "'***'", '"***"')
+
+
+LONG = "".join(f"{number:03}" for number in range(24))
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("ending", ["", "\n"])
+@pytest.mark.parametrize("columns", [76, 64])
+@pytest.mark.parametrize("value", [LONG, LONG * 3, f"{LONG}\n{LONG}é"])
+def test_a_secret_is_masked_in_the_lines_of_base64(value: str, columns: int, ending: str) -> None:
+    whole = base64.b64encode((value + ending).encode()).decode()
+    lines = [whole[at : at + columns] for at in range(0, len(whole), columns)]
+    shown = [masking.masked_text(line, masking.spellings([value])) for line in lines]
+    assert shown == ["***" if len(line) >= masking.SHORTEST else line for line in lines]
+
+
+@pytest.mark.security
+def test_a_short_last_line_of_base64_does_not_blot_out_innocent_text() -> None:
+    value = "x" * 58
+    assert base64.encodebytes(value.encode()).splitlines()[-1] == b"eA=="
+    assert min(map(len, masking.spellings([value]))) >= masking.SHORTEST
+    assert masking.masked_text("eA==", masking.spellings([value])) == "eA=="
+
+
+@pytest.mark.security
+def test_a_line_of_a_secret_is_masked_however_it_is_indented() -> None:
+    values = masking.spellings(['{\n  "key": "0123456789",\n  "x": 1\n}'])
+    assert masking.masked_text('- "key": "0123456789",', values) == "- ***"
 
 
 @pytest.mark.security

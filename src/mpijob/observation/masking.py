@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -21,6 +21,7 @@ from mpijob.model import MPIJob, Plan
 
 MASK = "***"
 SHORTEST = 6  # a shorter value ("1", "true") would blot out innocent text wherever it occurs
+_COLUMNS = (76, 64)  # where `base64` and Python end a line of it, and where openssl does
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SUSPECT = frozenset(
@@ -74,20 +75,34 @@ def secret_values(job: MPIJob, told: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def spellings(values: Iterable[str]) -> tuple[str, ...]:
-    """Return the forms in which secret values are found in a line: each of its lines, in a URL, in base64.
+    """Return the forms in which secret values are found in a line, the longest first.
 
-    `echo` gives a newline along to what turns it into base64.
+    Each of its lines; the whole as it stands in a URL, in JSON, in Python's `repr`, in base64, also in the lines of it.
     """
     found: set[str] = set()
     for value in values:
-        found.update(part for part in value.splitlines() if len(part.strip()) >= SHORTEST)
+        found.update(line.strip() for line in value.splitlines())
         if len(value) >= SHORTEST:
-            found |= {value, quote(value, safe="", errors="replace"), _base64(value), _base64(value + "\n")}
-    return tuple(sorted(found, key=len, reverse=True))
+            found |= {value, *_in_url(value), *_quoted(value), *_in_base64(value)}
+    return tuple(sorted((one for one in found if len(one) >= SHORTEST), key=len, reverse=True))
 
 
-def _base64(value: str) -> str:
-    return base64.b64encode(value.encode(errors="replace")).decode()
+def _in_url(value: str) -> set[str]:
+    forms = {quote_plus(value, errors="replace")}  # a query's spaces are `+`
+    return forms | {quote(value, safe=safe, errors="replace") for safe in ("", "/")}
+
+
+def _quoted(value: str) -> set[str]:
+    import json  # most jobs have no secrets: start-up is a feature
+
+    return {said[1:-1] for said in (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))}
+
+
+def _in_base64(value: str) -> set[str]:
+    """Return a value in base64, whole and in lines; `echo` gives a newline along."""
+    wholes = [base64.b64encode(one.encode(errors="replace")).decode() for one in (value, value + "\n")]
+    lines = (one[at : at + wide] for one in wholes for wide in _COLUMNS for at in range(0, len(one), wide))
+    return {*wholes, *lines}
 
 
 def masked_env(env: Mapping[str, str], secret_names: Iterable[str] = ()) -> dict[str, str]:
@@ -118,7 +133,7 @@ def masked_argv(argv: Iterable[str]) -> tuple[str, ...]:
 def masked_text(text: str, values: Iterable[str] = ()) -> str:
     """Return a text without the given values and without anything shaped like a well-known token."""
     for value in values:
-        if len(value) >= SHORTEST:
+        if value in text and len(value) >= SHORTEST:  # hardly any is
             text = text.replace(value, MASK)
     hints, shapes, assigned = _patterns()
     if hints.search(text) is None:
