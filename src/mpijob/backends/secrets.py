@@ -4,32 +4,70 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from mpijob.errors import InvalidJob
 from mpijob.model import Secret
+
+_LONGEST = 128 << 10  # what Linux takes for one variable, its name included
 
 
 def value(secret: Secret) -> str:
     """Return the value of a secret: of the variable or file that its source names, else of its own variable."""
     kind, _, where = secret.source.partition(":")
     try:
-        if kind == "file":
-            return Path(where).read_text().rstrip("\n")
-        return os.environ[where if kind == "env" else secret.env]
+        found = _text(where) if kind == "file" else os.environ[where if kind == "env" else secret.env]
+    except UnicodeDecodeError as error:
+        raise _unfit(secret, "is not valid Unicode") from error
     except (OSError, KeyError) as error:
         raise InvalidJob(
             f"secret '{secret.env}': its source {secret.source} is not there",
             hint=f"set the variable, or write source: env:{secret.env} or file:/path",
         ) from error
+    _check(secret, found)
+    return found
 
 
 def found(secrets: Iterable[Secret]) -> tuple[str, ...]:
-    """Return the values of those secrets whose sources are there."""
+    """Return the values of those secrets whose sources are there, and still hold what can be one."""
     values = []
     for secret in secrets:
         try:
-            values.append(value(secret))
+            if _lasts(secret.source):
+                values.append(value(secret))
         except InvalidJob:
             continue
     return tuple(values)
+
+
+def _lasts(source: str) -> bool:
+    """Return whether a source can be read again: a pipe has said its value once, and stdin is somebody else's now."""
+    kind, _, where = source.partition(":")
+    return kind != "file" or os.path.isfile(where)
+
+
+def _text(path: str) -> str:
+    """Return what a file holds, without the newline at its end; of one that is too large, or endless, a part."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read(_LONGEST)
+    return text if len(text) == _LONGEST else text.rstrip("\n")
+
+
+def _check(secret: Secret, value: str) -> None:
+    """Refuse what no process can be given as a variable."""
+    from mpijob.checks.rule import unfit
+
+    most = _LONGEST - len(f"{secret.env}=\0")
+    if len(os.fsencode(value)) > most:
+        raise InvalidJob(
+            f"secret '{secret.env}': the value from {secret.source} is larger than a variable can be ({most} bytes)",
+            hint="name the source that is meant; a program reads what is larger from a file on a volume",
+        )
+    if reason := unfit(value):
+        raise _unfit(secret, reason)
+
+
+def _unfit(secret: Secret, reason: str) -> InvalidJob:
+    return InvalidJob(
+        f"secret '{secret.env}': the value from {secret.source} {reason}",
+        hint="keep it there as text, as `base64 -w0` makes it, and let the program decode it",
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from mpijob.backends import secrets
 from mpijob.client import archive, lookingin
 from mpijob.client.bridge import close
 from mpijob.client.logparts import LogParts
-from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.errors import MpiJobError
 from mpijob.model import LogQuery, MPIJob, Phase
 from mpijob.observation import masking
 from mpijob.observation.sealing import Seal, values_of
@@ -79,7 +79,7 @@ async def write(
     spec = await backend.spec(state.ref)
     path = target or Path(f"{archive.plain(state.ref.name)}-bundle.tar.gz")
     archive.refuse_existing(path)
-    seal = Seal(values_of(spec, (*_known(spec), *await _told(state.ref, spec, backend))))
+    seal = Seal(values_of(spec, (*secrets.found(spec.secrets), *await _told(state.ref, spec, backend))))
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
     async for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
@@ -222,15 +222,6 @@ async def _logs(ref: JobRef, backend: Backend, most_bytes: int) -> AsyncIterator
         await close(stream)
     for name, text in parts.files():
         yield name, text
-
-
-def _known(spec: MPIJob) -> Iterable[str]:
-    """Return the values of the job's secrets that this machine still has."""
-    for secret in spec.secrets:
-        try:
-            yield secrets.value(secret)
-        except InvalidJob:
-            continue
 
 
 async def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
