@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -124,3 +125,40 @@ def test_what_was_last_written_is_read_only_where_nobody_has_written_after_it(tm
     opened.close()
     assert fullness.last_written(*query) == [(1,)]
     assert fullness.last_written(home.database, 1, *query[2:]) is None, "of another format"
+
+
+def test_threads_that_end_jobs_at_once_do_not_meet_in_their_look_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, allocate, together = (
+        Home(str(tmp_path / "home")),
+        os.posix_fallocate,
+        threading.Barrier(4, timeout=30),
+    )
+    home.ensure()
+    fullness.keep_reserve(home)
+
+    def meeting(fd: int, start: int, size: int) -> None:
+        allocate(fd, start, size)
+        together.wait()
+
+    monkeypatch.setattr(os, "posix_fallocate", meeting)
+    with ThreadPoolExecutor(4) as crowd:
+        list(crowd.map(lambda _: fullness.make_room(home), range(4)))
+    assert os.listdir(home.root) == ["reserve"]
+
+
+def test_where_nothing_more_fits_the_reserve_is_given_up_and_nothing_else_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(str(tmp_path / "home"))
+    home.ensure()
+    fullness.keep_reserve(home)
+    assert home.reserve.stat().st_size == fullness.RESERVE_BYTES
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    fullness.make_room(home)
+    assert os.listdir(home.root) == []

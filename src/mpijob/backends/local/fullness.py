@@ -16,6 +16,8 @@ from urllib.parse import quote
 from mpijob.history import disk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mpijob.backends.local.paths import Home
 
 RESERVE_BYTES = 1 << 20  # the journal of a deletion and of its record, several times over
@@ -29,16 +31,29 @@ def keep_reserve(home: Home) -> None:
 
 def make_room(home: Home) -> None:
     """See to it that what ends or is deleted can be written down: where nothing more fits, give the reserve up."""
-    probe = f"{home.reserve}-{os.getpid()}"
-    if _allocate(probe):
-        os.unlink(probe)
+    if _fits(home):
         return
     with contextlib.suppress(OSError):  # none is left, or nothing may be changed here: the act tells that
         home.reserve.unlink()
 
 
-def _allocate(path: str | os.PathLike[str]) -> bool:
-    """Make a file that takes up the reserve's room; whether it fits. A quota too is only told by trying."""
+def _fits(home: Home) -> bool:
+    """Whether the reserve's room is free; a quota too is only told by trying.
+
+    The file has no name that two threads could share or that a killed process could leave behind.
+    """
+    import tempfile  # rarely needed: start-up is a feature
+
+    try:
+        with tempfile.TemporaryFile(dir=home.root, buffering=0) as probe:
+            os.posix_fallocate(probe.fileno(), 0, RESERVE_BYTES)
+    except OSError:
+        return False
+    return True
+
+
+def _allocate(path: Path) -> None:
+    """Make a file that takes up the reserve's room, or none where it does not fit."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -48,8 +63,6 @@ def _allocate(path: str | os.PathLike[str]) -> bool:
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(path)
-        return False
-    return True
 
 
 def last_written(database: str, version: int, sql: str, values: tuple[Any, ...]) -> list[Any] | None:
