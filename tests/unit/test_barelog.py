@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,11 @@ from hypothesis import strategies as st
 from tests.unit.failures import CASES, FOLDER
 
 import mpijob
+from mpijob.client import reasons
 from mpijob.diagnosis import barelog, explain, sieve, windows
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
+from mpijob.errors import InvalidJob
 from mpijob.model import Exit, Family
 
 INNOCENT = sorted((Path(__file__).parents[1] / "fixtures" / "innocent").glob("*.txt"))
@@ -140,6 +145,31 @@ def test_a_literal_that_fills_a_log_does_not_stall_it(literal: str) -> None:
     assert mpijob.diagnose((literal.encode() + b" ") * 1000, exit_code=1).findings
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("words", [("/dev/zero",), ("-",), (str(INNOCENT[0]), "/dev/zero")])
+def test_an_endless_device_is_no_log(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "BLOCK_BYTES", 1 << 20)
+    with open("/dev/zero", "rb") as endless:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(endless))
+        with pytest.raises(
+            InvalidJob, match=r"(/dev/zero|stdin) is a device that says more than 1 MiB"
+        ) as told:
+            reasons.of_logs(reasons.files(words))
+    assert "the path of a log" in told.value.hint
+
+
+def test_an_empty_device_and_a_log_from_a_pipe_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reasons.of_logs(reasons.files(("/dev/null",)), exit_code=1).first is not None
+    monkeypatch.setattr(reasons, "BLOCK_BYTES", 10)
+    reading, writing = os.pipe()
+    os.write(writing, b"bash: orted: command not found\n")
+    os.close(writing)
+    told = reasons.of_logs(reasons.files((f"/dev/fd/{reading}",)), exit_code=127).first
+    os.close(reading)
+    assert told is not None
+    assert told.code == "MPI_NOT_ON_WORKER"
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from([b"abc", b"error", b"x", b"\n", b"\n", b"long " * 30, b"fatal"]), max_size=200),
@@ -155,6 +185,17 @@ def test_pieces_are_lines_of_the_log_with_their_own_numbers(parts: list[bytes], 
     kept = {number for piece in pieces for number in range(piece.first, piece.first + len(piece.lines))}
     assert len(kept) == sum(len(piece.lines) for piece in pieces)
     assert kept >= set(range(1, min(len(lines), windows.HEAD_LINES) + 1)) if lines else not kept
+
+
+def test_of_a_log_without_lines_no_more_is_kept_than_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "BLOCK_BYTES", 1 << 16)
+    reader = windows._Reader(Sieve(["error"]))
+    for number in range(100):
+        reader.take(b"%9d\r" % number * (1 << 12))
+        assert len(reader._tail) <= windows.LINE_BYTES
+    assert len(reader.pieces()[-1].lines[-1]) == windows.LINE_BYTES
+    last = windows.cut([b"a" * 3000] * 100, Sieve(["error"]))[-1]
+    assert last.lines == (b"a" * windows.LINE_BYTES,)
 
 
 @given(st.lists(st.sampled_from([b"aa", b"ab", b"b", b"c", b"aab"]), max_size=40))

@@ -7,6 +7,7 @@ happened when, with what the site's own rules say of the logs, and with jobs tha
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -70,7 +71,7 @@ def files(paths: tuple[str, ...]) -> dict[str, Iterator[bytes]]:
     found: dict[str, Iterator[bytes]] = {}
     for path in paths:
         if path == STDIN:
-            found["stdin"] = _read(sys.stdin.buffer)
+            found["stdin"] = _read(sys.stdin.buffer, "stdin")
             continue
         for file in _within(Path(path)):
             found[str(file)] = _blocks(file)
@@ -91,14 +92,27 @@ def _within(path: Path) -> list[Path]:
 def _blocks(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
-            yield from _read(file)
+            yield from _read(file, str(path))
     except OSError as error:
         raise InvalidJob(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _read(file: IO[bytes]) -> Iterator[bytes]:
+def _read(file: IO[bytes], name: str) -> Iterator[bytes]:
     while block := file.read(BLOCK_BYTES):
+        if len(block) == BLOCK_BYTES and _is_device(file):  # nobody types that much: it would never end
+            raise InvalidJob(
+                f"{name} is a device that says more than {BLOCK_BYTES >> 20} MiB: that is no log",
+                hint="give the path of a log; - reads it from stdin",
+            )
         yield block
+
+
+def _is_device(file: IO[bytes]) -> bool:
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+    except OSError:  # bytes in memory
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def _texts(log: str | bytes | os.PathLike[str] | Mapping[str, bytes]) -> dict[str, Iterator[bytes]]:

@@ -64,7 +64,7 @@ class _Reader:
                 self._keep(block, start, end)
         self._blocks = [block]
         begin = _line_start(block, TAIL_LINES)
-        self._tail = block[begin:] if begin else _last_lines(self._tail + block)
+        self._tail = _shortened(block[begin:] if begin else _last_lines(self._tail + block))
 
     def pieces(self) -> list[Piece]:
         """Return what was kept, with the end of the log; its lines are counted where that is worth it."""
@@ -141,6 +141,11 @@ def _line_start(block: bytes, lines: int) -> int:
         if at < 0:
             return 0
     return at + 1
+
+
+def _shortened(text: bytes) -> bytes:
+    """Return a text with no more of each line than is kept: a log of progress bars may be a single line."""
+    return b"\n".join(line[:LINE_BYTES] for line in text.split(b"\n"))
 
 
 def _last_lines(text: bytes) -> bytes:
