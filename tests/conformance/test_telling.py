@@ -63,6 +63,7 @@ def test_lists_filter_by_phase_owner_queue_and_text(client: Client) -> None:
     assert "hello" in [state.ref.name for state in client.list(queue=place.queue or "gold").items]
     assert client.list(queue="silver").items == ()
     assert [state.ref.name for state in client.list(text="ell").items] == ["hello"]
+    assert [state.ref.name for state in client.list(text="ELL").items] == ["hello"]
 
 
 def test_a_list_is_about_one_namespace_or_all(client: Client) -> None:

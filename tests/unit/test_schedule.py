@@ -16,6 +16,7 @@ from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.memory.schedules import MemorySchedules
 from mpijob.client.alarm import Alarm
+from mpijob.client.recurring import own_zone
 from mpijob.dialects import cronjob
 from mpijob.errors import InvalidJob
 from mpijob.model.schedule import LABEL, Overlap, Recurrence, Schedule
@@ -256,3 +257,19 @@ def test_what_was_due_while_a_schedule_was_paused_is_left_out_by_its_pods() -> N
     told = client.schedules.fire(a_schedule(), "nightly-100", since=200 * 60.0)
     assert told == "job 'nightly-100' was left out: it was due while the schedule was paused"
     assert [*client.jobs()] == []
+
+
+@pytest.mark.parametrize(
+    ("named", "zone"),
+    [
+        ("Europe/Berlin", "Europe/Berlin"),
+        (":Europe/Berlin", "Europe/Berlin"),
+        ("/usr/share/zoneinfo/Europe/Berlin", "Europe/Berlin"),
+        (":/no/such/file", "Etc/UTC"),
+    ],
+)
+def test_the_zone_of_this_machine_has_a_name_however_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, named: str, zone: str
+) -> None:
+    monkeypatch.setenv("TZ", named)
+    assert own_zone() == zone

@@ -153,7 +153,7 @@ def _with_next(known: Recurrence) -> Recurrence:
 
 def own_zone() -> str:
     """Return the name of this machine's time zone, so that a schedule keeps it and knows of summer time."""
-    named = (
-        os.environ.get("TZ", "").lstrip(":") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
-    )
+    named = os.environ.get("TZ", "").lstrip(":") or "/etc/localtime"
+    if named.startswith("/"):
+        named = os.path.realpath(named).partition("zoneinfo/")[2]
     return named or "Etc/UTC"

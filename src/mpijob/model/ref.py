@@ -20,7 +20,8 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Which jobs a list or a watch is about.
 
     `namespace` "" means all. `selector` is a label selector as kubectl takes it
-    (`team=cv,tier!=test`). `limit` and `after` page through a long list, newest first.
+    (`team=cv,tier!=test`). `text` is looked for in names, which have no capitals.
+    `limit` and `after` page through a long list, newest first.
     """
 
     namespace: str = "default"
@@ -32,3 +33,6 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     text: str = ""
     limit: int = 100
     after: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "text", self.text.lower())

@@ -35,7 +35,7 @@ phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=Fal
 
 @command("list")
 @filters
-@click.option("--text", default="", help="Only jobs whose name or description holds this.")
+@click.option("--text", default="", help="Only jobs whose name holds this, in capitals or not.")
 @click.option("--limit", default=100, type=click.IntRange(1, 10_000), help="At most this many jobs.")
 @click.option("--deleted", is_flag=True, help="Jobs that were deleted and are remembered.")
 @click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
