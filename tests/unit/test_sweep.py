@@ -8,8 +8,11 @@ import pytest
 from tests.unit.cli_support import Cli
 
 from mpijob import MPIJob
-from mpijob.client.sweep import expand
+from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.client.sweep import expand, newest, submitted
 from mpijob.errors import InvalidJob
+from mpijob.model import JobRef, JobState, Phase
+from mpijob.model.selector import asks_for
 
 JOB = MPIJob(name="bert", command=("train",), env={"SEED": "1"}, labels={"team": "nlp"})
 
@@ -73,3 +76,56 @@ def test_a_value_that_looks_like_a_range_is_meant_when_it_is_quoted() -> None:
     cli.ok("array", "x", "--workers", "2", "--values", "env.N='0-3','4-7',2024-01-02", "--", "true")
     found = [cli.json("describe", name)["spec"]["env"]["N"] for name in ("x-0", "x-1", "x-2")]
     assert found == ["0-3", "4-7", "2024-01-02"]
+
+
+ARRAY = ("array", "study", "--workers", "2")
+
+
+def test_a_retried_job_of_an_array_does_not_make_it_the_one_that_was_submitted_last() -> None:
+    cli = Cli()
+    cli.ok(*ARRAY, "--values", "env.LR=1,2,3", "--", "true")
+    cli.ok("wait", "-l", "mpijob/array=study")
+    cli.ok(*ARRAY, "--values", "env.LR=1,2", "--", "true")
+    cli.ok("retry", "study-2")
+    told = cli("wait", "-l", "mpijob/array=study", "-o", "name")
+    assert sorted(told.stdout.split()) == ["study-0", "study-1"]
+    assert "not waited for: 1 of an array that was submitted again since" in told.stderr
+
+
+def test_other_labels_than_the_array_mean_all_jobs_that_have_them() -> None:
+    cli = Cli(MemoryBackend(script=Script(jobs={"study-2": Outcome(hangs=True)})))
+    labelled = (*ARRAY, "--label", "team=cv")
+    cli.ok(*labelled, "--values", "env.LR=1,2,3", "--", "true")
+    cli.ok("wait", "study-0", "study-1")
+    cli.ok(*labelled, "--values", "env.LR=1,2", "--", "true")
+    told = cli("wait", "-l", "team=cv", "--timeout", "1s")
+    assert (told.exit_code, "study-2" in told.stderr, "not waited for" in told.stderr) == (7, True, False)
+
+
+def one_of(array_id: str, created: float, name: str) -> JobState:
+    labels = {"mpijob/array": "study"} | ({"mpijob/array-id": array_id} if array_id else {})
+    return JobState(ref=JobRef("default", name), phase=Phase.RUNNING, labels=labels, created=created)
+
+
+def test_arrays_with_ids_that_tell_no_time_are_known_by_when_their_jobs_were_made() -> None:
+    plain, first, second = one_of("", 0.0, "a"), one_of("ffffffff", 1.0, "b"), one_of("00000001", 2.0, "c")
+    assert newest((first, plain, second)) == (second,)
+    timed = one_of(submitted(JOB, {"workers": [2]})[0].labels["mpijob/array-id"], 0.5, "d")
+    assert newest((timed, plain, second, first)) == (timed,)
+
+
+@pytest.mark.parametrize(
+    ("selector", "named"),
+    [
+        ("mpijob/array=study", True),
+        ("team=cv, mpijob/array == study", True),
+        ("mpijob/array in (study, other),team=cv", True),
+        ("team=cv", False),
+        ("mpijob/array!=study", False),
+        ("!mpijob/array", False),
+        ("mpijob/array", False),
+        ("mpijob/array-index=2", False),
+    ],
+)
+def test_a_selector_asks_for_an_array_where_it_names_one(selector: str, named: bool) -> None:
+    assert asks_for(selector, "mpijob/array") is named

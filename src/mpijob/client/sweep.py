@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
@@ -16,11 +17,16 @@ ARRAY_LABEL = "mpijob/array"
 INDEX_LABEL = "mpijob/array-index"
 ID_LABEL = "mpijob/array-id"
 MOST_JOBS = 1000
+_TIMED_ID = re.compile("[0-9a-f]{16}")
 
 
 def submitted(job: MPIJob, values: Mapping[str, Sequence[Any]]) -> tuple[MPIJob, ...]:
-    """Return the jobs of an array that is submitted now: they carry a label that no other array has."""
-    label = {ID_LABEL: secrets.token_hex(4)}
+    """Return the jobs of an array that is submitted now: they carry a label that no other array has.
+
+    It is the time in nanoseconds, so that the last of several arrays is known by it: a retried job is newer than its
+    array, and keeps the label.
+    """
+    label = {ID_LABEL: f"{time.time_ns():016x}"}
     return tuple(one.replace(labels={**one.labels, **label}) for one in expand(job, values))
 
 
@@ -29,7 +35,7 @@ def newest(states: Iterable[JobState]) -> tuple[JobState, ...]:
     states, last = tuple(states), dict[tuple[str, str], JobState]()
     for state in states:
         known = last.get(_array_of(state))
-        if known is None or state.created > known.created:
+        if known is None or _submitted_at(state) > _submitted_at(known):
             last[_array_of(state)] = state
     return tuple(state for state in states if _id_of(state) == _id_of(last[_array_of(state)]))
 
@@ -37,6 +43,12 @@ def newest(states: Iterable[JobState]) -> tuple[JobState, ...]:
 def _array_of(state: JobState) -> tuple[str, str]:
     """Return what an array's jobs have in common; a job of none is one of its own."""
     return state.ref.namespace, state.labels.get(ARRAY_LABEL) or f"/{state.ref.name}"
+
+
+def _submitted_at(state: JobState) -> tuple[int, float]:
+    """Return what grows with the time of an array; ids that tell none are older than those that do."""
+    match = _TIMED_ID.fullmatch(_id_of(state))
+    return (int(match[0], 16), 0.0) if match else (0, state.created)
 
 
 def _id_of(state: JobState) -> str:

@@ -13,9 +13,10 @@ from mpijob.cli.commands.show import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, command, name_argument, names_argument
 from mpijob.cli.output import Format
-from mpijob.client.sweep import newest
+from mpijob.client.sweep import ARRAY_LABEL, newest
 from mpijob.errors import NotFound
 from mpijob.model import JobState, Phase
+from mpijob.model.selector import asks_for
 
 _UNENDED = tuple(phase.value for phase in Phase if not phase.final)
 
@@ -54,11 +55,11 @@ def wait(
 
 
 def _labelled(app: App, selector: str) -> tuple[str, ...]:
-    """Return the names of jobs with labels; of arrays that were submitted again, those of the last."""
+    """Return the names of jobs with labels; where these name an array that was submitted again, those of the last."""
     found = tuple(app.client.jobs(selector=selector))
     if not found:
         raise NotFound(f"no job has the labels {selector}", hint=EVERY_JOB)
-    meant = newest(found)
+    meant = newest(found) if asks_for(selector, ARRAY_LABEL) else found
     if left := len(found) - len(meant):
         app.out.note(f"not waited for: {left} of an array that was submitted again since")
     return tuple(state.ref.name for state in meant)
