@@ -101,6 +101,18 @@ def test_where_ranks_cannot_be_watched_their_absence_proves_nothing() -> None:
             Phase.RUNNING,
             "8 ranks on 4 workers",
         ),
+        (
+            Observation(workers_wanted=1, workers_ready=1),
+            Phase.INITIALIZING,
+            "1 worker ready, MPI is starting",
+        ),
+        (
+            Observation(
+                workers_wanted=1, workers_ready=1, launcher_started=True, world_planned=1, world_proved=1
+            ),
+            Phase.RUNNING,
+            "1 rank on 1 worker",
+        ),
         (Observation(queued=True, retry_in_seconds=20.0), Phase.QUEUED, "the next attempt starts in 20 s"),
     ],
 )

@@ -9,6 +9,7 @@ verdict is derived by `phase`; both use the same words.
 from __future__ import annotations
 
 from mpijob.model import Phase, dependencies
+from mpijob.model.quantity import ranks_on
 from mpijob.model.sight import Hold, Hurdle, Member, Sight, Stage
 from mpijob.observation import cluster_causes as causes
 from mpijob.observation import cluster_waiting as waiting
@@ -286,6 +287,4 @@ def _restarts(one: Member) -> bool:
 
 
 def _ranks(seen: Sight) -> str:
-    world, workers = seen.about.world, seen.about.workers_wanted
-    ranks = f"{world} rank{'' if world == 1 else 's'}"
-    return f"{ranks} on {workers} worker{'' if workers == 1 else 's'}"
+    return ranks_on(seen.about.world, seen.about.workers_wanted)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from mpijob.model import Exit, Phase
+from mpijob.model.quantity import ranks_on
 
 
 class Reason(StrEnum):
@@ -159,7 +160,8 @@ def _resting(seen: Observation) -> Standing:
         return _supervisor_lost()
     if failed := failure(seen) or _unaccounted(seen):
         return failed
-    return Standing(Phase.SUCCEEDED, Reason.COMPLETED, f"all {_ranks(seen)} ended with 0")
+    world = _world(seen)
+    return Standing(Phase.SUCCEEDED, Reason.COMPLETED, f"all {world} rank{'s' * (world != 1)} ended with 0")
 
 
 def _ending(seen: Observation) -> Standing | None:
@@ -179,8 +181,10 @@ def _progress(seen: Observation) -> Standing:
     if ready < wanted:
         return Standing(Phase.PENDING, Reason.STARTING, f"{ready}/{wanted} workers ready")
     if not seen.launcher_started or (seen.census and seen.world_proved is None):
-        return Standing(Phase.INITIALIZING, Reason.PROVING, f"{wanted} workers ready, MPI is starting")
-    return Standing(Phase.RUNNING, Reason.RUNNING, f"{_ranks(seen)} on {wanted} workers")
+        return Standing(
+            Phase.INITIALIZING, Reason.PROVING, f"{wanted} worker{'s' * (wanted != 1)} ready, MPI is starting"
+        )
+    return Standing(Phase.RUNNING, Reason.RUNNING, ranks_on(_world(seen), wanted))
 
 
 def _lost(seen: Observation) -> Standing | None:
@@ -241,6 +245,5 @@ def _deadline(seen: Observation) -> str:
     return f"the job ran past {limit}"
 
 
-def _ranks(seen: Observation) -> str:
-    count = seen.world_planned or len(seen.ranks)
-    return f"{count} rank{'' if count == 1 else 's'}"
+def _world(seen: Observation) -> int:
+    return seen.world_planned or len(seen.ranks)
