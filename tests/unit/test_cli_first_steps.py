@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.cli_support import Cli, a_file
 
+from mpijob.backends import code
 from mpijob.backends.local import LocalBackend
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import AsyncClient, Client
@@ -442,6 +444,9 @@ def test_a_script_that_is_there_or_cannot_be_known_is_planned(local: Client, job
         ("{here}/train.py", Code(), "chmod +x {here}/train.py, or name its interpreter first: python {here}/train.py"),
         ("./solver", Code(), "make it executable: chmod +x {here}/solver"),
         ("./made.py", Code(files={"made.py": ""}), "name its interpreter first: python made.py; a text of code.files"),
+        ("./train.py", Code(path=".", files={"./train.py": ""}), "make it executable: chmod +x {here}/train.py"),
+        ("./solve.sh", Code(path=".", exclude=("*.sh",), files={"solve.sh": ""}), "a text of code.files is never"),
+        ("./venv/run", Code(path=".", files={"venv/run": ""}), "a text of code.files is never"),
     ],
 )  # fmt: skip
 def test_a_program_that_is_not_marked_as_executable_is_refused(
@@ -450,11 +455,23 @@ def test_a_program_that_is_not_marked_as_executable_is_refused(
     here = Path.cwd()
     (here / "solver").write_text("")
     (here / "lib" / "run.sh").chmod(0o644)
+    (here / "venv").mkdir()
+    for name in ("solve.sh", "venv/run"):
+        (here / name).touch(0o755)
     with pytest.raises(InvalidJob) as caught:
         local.plan(MPIJob(name="j", workers=2, command=(program.format(here=here),), code=along))
     (finding,) = caught.value.findings
     assert (finding.code, finding.field) == ("NOT_EXECUTABLE", "command[0]")
     assert hint.format(here=here) in finding.hint
+
+
+def test_a_text_that_takes_the_place_of_an_executable_file_is_executable(
+    local: Client, tmp_path: Path
+) -> None:
+    along = Code(path=".", files={"lib/run.sh": "#!/bin/sh\necho other\n"})
+    made = local.plan(MPIJob(name="j", workers=2, command=("./lib/run.sh",), code=along))
+    code.lay_out(made.job.code, tmp_path / "laid")
+    assert subprocess.run([tmp_path / "laid/lib/run.sh"], capture_output=True).stdout == b"other\n"
 
 
 def test_a_script_that_is_left_out_of_what_goes_along_is_refused(local: Client) -> None:

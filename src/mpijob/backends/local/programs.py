@@ -90,7 +90,7 @@ def _mounted(job: MPIJob, path: str) -> bool:
 
 
 def _goes_along(script: str, along: Code) -> bool:
-    if script in {os.path.normpath(name) for name in along.files}:
+    if _is_text(script, along):
         return True
     if not along.path or not os.path.exists(os.path.join(along.path, script)):
         return False
@@ -99,9 +99,18 @@ def _goes_along(script: str, along: Code) -> bool:
     return any(f"{place}/".startswith(f"{script}/") for _, place in code.chosen(along))
 
 
+def _is_text(place: str, along: Code) -> bool:
+    return os.path.normpath(place) in {os.path.normpath(name) for name in along.files}
+
+
+def _is_copied(place: str, along: Code) -> bool:
+    """Return whether a file lies at a place before texts are written there: they keep whether it is executable."""
+    return os.path.normpath(place) in {str(target) for _, target in code.chosen(along)}
+
+
 def _not_executable(job: MPIJob, program: str) -> Finding | None:
     """Return what is wrong with a program that is there and not marked as executable."""
-    inline = os.path.normpath(program) in {os.path.normpath(name) for name in job.code.files}
+    inline = _is_text(program, job.code) and not _is_copied(program, job.code)
     file = os.path.join(job.code.path, program)
     if not inline and (_mounted(job, program) or not os.path.isfile(file) or os.access(file, os.X_OK)):
         return None
