@@ -78,6 +78,17 @@ def status_of_job(text: str, folder: Path) -> tuple[int, str]:
         ("set -e\ntar tf gone.tar | head -n 1", False),
         ("set -e -o pipefail\ntar xf gone.tar | tail -n 1", True),
         ("set -u\ntouch made\necho $GONE_WITH_THE_WIND > told", True),
+        ("set -e\n( set +e; true )\ncp gone here", True),
+        ("( set -e; true )\ncp gone here", False),
+        ("set -e\nset +e | true\ncp gone here", True),
+        ("set -e\n{ set +e; true; } > told\ncp gone here", False),
+        ("set -e\nif true; then ( set +e; true ); fi\ncp gone here", True),
+        ("strict() { set -e; }\nstrict\ncp gone here", True),
+        ("strict () {\n  set -e\n}\nboth() { strict; }\nboth\ncp gone here", True),
+        ("set -e\nloose() { set +e; }\nloose\ncp gone here", False),
+        ("set -e\nloose() { set +e; }\ncp gone here\nloose", True),
+        ("set -e\nloose() ( set +e )\nloose\ncp gone here", True),
+        ("set -e && python3 -c ''\ncp gone here", True),
         (f"{LAUNCH}\nset -e\npython3 -c 'raise SystemExit(7)'\npython3 -c ''", True),
         (f"set -e\n{LAUNCH}\nset +e\npython3 -c 'raise SystemExit(7)'\npython3 -c ''", False),
     ],
@@ -94,6 +105,47 @@ def test_a_line_that_fails_ends_the_job_where_it_ended_the_script(
     assert status_of_job(text, after) == (status, said)
     if first == "#!/bin/bash":
         assert bool(status) is ends
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if [ -n "$CAREFUL" ]; then set -e; fi',
+        'if [ -z "$CAREFUL" ]; then set +e; else set -e; fi',
+        '[ -n "$CAREFUL" ] && set -e',
+        'case "$CAREFUL" in y) set -e ;; *) set +e ;; esac',
+        "if [ -n \"$CAREFUL\" ]; then set -e; python3 -c ''; fi",
+        'careful() { if [ -n "$CAREFUL" ]; then set -e; fi; }\ncareful',
+        "for one in $CAREFUL; do set -e; done",
+    ],
+)
+def test_where_only_a_run_can_know_whether_a_script_goes_on_the_job_ends_and_that_is_told(
+    tmp_path: Path, line: str
+) -> None:
+    text = f"#!/bin/bash\n{HEAD}\n{line}\ncp gone here\n{LAUNCH}\n"
+    assert status_of_job(text, tmp_path) == (1, "")
+    (one,) = convert(text, file="strict.sbatch")
+    (told,) = [entry for entry in one.entries if "known only when this line has run" in entry.note]
+    assert (told.value, told.line, one.stage) == ("set -e", 3 + line.count("\n"), Stage.CHECK)
+
+
+def test_what_follows_a_strict_line_of_work_stays_in_its_job() -> None:
+    (one,) = convert(f"#!/bin/bash\n{HEAD}\nset -e && python3 -c ''\npython3 -c '1'\n", file="strict.sbatch")
+    assert [job.world for job in one.jobs] == [1]
+
+
+def test_functions_that_call_themselves_or_each_other_many_times_are_followed() -> None:
+    chain = "".join(f"f{at}() {{ f{at + 1}; f{at + 1}; }}\n" for at in range(200))
+    text = (
+        f"#!/bin/bash\n{HEAD}\nself() {{ self; }}\n{chain}f200() {{ set -e; }}\nself\nf0\ncp a b\n{LAUNCH}\n"
+    )
+    (one,) = convert(text, file="strict.sbatch")
+    assert any("prepare_1() (\n  set -e\n  cp a b" in job.code.files["rank.sh"] for job in one.jobs)
+
+
+def test_what_follows_the_first_line_is_none_of_its_options() -> None:
+    (one,) = convert(f"#!/bin/bash\n-foo\n{HEAD}\n{LAUNCH}\n", file="strict.sbatch")
+    assert not [entry for entry in one.entries if entry.value.startswith("set ")]
 
 
 def test_the_options_of_the_first_line_are_told() -> None:

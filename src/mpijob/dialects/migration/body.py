@@ -40,6 +40,7 @@ class Body(Surroundings):
         self.prepared = preparing.Prepared()
         self.functions: dict[str, str] = {}
         self.launches = self.went = False
+        self.worked: tuple[list[str], dict[str, str]] = [], {}  # what the last work had before it
         self.last = self.behind = False  # this is the last launch line; it has come
 
     def read(self, text: str) -> None:
@@ -47,6 +48,7 @@ class Body(Surroundings):
         self.every = every = scratch.without(statements(text), self.request)
         self.launches = any(bodylines.use(each) is Use.LAUNCH for one in every for each in one.commands)
         self.functions = {name: one.text for one in every if (name := endings.function_name(one))}
+        self.strictness = strictness.Strictness(self.functions)
         self._first_line(text)
         last = max((at for at, one in enumerate(every) if bodylines.starts_ranks(one.text)), default=0)
         for at, statement in enumerate(every):
@@ -343,11 +345,13 @@ class Body(Surroundings):
             return
         if self._hides_launch(one):
             return
-        step = self.steps[-1] if self.steps and not self._launched else None
-        if step is not None and (step.setting, step.env) == (tuple(self.setting), self.env):
+        if self.steps and not self._launched and self.worked == (self.setting, self.env):
             self._tell_log(inside(one), len(self.steps) - 1)
-            step.text += "\n" + one.text
-            step.parts.append((self.notes.line, one.text))
-            return
-        self._tell_log(inside(one), len(self.steps))
-        self._add(Step(line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)]))
+            self.steps[-1].text += "\n" + one.text
+            self.steps[-1].parts.append((self.notes.line, one.text))
+        else:
+            self._tell_log(inside(one), len(self.steps))
+            self._add(Step(line=self.notes.line, text=one.text, parts=[(self.notes.line, one.text)]))
+        if not one.background:
+            self.heed(one.text, kept=False)
+        self.worked = [*self.setting], {**self.env}

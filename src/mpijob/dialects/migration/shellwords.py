@@ -12,16 +12,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-_OPENERS = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac"}
-_CLOSERS = frozenset({"fi", "done", "esac", "}"})
-_JOINERS = frozenset({"then", "do", "else", "elif", "!", "{", "time"})
+OPENERS = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac"}
+CLOSERS = frozenset({"fi", "done", "esac", "}"})
+JOINERS = frozenset({"then", "do", "else", "elif", "!", "{", "time"})
 _OPERATORS = ("&&", "||", ";;&", ";;", ";&", ";", "|&", "|", "&", "(", ")")
 _REDIRECT = re.compile(r"[0-9]{0,4}(?:&>>|&>|>>|>\||>&|<<<|<<-|<<|<&|<>|>|<)")
-_FUNCTION = re.compile(r"[A-Za-z_][-\w]*\(\)")
+FUNCTION = re.compile(r"[A-Za-z_][-\w]*\(\)")
 _STOP = frozenset(" \t\n;&|()<>")
 _REDIRECTING, _OPERATING = frozenset("0123456789&<>"), frozenset(";&|()")
 _PLAIN, _QUOTED = re.compile(r"[^\s;&|()<>\\'\"`$]+"), re.compile(r'[^"\\$]+')
-_ASKING = frozenset({"if", "while", "until"})
+ASKING = frozenset({"if", "while", "until"})
 _DEEPEST = 40
 
 
@@ -58,6 +58,11 @@ class Statement(msgspec.Struct, frozen=True):
     origin: str = ""
 
 
+def tokens(text: str) -> Iterator[Token]:
+    """Yield the words, operators and redirections of a text, as they are written."""
+    return _Lexer(text).tokens()
+
+
 def statements(text: str) -> list[Statement]:
     """Return the statements of a script in order; comments and blank lines are no statements."""
     lexer = _Lexer(text)
@@ -84,10 +89,10 @@ def _inside(text: str) -> tuple[Command, ...]:
         if (
             token.kind == "word"
             and not words
-            and (token.text in ("case", "function") or _FUNCTION.fullmatch(token.text))
+            and (token.text in ("case", "function") or FUNCTION.fullmatch(token.text))
         ):
             return ()
-        if token.kind == "word" and (words or token.text not in _JOINERS | _CLOSERS | _ASKING):
+        if token.kind == "word" and (words or token.text not in JOINERS | CLOSERS | ASKING):
             words.append(token.text)
         elif token.kind == "redirect":
             redirects.append(token.text)
@@ -120,7 +125,7 @@ def _is_group(tokens: list[Token]) -> bool:
     """Return whether tokens are one group: its first opens it, and only its last closes it."""
     stack: list[str] = []
     for before, token, at in zip([None, *tokens], tokens, range(len(tokens)), strict=False):
-        first = before is None or before.kind in ("operator", "newline") or before.text in _JOINERS
+        first = before is None or before.kind in ("operator", "newline") or before.text in JOINERS
         _track(token, stack, first)
         if not stack:
             return at == len(tokens) - 1
@@ -287,7 +292,7 @@ def _grouped(tokens: list[Token]) -> list[list[Token]]:
 
 def _goes_on(word: str) -> bool:
     """Return whether a command may begin behind a word."""
-    return word in _JOINERS or word == "function" or bool(_FUNCTION.fullmatch(word))
+    return word in JOINERS or word == "function" or bool(FUNCTION.fullmatch(word))
 
 
 def _joins(group: list[Token]) -> bool:
@@ -302,11 +307,11 @@ def _track(token: Token, stack: list[str], first: bool) -> None:
     elif token.kind == "operator" and token.text == ")" and stack and stack[-1] == ")":
         stack.pop()
     elif token.kind == "word" and first:
-        if token.text in _OPENERS:
-            stack.append(_OPENERS[token.text])
+        if token.text in OPENERS:
+            stack.append(OPENERS[token.text])
         elif token.text == "{":
             stack.append("}")
-        elif token.text in _CLOSERS and stack and stack[-1] == token.text:
+        elif token.text in CLOSERS and stack and stack[-1] == token.text:
             stack.pop()
 
 
@@ -344,9 +349,9 @@ def _plain(tokens: list[Token]) -> list[Token]:
 
 def _opens(word: Token) -> bool:
     return (
-        word.text in _OPENERS
+        word.text in OPENERS
         or word.text in ("{", "function", "!", "[[")
-        or bool(_FUNCTION.fullmatch(word.text))
+        or bool(FUNCTION.fullmatch(word.text))
     )
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
-from mpijob.dialects.migration import bodylines, endings, strictness
+from mpijob.dialects.migration import bodylines, endings
 from mpijob.dialects.migration.outputs import Output
 from mpijob.dialects.migration.places import Places
 from mpijob.dialects.migration.report import Fate
 from mpijob.dialects.migration.request import Request, given_by
 from mpijob.dialects.migration.shelltext import constant, filled, mentioned
-from mpijob.dialects.migration.shellwords import Command, Statement, inside
+from mpijob.dialects.migration.shellwords import Command, Statement
+from mpijob.dialects.migration.strictness import Strictness
 from mpijob.dialects.migration.variables import OWN_NUMBER, unknown
 
 EACH = "each rank does it before the program, not the launcher once"
 _STATUS = "with what a launch line ends is the job's own status, and mpijob wait NAME waits for it"
+_PERHAPS = (
+    "whether a line that fails ends the script is known only when this line has run; in the job each does"
+)
+_LENIENT = "if a later line may fail, write || : behind it, or set +e before it where it always runs; convert it again"
 _UNUSED = "no line that follows does work, so it is left out"
 
 
@@ -27,6 +32,7 @@ class Surroundings:
         self.env: dict[str, str] = {}
         self.setting: list[str] = []
         self.strict = False  # a line that fails ends the script
+        self.strictness = Strictness({})
         self.places = Places()
         own = {} if request.values else dict.fromkeys(OWN_NUMBER, request.name)
         self.values = {**own, **request.known}
@@ -41,8 +47,25 @@ class Surroundings:
     def set_up(self, text: str, note: str = EACH, todo: str = "") -> None:
         """Have each rank do something before the program."""
         self.setting.append(text)
-        self.strict = strictness.ends_at_failure(self.strict, inside(Statement(text, 0)))
         self.output.look(text)
+        self._tell_loosely(text, note, todo)
+        self.heed(text, kept=True)
+
+    def heed(self, text: str, *, kept: bool) -> None:
+        """Go on or end behind a line that fails as a text leaves it to the lines that follow.
+
+        `kept` is whether these have the text before them. Where nobody knows, they end.
+        """
+        found = self.strictness.behind(self.strict, text)
+        if found == {self.strict}:
+            return
+        self.strict = True in found
+        if len(found) > 1:
+            self._tell_loosely("set -e", _PERHAPS, _LENIENT)
+        if len(found) > 1 or not kept:
+            self.setting.append("set -e" if self.strict else "set +e")
+
+    def _tell_loosely(self, text: str, note: str, todo: str) -> None:
         self.notes.changed("script", text, "code.files", note, todo)
         self.loose.append(len(self.notes.entries) - 1)
 
