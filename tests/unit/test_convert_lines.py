@@ -172,6 +172,65 @@ def test_a_script_that_a_script_submits_is_told_as_a_job_that_waits(line: str) -
     assert "mpijob run -f NEXT.yaml --after flow," in one.todo
 
 
+@pytest.mark.parametrize(
+    ("line", "begins"),
+    [
+        ("sbatch --dependency=afternotok:$SLURM_JOB_ID rescue.sh", "mpijob wait flow || mpijob run -f NEXT.yaml"),
+        ("sbatch -d afterany:${SLURM_JOB_ID} tidy.sh", "mpijob wait flow; mpijob run -f NEXT.yaml"),
+        ("sbatch --dependency after:$SLURM_JOBID look.sh", "mpijob wait flow --for Running; mpijob run -f NEXT.yaml"),
+        ("sbatch --dependency=singleton next.sh", "mpijob wait flow; mpijob run -f NEXT.yaml"),
+        ("sbatch -d afternotok:$OTHER rescue.sh", "mpijob wait FIRST || mpijob run -f NEXT.yaml (FIRST is the name"),
+    ],
+)  # fmt: skip
+def test_a_script_that_waits_for_another_end_than_success_is_not_told_with_after(
+    line: str, begins: str
+) -> None:
+    one = next(each for each in slurm(f"srun ./a\n{line}").entries if each.blocks)
+    assert "for success alone" in one.note
+    assert (f"call it yourself: {begins}" in one.todo, "--after" in one.todo) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("sbatch --export=ALL,CFG=conf.sh run2.slurm", "run2.slurm"),
+        ("sbatch -n 4 --dependency afterok:$SLURM_JOB_ID next.job data.sh", "next.job"),
+        ("sbatch \\\n  --parsable \\\n  next.sh", "next.sh"),
+        ("sbatch 'my next.sh'", "'my next.sh'"),
+        ("sbatch < next.sh", "next.sh"),
+        ("ID=`sbatch next`", "next"),
+        ('sbatch "$NEXT" conf.sh', "SCRIPT"),
+        ("sbatch --wrap 'sh a.sh'", "SCRIPT"),
+        ("qsub -V -v CFG=conf.sh -W depend=afterok:$PBS_JOBID next.pbs", "next.pbs"),
+    ],
+)
+def test_the_script_that_is_submitted_is_the_first_word_that_is_no_option(line: str, script: str) -> None:
+    one = next(each for each in slurm(f"srun ./a\n{line}").entries if each.blocks)
+    assert f"(mpijob convert {script} > NEXT.yaml)" in one.todo
+    assert "mpijob run -f NEXT.yaml --after flow," in one.todo
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"),
+    [
+        ("afternotok:17", "FIRST has failed: mpijob wait FIRST || mpijob run -f FILE ("),
+        ("afterany:17:18", "FIRST has ended, in whatever way: mpijob wait FIRST; mpijob run -f FILE ("),
+        ("after:17+5", "FIRST has started: mpijob wait FIRST --for Running; mpijob run -f FILE ("),
+        ("singleton", "the job of its name before it has ended: mpijob wait x; mpijob run -f FILE"),
+    ],
+)
+def test_a_head_that_waits_for_another_end_than_success_is_not_told_with_after(
+    kind: str, begins: str
+) -> None:
+    one = slurm("python gather.py out/*.txt", f"-J x -n 1 -d {kind}")
+    told = entry(one, "--dependency", Fate.DROPPED)
+    assert told.todo.startswith(f"run it yourself when {begins}")
+    assert (one.after, "--after" in told.todo, "for success alone" in told.note) == ("", False, True)
+    assert any("files that FIRST" in each.note for each in one.entries) is (kind != "singleton")
+    both = slurm("srun hostname", "-J x -N 2 -d afterok:1,afterany:2")
+    assert (both.after, "mpijob wait FIRST; mpijob run" in str(both.entries)) == ("FIRST", True)
+
+
 def test_a_group_behind_a_launch_line_that_succeeds_is_what_follows_it() -> None:
     one = slurm("srun ./a && { ./plot out; cp plot.png /archive; }")
     assert [job.world for job in one.jobs] == [4, 1]

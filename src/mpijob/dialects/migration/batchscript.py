@@ -13,7 +13,7 @@ from mpijob.dialects.migration.body import Body
 from mpijob.dialects.migration.bodylines import ASSIGNMENT
 from mpijob.dialects.migration.launchline import Line, Section
 from mpijob.dialects.migration.report import Converted
-from mpijob.dialects.migration.request import Request, free_name, name_of
+from mpijob.dialects.migration.request import OWN_NUMBER, Request, free_name, name_of
 from mpijob.dialects.migration.shape import Asked, Shape, shaped
 from mpijob.dialects.migration.shelltext import filled, mentioned
 from mpijob.dialects.migration.shellwords import statements
@@ -74,7 +74,7 @@ def read(text: str, file: str = "", beside: frozenset[str] = frozenset()) -> Con
 def _jobs(request: Request, steps: list[Step], text: str) -> tuple[MPIJob, ...]:
     request.text = text
     if len(steps) > 1:
-        request.known |= dict.fromkeys(variables.OWN_NUMBER, request.name)  # one for all of them, as it was
+        request.known |= dict.fromkeys(OWN_NUMBER, request.name)  # one for all of them, as it was
     found: list[MPIJob] = []
     for index, step in enumerate(steps):
         name = request.name if len(steps) == 1 else f"{request.name}-{index + 1}"
@@ -87,7 +87,7 @@ def _jobs(request: Request, steps: list[Step], text: str) -> tuple[MPIJob, ...]:
         request.notes.changed(FOLDER, "", f"code.path: {HERE}", ALONG)
     if len(found) > 1:
         _tell_several(request, found, steps)
-    if request.after and found and handing.names_files(found[0], steps[0]):
+    if request.waits and found and handing.names_files(found[0], steps[0]):
         request.notes.extend(
             [handing.awaited(_waits(request), request.name, found[0], steps[0], request.beside)]
         )

@@ -7,14 +7,16 @@ the batch system to begin again becomes a matter of the program's status.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
-from mpijob.dialects.migration import bodylines
+from mpijob.dialects.migration import bodylines, waits
 from mpijob.dialects.migration.bodylines import Use
 from mpijob.dialects.migration.launchline import base
 from mpijob.dialects.migration.report import Notes
 from mpijob.dialects.migration.request import Request
 from mpijob.dialects.migration.shellwords import Command, Statement, inside
+from mpijob.dialects.migration.waits import Submitted
 
 FAILED = "a job whose ranks fail has failed, whatever follows: mpijob wait NAME ends so, and mpijob why NAME explains"
 _QUIET = (Use.INFORMS, Use.END, Use.TEST)
@@ -24,8 +26,7 @@ _AGAIN = re.compile(
 )
 _FUNCTION = re.compile(r"(?:function\s+)?([A-Za-z_][-\w]*)\s*(?:\(\s*\))?\s*\{")
 _WANTS = re.compile(r"-ne\s+0|!=\s*0|-gt\s+0|-eq\s+[1-9]|==?\s*[1-9]")
-_SUBMITS = re.compile(r"(?<![\w./-])(?:sbatch|qsub)\s[^\n;&|)]*")
-_SCRIPT = re.compile(r"(?<![\w./$-])[\w./-]+\.(?:sbatch|slurm|pbs|sh|bash|job|sub|batch|q)\b")
+_SUBMITS = re.compile(r"(?<![\w./-])(?:sbatch|qsub)\s(?:\\\n|[^\n;&|)])*")
 _DECIDES = re.compile(r"(?:^|[\s;])(?:if|else|elif|for|while|until|select|case|function)\s")
 _JOINS = ("|", "|&", "&&", "||")
 _TIDIES = frozenset({"rm", "rmdir", "echo", "kill", "wait", "exit", "-"})
@@ -108,21 +109,32 @@ def begins_again(text: str) -> bool:
 
 
 def tell_next(text: str, request: Request, notes: Notes) -> bool:
-    """Tell how a job begins behind this one where a line submits its script; return whether it does that."""
+    """Tell how a job begins behind another where a line submits its script; return whether it does that."""
     match = _SUBMITS.search(text)
     if match is None:
         return False
-    script = _SCRIPT.search(match[0])
-    name = script[0] if script else "SCRIPT"
-    note = (
-        f"it has {request.system} run another script; here that is a job which waits for this one to succeed"
-    )
-    todo = (
-        f"convert that script, too (mpijob convert {name} > NEXT.yaml), leave this line out, and let its job wait: "
-        "mpijob run -f NEXT.yaml --after NAME, or the same name under after in NEXT.yaml"
-    )
-    notes.dropped("script", text.partition("\n")[0], note, todo, blocks=True)
+    asked = waits.submitted(match[0])
+    name = shlex.quote(asked.script) if asked.script else "SCRIPT"
+    todo = f"convert that script, too (mpijob convert {name} > NEXT.yaml), leave this line out, and "
+    note = f"it has {request.system} run another script; here that is a job which {_waits(asked)}"
+    notes.dropped("script", text.partition("\n")[0], note, todo + _begins(asked), blocks=True)
     return True
+
+
+def _waits(asked: Submitted) -> str:
+    """Return what a job does that a script submits, and that `after` waits for success alone where it asks for more."""
+    if waits.for_success(asked.dependency):
+        return f"waits for {'this one' if asked.first == 'NAME' else asked.first} to succeed"
+    return "somebody has to begin: jobs wait by themselves for success alone"
+
+
+def _begins(asked: Submitted) -> str:
+    """Return how the job of a script that is submitted begins: it waits by itself, or is called when it is time."""
+    run, first = "mpijob run -f NEXT.yaml", asked.first
+    own = f"let its job wait: {run} --after {first}, or the same name under after in NEXT.yaml"
+    found = [own] if waits.for_success(asked.dependency) else []
+    found += [f"call it yourself: {each.line}" for each in waits.otherwise(asked.dependency, first, run)]
+    return waits.explained("; ".join(found))
 
 
 def tell_again(text: str, request: Request, notes: Notes) -> None:

@@ -13,12 +13,14 @@ from mpijob.dialects.migration.report import Notes
 from mpijob.dialects.migration.shape import Asked
 
 LONGEST_NAME = 40
+OWN_NUMBER = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "PBS_JOBID")
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 
 
 class Request(msgspec.Struct, kw_only=True):
-    """Fields of the job, the shape of each component, values of an array, the job to wait for, variables whose value is
-    known, files whose text is known, the text of the script itself, and the names of what lies beside it.
+    """Fields of the job, the shape of each component, values of an array, the job to wait for with `after`, whether it
+    waits for another at all, variables whose value is known, files whose text is known, the text of the script itself,
+    and the names of what lies beside it.
     """
 
     system: str
@@ -27,6 +29,7 @@ class Request(msgspec.Struct, kw_only=True):
     components: list[Asked] = []
     values: dict[str, tuple[str, ...]] = {}
     after: str = ""
+    waits: bool = False
     known: dict[str, str] = {}
     files: dict[str, str] = {}
     text: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mpijob.dialects.migration import amounts, slurm_launch, slurm_options
+from mpijob.dialects.migration import amounts, slurm_launch, slurm_options, waits
 from mpijob.dialects.migration.request import DEADLINE, INHERITED, NAMED, Request, take_name, take_variables
 from mpijob.dialects.migration.shape import Asked
 from mpijob.dialects.migration.slurm_tables import GONE, SAME
@@ -283,13 +283,19 @@ def _export(request: Request, field: str, value: str) -> None:
 
 
 def take_dependency(request: Request, field: str, value: str) -> None:
-    """Remember that the job waits for another, whose name nobody knows here."""
-    request.after = "FIRST"
-    todo = (
-        "FIRST in the command that runs it is the name of the job that it waits for: --after FIRST; of an array each "
-        "of its jobs: --after FIRST-0 --after FIRST-1 …"
-    )
-    request.notes.dropped(field, value, "jobs wait for each other by name, not by number", todo)
+    """Remember that the job waits for another, whose name nobody knows here; `after` waits for success alone."""
+    note = "jobs wait for each other by name, not by number"
+    if waits.for_success(value):
+        request.after, request.waits = waits.FIRST, True
+        todo = (
+            "FIRST in the command that runs it is the name of the job that it waits for: --after FIRST; of an array "
+            "each of its jobs: --after FIRST-0 --after FIRST-1 …"
+        )
+        request.notes.dropped(field, value, note, todo)
+    for when, line in waits.otherwise(value, waits.FIRST, "mpijob run -f FILE"):
+        request.waits = request.waits or waits.FIRST in line
+        todo = waits.explained(f"run it yourself when {when}: {line}")
+        request.notes.dropped(field, value, f"{note}, and by themselves for success alone", todo)
 
 
 def _exclusive(request: Request, field: str, value: str) -> None:

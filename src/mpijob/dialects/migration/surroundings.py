@@ -8,11 +8,11 @@ from mpijob.dialects.migration import bodylines, endings
 from mpijob.dialects.migration.outputs import Output
 from mpijob.dialects.migration.places import Places
 from mpijob.dialects.migration.report import Fate
-from mpijob.dialects.migration.request import Request, given_by
+from mpijob.dialects.migration.request import OWN_NUMBER, Request, given_by
 from mpijob.dialects.migration.shelltext import constant, filled, mentioned
 from mpijob.dialects.migration.shellwords import Command, Statement
 from mpijob.dialects.migration.strictness import Strictness
-from mpijob.dialects.migration.variables import OWN_NUMBER, unknown
+from mpijob.dialects.migration.variables import unknown
 
 EACH = "each rank does it before the program, not the launcher once"
 _STATUS = "with what a launch line ends is the job's own status, and mpijob wait NAME waits for it"

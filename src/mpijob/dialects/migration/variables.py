@@ -27,7 +27,6 @@ _FOREIGN_NAME = re.compile(r"(?<![\w])(?:SLURM|SBATCH|PBS)_[A-Z][A-Z0-9_]*(?!\w)
 _SET = re.compile(r"\b([A-Za-z_]\w*)[+:]?=|\b(?:for|read)\s+(\w+)")
 _OF_ITSELF = re.compile(r"\b([A-Za-z_]\w*)=\"?(?=\$\{\1:?[-=])|(?<=\$\{)([A-Za-z_]\w*):?=")
 
-OWN_NUMBER = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_JOB_ID", "PBS_JOBID")
 LIKE = {
     "SLURM_PROCID": "$MPIJOB_RANK",
     "SLURM_LOCALID": "$MPIJOB_LOCAL_RANK",
