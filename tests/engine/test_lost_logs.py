@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from mpijob import Client, Phase
-from mpijob.model import Mark
+from mpijob.model import Mark, Retry
 
 from .support import a_job, running, succeeded
 
 pytestmark = pytest.mark.engine
 
 
-def files_of(client: Client, uid: str) -> Path:
-    return Path(client.settings.home) / "jobs" / uid / "a1" / "logs"
+def files_of(client: Client, uid: str, attempt: int = 1) -> Path:
+    return Path(client.settings.home) / "jobs" / uid / f"a{attempt}" / "logs"
 
 
 @pytest.mark.parametrize("wanted", [{}, {"ranks": (0,)}, {"follow": True}, {"tail": 5}])
@@ -28,15 +28,52 @@ def test_lines_that_are_gone_are_told(client: Client, tmp_path: Path, wanted: di
     assert line.text.startswith(b"mpijob: lines are missing here: the files of the log were removed")
     (file,) = client.download_logs("ring", tmp_path / "log", merged=True)
     assert b"lines are missing here" in file.read_bytes()
+    job.delete()
+    (kept,) = client.logs("ring", **wanted)  # type: ignore[arg-type]  # one of the options at a time
+    assert (kept.marks, kept.text, kept.attempt, kept.role) == (
+        line.marks,
+        line.text,
+        line.attempt,
+        line.role,
+    )
+    (file,) = client.download_logs("ring", tmp_path / "kept", merged=True)
+    assert b"lines are missing here" in file.read_bytes()
+
+
+def test_only_the_attempt_whose_lines_are_gone_is_told_of_a_deleted_job(client: Client) -> None:
+    job = client.submit(
+        a_job(
+            "again",
+            "echo attempt $MPIJOB_ATTEMPT; exit 3",
+            workers=1,
+            retry=Retry(limit=2, backoff_seconds=0),
+        )
+    )
+    assert job.wait(60).phase is Phase.FAILED
+    for attempt in (1, 2):
+        shutil.rmtree(files_of(client, job.ref.uid, attempt))
+    job.delete()
+    assert [(line.attempt, Mark.GAP in line.marks) for line in client.logs("again")][:3] == [
+        (1, True),
+        (2, True),
+        (3, False),
+    ]
+    assert not [line for line in client.logs("again", attempt=3) if Mark.GAP in line.marks]
+    assert [line.attempt for line in client.logs("again", attempt=2)] == [2]
 
 
 def test_a_job_that_said_nothing_or_never_began_misses_no_lines(client: Client) -> None:
-    assert [*succeeded(client, a_job("quiet", "true")).logs()] == []
+    quiet = succeeded(client, a_job("quiet", "true"))
+    assert [*quiet.logs()] == []
+    quiet.delete()
+    assert [*client.logs("quiet")] == []
     running(client, a_job("first", "sleep 60"))
     waiting = client.submit(a_job("second", "echo hello", after=("first",)))
     waiting.cancel()
     assert waiting.state().phase is Phase.CANCELLED
     assert [*waiting.logs()] == []
+    waiting.delete()
+    assert [*client.logs("second")] == []
 
 
 def test_who_follows_a_job_that_removes_its_log_is_told_and_sees_it_end(client: Client) -> None:

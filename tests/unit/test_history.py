@@ -32,8 +32,8 @@ from mpijob.history.capture import Capture
 from mpijob.history.intake import Whole, take_in
 from mpijob.history.keeping import Keep, Policy
 from mpijob.history.past import Past, past
-from mpijob.history.values import Fact, numbers, spans
-from mpijob.model import Event, JobRef, Phase, Role, Sample, Scope
+from mpijob.history.values import Fact, Gap, numbers, spans
+from mpijob.model import Event, JobRef, LogQuery, Phase, Role, Sample, Scope
 from mpijob.model.accounts import AccountQuery
 from mpijob.model.job import Retention
 from mpijob.observation import cri
@@ -346,6 +346,14 @@ def test_a_log_that_cannot_be_stored_is_a_gap_of_a_record_that_is(archive: Archi
     take_in(archive, whole, [(a_voice(), str(tmp_path / "not there"))], 3.0)
     (told,) = texts(Past(archive))
     assert "could not be stored" in told
+
+
+def test_attempts_whose_lines_were_lost_before_are_told_whichever_lines_are_wanted(archive: Archive) -> None:
+    lost = tuple(Gap(first_ns=at, last_ns=at, reason="removed", attempt=at) for at in (1, 2))
+    take_in(archive, Whole(state=a_state(phase=Phase.SUCCEEDED, deleted=3.0), gaps=lost), (), 3.0)
+    for wanted in (LogQuery(), LogQuery(ranks=(0,)), LogQuery(tail=1), LogQuery(regex="x")):
+        assert [one.attempt for one in Past(archive).logs(JobRef("team", "bert"), wanted)] == [1, 2]
+    assert [one.attempt for one in Past(archive).logs(JobRef("team", "bert"), LogQuery(attempt=2))] == [2]
 
 
 # -- how long --------------------------------------------------------------------------------------

@@ -16,20 +16,21 @@ from mpijob.history import chunks, disk
 from mpijob.history.archive import Archive
 from mpijob.history.capture import CHUNK_BYTES, bounds, gap_of
 from mpijob.history.schema import telling
-from mpijob.history.values import Chunk, Voice
+from mpijob.history.values import Chunk, Gap, Voice
 from mpijob.model import Event, JobState, Sample
 
 _MOST_SAMPLES = 2000  # of each worker: more than any screen shows
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):
-    """All that an engine knows of one job; `spec` and `plan` are encoded already."""
+    """All that an engine knows of one job; `spec` and `plan` are encoded already, `gaps` are what it has lost."""
 
     state: JobState
     spec: bytes = b""
     plan: bytes = b""
     events: tuple[Event, ...] = ()
     samples: tuple[Sample, ...] = ()
+    gaps: tuple[Gap, ...] = ()
 
 
 _PACKED = 4  # at least by so much are logs smaller when they are stored
@@ -43,6 +44,8 @@ def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], n
     with archive.transaction():
         archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events)
         archive.add_samples(uid, whole.samples, most=_MOST_SAMPLES)
+        for gap in whole.gaps:
+            archive.add_gap(uid, gap)
         for voice, found in stored:
             _count(archive, archive.voice(voice), found)
 

@@ -7,6 +7,7 @@ that is missing is told where it is missing. Only chunks that can hold a wanted 
 from __future__ import annotations
 
 import io
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -177,7 +178,10 @@ class Past:
 
     # -- lines ------------------------------------------------------------------------------------
     def logs(self, ref: JobRef, query: LogQuery) -> Iterator[LogLine]:
-        """Yield the wanted lines in time order, with the gaps where they are."""
+        """Yield the wanted lines in time order, with the gaps where they are; before them whole attempts that are gone.
+
+        These are told whichever lines are wanted: nobody knows whose they were.
+        """
         state = self.state(ref)
         if state is None:
             return iter(())
@@ -186,8 +190,12 @@ class Past:
             for voice in self._archive.voices(state.ref.uid)
             if _wanted(voice, query)
         ]
-        streams += [iter([_told(gap)]) for gap in self._archive.gaps(state.ref.uid) if not gap.voice]
-        return sieve.select(merge.merged(streams), query)
+        lost = [
+            _told(gap)
+            for gap in self._archive.gaps(state.ref.uid)
+            if not gap.voice and query.attempt in (None, gap.attempt)
+        ]
+        return itertools.chain(lost, sieve.select(merge.merged(streams), query))
 
     def _lines(self, voice: Voice, state: JobState, query: LogQuery) -> Iterator[LogLine]:
         reader = self._readers(voice, state)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.local import logplaces
 from mpijob.backends.local.logs import speaker, workers_of
 from mpijob.errors import BackendError
 from mpijob.history import keeping
 from mpijob.history.archive import Archive, farewell, gone
 from mpijob.history.intake import Whole, take_in
-from mpijob.history.values import Voice
-from mpijob.model import Role
+from mpijob.history.values import Gap, Voice
+from mpijob.model import Event, Role
 from mpijob.settings import LOCAL, Settings, history_directory
 
 if TYPE_CHECKING:
@@ -80,13 +81,22 @@ def _whole(store: Store, row: Row, now: float) -> Whole:
         plan=msgspec.json.encode(plan),
         events=(*events, last),
         samples=store.samples(row.uid),
+        gaps=tuple(_gaps(store, row, events)),
     )
+
+
+def _gaps(store: Store, row: Row, events: list[Event]) -> Iterator[Gap]:
+    """Yield what is missing already, where it would begin: each attempt whose files were removed."""
+    for directory, attempt in logplaces.directories(store.home, row):
+        if not directory.is_dir():
+            begun = min((one.time for one in events if one.attempt == attempt), default=row.state.created)
+            at = int(begun * 1e9) + attempt
+            yield Gap(first_ns=at, last_ns=at, reason=logplaces.REMOVED, attempt=attempt)
 
 
 def _logs(store: Store, row: Row) -> Iterator[tuple[Voice, str]]:
     workers = workers_of(row.state.ranks)
-    for attempt in range(1, row.attempt + 1):
-        directory = store.home.logs(row.uid, attempt)
+    for directory, attempt in logplaces.directories(store.home, row):
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
             if (found := speaker(path.name)) is None:
                 continue

@@ -8,10 +8,10 @@ from typing import IO, NamedTuple
 
 from mpijob.backends.local import logs, merging, recovery
 from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.store import Row, Store
 from mpijob.model import LogLine, LogQuery, Phase, Role
 
-_REMOVED = "the files of the log were removed, by somebody, by the job, or because they were kept long enough"
+REMOVED = "the files of the log were removed, by somebody, by the job, or because they were kept long enough"
 
 
 class Places(NamedTuple):
@@ -25,7 +25,7 @@ class Places(NamedTuple):
     def lost(self) -> list[LogLine]:
         """Return a line for each attempt whose files are gone, of a job that has ended or rests."""
         gone = [attempt for directory, attempt in self.directories if self.final and not directory.is_dir()]
-        return [logs.missing(_REMOVED, time.time_ns(), Role.LAUNCHER, attempt=attempt) for attempt in gone]
+        return [logs.missing(REMOVED, time.time_ns(), Role.LAUNCHER, attempt=attempt) for attempt in gone]
 
 
 def places(store: Store, home: Home, uid: str, query: LogQuery) -> Places:
@@ -33,14 +33,19 @@ def places(store: Store, home: Home, uid: str, query: LogQuery) -> Places:
     row = next(iter(store.rows("uid=?", uid)), None)
     if row is None:
         return Places([], {}, True)
-    wanted = [*range(1, row.attempt + 1)] if query.attempt is None else [query.attempt]
     if row.holds:
         recovery.recover(store)
     final = row.phase.final or row.phase is Phase.SUSPENDED
-    if row.state.running is None:  # an attempt that has not come so far has no files to lose
-        wanted = [attempt for attempt in wanted if attempt < row.attempt or home.logs(uid, attempt).is_dir()]
-    directories = [(home.logs(uid, attempt), attempt) for attempt in wanted]
-    return Places(directories, logs.workers_of(row.state.ranks), final and not row.holds, final)
+    found = directories(home, row, query.attempt)
+    return Places(found, logs.workers_of(row.state.ranks), final and not row.holds, final)
+
+
+def directories(home: Home, row: Row, attempt: int | None = None) -> list[tuple[Path, int]]:
+    """Return where one attempt wrote, or each; one that has not come so far has no files to lose."""
+    wanted = [*range(1, row.attempt + 1)] if attempt is None else [attempt]
+    places = [(home.logs(row.uid, each), each) for each in wanted]
+    begun = row.state.running is not None
+    return [(place, each) for place, each in places if begun or each < row.attempt or place.is_dir()]
 
 
 def merge(found: Places, query: LogQuery, target: IO[bytes], *, compress: bool) -> None:
