@@ -324,6 +324,28 @@ def test_a_checkpoint_on_a_claim_survives_a_failed_attempt_and_serves_the_next(p
     assert "Retrying" in reasons
 
 
+@pytest.mark.req("FR-008")
+def test_the_files_and_secrets_of_a_job_serve_its_next_attempt(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MPIJOB_TEST_TOKEN", "of this machine")
+    script = '[ "$MINE" = "of this machine" ] || exit 9; [ "$MPIJOB_ATTEMPT" = 2 ] || exit 3; echo carried'
+    job = place.client.submit(
+        a_job(
+            "carries",
+            command=("sh", "turn.sh"),
+            code=Code(files={"turn.sh": script}),
+            secrets=(Secret(env="MINE", source="env:MPIJOB_TEST_TOKEN"),),
+            retry=Retry(limit=1, backoff_seconds=1.0),
+        )
+    )
+    state = job.wait(PATIENCE)
+    lines = {(line.attempt, line.text) for line in job.logs(roles=[Role.RANK])}
+    job.delete(0)
+    assert (state.phase, state.attempt) == (Phase.SUCCEEDED, 2)
+    assert (2, b"carried") in lines
+
+
 # -- ways to start -----------------------------------------------------------------------------------
 def reads(family: str) -> MPIJob:
     echo = "import sys; print(sys.stdin.read().split())"

@@ -185,4 +185,58 @@ def test_a_further_attempt_is_an_object_of_its_own_and_shares_the_files(tmp_path
     assert (again.name, again.ref, len(again.earlier)) == ("bert-a2", found.ref, 1)
     assert [act.reason for act in acts.read(again.job)] == [acts.RETRYING]
     owners = api.objects[kinds.CONFIG_MAP.path("cv", "bert-mpijob-code")]["metadata"]["ownerReferences"]
-    assert {owner["name"] for owner in owners} == {"bert", "bert-a2"}
+    assert [owner["name"] for owner in owners] == ["bert", "bert-a2"]
+
+
+def test_an_attempt_is_begun_also_by_who_may_not_change_what_it_shares() -> None:
+    plan, api = a_plan(code=Code(files={"a.py": "print(1)"})), Store()
+    submitting.submit(api, plan).owned()
+
+    def read_only(method: str, path: str) -> None:
+        if method == "PATCH" and "/configmaps/" in path:
+            raise ApiError("no", status=403)
+
+    api.before = read_only
+    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    attempts.start(api, found, plan.job, Surroundings(served=SERVED, user=1000))
+    assert api.names("trainjobs") == ["bert", "bert-a2"]
+
+
+def mounted(document: dict[str, Any]) -> set[str]:
+    """Return the config maps and secrets that the pods of a runtime use."""
+    jobs = document["spec"]["template"]["spec"]["replicatedJobs"]
+    pods = [one["template"]["spec"]["template"]["spec"] for one in jobs]
+    files = {one["configMap"]["name"] for pod in pods for one in pod["volumes"] if "configMap" in one}
+    variables = [one for pod in pods for one in pod["containers"][0]["env"]]
+    refs = [one["valueFrom"].get("secretKeyRef") for one in variables if "valueFrom" in one]
+    return files | {ref["name"] for ref in refs if ref}
+
+
+@pytest.mark.parametrize("before", [frozenset[str](), frozenset({"bert"})])
+def test_every_attempt_mounts_the_files_and_secrets_that_the_first_one_made(
+    monkeypatch: pytest.MonkeyPatch, before: frozenset[str]
+) -> None:
+    monkeypatch.setenv("TOKEN", "s3cret")
+    secrets = (Secret(env="KEY", source="env:TOKEN"),)
+    plan = a_plan(before, code=Code(files={"a.py": "print(1)"}), secrets=secrets)
+    api = Store()
+    first = submitting.submit(api, plan).job["metadata"]["name"]
+    for attempt in (2, 3):
+        found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
+        around = Surroundings(served=SERVED, user=1000, names=before | {*api.names("trainjobs")})
+        attempts.start(api, found, plan.job, around)
+        runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", f"{first}-a{attempt}")]
+        assert mounted(runtime) == {f"{first}-mpijob-code", f"{first}-mpijob-secrets"}
+    assert mounted(runtime) == {*api.names("configmaps"), *api.names("secrets")}
+
+
+def test_an_attempt_follows_also_where_the_first_ones_object_is_gone() -> None:
+    api, plan = Store(), a_plan(code=Code(files={"a.py": "print(1)"}))
+    submitting.submit(api, plan).owned()
+    around = Surroundings(served=SERVED, user=1000)
+    attempts.start(api, gathering.find(api, JobRef("cv", "bert"), lambda: SERVED), plan.job, around)
+    api.delete(kinds.TRAINJOB.path("cv", "bert"))
+    attempts.start(api, gathering.find(api, JobRef("cv", "bert"), lambda: SERVED), plan.job, around)
+    assert api.names("trainjobs") == ["bert-a2", "bert-a3"]
+    runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", "bert-a3")]
+    assert mounted(runtime) == {"bert-mpijob-code"}

@@ -46,15 +46,14 @@ def due(state: JobState, job: MPIJob) -> float:
 
 def start(api: Api, found: Found, job: MPIJob, around: Surroundings) -> None:
     """Start the attempt after the newest one, unless somebody else has."""
-    first = (found.earlier or (found.job,))[0]
     attempt = attempt_of(found.job) + 1
-    plan = planner.next_attempt(job, found.ref.uid, first["metadata"]["name"], attempt, around)
+    plan = planner.next_attempt(job, found.ref.uid, found.first, attempt, around)
     _tell(plan.documents[-1]["metadata"], attempt, api.now())
     try:
         made = submitting.again(api, plan)
     except submitting.Taken:
         return
-    owning.share(api, made, [*_shared(job, first["metadata"]["namespace"], first["metadata"]["name"])])
+    owning.share(api, made, _shared(job, found.ref.namespace, found.first))
 
 
 def _tell(metadata: terms.Document, attempt: int, now: float) -> None:

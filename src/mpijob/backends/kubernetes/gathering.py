@@ -44,6 +44,13 @@ class Found(msgspec.Struct, frozen=True):
         return str(self.job["metadata"]["name"])
 
     @property
+    def first(self) -> str:
+        """The name of the first attempt's object, which what all attempts share is called by."""
+        oldest = (self.earlier or (self.job,))[0]
+        name, attempt = str(oldest["metadata"]["name"]), attempt_of(oldest)
+        return name.removesuffix(f"-a{attempt}") if attempt > 1 else name
+
+    @property
     def path(self) -> str:
         """Where the object is."""
         return self.kind.path(self.job["metadata"]["namespace"], self.name)

@@ -51,14 +51,17 @@ def share(api: Api, owner: Mapping[str, Any], paths: Iterable[str]) -> None:
     """Let a further attempt own, beside the others, what they share; the first one's is enough where it may not."""
     for path in paths:
         try:
-            shared = api.find(path)
+            _add_owner(api, path, reference(owner))
         except ApiError as error:
-            if error.status == 403:  # a controller reads no secrets
-                continue
-            raise
-        if shared is not None:
-            owners = [*(shared["metadata"].get("ownerReferences") or ()), reference(owner)]
-            api.patch(path, {"metadata": {"ownerReferences": owners}}, accept=PARTIAL)
+            if error.status != 403:  # a controller reads no secrets, and a user may change no config maps
+                raise
+
+
+def _add_owner(api: Api, path: str, owner: Document) -> None:
+    shared = api.find(path)
+    owners = (shared or {"metadata": {}})["metadata"].get("ownerReferences") or []
+    if shared is not None and owner not in owners:  # another client that waits was first
+        api.patch(path, {"metadata": {"ownerReferences": [*owners, owner]}}, accept=PARTIAL)
 
 
 def mend(api: Api, job: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> None:

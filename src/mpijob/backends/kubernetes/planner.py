@@ -38,7 +38,7 @@ def plan(
     """Return the plan of a job that is well formed and admitted."""
     job = code.resolve(_with_image(job, settings), directory, own_places(settings))
     choice = engine_choice.choose(job, around.served)
-    shape = _shape(job, around, choice)
+    shape = _shape(job, around, choice, free_name(job.name, around.names))
     documents = _documents(choice, job, shape, around)
     waits = unmet(facts.dependencies)
     if waits:
@@ -77,9 +77,7 @@ def plan(
 def next_attempt(job: MPIJob, uid: str, name: str, attempt: int, around: Surroundings) -> Plan:
     """Return the documents of a further attempt of a job that is there already; `name` is its first object's."""
     choice = engine_choice.choose(job, around.served)
-    shape = msgspec.structs.replace(
-        _shape(job, around, choice), uid=uid, attempt=attempt, object="" if name == job.name else name
-    )
+    shape = msgspec.structs.replace(_shape(job, around, choice, name), uid=uid, attempt=attempt)
     workers = _workers(job, shape, choice.engine)
     return Plan(
         job=job, uid=uid, engine=choice.engine.value, family=choice.family, family_version="",
@@ -92,9 +90,9 @@ def _with_image(job: MPIJob, settings: Settings) -> MPIJob:
     return job if job.image or not settings.image else job.replace(image=settings.image)
 
 
-def _shape(job: MPIJob, around: Surroundings, choice: Choice) -> Shape:
+def _shape(job: MPIJob, around: Surroundings, choice: Choice, name: str) -> Shape:
+    """Return what the cluster adds to a job; `name` is its first object's, which all attempts share files by."""
     carries = bool(job.code.path or job.code.files)
-    name = free_name(job.name, around.names)
     shape = Shape(object="" if name == job.name else name)
     return msgspec.structs.replace(
         shape,
