@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.kube_store import Store
+from tests.unit.test_kube_submitting import SERVED, a_plan
 
-from mpijob.backends.kubernetes import following, kinds, secretvalues
+from mpijob.backends.kubernetes import attempts, following, gathering, kinds, secretvalues, submitting
 from mpijob.backends.kubernetes.api import ApiError
 from mpijob.backends.kubernetes.logs import Position, Voice
+from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.dialects import terms
 from mpijob.errors import NotFound
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, Role, Secret
@@ -130,7 +132,25 @@ def test_the_values_of_a_jobs_secrets_are_read_where_they_may_be() -> None:
         api.objects[kinds.SECRET.path("cv", name)] = {"metadata": {"name": name}, "data": data}
     secrets = [Secret(env="TOKEN", source="env:TOKEN"), Secret(env="KEY", source="shared/key"),
                Secret(env="GONE", source="gone/key")]  # fmt: skip
-    assert set(secretvalues.read(api, JobRef("cv", "bert"), secrets)) == {"secret-one", "secret-two"}
+    assert set(secretvalues.read(api, "cv", "bert", secrets)) == {"secret-one", "secret-two"}
+
+
+@pytest.mark.req("D-sanitize")
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_the_secrets_of_a_second_job_of_a_name_are_its_own(
+    monkeypatch: pytest.MonkeyPatch, attempt: int
+) -> None:
+    secrets, api = (Secret(env="TOKEN", source="env:TOKEN"),), Store()
+    for value, before in (("secret-old", frozenset[str]()), ("secret-new", frozenset({"bert"}))):
+        monkeypatch.setenv("TOKEN", value)
+        plan = a_plan(before, secrets=secrets)
+        submitting.submit(api, plan).owned()
+    ref = JobRef("cv", "bert", plan.uid)
+    if attempt > 1:
+        around = Surroundings(served=SERVED, user=1000)
+        attempts.start(api, gathering.find(api, ref, lambda: SERVED), plan.job, around)
+    known = secretvalues.known(api, ref, secrets, lambda ref: gathering.find(api, ref, lambda: SERVED))
+    assert known == ("secret-new",)
 
 
 @pytest.mark.req("D-sanitize")

@@ -32,17 +32,18 @@ def known(
 ) -> tuple[str, ...]:
     """Return the values that can be read; a job that is gone has taken its own Secret along: then of their sources."""
     try:
-        return read(api, find(ref).ref, secrets)
+        job = find(ref)
+        return read(api, job.ref.namespace, job.first, secrets)
     except NotFound:
         here = found(one for one in secrets if one.source.startswith(_OURS))
-        return (*read(api, ref, secrets), *here)
+        return (*read(api, ref.namespace, ref.name, secrets), *here)
 
 
-def read(api: Api, ref: JobRef, secrets: Iterable[Secret]) -> tuple[str, ...]:
-    """Return the values that can be read, each once."""
-    ours = ref.name + terms.SECRETS_SUFFIX
+def read(api: Api, namespace: str, first: str, secrets: Iterable[Secret]) -> tuple[str, ...]:
+    """Return the values that can be read, each once; `first` is the name of the first attempt's object."""
+    ours = first + terms.SECRETS_SUFFIX
     wanted = {_place(ours, secret) for secret in secrets}
-    data = {name: _data(api, ref.namespace, name) for name in {name for name, _ in wanted}}
+    data = {name: _data(api, namespace, name) for name in {name for name, _ in wanted}}
     return tuple(filter(None, (_decoded(data[name].get(key, "")) for name, key in sorted(wanted))))
 
 
@@ -55,7 +56,7 @@ def addresses(api: Api, job: MPIJob) -> tuple[str, ...]:
     """Return the servers that a job's data connections name: values of secrets called ENDPOINT, URL, URI or HOST."""
     told = [one for one in job.secrets if _ADDRESS.search(one.env) and not one.source.startswith(_OURS)]
     told += [Secret(env=_ENDPOINT, source=f"{name}/{_ENDPOINT}") for name in _connections(job)]
-    return read(api, JobRef(job.namespace, job.name), told) if told else ()
+    return read(api, job.namespace, job.name, told) if told else ()
 
 
 def has_addresses(job: MPIJob) -> bool:
