@@ -240,3 +240,95 @@ def test_an_attempt_follows_also_where_the_first_ones_object_is_gone() -> None:
     assert api.names("trainjobs") == ["bert-a2", "bert-a3"]
     runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", "bert-a3")]
     assert mounted(runtime) == {"bert-mpijob-code"}
+
+
+# -- a failed attempt after which two want to begin the next -----------------------------------------
+def a_second_attempt(api: Store) -> Plan:
+    """Return the plan of attempt 2 of a job that is there."""
+    plan = a_plan()
+    submitting.submit(api, plan).owned()
+    return planner.next_attempt(plan.job, plan.uid, "bert", 2, Surroundings(served=SERVED, user=1000))
+
+
+def full(method: str, path: str) -> None:
+    if method == "POST" and path.endswith("/trainjobs"):
+        raise ApiError(
+            "exceeded quota: objects, requested: count/trainjobs=1, used: 2, limited: 2", status=403
+        )
+
+
+def test_who_comes_too_late_for_an_attempt_leaves_the_winners_alone_and_takes_it_for_the_own() -> None:
+    api = Store()
+    plan = a_second_attempt(api)
+    won = submitting.again(api, plan)
+    api.before = full
+    assert submitting.again(api, plan)["metadata"]["uid"] == won["metadata"]["uid"]
+    assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
+
+
+def test_a_companion_of_an_attempt_that_another_finished_stays() -> None:
+    api = Store()
+    plan = a_second_attempt(api)
+
+    def overtaken(method: str, path: str) -> None:
+        if method == "POST" and path.endswith("/trainjobs"):
+            api.before = lambda method, path: None
+            submitting.again(api, plan)
+            full(method, path)
+
+    api.before = overtaken
+    submitting.again(api, plan)
+    assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
+
+
+def test_an_attempt_that_nobody_can_begin_leaves_nothing() -> None:
+    api = Store()
+    plan = a_second_attempt(api)
+    api.before = full
+    with pytest.raises(MpiJobError):
+        submitting.again(api, plan)
+    assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
+
+
+def test_a_user_who_has_had_enough_leaves_the_attempt_that_another_began() -> None:
+    api = Store()
+    plan = a_second_attempt(api)
+    submitting.again(api, plan)
+
+    def interrupted(method: str, path: str) -> None:
+        if method == "POST":
+            raise KeyboardInterrupt
+
+    api.before = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        submitting.again(api, plan)
+    assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
+
+
+def test_a_plan_that_is_refused_the_second_time_leaves_what_the_first_time_made() -> None:
+    api, plan = Store(), a_plan()
+    submitting.submit(api, plan).owned()
+    api.before = full
+    with pytest.raises(MpiJobError):
+        submitting.submit(api, plan)
+    assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
+
+
+@pytest.mark.parametrize("plural", ["trainjobs", "trainingruntimes"])
+def test_a_submission_whose_answer_was_lost_for_good_leaves_nothing(plural: str) -> None:
+    api, lost = Store(), []
+
+    def unheard(method: str, path: str) -> None:
+        if path.endswith(f"/{plural}"):
+            lost.append(path)
+            raise ApiError("the line was cut", ambiguous=True)
+
+    def away(method: str, path: str) -> None:
+        if method == "GET" and len(lost) == 1:
+            lost.append(path)
+            raise ApiError("away", status=503)
+
+    api.after, api.before = unheard, away
+    with pytest.raises(ApiError):
+        submitting.submit(api, a_plan())
+    assert kept(api) == []

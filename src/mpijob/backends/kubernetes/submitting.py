@@ -2,7 +2,8 @@
 
 The runtime (and what goes along) is written first, because the engine's webhook wants to see it; then the
 job itself, which comes to own all of it (`owning`). Names decide races: the API server lets one of two creators
-win. Whoever finds his own uid on an object has created it before, whatever became of the answer.
+win. Whoever finds his own uid on an object has created it before, whatever became of the answer; all attempts of a
+job have one uid, though, so of an attempt that another began nothing is taken back.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import terms
 from mpijob.dialects.seen_fields import time_of
 from mpijob.dialects.terms import Document
-from mpijob.errors import BackendError, Finding, InvalidJob
+from mpijob.errors import BackendError, Finding, InvalidJob, MpiJobError
 from mpijob.model import MPIJob, Plan, quantity
 
 LARGEST_ARCHIVE = 700_000  # a config map holds 1 MiB, and base64 adds a third
@@ -48,6 +49,10 @@ class Taken(Exception):
         self.existing = existing
 
 
+# What a call created, by path: the object's uid there, or nothing where no answer came.
+Tried = dict[str, str]
+
+
 class Made(NamedTuple):
     """The engine's job object, and what waits until the job owns all that was made for it."""
 
@@ -57,7 +62,12 @@ class Made(NamedTuple):
 
 def submit(api: Api, plan: Plan) -> Made:
     """Create everything; raise Taken for a name that somebody holds."""
-    return _all(api, plan, everything(plan)[:-1])
+    tried: Tried = {}
+    try:
+        return _all(api, plan, everything(plan)[:-1], tried)
+    except BaseException:  # also when the user has had enough: all of it, or nothing
+        _undo(api, tried, plan.uid)
+        raise
 
 
 def everything(plan: Plan) -> list[Mapping[str, Any]]:
@@ -69,23 +79,37 @@ def everything(plan: Plan) -> list[Mapping[str, Any]]:
 
 
 def again(api: Api, plan: Plan) -> Document:
-    """Create a further attempt, which shares files and secrets with the first."""
-    made = _all(api, plan, [*plan.documents[:-1]])
+    """Return a further attempt, which shares files and secrets with the first: made here, or by somebody else."""
+    tried: Tried = {}
+    try:
+        made = _all(api, plan, [*plan.documents[:-1]], tried)
+    except MpiJobError:
+        if (begun := _begun(api, plan, tried)) is None:
+            raise
+        return begun  # a quota is full, say, because another client was faster
+    except BaseException:
+        _begun(api, plan, tried)
+        raise
     made.owned()
     return made.job
 
 
-def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]]) -> Made:
-    main = plan.documents[-1]
-    created: list[tuple[Kind, Document]] = []
+def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]], tried: Tried) -> Made:
+    for document in companions:
+        _create(api, document, plan.uid, tried)
+    made = _create(api, plan.documents[-1], plan.uid, tried)
+    return Made(made, owning.adopt(api, made, [_path(document) for document in companions]))
+
+
+def _begun(api: Api, plan: Plan, tried: Tried) -> Document | None:
+    """Return the attempt that another has begun meanwhile; where there is none, take back what was made for it here."""
     try:
-        for document in companions:
-            created.append((kind_of(document), _create(api, document, plan.uid)))
-        made = _create(api, main, plan.uid)
-    except BaseException:  # also when the user has had enough: all of it, or nothing
-        _undo(api, [*created, *_made(api, main, plan.uid)])
-        raise
-    return Made(made, owning.adopt(api, made, [_path(kind, document) for kind, document in created]))
+        there = api.find(_path(plan.documents[-1]))
+    except ApiError:
+        return None  # it may be there; the next one to begin it uses what is left
+    if there is None:
+        _undo(api, {path: made for path, made in tried.items() if made}, plan.uid)
+    return there if there is not None and _uid(there) == plan.uid else None
 
 
 def kind_of(document: Mapping[str, Any]) -> Kind:
@@ -93,18 +117,17 @@ def kind_of(document: Mapping[str, Any]) -> Kind:
     return _KINDS[document["kind"]]
 
 
-def _path(kind: Kind, document: Mapping[str, Any]) -> str:
-    return kind.path(document["metadata"]["namespace"], document["metadata"]["name"])
+def _path(document: Mapping[str, Any]) -> str:
+    return kind_of(document).path(document["metadata"]["namespace"], document["metadata"]["name"])
 
 
-def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
-    """Create one object; one that is there with our uid on it was created by this very call before."""
-    kind, metadata = kind_of(document), document["metadata"]
-    path, accept = _path(kind, document), JSON if kind in JOB_KINDS else PARTIAL
+def _create(api: Api, document: Mapping[str, Any], uid: str, tried: Tried) -> Document:
+    """Create one object; one that is there with our uid on it was created before, by this call or for the same job."""
+    kind, metadata, path = kind_of(document), document["metadata"], _path(document)
     pauses = iter(_PAUSES)
     for _ in range(3 + len(_PAUSES)):
         try:
-            return api.create(kind.path(metadata["namespace"]), document, accept=accept)
+            return _post(api, document, tried)
         except ApiError as error:
             if is_unseen_runtime(error):
                 time.sleep(next(pauses, 1.0))
@@ -121,6 +144,22 @@ def _create(api: Api, document: Mapping[str, Any], uid: str) -> Document:
             continue
         raise Taken(existing)
     raise BackendError(f"{kind.name} {metadata['name']} could not be created: it comes and goes")
+
+
+def _post(api: Api, document: Mapping[str, Any], tried: Tried) -> Document:
+    """Ask for one object to be created, and note what is this call's to undo."""
+    kind, path = kind_of(document), _path(document)
+    lost = path in tried  # an earlier answer
+    tried.setdefault(path, "")
+    accept = JSON if kind in JOB_KINDS else PARTIAL
+    try:
+        made = api.create(kind.path(document["metadata"]["namespace"]), document, accept=accept)
+    except ApiError as error:
+        if not (lost or error.ambiguous):
+            del tried[path]
+        raise
+    tried[path] = made["metadata"]["uid"]
+    return made
 
 
 def is_unseen_runtime(error: ApiError) -> bool:
@@ -143,22 +182,18 @@ def _abandoned(existing: Mapping[str, Any], now: float) -> bool:
     return made is not None and now - made > ABANDONED_SECONDS
 
 
-def _made(api: Api, main: Mapping[str, Any], uid: str) -> list[tuple[Kind, Document]]:
-    """Return the job's own object if it was created although no answer came."""
-    kind = kind_of(main)
-    try:
-        existing = api.find(_path(kind, main))
-    except ApiError:
-        return []
-    return [(kind, existing)] if existing is not None and _uid(existing) == uid else []
-
-
-def _undo(api: Api, created: list[tuple[Kind, Document]]) -> None:
-    for kind, document in reversed(created):
+def _undo(api: Api, tried: Tried, uid: str) -> None:
+    """Delete what this call created, also where no answer came."""
+    for path, made in reversed(tried.items()):
         try:
-            api.delete(_path(kind, document), uid=document["metadata"]["uid"])
+            if own := made or _own(api.find(path), uid):
+                api.delete(path, uid=own)
         except ApiError:
             continue  # what is left is swept by whoever needs the name
+
+
+def _own(existing: Document | None, uid: str) -> str:
+    return str(existing["metadata"]["uid"]) if existing is not None and _uid(existing) == uid else ""
 
 
 def _files(plan: Plan) -> list[Document]:
