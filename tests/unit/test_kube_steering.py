@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.cluster_objects import Cluster, at_work, ended, running, waiting
+from tests.unit.cluster_objects import Cluster, at_work, derive, ended, running, stamp, waiting
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import gathering, kinds, steering, websocket
+from mpijob.backends.kubernetes import gathering, kinds, steering, visits, websocket
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.dialects import acts, terms
@@ -58,6 +58,39 @@ def test_a_job_that_runs_is_cancelled_through_its_launcher_whose_log_stays(
     assert reasons(api, found) == [acts.CANCELLED]
     assert terms.CANCELLED_ANNOTATION in api.objects[found.path]["metadata"]["annotations"]
     assert len(api.names("pods")) == len(cluster.pods)
+
+
+def resumed() -> Cluster:
+    """A job whose pods of before it was resumed are still on their way out."""
+    cluster, before = at_work(), {}
+    for name, pod in cluster.pods.items():
+        old = f"{name.rpartition('-')[0]}-aaaaa"
+        going = {"name": old, "uid": f"uid-{old}", "deletionTimestamp": stamp(640)}
+        before[old] = pod | {"metadata": pod["metadata"] | going}
+        pod["metadata"]["creationTimestamp"] = stamp(50)
+    cluster.pods = before | cluster.pods
+    return cluster
+
+
+def test_a_resumed_job_is_cancelled_through_its_new_launcher(launcher_hears: list[tuple[str, ...]]) -> None:
+    cluster = resumed()
+    api, found = stored(cluster)
+    steering.cancel(api, found, cluster.seen(), 7.0)
+    assert len(launcher_hears) == 1
+    path = kinds.POD.path(cluster.spec.namespace, cluster.name_of("launcher", 0))
+    assert api.objects[path]["status"]["phase"] == "Failed"
+
+
+@pytest.mark.parametrize("worker", [None, 1])
+def test_a_command_is_run_in_the_new_pods_of_a_resumed_job(
+    monkeypatch: pytest.MonkeyPatch, worker: int | None
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(websocket, "execute", lambda api, path, argv, container: asked.append(path))
+    cluster = resumed()
+    visits.execute(Store(), derive(cluster), cluster.seen(), ("ls",), worker=worker, rank=None)
+    name = cluster.name_of("launcher" if worker is None else "worker", worker or 0)
+    assert asked == [kinds.POD.path(cluster.spec.namespace, name, "exec")]
 
 
 def test_a_launcher_that_cannot_be_asked_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:

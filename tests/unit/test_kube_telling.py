@@ -85,6 +85,19 @@ def test_the_two_ends_of_a_launchers_log_are_enough_for_its_state() -> None:
     assert launcherlog.read(api, [], []) == launcherlog.LauncherLog()
 
 
+def test_of_two_launchers_the_one_of_before_a_resumption_is_not_heard() -> None:
+    cluster, api = at_work(), Store()
+    name = next(name for name in cluster.pods if "launcher" in name)
+    going = {"name": "bert-launcher-0-0-aaaaa", "deletionTimestamp": stamp(640)}
+    before = cluster.pods[name] | {"metadata": cluster.pods[name]["metadata"] | going}
+    for pod, text in ((going["name"], COUNTED), (name, "new")):
+        api.logs[kinds.POD.path(cluster.spec.namespace, pod, "log")] = stamped(*text.splitlines())
+    for made in (4, 60):
+        cluster.pods[name]["metadata"]["creationTimestamp"] = stamp(made)
+        log = launcherlog.read(api, [before, *cluster.pods.values()], [])
+        assert (log.proved, (log.text or "").endswith("Z new")) == (None, True)
+
+
 # -- events ---------------------------------------------------------------------------------------
 def test_the_story_of_a_job_is_told_in_order() -> None:
     cluster = done()

@@ -11,10 +11,9 @@ import msgspec
 
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, ApiError
-from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.logs import launcher_of
 from mpijob.backends.kubernetes.states import Document
 from mpijob.dialects import pods as pod_words
-from mpijob.model import Role
 from mpijob.observation import cri
 
 HEAD_BYTES = 256 * 1024
@@ -31,7 +30,7 @@ class LauncherLog(msgspec.Struct, frozen=True):
 
 def read(api: Api, pods: Sequence[Document], refused: list[ApiError]) -> LauncherLog:
     """Return the ends of the launcher's log, empty while it has said nothing; a refusal is added to those given."""
-    launcher = next((pod for pod in pods if role_of(pod) is Role.LAUNCHER), None)
+    launcher = launcher_of(pods)
     if launcher is None:
         return LauncherLog()
     try:

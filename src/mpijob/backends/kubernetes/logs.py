@@ -7,7 +7,7 @@ business of `following`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -77,6 +77,21 @@ def role_of(pod: Mapping[str, Any]) -> Role:
         "training.kubeflow.org/job-role"
     )
     return Role.LAUNCHER if engine == "launcher" else Role.WORKER
+
+
+def launcher_of(pods: Iterable[Document]) -> Document | None:
+    """Return the launcher's pod; when a job is resumed, the one of before may still be on its way out."""
+    return newest(pod for pod in pods if role_of(pod) is Role.LAUNCHER)
+
+
+def newest(pods: Iterable[Document]) -> Document | None:
+    """Return the pod that was made last, of those of one second one that stays: the API server lists by name."""
+    return max(pods, key=_age, default=None)
+
+
+def _age(pod: Document) -> tuple[str, bool]:
+    metadata = pod["metadata"]
+    return str(metadata.get("creationTimestamp") or ""), not metadata.get("deletionTimestamp")
 
 
 def _started(pod: Mapping[str, Any]) -> bool:

@@ -15,14 +15,13 @@ from datetime import UTC, datetime
 from mpijob.backends.kubernetes import gathering, kinds, owning, websocket
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
-from mpijob.backends.kubernetes.logs import role_of, state_of
+from mpijob.backends.kubernetes.logs import launcher_of, state_of
 from mpijob.backends.kubernetes.states import Document, Objects
 from mpijob.dialects import acts, terms
 from mpijob.dialects import pods as pod_words
 from mpijob.dialects.acts import Act
 from mpijob.dialects.seen import given_up
 from mpijob.errors import Unsupported
-from mpijob.model import Role
 
 _ENDED = ("Succeeded", "Failed")
 _LOOK_SECONDS = 0.2
@@ -72,7 +71,7 @@ def finish(api: Api, found: Found, seen: Objects) -> None:
 
 
 def _stop(api: Api, found: Found, seen: Objects, grace_seconds: float) -> None:
-    launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
+    launcher = launcher_of(seen.pods)
     if launcher is not None and "running" in state_of(launcher):
         _end_launcher(api, launcher, grace_seconds)
     elif found.kind is kinds.TRAINJOB and seen.pods:

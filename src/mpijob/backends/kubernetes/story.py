@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.logs import launcher_of, role_of
 from mpijob.backends.kubernetes.states import Objects
 from mpijob.dialects import acts
 from mpijob.dialects.seen_fields import time_of
@@ -63,7 +63,7 @@ def _milestones(seen: Objects, state: JobState, proved: float | None) -> Iterato
     attempt, (workers, world) = state.attempt, _begun_with(seen, state)
     text = f"{workers} workers, {world} ranks" + (f", by {state.owner}" if state.owner else "")
     yield Event(state.created, "Submitted", text, attempt=attempt)
-    launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
+    launcher = launcher_of(seen.pods)
     if (scheduled := _scheduled(seen, workers)) is not None:
         yield Event(scheduled, "GangScheduled", f"{workers} workers have their nodes", attempt=attempt)
     if launcher is not None:
@@ -94,7 +94,7 @@ def _scheduled(seen: Objects, workers: int) -> float | None:
     known = sorted(moment for moment in times if moment is not None)
     if len(known) >= workers > 0:
         return known[workers - 1]
-    launcher = next((pod for pod in seen.pods if role_of(pod) is Role.LAUNCHER), None)
+    launcher = launcher_of(seen.pods)
     return time_of(launcher["metadata"]["creationTimestamp"]) if launcher is not None else None
 
 

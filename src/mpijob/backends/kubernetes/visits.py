@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mpijob.backends.kubernetes import kinds, websocket
 from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.logs import launcher_of, newest, role_of
 from mpijob.backends.kubernetes.states import Document, Objects, worker_index
 from mpijob.dialects import pods as pod_words
 from mpijob.errors import Conflict, NotFound
@@ -41,13 +43,16 @@ def _worker_of(state: JobState, rank: int) -> int:
 
 
 def _pod(state: JobState, seen: Objects, worker: int | None) -> Document:
-    for pod in seen.pods:
-        launcher = role_of(pod) is Role.LAUNCHER
-        if launcher if worker is None else not launcher and worker_index(pod) == worker:
-            return pod
+    pod = launcher_of(seen.pods) if worker is None else newest(_workers(seen, worker))
+    if pod is not None:
+        return pod
     if worker is not None and worker >= state.workers_wanted:
         raise NotFound(
             f"{state.ref} has no worker {worker}", hint=f"its workers are 0 to {state.workers_wanted - 1}"
         )
     who = "launcher" if worker is None else f"worker {worker}"
     raise Conflict(f"the {who} of {state.ref} does not run: the job is {state.phase.value}")
+
+
+def _workers(seen: Objects, worker: int) -> Iterator[Document]:
+    return (pod for pod in seen.pods if role_of(pod) is Role.WORKER and worker_index(pod) == worker)
