@@ -98,7 +98,9 @@ class Store(Api):
         self._asked("GET", path)
         if path not in self.logs:
             raise ApiError("not found", status=404, reason="NotFound")
-        return self.logs[path]
+        first = int(query.get("tailLines", 0))
+        lines = self.logs[path].splitlines(keepends=True)[-first:]
+        return b"".join(lines)[: int(query.get("limitBytes", 0)) or None]
 
     def names(self, plural: str) -> Names:
         """Return the names of the objects of one kind."""

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.cluster_objects import BEGIN, COUNTED, Cluster, at_work, census, derive, done, stamp
+from tests.unit.cluster_objects import (
+    BEGIN,
+    COUNTED,
+    Cluster,
+    at_work,
+    census,
+    derive,
+    done,
+    ended,
+    running,
+    stamp,
+)
 from tests.unit.cluster_support import a_job
 from tests.unit.kube_store import Store
 
@@ -83,6 +94,53 @@ def test_the_two_ends_of_a_launchers_log_are_enough_for_its_state() -> None:
     assert log.text is not None
     assert log.text.splitlines()[-1].endswith("Z more")
     assert launcherlog.read(api, [], []) == launcherlog.LauncherLog()
+
+
+def a_long_log(job: MPIJob, first: int) -> bytes:
+    """Return what a launcher says of a long job in which one rank fails, and then, at greater length, all others."""
+    steps = [f"[1,{step % job.world}]<stdout>:step {step} loss=0.3 {'x' * 40}" for step in range(4000)]
+    lines = [*census(job).splitlines(), *steps, f"[1,{first}]<stderr>:ValueError: bad batch"]
+    for rank in (first, *(rank for rank in range(job.world) if rank != first)):
+        lines += [f'[1,{rank}]<stderr>:  File "train.py", line {line}' for line in range(20)]
+        lines += [f"[1,{rank}]<stdout>:mpijob-exit rank={rank} code=1"]
+    stamps = (f"2026-11-15T00:00:{i // 1000:02}.{i % 1000:03}000000Z" for i in range(len(lines)))
+    return "".join(f"{stamp} {line}\n" for stamp, line in zip(stamps, lines, strict=True)).encode()
+
+
+def test_the_rank_that_failed_first_is_found_behind_the_tracebacks_of_all_others() -> None:
+    job, api = a_job(workers=4, slots=8), Store()
+    cluster = Cluster(job).workers(running(10)).launcher(ended(1, 60, began=12))
+    cluster.condition("Failed", True, "FailedJobs", "x", at=61)
+    whole = a_long_log(job, 5)
+    api.logs[kinds.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")] = whole
+    log = launcherlog.read(api, [*cluster.pods.values()], [])
+    assert log.text == whole.decode().rstrip("\n")
+    assert derive(cluster, log.text).message.startswith("Rank 5 on worker 0 exited with code 1")
+
+
+def test_of_a_failure_behind_more_than_can_be_read_the_last_lines_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launcherlog, "FAILED_BYTES", 100_000)
+    job, api = a_job(workers=4, slots=8), Store()
+    cluster = Cluster(job).launcher(ended(1, 60, began=12))
+    whole = a_long_log(job, 5)
+    api.logs[kinds.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")] = whole
+    text = launcherlog.read(api, [*cluster.pods.values()], []).text or ""
+    assert (
+        text.splitlines()[-launcherlog.TAIL_LINES :] == whole.decode().splitlines()[-launcherlog.TAIL_LINES :]
+    )
+    assert {*text.splitlines()} <= {*whole.decode().splitlines()}  # no half lines
+
+
+def test_the_log_of_a_launcher_that_runs_is_read_at_its_ends_only() -> None:
+    job, api = a_job(workers=4, slots=8), Store()
+    cluster = at_work(workers=4, slots=8)
+    path = kinds.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")
+    api.logs[path] = a_long_log(job, 5)
+    text = launcherlog.read(api, [*cluster.pods.values()], []).text or ""
+    assert len(text) < launcherlog.HEAD_BYTES + launcherlog.TAIL_LINES * 200
+    assert api.asked == [("GET", path)] * 2
 
 
 def test_of_two_launchers_the_one_of_before_a_resumption_is_not_heard() -> None:
