@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from mpijob import checks
+from mpijob.dialects import mpioperator, terms, trainjob
+from mpijob.dialects.terms import Shape
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import (
     Code,
@@ -316,6 +320,26 @@ def test_a_volumes_source_suits_its_kind(kind: VolumeKind, source: str) -> None:
 def test_two_volumes_cannot_share_a_mount() -> None:
     volumes = (Volume(mount="/data", source="/a"), Volume(mount="/data/", source="/b"))
     assert "two volumes" in the_one(a_job(volumes=volumes), "BAD_VOLUME").message
+
+
+@pytest.mark.parametrize("mount", ["/mpijob", "/mpijob/home", "/mpijob/ssh/", "//mpijob//code", "/etc/./mpi"])
+def test_a_volume_cannot_lie_where_pods_have_files_of_their_own(mount: str) -> None:
+    finding = the_one(a_job(volumes=(Volume(mount=mount, kind=VolumeKind.SCRATCH),)), "BAD_VOLUME")
+    assert (finding.field, finding.severity) == ("volumes[0].mount", Severity.ERROR)
+    assert "files of their own at " in finding.message
+    beside = Volume(mount="/mpijobs", kind=VolumeKind.SCRATCH)
+    assert found(a_job(volumes=(beside,)), "BAD_VOLUME") == []
+
+
+@pytest.mark.parametrize("engine", [trainjob, mpioperator])
+def test_every_place_that_pods_take_themselves_is_refused_to_volumes(engine: Any) -> None:
+    shape = Shape(uid="u", family=Family.MPICH if engine is mpioperator else Family.OPENMPI, code="c")
+    written = msgspec.json.encode(engine.write(a_job(image="x/y:1"), shape)).decode()
+    taken = {*re.findall(r'"mountPath":"([^"]+)"', written), terms.SSH, terms.HOSTFILE, terms.DISCOVERY}
+    assert {terms.HOME, terms.CODE, "/etc/passwd"} <= taken
+    for mount in taken:
+        volume = Volume(mount=mount, kind=VolumeKind.SCRATCH)
+        assert the_one(a_job(volumes=(volume,)), "BAD_VOLUME").severity is Severity.ERROR, mount
 
 
 def test_a_scratch_volume_has_a_readable_size() -> None:

@@ -5,6 +5,8 @@ Only the words are judged here; whether a directory exists is found by the engin
 
 from __future__ import annotations
 
+from posixpath import normpath
+
 from mpijob.checks.rule import Findings, Limits, dns_name, error, unfit_line, warning
 from mpijob.model import MPIJob, Volume, VolumeKind, quantity
 from mpijob.model.words import shown
@@ -19,6 +21,7 @@ _SOURCES = {
 }
 _LARGEST_FILES = 1024 * 1024
 _SYSTEM = frozenset({"proc", "sys", "dev", "etc", "bin", "sbin", "lib", "lib64", "usr", "run"})
+_OF_PODS = ("/mpijob", "/etc/mpi", "/etc/passwd")  # `dialects.pods` and the engines mount their own there
 
 
 def volumes(job: MPIJob, limits: Limits) -> Findings:
@@ -26,9 +29,9 @@ def volumes(job: MPIJob, limits: Limits) -> Findings:
     taken: set[str] = set()
     for index, volume in enumerate(job.volumes):
         field = f"volumes[{index}]"
-        place = volume.mount.rstrip("/")
+        place = _place(volume.mount)
         yield from _mount(f"{field}.mount", volume.mount, volume.kind)
-        if place and place in taken:
+        if place != "/" and place in taken:
             yield error(
                 f"{field}.mount",
                 f"{shown(volume.mount)} is used by two volumes",
@@ -37,6 +40,11 @@ def volumes(job: MPIJob, limits: Limits) -> Findings:
         taken.add(place)
         yield from _source(f"{field}.source", volume)
         yield from _size(f"{field}.size", volume)
+
+
+def _place(mount: str) -> str:
+    """Return a directory as it is compared with others."""
+    return normpath(f"/{mount.strip('/')}")
 
 
 def _mount(field: str, mount: str, kind: VolumeKind) -> Findings:
@@ -48,6 +56,9 @@ def _mount(field: str, mount: str, kind: VolumeKind) -> Findings:
         yield error(field, f"{shown(mount)} holds '..' or ':'", "name the directory itself")
     elif not mount.strip("/"):
         yield error(field, "a volume cannot take the place of /", _MOUNT_HINT)
+    elif own := next((own for own in _OF_PODS if f"{_place(mount)}/".startswith(f"{own}/")), ""):
+        message = f"{shown(mount)} cannot be a volume: the pods of a job have files of their own at {own}"
+        yield error(field, message, _MOUNT_HINT)
     elif mount.strip("/").split("/")[0] in _SYSTEM and kind is not VolumeKind.SHM:
         yield warning(field, f"{shown(mount)} hides what the system has there", _MOUNT_HINT)
 
