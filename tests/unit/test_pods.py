@@ -18,6 +18,7 @@ from mpijob.model import (
     Placement,
     Resources,
     Role,
+    Secret,
     Signal,
     Topology,
     Volume,
@@ -125,6 +126,16 @@ def test_launcher_and_workers_have_their_own_resources() -> None:
 )
 def test_amounts_are_written_as_kubernetes_reads_them(amount: str | float, text: str) -> None:
     assert pods.quantity(amount) == text
+
+
+@pytest.mark.parametrize("role", [Role.LAUNCHER, Role.WORKER])
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "HOME", "PYTHONUNBUFFERED", "WANDB_NAME", "UCX_TLS"])
+def test_a_variable_of_the_users_is_there_once_and_wins(name: str, role: Role) -> None:
+    launch = Launch(settings={"UCX_TLS": "tcp"})
+    hidden = main(a_job(secrets=(Secret(env=name, source="a/b"),), launch=launch), role)["env"]
+    assert [one["valueFrom"]["secretKeyRef"]["name"] for one in hidden if one["name"] == name] == ["a"]
+    plain = main(a_job(env={name: "mine"}, launch=launch), role)["env"]
+    assert [one["value"] for one in plain if one["name"] == name] == ["mine"]
 
 
 def test_secrets_are_named_and_never_written() -> None:

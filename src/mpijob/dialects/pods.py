@@ -205,11 +205,12 @@ def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: fro
     launching = role is Role.LAUNCHER
     text = shell_launcher.LAUNCHER if launching else shell.WORKER
     variables = _launcher_env(job, shape, order) if launching else _worker_env(job)
+    given = without | {one.env for one in job.secrets}  # each name once: the user's own wins
     container: Document = {
         "name": CONTAINER,
         "image": _image(job, shape, role),
         "command": ["/bin/sh", "-c", exact([text])[0], f"mpijob-{role.value}"],
-        "env": [*_values(variables, without), *_secrets(job, shape), *_from_pod(launching)],
+        "env": [*_values(variables, given), *_secrets(job, shape), *_from_pod(launching)],
         "securityContext": _container_security(shape, main=True),
         "resources": _resources(_of(job, role), cores=_cores(shape, role)),
         "volumeMounts": [
