@@ -379,6 +379,8 @@ def test_its_loss_blocks_nothing_but_strict_namespaces(
     webhook.scale(0)
     try:
         assert timed(place, "alone")[0] == 0
+        first = {"name": "first", "image": "none", "securityContext": {"privileged": True}}
+        assert "a privileged container" in refusal(place, by_hand("raw", initContainers=[first]))
         status, text, taken = timed(strict, "alone")
         assert status != 0
         assert "strict.mpijob.dev" in text

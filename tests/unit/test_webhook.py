@@ -202,3 +202,11 @@ def test_limits_that_cannot_be_read_for_a_moment_are_waited_for(status: int, gov
     with Knowledge(Unreadable(status)) as known:  # type: ignore[arg-type]  # a stand-in
         assert known.settled(10.0)
         assert known.governed() is governed
+
+
+@pytest.mark.security
+def test_the_rule_on_privileges_looks_at_what_runs_first_too_where_there_is_any() -> None:
+    rule = next(one for one in webhook_objects.policies() if one["metadata"]["name"] == "mpijob-privileges")
+    (test,) = (one["expression"] for one in rule["spec"]["validations"] if "privileged" in one["expression"])
+    for field in ("containers", "initContainers"):
+        assert f"(has(pod.{field}) && pod.{field}.exists(one, " in test

@@ -156,9 +156,10 @@ def _pods_variable() -> Document:
 def _privileges() -> list[Document]:
     host = " || ".join(f"(has(pod.{one}) && pod.{one})" for one in ("hostNetwork", "hostPID", "hostIPC"))
     paths = "has(pod.volumes) && pod.volumes.exists(volume, has(volume.hostPath))"
-    privileged = (
-        "has(pod.containers) && pod.containers.exists(one, has(one.securityContext) && "
-        "has(one.securityContext.privileged) && one.securityContext.privileged)"
+    privileged = " || ".join(
+        f"(has(pod.{field}) && pod.{field}.exists(one, has(one.securityContext) && "
+        "has(one.securityContext.privileged) && one.securityContext.privileged))"
+        for field in ("containers", "initContainers")
     )
     words = {
         host: "the host's network, processes or memory",
