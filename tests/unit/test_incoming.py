@@ -24,7 +24,7 @@ from mpijob.admission import incoming as judgement
 from mpijob.backends.kubernetes import failures
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.cluster import reviewing
-from mpijob.dialects import incoming, terms, trainjob
+from mpijob.dialects import incoming, incoming_pods, terms, trainjob
 from mpijob.dialects.terms import Document
 from mpijob.errors import Conflict, MpiJobError, NotAllowed, QuotaExceeded
 from mpijob.model import Amounts, Quota, Resources
@@ -154,7 +154,7 @@ def test_secrets_are_found_wherever_they_stand() -> None:
         },
         "runtimePatches": [{"trainingRuntimeSpec": {"volumes": [{"secret": {"secretName": "six"}}]}}],
     }
-    assert {"one", "two", "three", "four", "five", "six"} == set(incoming.secrets(spec))
+    assert {"one", "two", "three", "four", "five", "six"} == set(incoming_pods.secrets(spec))
 
 
 @pytest.mark.security
@@ -326,7 +326,7 @@ def test_where_pods_may_be_root_an_image_that_needs_it_is_left_alone() -> None:
 def test_a_job_that_borrows_somebody_elses_runtime_is_judged_by_it() -> None:
     secret = [{"name": "s", "secret": {"secretName": "theirs"}}]
     runtime, _ = documents(a_job(), uid="theirs")
-    for _, template in incoming.templates(runtime, "TrainingRuntime"):
+    for _, template in incoming_pods.templates(runtime, "TrainingRuntime"):
         template["spec"]["volumes"] = secret
     *_, document = documents(a_job(name="mine"), uid="mine")
     asked = incoming.read(a_review(document), runtime)
@@ -368,7 +368,7 @@ def test_a_shared_runtime_is_nobodys() -> None:
     runtime, _ = documents(a_job())
     runtime["metadata"]["labels"] = {}
     changed = applied(runtime, incoming.patches(a_review(runtime)))
-    for _, template in incoming.templates(changed, "TrainingRuntime"):
+    for _, template in incoming_pods.templates(changed, "TrainingRuntime"):
         assert template["metadata"]["labels"].get(terms.OWNER_LABEL) is None
 
 

@@ -1,7 +1,7 @@
 """An AdmissionReview read into what is judged, and the changes that make an ordinary job safe.
 
 Only what is missing is added: an explicit word of the user stands, and is judged. The neighbour `trainjob` reads
-jobs with their runtimes, `mpioperator` those of the MPI Operator.
+jobs with their runtimes, `mpioperator` those of the MPI Operator, `incoming_pods` what their pods would be given.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mpijob.dialects import lint, mpioperator, runtimes, terms, trainjob
+from mpijob.dialects import incoming_pods, lint, mpioperator, runtimes, terms, trainjob
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import MPIJob
-from mpijob.model.incoming import Incoming, Pods
+from mpijob.model.incoming import Incoming
 
 TRUSTED_NAMESPACES = (
     *("kube-system", "mpijob-system", "jobset-system", "kueue-system", "mpi-operator"),
@@ -22,11 +22,6 @@ TRUSTED_NAMESPACES = (
 )
 TRUSTED_USERS = ("system:kube-controller-manager", "system:kube-scheduler")
 _JOBS = ("TrainJob", "MPIJob")
-_HOST = {
-    "hostNetwork": "the host's network",
-    "hostPID": "the host's processes",
-    "hostIPC": "the host's memory",
-}
 _FIXED = {
     "TrainJob": ("trainer", "runtimeRef", "initializer"),  # queues lay patches over it: those are judged
     "MPIJob": ("mpiReplicaSpecs", "slotsPerWorker", "mpiImplementation", "sshAuthMountPath"),
@@ -41,8 +36,8 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     user, groups = request["userInfo"].get("username", ""), tuple(request["userInfo"].get("groups") or ())
     labels = metadata.get("labels") or {}
     given = [document, *([runtime] if runtime and runtime.get("kind") == "TrainingRuntime" else ())]
-    pods = [one for part in given for one in _all_templates(part, str(part.get("kind") or kind))]
-    if request["operation"] == "UPDATE" and pods == [*_all_templates(old, kind)]:
+    pods = [one for part in given for one in incoming_pods.all_templates(part, str(part.get("kind") or kind))]
+    if request["operation"] == "UPDATE" and pods == [*incoming_pods.all_templates(old, kind)]:
         pods = []  # judged when they were new
     job = _job(document, kind, runtime)
     scaled = request["operation"] == "UPDATE" and kind == "MPIJob" and _is_scaled(job, document, old)
@@ -59,9 +54,12 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         owner_before=owner(old),
         job=job,
         queue=labels.get(terms.QUEUE_LABEL, ""),
-        pods=tuple(_pods(part, template) for part, template in pods),
+        pods=tuple(incoming_pods.read(part, template) for part, template in pods),
         secrets=tuple(
-            sorted({name for part in given for name in secrets(part.get("spec"))} - {*secrets(old)})
+            sorted(
+                {name for part in given for name in incoming_pods.secrets(part.get("spec"))}
+                - {*incoming_pods.secrets(old)}
+            )
         ),
         changed=tuple(_changed(kind, document, old, scaled)) if request["operation"] == "UPDATE" else (),
         scaled=scaled,
@@ -99,80 +97,6 @@ def _job(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | No
     except (MpiJobError, KeyError, TypeError, ValueError, AttributeError):
         pass  # the engine's own schema says what is wrong with it
     return None
-
-
-def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the pod templates that stand in a document, each with the path to it."""
-    spec = document.get("spec") or {}
-    if kind == "MPIJob":
-        for role, replica in (spec.get("mpiReplicaSpecs") or {}).items():
-            if (replica or {}).get("template") is not None:
-                yield f"/spec/mpiReplicaSpecs/{role}/template", replica["template"]
-    elif kind.endswith("TrainingRuntime"):
-        jobs = ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or ()
-        for index, one in enumerate(jobs):
-            template = ((one.get("template") or {}).get("spec") or {}).get("template")
-            if template is not None:
-                yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
-
-
-def _all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the pod templates, and the parts of them that a TrainJob lays over those of its runtime."""
-    yield from templates(document, kind)
-    for index, patch in enumerate((document.get("spec") or {}).get("runtimePatches") or ()):
-        over = {"spec": patch.get("trainingRuntimeSpec") or {}}
-        for path, template in templates(over, "TrainingRuntime"):
-            yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
-
-
-def secrets(part: Any) -> Iterator[str]:
-    """Yield the names of Secrets that a document gives to its pods, wherever they stand."""
-    if isinstance(part, Mapping):
-        for key, value in part.items():
-            if (key in ("secretKeyRef", "secret") or key.lower().endswith("secretref")) and isinstance(
-                value, Mapping
-            ):
-                name = value.get("secretName") or value.get("name")
-                yield from (str(name),) if name else ()
-            yield from secrets(value)
-    elif isinstance(part, (list, tuple)):
-        for one in part:
-            yield from secrets(one)
-
-
-def _pods(part: str, template: Mapping[str, Any]) -> Pods:
-    spec = template.get("spec") or {}
-    containers = _containers(spec)
-    return Pods(
-        part=part,
-        images=tuple(one["image"] for one in containers if one.get("image")),
-        labels=(template.get("metadata") or {}).get("labels") or {},
-        service_account=spec.get("serviceAccountName") or "",
-        token_mounted=spec.get("automountServiceAccountToken") is True,
-        priority_class=spec.get("priorityClassName") or "",
-        privileges=tuple(_privileges(spec, containers)),
-    )
-
-
-def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-
-
-def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    yield from (words for field, words in _HOST.items() if spec.get(field))
-    yield from (
-        f"the host's directory {one['hostPath'].get('path')}"
-        for one in spec.get("volumes") or ()
-        if one.get("hostPath")
-    )
-    for container in containers:
-        security = container.get("securityContext") or {}
-        if security.get("privileged"):
-            yield "a privileged container"
-        if security.get("allowPrivilegeEscalation"):
-            yield "privilege escalation"
-        added = set((security.get("capabilities") or {}).get("add") or ()) - {"NET_BIND_SERVICE", "IPC_LOCK"}
-        yield from (f"the capability {name}" for name in sorted(added))
 
 
 def _is_scaled(job: MPIJob | None, document: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
@@ -219,7 +143,7 @@ def patches(
     request = review["request"]
     document, kind = request.get("object") or {}, request["kind"]["kind"]
     made = Patch(document)
-    for path, template in templates(document, kind):
+    for path, template in incoming_pods.templates(document, kind):
         _harmless(made, path)
         if restricted:
             _restricted(made, path, template.get("spec") or {})
@@ -227,7 +151,7 @@ def patches(
         own = kind == "MPIJob" or bool(
             (document.get("metadata") or {}).get("labels", {}).get(terms.UID_LABEL)
         )
-        places = [path for path, _ in templates(document, kind)] if own else []
+        places = [path for path, _ in incoming_pods.templates(document, kind)] if own else []
         _owned(made, request["userInfo"].get("username", ""), ["", *places])
     if kind in _JOBS:
         _limited(made, kind, deadline_seconds, queue)

@@ -1,0 +1,92 @@
+"""The pods of a request: every template that stands in its documents, and what in it is more than a job needs.
+
+`incoming` reads the rest of the request; `podreading` reads a job out of templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mpijob.model.incoming import Pods
+
+_HOST = {
+    "hostNetwork": "the host's network",
+    "hostPID": "the host's processes",
+    "hostIPC": "the host's memory",
+}
+
+
+def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the pod templates that stand in a document, each with the path to it."""
+    spec = document.get("spec") or {}
+    if kind == "MPIJob":
+        for role, replica in (spec.get("mpiReplicaSpecs") or {}).items():
+            if (replica or {}).get("template") is not None:
+                yield f"/spec/mpiReplicaSpecs/{role}/template", replica["template"]
+    elif kind.endswith("TrainingRuntime"):
+        jobs = ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or ()
+        for index, one in enumerate(jobs):
+            template = ((one.get("template") or {}).get("spec") or {}).get("template")
+            if template is not None:
+                yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
+
+
+def all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the pod templates, and the parts of them that a TrainJob lays over those of its runtime."""
+    yield from templates(document, kind)
+    for index, patch in enumerate((document.get("spec") or {}).get("runtimePatches") or ()):
+        over = {"spec": patch.get("trainingRuntimeSpec") or {}}
+        for path, template in templates(over, "TrainingRuntime"):
+            yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
+
+
+def secrets(part: Any) -> Iterator[str]:
+    """Yield the names of Secrets that a document gives to its pods, wherever they stand."""
+    if isinstance(part, Mapping):
+        for key, value in part.items():
+            if (key in ("secretKeyRef", "secret") or key.lower().endswith("secretref")) and isinstance(
+                value, Mapping
+            ):
+                name = value.get("secretName") or value.get("name")
+                yield from (str(name),) if name else ()
+            yield from secrets(value)
+    elif isinstance(part, (list, tuple)):
+        for one in part:
+            yield from secrets(one)
+
+
+def read(part: str, template: Mapping[str, Any]) -> Pods:
+    """Return what one template gives to its pods."""
+    spec = template.get("spec") or {}
+    containers = _containers(spec)
+    return Pods(
+        part=part,
+        images=tuple(one["image"] for one in containers if one.get("image")),
+        labels=(template.get("metadata") or {}).get("labels") or {},
+        service_account=spec.get("serviceAccountName") or "",
+        token_mounted=spec.get("automountServiceAccountToken") is True,
+        priority_class=spec.get("priorityClassName") or "",
+        privileges=tuple(_privileges(spec, containers)),
+    )
+
+
+def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (words for field, words in _HOST.items() if spec.get(field))
+    yield from (
+        f"the host's directory {one['hostPath'].get('path')}"
+        for one in spec.get("volumes") or ()
+        if one.get("hostPath")
+    )
+    for container in containers:
+        security = container.get("securityContext") or {}
+        if security.get("privileged"):
+            yield "a privileged container"
+        if security.get("allowPrivilegeEscalation"):
+            yield "privilege escalation"
+        added = set((security.get("capabilities") or {}).get("add") or ()) - {"NET_BIND_SERVICE", "IPC_LOCK"}
+        yield from (f"the capability {name}" for name in sorted(added))
