@@ -20,7 +20,7 @@ import msgspec
 from mpijob import shapes
 from mpijob.dialects.terms import LARGEST_REST, OWNER_LABEL, REST_ANNOTATION, Document, refuse
 from mpijob.errors import InvalidJob
-from mpijob.model import MPIJob
+from mpijob.model import Elastic, MPIJob
 
 _NAMED = {
     "containers": "name",
@@ -85,6 +85,14 @@ def whole(native: MPIJob, annotations: Mapping[str, str]) -> MPIJob:
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         message = f"the annotation {REST_ANNOTATION} cannot be read: {error}"
         raise InvalidJob(message, hint="remove the annotation; the job is then read without it") from error
+
+
+def elastic(annotations: Mapping[str, str]) -> Elastic | None:
+    """Return between how many workers the annotation lets a job go on; None where it does not tell, or not readably."""
+    try:
+        return shapes.convert(json.loads(annotations.get(REST_ANNOTATION) or "{}").get("elastic"), Elastic)
+    except (msgspec.ValidationError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _beyond(theirs: Any, ours: Any, field: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mpijob.dialects import incoming_pods, lint, mpioperator, runtimes, terms, trainjob
+from mpijob.dialects import extra, incoming_pods, lint, mpioperator, runtimes, terms, trainjob
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import MPIJob
@@ -88,12 +88,19 @@ def runtime_name(document: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _job(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None) -> MPIJob | None:
-    """Return the MPI job; None for a runtime, for jobs of other kinds, and for what cannot be read."""
+    """Return the MPI job; None for a runtime, for jobs of other kinds, and for what cannot be read.
+
+    It is what the engine will make of the document. Our annotation is the user's to write, so it is believed only
+    in what no field tells: between how many workers a job goes on.
+    """
+    whole = {**document, "kind": kind}
     try:
         if kind == "MPIJob":
-            return mpioperator.read([{"kind": kind, **document}]).job
+            job = mpioperator.native(whole)
+            told = extra.elastic((document.get("metadata") or {}).get("annotations") or {})
+            return job if job.elastic is not None else job.replace(elastic=told)
         if kind == "TrainJob" and runtime is not None and runtimes.is_mpi(runtime):
-            return trainjob.read([{"kind": kind, **document}, runtime]).job
+            return trainjob.native([whole, runtime])
     except (MpiJobError, KeyError, TypeError, ValueError, AttributeError):
         pass  # the engine's own schema says what is wrong with it
     return None

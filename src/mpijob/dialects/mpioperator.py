@@ -45,7 +45,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
         "metadata": job_metadata(job, shape),
         "spec": _spec(job, shape),
     }
-    extra.annotate(document, job, _native(document))
+    extra.annotate(document, job, native(document))
     return extra.merged((document,), foreign or Foreign())
 
 
@@ -60,7 +60,7 @@ def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
         raise InvalidJob(
             f"MPIJob of {version} is not served by the MPI Operator", hint=f"its version is {API}"
         )
-    job = extra.whole(_native(document), document["metadata"].get("annotations") or {})
+    job = extra.whole(native(document), document["metadata"].get("annotations") or {})
     foreign = extra.beyond([_stripped(document)], _written_alike(job, family(document)))
     return Reading(job, foreign, tuple(_remarks(document)))
 
@@ -127,7 +127,7 @@ def _scheduling(job: MPIJob, shape: Shape) -> Document:
     return policy
 
 
-def _native(document: Mapping[str, Any]) -> MPIJob:
+def native(document: Mapping[str, Any]) -> MPIJob:
     """Return the job that an MPIJob tells by fields that have a meaning to the operator itself."""
     spec, metadata = document["spec"], document["metadata"]
     launcher, worker = _replica(spec, "Launcher"), _replica(spec, "Worker")
@@ -191,7 +191,7 @@ def _stripped(document: Mapping[str, Any]) -> Document:
 def _strip_image(replica: Document, document: Mapping[str, Any], managed: bool) -> None:
     """Take out what a job says, but keep the image of a launcher that has another than its workers."""
     main = pods.container_of(replica["template"]["spec"])
-    image, wanted = main.get("image"), _native(document).image
+    image, wanted = main.get("image"), native(document).image
     replica["template"] = stripped(replica["template"], managed=managed)
     if image and image != wanted:
         rest: Any = pods.container_of(replica["template"]["spec"])

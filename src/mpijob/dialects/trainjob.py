@@ -61,7 +61,7 @@ def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = Non
         raise terms.refuse("mpi", message, "use the MPI Operator for this job")
     terms.refuse_long_names(job, shape, f"-launcher-0-0-{_RANDOM}", f"-node-0-{job.workers - 1}-{_RANDOM}")
     documents = (_runtime(job, shape), _trainjob(job, shape))
-    extra.annotate(documents[1], job, _native(documents))
+    extra.annotate(documents[1], job, native(documents))
     return extra.merged(documents, foreign or Foreign())
 
 
@@ -71,7 +71,7 @@ def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
     trainjob = _of_kind(documents, (JOB,))
     if trainjob is None:
         raise InvalidJob("there is no TrainJob among the documents", hint=f"kind: {JOB}, apiVersion: {API}")
-    job = extra.whole(_native(documents), trainjob["metadata"].get("annotations") or {})
+    job = extra.whole(native(documents), trainjob["metadata"].get("annotations") or {})
     known = extra.beyond(_without_known(documents), _written_alike(job))
     return Reading(job, known, tuple(_remarks(documents)))
 
@@ -153,7 +153,7 @@ def pod_templates(runtime: Mapping[str, Any] | None) -> dict[str, Any]:
     return {one["name"]: one["template"]["spec"]["template"] for one in jobs}
 
 
-def _native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
+def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     """Return the job that the documents tell by fields that have a meaning to Trainer itself."""
     trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
     assert trainjob is not None
