@@ -261,9 +261,14 @@ def test_the_clusters_own_services_are_not_judged() -> None:
     assert judgement.judge(asked, limited(max_workers=1)).refusals == ()
 
 
-def test_a_document_that_cannot_be_read_is_left_to_its_engine() -> None:
+def test_a_document_that_cannot_be_read_is_left_to_its_engine_where_nothing_limits_it() -> None:
     odd = {"kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1", "metadata": {"name": "odd"}, "spec": {}}
-    assert judgement.judge(incoming.read(a_review(odd)), limited(max_workers=1)).refusals == ()
+    asked = incoming.read(a_review(odd))
+    assert judgement.judge(asked, Around()).refusals == ()
+    (finding,) = judgement.judge(asked, limited(max_workers=1)).refusals
+    assert finding.message == (
+        "MPIJob 'odd' cannot be held against the limits of namespace 'cv': the MPIJob has no Launcher"
+    )
 
 
 # -- what is added -----------------------------------------------------------------------------------

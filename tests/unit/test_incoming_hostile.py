@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.unit.incoming_support import Knowing, a_job, a_review, documents, limited
 
 from mpijob.cluster import reviewing
-from mpijob.dialects import terms
+from mpijob.dialects import runtimes, terms
+from mpijob.dialects.terms import Document
 from mpijob.model import Resources
+from mpijob.model.incoming import Around
 
 pytestmark = pytest.mark.security
+Change = Callable[[Document], object]
+
+
+def answered(document: Document, around: Around, *runtime: Document, **more: Any) -> list[str]:
+    """Return what is refused of a request in a namespace that is not strict."""
+    known = Knowing(around, *runtime)
+    response = reviewing.answer("/judge", a_review(document, **more), known)["response"]
+    if response["allowed"]:
+        assert "could not judge" not in str(response.get("warnings"))
+        return []
+    return [one["message"].partition("\n")[0] for one in response["status"]["details"]["causes"]]
+
+
+def an_mpijob(**fields: Any) -> Document:
+    """Return an MPIJob that is written by hand."""
+    (document,) = documents(a_job(**fields), "MPIJob", "")
+    document["metadata"] |= {"labels": {}, "annotations": {}}
+    return document
+
+
+def pod(document: Document, role: str = "Worker") -> Document:
+    """Return the pod spec of one role, to be changed."""
+    found: Document = document["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]
+    return found
+
+
+def using(**amounts: Any) -> Document:
+    names = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "mig": "nvidia.com/mig-1g.5gb"}
+    return {"resources": {"limits": {names.get(key, key): value for key, value in amounts.items()}}}
 
 
 @pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
@@ -30,3 +64,65 @@ def test_what_a_job_says_of_itself_in_our_annotation_gets_it_past_no_limit(kind:
     response = reviewing.answer("/judge", a_review(document), Knowing(around, *runtime))["response"]
     causes = [one["field"] for one in response["status"]["details"]["causes"]]
     assert causes == ["image", "workers", "resources.gpu", "deadline_seconds"]
+
+
+# -- what is counted ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("change", "gpus"),
+    [
+        (lambda spec: spec["containers"][0].update(using(nvidia="8000m")), 16),
+        (lambda spec: spec["containers"][0].update(using(nvidia="8e0")), 16),
+        (lambda spec: spec["containers"][0].update(using(nvidia=4, amd="5")), 18),
+        (lambda spec: spec["containers"].append({"name": "side", **using(nvidia="64")}), 128),
+        (lambda spec: spec.update(initContainers=[{"name": "first", **using(mig="7")}]), 14),
+        (
+            lambda spec: spec.update(
+                initContainers=[{"name": "beside", "restartPolicy": "Always", **using(nvidia="9")}]
+            ),
+            18,
+        ),
+    ],
+)
+def test_gpus_are_counted_in_every_form_kind_and_container(change: Change, gpus: int) -> None:
+    document = an_mpijob(workers=2)
+    change(pod(document))
+    assert answered(document, limited(max_gpus=8)) == [
+        f"Requested {gpus} GPUs, but project quota is 8. Contact admin or reduce workers."
+    ]
+    assert answered(document, limited(max_gpus=gpus)) == []
+
+
+def test_the_gpus_that_a_job_gives_to_every_node_of_a_shared_runtime_are_counted() -> None:
+    runtime = runtimes.document(runtimes.SHIPPED[0])
+    trainer = {"numNodes": 4, "resourcesPerNode": {"limits": {"nvidia.com/gpu": "64"}}}
+    document = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "t", "namespace": "cv"},
+        "spec": {"runtimeRef": {"name": runtime["metadata"]["name"]}, "trainer": trainer},
+    }
+    assert "Requested 256 GPUs" in answered(document, limited(max_gpus=255), runtime)[0]
+    assert answered(document, limited(max_gpus=256), runtime) == []
+    del trainer["numNodes"]
+    runtime["spec"]["mlPolicy"]["numNodes"] = 9
+    assert "9 workers are asked for" in answered(document, limited(max_workers=4), runtime)[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: spec["containers"][0].update(using(nvidia="eight")),
+        lambda spec: spec["containers"][0].update(using(nvidia="-8")),
+        lambda spec: spec["containers"][0].update(using(nvidia="1e999")),
+        lambda spec: spec["containers"][0].update(using(cpu="1e000")),
+    ],
+)
+@pytest.mark.parametrize("limits", [{"max_gpus": 8}, {"queue": "q"}, {"concurrent_jobs": 5}])
+def test_what_cannot_be_counted_is_refused_where_something_limits(
+    change: Change, limits: dict[str, Any]
+) -> None:
+    document = an_mpijob(workers=2)
+    change(pod(document))
+    (told,) = answered(document, limited(**limits))
+    assert told.startswith("MPIJob 'bert' cannot be held against the limits of namespace 'cv': ")
+    assert answered(document, Around()) == []

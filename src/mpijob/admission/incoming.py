@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import msgspec
 
 from mpijob.admission.judge import admit
-from mpijob.admission.room import needs
 from mpijob.admission.waiting import too_many_jobs
 from mpijob.errors import Finding, Fix, MpiJobError, Severity
 from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota
@@ -33,7 +32,7 @@ def judge(asked: Incoming, around: Around, *, strict: bool = False) -> Verdict:
     old = _old(asked, around.limits)
     limited += [one for one in old if one.severity is Severity.ERROR]
     if asked.scaled and asked.job is not None:
-        limited = [*_workers(asked.job, around.limits), *_gpus(asked.job, around.limits)]
+        limited = [*_workers(asked.job, around.limits), *_gpus(asked, around.limits)]
     firm = [*_others(asked, around), *_privileges(asked), *_unchanged(asked)]
     soft = around.limits.enforcement is Enforcement.WARN
     fatal = [one for one in asked.traps if strict and one.severity is Severity.ERROR]
@@ -54,11 +53,12 @@ def _limits(asked: Incoming, around: Around) -> Iterator[Finding]:
     limits = around.limits
     yield from _images(asked, limits)
     yield from _classes(asked, limits)
+    yield from _unreadable(asked, limits)
     job = asked.job
     if job is None:
         return
     yield from _workers(job, limits)
-    yield from _gpus(job, limits)
+    yield from _gpus(asked, limits)
     yield from _duration(job, limits)
     yield from _queue(asked, limits)
     yield from _count(asked, around)
@@ -99,10 +99,21 @@ def _workers(job: MPIJob, limits: NamespaceLimits) -> Iterator[Finding]:
         yield _limit(message, f"use at most {most} workers", "workers", {"workers": most})
 
 
-def _gpus(job: MPIJob, limits: NamespaceLimits) -> Iterator[Finding]:
-    wanted = needs(job).gpus
+def _unreadable(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
+    """Refuse what cannot be read where numbers limit: what cannot be counted would be let in."""
+    numbers = (limits.max_workers, limits.max_gpus, limits.concurrent_jobs, limits.max_duration_seconds)
+    if asked.unreadable and (limits.queue or any(one is not None for one in numbers)):
+        message = (
+            f"{asked.kind} '{asked.name}' cannot be held against the limits of namespace '{asked.namespace}'"
+        )
+        hint = "write amounts as 2, 500m or 4Gi, and Launcher and Worker with a container each"
+        yield _limit(f"{message}: {asked.unreadable}", hint, "", {})
+
+
+def _gpus(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
+    wanted = asked.gpus
     if limits.max_gpus is not None and wanted > limits.max_gpus:
-        fits = limits.max_gpus // job.resources.gpu if job.resources.gpu else 0
+        fits = limits.max_gpus // asked.worker_gpus if asked.worker_gpus else 0
         message = f"Requested {wanted} GPUs, but project quota is {limits.max_gpus}. Contact admin or reduce workers."
         hint = f"use at most {fits} workers of this size" if fits else "ask for fewer GPUs"
         yield _limit(message, hint, "resources.gpu", {"workers": fits} if fits else {})

@@ -7,13 +7,14 @@ jobs with their runtimes, `mpioperator` those of the MPI Operator, `incoming_pod
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from mpijob.dialects import extra, incoming_pods, lint, mpioperator, runtimes, terms, trainjob
+from mpijob.dialects import extra, incoming_gpus, incoming_pods, lint, mpioperator, runtimes, terms, trainjob
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import MPIJob
 from mpijob.model.incoming import Incoming
+from mpijob.model.quantity import parse
 
 TRUSTED_NAMESPACES = (
     *("kube-system", "mpijob-system", "jobset-system", "kueue-system", "mpi-operator"),
@@ -39,13 +40,15 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     pods = [one for part in given for one in incoming_pods.all_templates(part, str(part.get("kind") or kind))]
     if request["operation"] == "UPDATE" and pods == [*incoming_pods.all_templates(old, kind)]:
         pods = []  # judged when they were new
-    job = _job(document, kind, runtime)
+    name = metadata.get("name") or request.get("name") or metadata.get("generateName", "")
+    told = _told({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
+    job = told.job
     scaled = request["operation"] == "UPDATE" and kind == "MPIJob" and _is_scaled(job, document, old)
     return Incoming(
         operation=request["operation"],
         kind=kind,
         namespace=request.get("namespace", ""),
-        name=metadata.get("name") or request.get("name") or metadata.get("generateName", ""),
+        name=name,
         user=user,
         groups=groups,
         trusted=is_trusted(request["userInfo"]),
@@ -53,6 +56,9 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         owner=owner(document),
         owner_before=owner(old),
         job=job,
+        unreadable=told.unreadable,
+        gpus=told.gpus,
+        worker_gpus=told.worker_gpus,
         queue=labels.get(terms.QUEUE_LABEL, ""),
         pods=tuple(incoming_pods.read(part, template) for part, template in pods),
         secrets=tuple(
@@ -87,22 +93,43 @@ def runtime_name(document: Mapping[str, Any]) -> tuple[str, str]:
     return reference.get("kind") or "ClusterTrainingRuntime", reference.get("name") or ""
 
 
-def _job(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None) -> MPIJob | None:
-    """Return the MPI job; None for a runtime, for jobs of other kinds, and for what cannot be read.
+class _Told(NamedTuple):
+    """The MPI job of a document and the GPUs of one worker and of all its pods; or why it cannot be read."""
 
-    It is what the engine will make of the document. Our annotation is the user's to write, so it is believed only
-    in what no field tells: between how many workers a job goes on.
-    """
-    whole = {**document, "kind": kind}
+    job: MPIJob | None = None
+    worker_gpus: int = 0
+    gpus: int = 0
+    unreadable: str = ""
+
+
+def _told(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _Told:
+    """Return the MPI job, and nothing for a runtime and for jobs of other kinds."""
     try:
-        if kind == "MPIJob":
-            job = mpioperator.native(whole)
-            told = extra.elastic((document.get("metadata") or {}).get("annotations") or {})
-            return job if job.elastic is not None else job.replace(elastic=told)
-        if kind == "TrainJob" and runtime is not None and runtimes.is_mpi(runtime):
-            return trainjob.native([whole, runtime])
-    except (MpiJobError, KeyError, TypeError, ValueError, AttributeError):
-        pass  # the engine's own schema says what is wrong with it
+        job = _job(document, runtime)
+        if job is None:
+            return _Told()
+        for part in (job.resources, job.launcher):
+            for amount in (part.cpu, part.memory):
+                parse(amount)  # what is no number could be held against no quota
+        return _Told(job, *incoming_gpus.count(document, runtime, job.workers))
+    except MpiJobError as error:
+        return _Told(unreadable=error.message)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _Told(unreadable=f"{type(error).__name__}: {error}")
+
+
+def _job(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> MPIJob | None:
+    """Return the MPI job as its engine reads it.
+
+    Our annotation is the user's to write, so it is believed only in what no field tells: between how many workers
+    a job goes on.
+    """
+    if document["kind"] == "MPIJob":
+        job = mpioperator.native(document)
+        told = extra.elastic(document["metadata"].get("annotations") or {})
+        return job if job.elastic is not None else job.replace(elastic=told)
+    if document["kind"] == "TrainJob" and runtime is not None and runtimes.is_mpi(runtime):
+        return trainjob.native([document, runtime])
     return None
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 from mpijob.dialects import carriers, launch, mounts, placing
 from mpijob.dialects.marks import CONTAINER, OUR_LABELS, container_of, is_ours
 from mpijob.dialects.pods import PREPARE_CONTAINER
+from mpijob.dialects.seen_fields import is_gpu
 from mpijob.dialects.terms import COST_PREFIX, HOME, SHIM, Document, Shape, plain
 from mpijob.errors import InvalidJob
 from mpijob.model import Family, MPIJob, Resources, Secret
-from mpijob.model.words import GPU_KINDS, MIG_PREFIX
+from mpijob.model.quantity import parse
 
 Read = TypeVar("Read")
 _SHAPED = (
@@ -129,12 +131,19 @@ def resources(container: Mapping[str, Any]) -> Resources:
     """Return what a container may use: its requests, filled up by its limits."""
     said = container.get("resources") or {}
     amounts = dict(said.get("limits") or {}) | dict(said.get("requests") or {})
-    kinds = [name for name in amounts if name in GPU_KINDS or name.startswith(MIG_PREFIX)]
+    kinds = [name for name in amounts if is_gpu(name)]
     others = {name: str(amounts[name]) for name in amounts if name not in ("cpu", "memory", *kinds[:1])}
     fields: dict[str, Any] = {key: str(amounts[key]) for key in ("cpu", "memory") if key in amounts}
     if kinds:
-        fields |= {"gpu": int(amounts[kinds[0]]), "gpu_kind": kinds[0]}
+        fields |= {"gpu": _devices(amounts[kinds[0]]), "gpu_kind": kinds[0]}
     return Resources(**fields, others=others)
+
+
+def _devices(amount: Any) -> int:
+    try:
+        return int(amount)
+    except ValueError:
+        return math.ceil(parse(amount))  # an API server takes 8000m for 8
 
 
 def stripped(template: Mapping[str, Any], *, managed: bool) -> Document:

@@ -158,7 +158,8 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
     assert trainjob is not None
     metadata, trainer = trainjob["metadata"], trainjob["spec"].get("trainer") or {}
-    policy = (((runtime or {}).get("spec") or {}).get("mlPolicy") or {}).get("mpi") or {}
+    policies = ((runtime or {}).get("spec") or {}).get("mlPolicy") or {}
+    policy = policies.get("mpi") or {}
     templates = pod_templates(runtime)
     worker, launcher = (templates.get(name, {}).get("spec") or {} for name in ("node", "launcher"))
     fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer))
@@ -166,7 +167,7 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     return MPIJob(
         name=base_name(metadata),
         namespace=metadata.get("namespace") or "default",
-        workers=_workers(trainer, policy, templates),
+        workers=_workers(trainer.get("numNodes") or policies.get("numNodes"), policy, templates),
         slots=int(trainer.get("numProcPerNode") or policy.get("numProcPerNode") or 1),
         deadline_seconds=None if deadline is None else float(deadline),
         **fields,
@@ -178,8 +179,8 @@ def base_name(metadata: Mapping[str, Any]) -> str:
     return str((metadata.get("labels") or {}).get(terms.JOB_LABEL) or metadata["name"])
 
 
-def _workers(trainer: Mapping[str, Any], policy: Mapping[str, Any], templates: Mapping[str, Any]) -> int:
-    nodes = int(trainer.get("numNodes") or 1)
+def _workers(number: Any, policy: Mapping[str, Any], templates: Mapping[str, Any]) -> int:
+    nodes = int(number or 1)
     both = policy.get("runLauncherAsNode") and "node" in templates
     return max(nodes, 2) if both else nodes  # Trainer makes a node beside the launcher in any case
 

@@ -34,9 +34,11 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """One request: who creates or changes what.
 
-    `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime, and for a
-    job that is none of MPI. `secrets` are those that pods would be newly given, `changed` the fields that an update
-    changes though jobs do not change; `scaled` says that an elastic job gets another number of workers.
+    `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime, for a job
+    that is none of MPI, and for one that cannot be read; `unreadable` then says why. `gpus` are those of all its pods,
+    `worker_gpus` those of one worker, of every kind and container. `secrets` are those that pods would be newly
+    given, `changed` the fields that an update changes though jobs do not change; `scaled` says that an elastic job
+    gets another number of workers.
     """
 
     operation: str
@@ -50,6 +52,9 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     owner_before: str = ""
     job: MPIJob | None = None
+    unreadable: str = ""
+    gpus: int = 0
+    worker_gpus: int = 0
     queue: str = ""
     pods: tuple[Pods, ...] = ()
     secrets: tuple[str, ...] = ()
