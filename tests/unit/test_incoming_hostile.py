@@ -9,12 +9,13 @@ import pytest
 from tests.unit.incoming_support import Knowing, a_job, a_review, documents, limited
 
 from mpijob.cluster import reviewing
-from mpijob.dialects import runtimes, terms
+from mpijob.dialects import runtimes, terms, trainjob
 from mpijob.dialects.terms import Document
 from mpijob.model import Resources
 from mpijob.model.incoming import Around
 
 pytestmark = pytest.mark.security
+OVER = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
 Change = Callable[[Document], object]
 
 
@@ -39,6 +40,27 @@ def pod(document: Document, role: str = "Worker") -> Document:
     """Return the pod spec of one role, to be changed."""
     found: Document = document["spec"]["mpiReplicaSpecs"][role]["template"]["spec"]
     return found
+
+
+def on_a_shared_runtime(**spec: Any) -> tuple[Document, Document]:
+    """Return a runtime of the cluster's, and a TrainJob that somebody wrote for it."""
+    runtime = runtimes.document(runtimes.SHIPPED[0], image="good/x:1")
+    metadata = {"name": "t", "namespace": "cv"}
+    spec = {"runtimeRef": {"name": runtime["metadata"]["name"]}, "trainer": {"numNodes": 2}} | spec
+    return runtime, {"apiVersion": trainjob.API, "kind": "TrainJob", "metadata": metadata, "spec": spec}
+
+
+def over_pods(field: str, **spec: Any) -> Document:
+    """Return what a TrainJob lays over its runtime's pods, by the name that a version of Trainer has for it."""
+    metadata = {"labels": {terms.UID_LABEL: "victim"}}
+    if field == "podSpecOverrides":
+        return {field: [{"targetJobs": [{"name": "node"}], **spec}]}
+    if field == "podTemplateOverrides":
+        return {field: [{"targetJobs": [{"name": "node"}], "metadata": metadata, "spec": spec}]}
+    template = {"metadata": metadata, "spec": spec}
+    jobs = [{"name": "node", "template": {"spec": {"template": template}}}]
+    over = {"template": {"spec": {"replicatedJobs": jobs}}}
+    return {field: [{"manager": "me.io/x", "trainingRuntimeSpec": over}]}
 
 
 def using(**amounts: Any) -> Document:
@@ -93,14 +115,8 @@ def test_gpus_are_counted_in_every_form_kind_and_container(change: Change, gpus:
 
 
 def test_the_gpus_that_a_job_gives_to_every_node_of_a_shared_runtime_are_counted() -> None:
-    runtime = runtimes.document(runtimes.SHIPPED[0])
     trainer = {"numNodes": 4, "resourcesPerNode": {"limits": {"nvidia.com/gpu": "64"}}}
-    document = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "t", "namespace": "cv"},
-        "spec": {"runtimeRef": {"name": runtime["metadata"]["name"]}, "trainer": trainer},
-    }
+    runtime, document = on_a_shared_runtime(trainer=trainer)
     assert "Requested 256 GPUs" in answered(document, limited(max_gpus=255), runtime)[0]
     assert answered(document, limited(max_gpus=256), runtime) == []
     del trainer["numNodes"]
@@ -126,3 +142,13 @@ def test_what_cannot_be_counted_is_refused_where_something_limits(
     (told,) = answered(document, limited(**limits))
     assert told.startswith("MPIJob 'bert' cannot be held against the limits of namespace 'cv': ")
     assert answered(document, Around()) == []
+
+
+# -- what pods are given -----------------------------------------------------------------------------
+@pytest.mark.parametrize("field", OVER)
+def test_what_is_laid_over_a_runtime_is_judged_by_whichever_name_trainer_has_for_it(field: str) -> None:
+    over = over_pods(field, volumes=[{"name": "h", "hostPath": {"path": "/"}}])
+    runtime, document = on_a_shared_runtime(**over)
+    told = answered(document, Around(), runtime)
+    assert any("asks for the host's directory /, which jobs do not get here" in one for one in told)
+    assert any("mpijob.dev/uid=victim" in one for one in told) == (field != "podSpecOverrides")

@@ -35,10 +35,15 @@ def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Map
 def all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the pod templates, and the parts of them that a TrainJob lays over those of its runtime."""
     yield from templates(document, kind)
-    for index, patch in enumerate((document.get("spec") or {}).get("runtimePatches") or ()):
+    spec = document.get("spec") or {}
+    for index, patch in enumerate(spec.get("runtimePatches") or ()):
         over = {"spec": patch.get("trainingRuntimeSpec") or {}}
         for path, template in templates(over, "TrainingRuntime"):
             yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
+    for index, one in enumerate(spec.get("podTemplateOverrides") or ()):  # so Trainer 2.1 calls them
+        yield f"/spec/podTemplateOverrides/{index}", one
+    for index, one in enumerate(spec.get("podSpecOverrides") or ()):  # and Trainer 2.0
+        yield f"/spec/podSpecOverrides/{index}", {"spec": one}
 
 
 def secrets(part: Any) -> Iterator[str]:
