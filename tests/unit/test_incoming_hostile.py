@@ -152,3 +152,17 @@ def test_what_is_laid_over_a_runtime_is_judged_by_whichever_name_trainer_has_for
     told = answered(document, Around(), runtime)
     assert any("asks for the host's directory /, which jobs do not get here" in one for one in told)
     assert any("mpijob.dev/uid=victim" in one for one in told) == (field != "podSpecOverrides")
+
+
+def test_an_image_is_judged_wherever_it_is_named() -> None:
+    around, evil = limited(allowed_images=("good/",)), {"numNodes": 2, "image": "evil/miner:1"}
+    sentence = "image 'evil/miner:1' is not among those that namespace 'cv' allows"
+    runtime, document = on_a_shared_runtime(trainer=evil)
+    assert answered(document, around, runtime) == [sentence]
+    del runtime["spec"]["mlPolicy"]["mpi"]  # nor is it run by a runtime that is none of MPI
+    assert answered(document, around, runtime) == [sentence]
+    assert answered(document, around) == [sentence]
+    document = an_mpijob(image="good/x:1")
+    assert answered(document, around) == []
+    pod(document)["volumes"].append({"name": "files", "image": {"reference": "evil/miner:1"}})
+    assert answered(document, around) == [sentence]

@@ -150,9 +150,7 @@ def _count(asked: Incoming, around: Around) -> Iterator[Finding]:
 def _images(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
     if not limits.allowed_images:
         return
-    named = {image for pod in asked.pods for image in pod.images}
-    named |= {asked.job.image} if asked.job is not None and asked.job.image else set()
-    for image in sorted(named):
+    for image in asked.images:
         if not any(_covers(pattern, image) for pattern in limits.allowed_images):
             message = f"image '{image}' is not among those that namespace '{asked.namespace}' allows"
             yield _limit(message, f"allowed: {', '.join(limits.allowed_images)}", "image", {})

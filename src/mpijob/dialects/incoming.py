@@ -13,7 +13,7 @@ from mpijob.dialects import extra, incoming_gpus, incoming_pods, lint, mpioperat
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import MPIJob
-from mpijob.model.incoming import Incoming
+from mpijob.model.incoming import Incoming, Pods
 from mpijob.model.quantity import parse
 
 TRUSTED_NAMESPACES = (
@@ -40,6 +40,7 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     pods = [one for part in given for one in incoming_pods.all_templates(part, str(part.get("kind") or kind))]
     if request["operation"] == "UPDATE" and pods == [*incoming_pods.all_templates(old, kind)]:
         pods = []  # judged when they were new
+    read_pods = tuple(incoming_pods.read(part, template) for part, template in pods)
     name = metadata.get("name") or request.get("name") or metadata.get("generateName", "")
     told = _told({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
     job = told.job
@@ -60,7 +61,8 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         gpus=told.gpus,
         worker_gpus=told.worker_gpus,
         queue=labels.get(terms.QUEUE_LABEL, ""),
-        pods=tuple(incoming_pods.read(part, template) for part, template in pods),
+        pods=read_pods,
+        images=tuple(sorted({*_images(document, read_pods), job.image if job is not None else ""} - {""})),
         secrets=tuple(
             sorted(
                 {name for part in given for name in incoming_pods.secrets(part.get("spec"))}
@@ -91,6 +93,13 @@ def runtime_name(document: Mapping[str, Any]) -> tuple[str, str]:
     """Return kind and name of the runtime that a TrainJob names."""
     reference = (document.get("spec") or {}).get("runtimeRef") or {}
     return reference.get("kind") or "ClusterTrainingRuntime", reference.get("name") or ""
+
+
+def _images(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]:
+    """Yield the images that a document names: in its pods, and for whatever its runtime starts."""
+    trainer = (document.get("spec") or {}).get("trainer") or {}
+    yield str(trainer.get("image") or "")
+    yield from (image for one in pods for image in one.images)
 
 
 class _Told(NamedTuple):

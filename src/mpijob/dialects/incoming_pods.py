@@ -67,13 +67,19 @@ def read(part: str, template: Mapping[str, Any]) -> Pods:
     containers = _containers(spec)
     return Pods(
         part=part,
-        images=tuple(one["image"] for one in containers if one.get("image")),
+        images=tuple(_images(spec, containers)),
         labels=(template.get("metadata") or {}).get("labels") or {},
         service_account=spec.get("serviceAccountName") or "",
         token_mounted=spec.get("automountServiceAccountToken") is True,
         priority_class=spec.get("priorityClassName") or "",
         privileges=tuple(_privileges(spec, containers)),
     )
+
+
+def _images(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the images that containers run, and those whose files they see as a volume."""
+    mounted = ({"image": (one.get("image") or {}).get("reference")} for one in spec.get("volumes") or ())
+    yield from (str(one["image"]) for one in (*containers, *mounted) if one.get("image"))
 
 
 def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
