@@ -166,3 +166,20 @@ def test_an_image_is_judged_wherever_it_is_named() -> None:
     assert answered(document, around) == []
     pod(document)["volumes"].append({"name": "files", "image": {"reference": "evil/miner:1"}})
     assert answered(document, around) == [sentence]
+
+
+def test_a_priority_class_is_judged_wherever_it_is_named() -> None:
+    around, sentence = limited(priority_classes=("low",)), "priority class '{}' is not among those that"
+    document = an_mpijob()
+    document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "first"}
+    document["spec"]["runPolicy"]["schedulingPolicy"] = {"priorityClass": "second"}
+    pod(document)["priorityClassName"] = "third"
+    told = answered(document, around)
+    assert [one.partition(" namespace")[0] for one in told] == [
+        sentence.format(name) for name in ("first", "second", "third")
+    ]
+    runtime, document = on_a_shared_runtime()
+    document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "first"}
+    assert len(answered(document, around, runtime)) == 1
+    document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "low"}
+    assert answered(document, around, runtime) == []

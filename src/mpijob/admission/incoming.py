@@ -165,8 +165,7 @@ def _covers(pattern: str, image: str) -> bool:
 
 def _classes(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
     allowed = limits.priority_classes
-    named = {pod.priority_class for pod in asked.pods if pod.priority_class}
-    for name in sorted(named - set(allowed)) if allowed else ():
+    for name in sorted({*asked.classes} - {*allowed}) if allowed else ():
         message = f"priority class '{name}' is not among those that namespace '{asked.namespace}' allows"
         yield _limit(message, f"allowed: {', '.join(allowed)}", "priority", {})
 

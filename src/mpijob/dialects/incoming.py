@@ -35,7 +35,7 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     document, old = request.get("object") or {}, request.get("oldObject") or {}
     kind, metadata = request["kind"]["kind"], document.get("metadata") or {}
     user, groups = request["userInfo"].get("username", ""), tuple(request["userInfo"].get("groups") or ())
-    labels = metadata.get("labels") or {}
+    labels = _labels(document)
     given = [document, *([runtime] if runtime and runtime.get("kind") == "TrainingRuntime" else ())]
     pods = [one for part in given for one in incoming_pods.all_templates(part, str(part.get("kind") or kind))]
     if request["operation"] == "UPDATE" and pods == [*incoming_pods.all_templates(old, kind)]:
@@ -63,6 +63,7 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         queue=labels.get(terms.QUEUE_LABEL, ""),
         pods=read_pods,
         images=tuple(sorted({*_images(document, read_pods), job.image if job is not None else ""} - {""})),
+        classes=tuple(sorted({*_classes(document, read_pods)} - {""})),
         secrets=tuple(
             sorted(
                 {name for part in given for name in incoming_pods.secrets(part.get("spec"))}
@@ -100,6 +101,18 @@ def _images(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]:
     trainer = (document.get("spec") or {}).get("trainer") or {}
     yield str(trainer.get("image") or "")
     yield from (image for one in pods for image in one.images)
+
+
+def _classes(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]:
+    """Yield the priority classes that a document names: for its pods, for Kueue, for a gang of the MPI Operator."""
+    policy = (document.get("spec") or {}).get("runPolicy") or {}
+    yield str((policy.get("schedulingPolicy") or {}).get("priorityClass") or "")
+    yield _labels(document).get(terms.PRIORITY_LABEL, "")
+    yield from (one.priority_class for one in pods)
+
+
+def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:
+    return (document.get("metadata") or {}).get("labels") or {}
 
 
 class _Told(NamedTuple):

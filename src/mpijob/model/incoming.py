@@ -36,9 +36,9 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
 
     `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime, for a job
     that is none of MPI, and for one that cannot be read; `unreadable` then says why. `gpus` are those of all its pods,
-    `worker_gpus` those of one worker, of every kind and container. `images` are all that it names, `secrets` those
-    that pods would be newly given, `changed` the fields that an update changes though jobs do not change; `scaled`
-    says that an elastic job gets another number of workers.
+    `worker_gpus` those of one worker, of every kind and container. `images` and priority `classes` are all that it
+    names, `secrets` those that pods would be newly given, `changed` the fields that an update changes though jobs do
+    not change; `scaled` says that an elastic job gets another number of workers.
     """
 
     operation: str
@@ -58,6 +58,7 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     pods: tuple[Pods, ...] = ()
     images: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     scaled: bool = False
