@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -183,3 +184,97 @@ def test_a_priority_class_is_judged_wherever_it_is_named() -> None:
     assert len(answered(document, around, runtime)) == 1
     document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "low"}
     assert answered(document, around, runtime) == []
+
+
+# -- what is changed later ---------------------------------------------------------------------------
+LIMITS = {
+    "queue": "main",
+    "max_duration_seconds": 60.0,
+    "allowed_images": ("good/",),
+    "priority_classes": ("low",),
+}
+
+
+def updated(before: Document, change: Change, *runtime: Document, **limits: Any) -> list[str]:
+    """Return what is refused when somebody changes a job, or a runtime, that is there."""
+    after = copy.deepcopy(before)
+    change(after)
+    around = limited(**(LIMITS | limits))
+    return answered(after, around, *runtime, operation="UPDATE", oldObject=before)
+
+
+def policy(document: Document) -> Document:
+    """Return where a job says how long it may take, and whether it rests."""
+    found: Document = document["spec"]
+    return found if document["kind"] == "TrainJob" else found.setdefault("runPolicy", {})
+
+
+def a_queued(kind: str) -> list[Document]:
+    """Return a job that is in a queue and has a deadline, behind its runtime."""
+    *runtime, document = documents(a_job(image="good/x:1", queue="main", deadline_seconds=60.0), kind)
+    return [*runtime, document]
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda one: one["metadata"]["labels"].update({terms.QUEUE_LABEL: "vip"}), "queue 'vip' is named"),
+        (lambda one: one["metadata"]["labels"].pop(terms.QUEUE_LABEL), "no queue is named"),
+        (lambda one: one["metadata"]["labels"].update({terms.PRIORITY_LABEL: "top"}), "class 'top'"),
+        (lambda one: policy(one).pop("activeDeadlineSeconds"), "may run as long as it likes"),
+        (lambda one: policy(one).update(activeDeadlineSeconds=999), "the job may run 999 s"),
+    ],
+)
+def test_a_job_is_held_to_the_limits_when_it_is_changed(kind: str, change: Change, words: str) -> None:
+    *runtime, document = a_queued(kind)
+    (told,) = updated(document, change, *runtime)
+    assert words in told
+
+
+def test_a_runtime_is_held_to_the_limits_when_it_is_changed_and_the_jobs_of_it_are_left_alone() -> None:
+    runtime, document = a_queued("TrainJob")
+
+    def evil(one: Document) -> None:
+        for name in ("node", "launcher"):
+            trainjob.pod_templates(one)[name]["spec"]["containers"][0]["image"] = "evil:1"
+
+    assert any("image 'evil:1' is not among" in one for one in updated(runtime, evil))
+    evil(runtime)
+    assert updated(document, lambda one: one["metadata"].update(finalizers=["x"]), runtime) == []
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: None,
+        lambda one: one["metadata"].update(finalizers=["x/y"]),
+        lambda one: one.update(status={"conditions": []}),
+        lambda one: policy(one).update(suspend=True),
+    ],
+)
+def test_limits_that_became_stricter_leave_a_job_alone_whose_update_changes_none_of_it(
+    kind: str, change: Change
+) -> None:
+    *runtime, document = a_queued(kind)
+    document["metadata"]["labels"][terms.PRIORITY_LABEL] = "top"
+    policy(document)["suspend"] = False
+    around = {"queue": "other", "max_duration_seconds": 5.0, "allowed_images": ("none",), "max_workers": 1}
+    assert updated(document, change, *runtime, **around) == []
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+def test_a_job_leaves_its_queue_only_to_rest_and_starts_in_none(kind: str) -> None:
+    *runtime, document = a_queued(kind)
+
+    def leave(one: Document) -> None:
+        del one["metadata"]["labels"][terms.QUEUE_LABEL]
+        policy(one)["suspend"] = True
+
+    assert updated(document, leave, *runtime) == []
+    leave(document)
+    (told,) = updated(document, lambda one: policy(one).update(suspend=False), *runtime)
+    assert told == "no queue is named, and jobs of namespace 'cv' go to 'main'"
+    back = {terms.QUEUE_LABEL: "main"}
+    assert updated(document, lambda one: one["metadata"]["labels"].update(back), *runtime) == []

@@ -151,6 +151,8 @@ def test_a_waiting_job_leaves_its_queue_where_the_workload_may_not_be_touched() 
     api, found = stored(cluster)
 
     def refused(method: str, path: str) -> None:
+        now = api.objects[found.path]
+        assert terms.QUEUE_LABEL in now["metadata"]["labels"] or now["spec"].get("suspend")
         if method == "PATCH" and "/workloads/" in path:
             raise ApiError("no", status=403)
 

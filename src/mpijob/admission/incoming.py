@@ -22,17 +22,19 @@ from mpijob.model.incoming import MOST_SECRETS, Around, Incoming, Verdict
 
 _MOST_WORKERS = 100
 _CREATE = "CREATE"
+_QUEUE_LABEL = "the label kueue.x-k8s.io/queue-name"
 
 
 def judge(asked: Incoming, around: Around, *, strict: bool = False) -> Verdict:
     """Return what is refused and what is warned of; where it is `strict`, a job that could only fail is refused."""
     if asked.trusted:
         return Verdict()
-    limited = [*_limits(asked, around), *_quota(asked, around)] if asked.operation == _CREATE else []
+    limited = [*_limits(asked, around)]
+    limited += _quota(asked, around) if asked.operation == _CREATE else ()
     old = _old(asked, around.limits)
     limited += [one for one in old if one.severity is Severity.ERROR]
     if asked.scaled and asked.job is not None:
-        limited = [*_workers(asked.job, around.limits), *_gpus(asked, around.limits)]
+        limited += [*_workers(asked.job, around.limits), *_gpus(asked, around.limits)]
     firm = [*_others(asked, around), *_privileges(asked), *_unchanged(asked)]
     soft = around.limits.enforcement is Enforcement.WARN
     fatal = [one for one in asked.traps if strict and one.severity is Severity.ERROR]
@@ -53,15 +55,18 @@ def _limits(asked: Incoming, around: Around) -> Iterator[Finding]:
     limits = around.limits
     yield from _images(asked, limits)
     yield from _classes(asked, limits)
-    yield from _unreadable(asked, limits)
     job = asked.job
-    if job is None:
-        return
-    yield from _workers(job, limits)
-    yield from _gpus(asked, limits)
-    yield from _duration(job, limits)
-    yield from _queue(asked, limits)
-    yield from _count(asked, around)
+    if asked.operation == _CREATE:
+        yield from _unreadable(asked, limits)
+        if job is not None:
+            yield from _workers(job, limits)
+            yield from _gpus(asked, limits)
+            yield from _duration(asked, limits)
+            yield from _queue(asked, limits)
+            yield from _count(asked, around)
+    elif job is not None or asked.unreadable:
+        yield from _duration(asked, limits) if "deadline_seconds" in asked.rewritten else ()
+        yield from _queue(asked, limits) if "queue" in asked.rewritten else ()
 
 
 def _old(asked: Incoming, limits: NamespaceLimits) -> list[Finding]:
@@ -119,22 +124,24 @@ def _gpus(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
         yield _limit(message, hint, "resources.gpu", {"workers": fits} if fits else {})
 
 
-def _duration(job: MPIJob, limits: NamespaceLimits) -> Iterator[Finding]:
-    most, wanted = limits.max_duration_seconds, job.deadline_seconds
-    if most is not None and wanted is not None and wanted > most:
-        message = f"the job may run {wanted:g} s, and namespace '{job.namespace}' allows {most:g} s"
-        yield _limit(
-            message,
-            f"set deadline_seconds to at most {most:g}",
-            "deadline_seconds",
-            {"deadline_seconds": most},
-        )
+def _duration(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
+    most, wanted = limits.max_duration_seconds, asked.deadline_seconds
+    if most is None or (wanted is None and asked.operation == _CREATE):  # it gets the longest one
+        return
+    if wanted is None or wanted > most:
+        whole = "the job may run as long as it likes" if wanted is None else f"the job may run {wanted:g} s"
+        message = f"{whole}, and namespace '{asked.namespace}' allows {most:g} s"
+        hint = f"set deadline_seconds to at most {most:g}"
+        yield _limit(message, hint, "deadline_seconds", {"deadline_seconds": most})
 
 
 def _queue(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
-    if limits.queue and asked.queue and asked.queue != limits.queue:
-        message = f"queue '{asked.queue}' is named, and jobs of namespace '{asked.namespace}' go to '{limits.queue}'"
-        yield _limit(message, "leave `queue` out, or name that one", "queue", {"queue": limits.queue})
+    if not limits.queue or asked.queue == limits.queue or (not asked.queue and asked.operation == _CREATE):
+        return
+    named = f"queue '{asked.queue}' is named" if asked.queue else "no queue is named"
+    message = f"{named}, and jobs of namespace '{asked.namespace}' go to '{limits.queue}'"
+    hint = "leave `queue` out, or name that one" if asked.queue else f"name that one: {_QUEUE_LABEL}"
+    yield _limit(message, hint, "queue", {"queue": limits.queue})
 
 
 def _count(asked: Incoming, around: Around) -> Iterator[Finding]:

@@ -35,16 +35,16 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     document, old = request.get("object") or {}, request.get("oldObject") or {}
     kind, metadata = request["kind"]["kind"], document.get("metadata") or {}
     user, groups = request["userInfo"].get("username", ""), tuple(request["userInfo"].get("groups") or ())
-    labels = _labels(document)
-    given = [document, *([runtime] if runtime and runtime.get("kind") == "TrainingRuntime" else ())]
-    pods = [one for part in given for one in incoming_pods.all_templates(part, str(part.get("kind") or kind))]
-    if request["operation"] == "UPDATE" and pods == [*incoming_pods.all_templates(old, kind)]:
-        pods = []  # judged when they were new
-    read_pods = tuple(incoming_pods.read(part, template) for part, template in pods)
+    labels, updating = _labels(document), request["operation"] == "UPDATE"
+    brought = runtime is not None and runtime.get("kind") == "TrainingRuntime" and not updating
+    given = [document, *([runtime] if runtime is not None and brought else ())]
+    pods = tuple(one for part in given for one in incoming_pods.read(part, str(part.get("kind") or kind)))
+    before = tuple(incoming_pods.read(old, kind))
     name = metadata.get("name") or request.get("name") or metadata.get("generateName", "")
     told = _told({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
     job = told.job
-    scaled = request["operation"] == "UPDATE" and kind == "MPIJob" and _is_scaled(job, document, old)
+    scaled = updating and kind == "MPIJob" and _is_scaled(job, document, old)
+    image = job.image if job is not None and not updating else ""
     return Incoming(
         operation=request["operation"],
         kind=kind,
@@ -61,16 +61,18 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         gpus=told.gpus,
         worker_gpus=told.worker_gpus,
         queue=labels.get(terms.QUEUE_LABEL, ""),
-        pods=read_pods,
-        images=tuple(sorted({*_images(document, read_pods), job.image if job is not None else ""} - {""})),
-        classes=tuple(sorted({*_classes(document, read_pods)} - {""})),
+        deadline_seconds=_policy(document, kind).get("activeDeadlineSeconds"),
+        rewritten=frozenset(_rewritten(document, old, kind)) if updating else frozenset(),
+        pods=() if updating and pods == before else pods,  # judged when they were new
+        images=tuple(sorted({*_images(document, pods), image} - {"", *_images(old, before)})),
+        classes=tuple(sorted({*_classes(document, pods)} - {"", *_classes(old, before)})),
         secrets=tuple(
             sorted(
                 {name for part in given for name in incoming_pods.secrets(part.get("spec"))}
                 - {*incoming_pods.secrets(old)}
             )
         ),
-        changed=tuple(_changed(kind, document, old, scaled)) if request["operation"] == "UPDATE" else (),
+        changed=tuple(_changed(kind, document, old, scaled)) if updating else (),
         scaled=scaled,
         traps=() if trainjob.is_managed(document) else lint.lint(document) or (),
     )
@@ -109,6 +111,23 @@ def _classes(document: Mapping[str, Any], pods: Iterable[Pods]) -> Iterator[str]
     yield str((policy.get("schedulingPolicy") or {}).get("priorityClass") or "")
     yield _labels(document).get(terms.PRIORITY_LABEL, "")
     yield from (one.priority_class for one in pods)
+
+
+def _policy(document: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return where a job says how long it may take, and whether it rests."""
+    spec = document.get("spec") or {}
+    return (spec.get("runPolicy") if kind == "MPIJob" else spec) or {}
+
+
+def _rewritten(document: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """Yield what an update changes of queue and deadline; a job that rests may leave its queue, but not start so."""
+    now, before = _policy(document, kind), _policy(old, kind)
+    if now.get("activeDeadlineSeconds") != before.get("activeDeadlineSeconds"):
+        yield "deadline_seconds"
+    queue, left = (_labels(one).get(terms.QUEUE_LABEL, "") for one in (document, old))
+    runs = not now.get("suspend") and bool(left or before.get("suspend"))
+    if runs if not queue else queue != left:
+        yield "queue"
 
 
 def _labels(document: Mapping[str, Any]) -> Mapping[str, str]:

@@ -32,7 +32,7 @@ def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Map
                 yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
 
 
-def all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the pod templates, and the parts of them that a TrainJob lays over those of its runtime."""
     yield from templates(document, kind)
     spec = document.get("spec") or {}
@@ -61,8 +61,12 @@ def secrets(part: Any) -> Iterator[str]:
             yield from secrets(one)
 
 
-def read(part: str, template: Mapping[str, Any]) -> Pods:
-    """Return what one template gives to its pods."""
+def read(document: Mapping[str, Any], kind: str) -> Iterator[Pods]:
+    """Yield what each template of a document gives to its pods."""
+    yield from (_pods(part, template) for part, template in _all_templates(document, kind))
+
+
+def _pods(part: str, template: Mapping[str, Any]) -> Pods:
     spec = template.get("spec") or {}
     containers = _containers(spec)
     return Pods(

@@ -39,6 +39,9 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     `worker_gpus` those of one worker, of every kind and container. `images` and priority `classes` are all that it
     names, `secrets` those that pods would be newly given, `changed` the fields that an update changes though jobs do
     not change; `scaled` says that an elastic job gets another number of workers.
+
+    Of an update only the images and classes are told that are new, and `rewritten` says whether the queue and the
+    time that a job may take are: such an update is held against limits that leave the rest of the job alone.
     """
 
     operation: str
@@ -56,6 +59,8 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     worker_gpus: int = 0
     queue: str = ""
+    deadline_seconds: float | None = None
+    rewritten: frozenset[str] = frozenset()
     pods: tuple[Pods, ...] = ()
     images: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()

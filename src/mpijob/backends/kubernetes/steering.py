@@ -189,10 +189,7 @@ def _rest(api: Api, found: Found, seen: Objects) -> None:
         except ApiError as error:
             if error.status != 403:
                 raise
-    if _in_queue(found):
-        body = {"metadata": {"labels": {terms.QUEUE_LABEL: None}}}  # nobody starts what is in no queue
-        api.patch(found.path, body)
-    _set_suspended(api, found, suspended=True)
+    _set_suspended(api, found, suspended=True, unqueued=_in_queue(found))  # nobody starts what is in no queue
 
 
 def _in_queue(found: Found) -> bool:
@@ -219,7 +216,8 @@ def _activate(api: Api, workload: Document, *, active: bool) -> None:
     api.patch(kinds.WORKLOAD.path(metadata["namespace"], metadata["name"]), {"spec": {"active": active}})
 
 
-def _set_suspended(api: Api, found: Found, *, suspended: bool) -> None:
+def _set_suspended(api: Api, found: Found, *, suspended: bool, unqueued: bool = False) -> None:
     trainer = found.kind is kinds.TRAINJOB
-    body = {"suspend": suspended} if trainer else {"runPolicy": {"suspend": suspended}}
-    api.patch(found.path, {"spec": body})
+    body = {"spec": {"suspend": suspended} if trainer else {"runPolicy": {"suspend": suspended}}}
+    left = {"metadata": {"labels": {terms.QUEUE_LABEL: None}}} if unqueued else {}
+    api.patch(found.path, body | left)  # at once: admission lets no job leave its queue that does not rest
