@@ -10,7 +10,7 @@ import pytest
 from tests.unit.incoming_support import Knowing, a_job, a_review, documents, limited
 
 from mpijob.cluster import reviewing
-from mpijob.dialects import runtimes, terms, trainjob
+from mpijob.dialects import incoming, runtimes, terms, trainjob
 from mpijob.dialects.terms import Document
 from mpijob.model import Resources
 from mpijob.model.incoming import Around
@@ -184,6 +184,63 @@ def test_a_priority_class_is_judged_wherever_it_is_named() -> None:
     assert len(answered(document, around, runtime)) == 1
     document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "low"}
     assert answered(document, around, runtime) == []
+
+
+TOKEN = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+
+
+def accounts(document: Document, *runtime: Document) -> list[str]:
+    """Return the service accounts that a user is asked about."""
+    return sorted({name for one in incoming.read(a_review(document), *runtime).pods for name in one.accounts})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"serviceAccountName": "mighty", "automountServiceAccountToken": True},
+        {"serviceAccountName": "mighty", "automountServiceAccountToken": None},
+        {"serviceAccount": "mighty", "automountServiceAccountToken": None},
+        {"serviceAccountName": "mighty", "volumes": [TOKEN]},
+    ],
+)
+def test_who_lets_pods_hold_an_accounts_token_is_asked_for_the_right(spec: Document) -> None:
+    document = an_mpijob()
+    pod(document).update(spec)
+    assert accounts(document) == ["mighty"]
+
+
+@pytest.mark.parametrize("field", OVER)
+def test_who_lays_an_account_over_a_runtime_is_asked_where_its_pods_hold_a_token(field: str) -> None:
+    runtime, document = on_a_shared_runtime(**over_pods(field, serviceAccountName="mighty"))
+    assert accounts(document, runtime) == []  # ours mount none
+    assert accounts(document) == ["mighty"]  # whatever cannot be known may
+    for template in trainjob.pod_templates(runtime).values():
+        del template["spec"]["automountServiceAccountToken"]
+    assert accounts(document, runtime) == ["mighty"]
+    runtime, document = on_a_shared_runtime(**over_pods(field, volumes=[TOKEN]))
+    assert accounts(document, runtime) == []  # that of the account which every pod has
+    for template in trainjob.pod_templates(runtime).values():
+        template["spec"]["serviceAccountName"] = "mighty"
+    assert accounts(document, runtime) == ["mighty"]
+    assert accounts(on_a_shared_runtime()[1], runtime) == []  # the administrator's own word
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
+def test_ordinary_jobs_are_asked_about_no_account(kind: str) -> None:
+    *runtime, document = documents(a_job(), kind)
+    assert accounts(document, *runtime) == []
+    plain = an_mpijob()
+    pod(plain).update(serviceAccountName="default", automountServiceAccountToken=True)
+    pod(plain, "Launcher").update(serviceAccountName="own", automountServiceAccountToken=False)
+    assert accounts(plain) == []
+
+
+def test_more_accounts_than_can_be_asked_about_in_time_are_refused() -> None:
+    patches = [over_pods(OVER[2], serviceAccountName=f"a{number}")[OVER[2]][0] for number in range(9)]
+    _, document = on_a_shared_runtime(podSpecOverrides=patches)
+    assert answered(document, Around()) == [
+        "pods act as 9 service accounts, and 8 is the most that is looked at"
+    ]
 
 
 # -- what is changed later ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from mpijob.errors import Finding, Fix, MpiJobError, Severity
 from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota
 from mpijob.model.cluster import ClusterFacts
 from mpijob.model.governance import Enforcement, NamespaceLimits, RetirementStage
-from mpijob.model.incoming import MOST_SECRETS, Around, Incoming, Verdict
+from mpijob.model.incoming import MOST_ACCOUNTS, MOST_SECRETS, Around, Incoming, Verdict
 
 _MOST_WORKERS = 100
 _CREATE = "CREATE"
@@ -223,6 +223,12 @@ def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
         yield _refused(
             message, f"ask for 'get' on Secret '{name}' in '{asked.namespace}', or leave it out", "secrets"
         )
+    accounts = {name for pod in asked.pods for name in pod.accounts}
+    if len(accounts) > MOST_ACCOUNTS:
+        message = (
+            f"pods act as {len(accounts)} service accounts, and {MOST_ACCOUNTS} is the most that is looked at"
+        )
+        yield _refused(message, "use fewer service accounts", "serviceAccountName")
     for name in around.forbidden_accounts:
         message = f"User '{asked.user}' may not act as service account '{name}', and the job's pods would"
         hint = "leave serviceAccountName out, or set automountServiceAccountToken: false"

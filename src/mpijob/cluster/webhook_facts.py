@@ -21,7 +21,7 @@ from mpijob.dialects import incoming
 from mpijob.model import governance
 from mpijob.model.cluster import Ask, Ceiling
 from mpijob.model.governance import NamespaceLimits
-from mpijob.model.incoming import MOST_SECRETS, Around, Incoming
+from mpijob.model.incoming import MOST_ACCOUNTS, MOST_SECRETS, Around, Incoming
 
 PLATFORM = Kind(governance.API, "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 LIMITS = Kind(governance.API, "MPIJobLimits", "mpijoblimits", namespaced=False)
@@ -157,8 +157,8 @@ class Knowledge:
         return ""
 
     def _forbidden(self, asked: Incoming) -> Iterable[str]:
-        named = {one.service_account for one in asked.pods if one.token_mounted and one.service_account}
-        for name in sorted(named):
+        named = {name for one in asked.pods for name in one.accounts}
+        for name in sorted(named)[:MOST_ACCOUNTS]:
             if not self._may(asked, "create", "serviceaccounts", name, "token"):
                 yield name
 

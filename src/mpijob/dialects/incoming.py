@@ -38,8 +38,10 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
     labels, updating = _labels(document), request["operation"] == "UPDATE"
     brought = runtime is not None and runtime.get("kind") == "TrainingRuntime" and not updating
     given = [document, *([runtime] if runtime is not None and brought else ())]
-    pods = tuple(one for part in given for one in incoming_pods.read(part, str(part.get("kind") or kind)))
-    before = tuple(incoming_pods.read(old, kind))
+    pods = tuple(
+        one for part in given for one in incoming_pods.read(part, str(part.get("kind") or kind), runtime)
+    )
+    before = tuple(incoming_pods.read(old, kind, runtime))
     name = metadata.get("name") or request.get("name") or metadata.get("generateName", "")
     told = _told({**document, "kind": kind, "metadata": {**metadata, "name": name}}, runtime)
     job = told.job

@@ -10,6 +10,7 @@ from typing import Any
 
 from mpijob.model.incoming import Pods
 
+_AUTOMOUNT = "automountServiceAccountToken"
 _HOST = {
     "hostNetwork": "the host's network",
     "hostPID": "the host's processes",
@@ -32,9 +33,8 @@ def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Map
                 yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
 
 
-def _all_templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the pod templates, and the parts of them that a TrainJob lays over those of its runtime."""
-    yield from templates(document, kind)
+def _laid_over(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the parts of pod templates that a TrainJob lays over those of its runtime."""
     spec = document.get("spec") or {}
     for index, patch in enumerate(spec.get("runtimePatches") or ()):
         over = {"spec": patch.get("trainingRuntimeSpec") or {}}
@@ -61,23 +61,48 @@ def secrets(part: Any) -> Iterator[str]:
             yield from secrets(one)
 
 
-def read(document: Mapping[str, Any], kind: str) -> Iterator[Pods]:
-    """Yield what each template of a document gives to its pods."""
-    yield from (_pods(part, template) for part, template in _all_templates(document, kind))
+def read(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None = None) -> Iterator[Pods]:
+    """Yield what each template of a document gives to its pods; `runtime` is the one that a TrainJob names."""
+    below = [template.get("spec") or {} for _, template in templates(runtime or {}, "TrainingRuntime")]
+    for part, template in templates(document, kind):
+        yield _pods(part, template, _accounts(template.get("spec") or {}))
+    for part, template in _laid_over(document):
+        yield _pods(part, template, _accounts_over(template.get("spec") or {}, below))
 
 
-def _pods(part: str, template: Mapping[str, Any]) -> Pods:
+def _pods(part: str, template: Mapping[str, Any], accounts: Iterable[str]) -> Pods:
     spec = template.get("spec") or {}
     containers = _containers(spec)
     return Pods(
         part=part,
         images=tuple(_images(spec, containers)),
         labels=(template.get("metadata") or {}).get("labels") or {},
-        service_account=spec.get("serviceAccountName") or "",
-        token_mounted=spec.get("automountServiceAccountToken") is True,
+        accounts=tuple(sorted(set(accounts))),
         priority_class=spec.get("priorityClassName") or "",
         privileges=tuple(_privileges(spec, containers)),
     )
+
+
+def _accounts(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the service account whose token a pod holds; nobody needs a right for the one that every pod has."""
+    holds = spec.get(_AUTOMOUNT) is not False or _projects(spec)
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the field's old name still works
+    yield from (str(name),) if holds and name and name != "default" else ()
+
+
+def _accounts_over(spec: Mapping[str, Any], below: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the accounts whose token pods hold by what is laid over them: an account's name, or a token of theirs."""
+    over = {key: spec[key] for key in ("serviceAccountName", "serviceAccount", _AUTOMOUNT) if key in spec}
+    if not over and not _projects(spec):
+        return  # what the runtime gives is the word of whoever made it
+    for under in below or [{}]:
+        volumes = [*(under.get("volumes") or ()), *(spec.get("volumes") or ())]
+        yield from _accounts({**under, **over, "volumes": volumes})
+
+
+def _projects(spec: Mapping[str, Any]) -> bool:
+    sources = ((one.get("projected") or {}).get("sources") or () for one in spec.get("volumes") or ())
+    return any("serviceAccountToken" in source for some in sources for source in some)
 
 
 def _images(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:

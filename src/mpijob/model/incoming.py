@@ -17,16 +17,19 @@ from mpijob.model.governance import NamespaceLimits
 from mpijob.model.job import MPIJob
 
 MOST_SECRETS = 32  # more would take longer to look at than an API server waits
+MOST_ACCOUNTS = 8
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
-    """One pod template: what in it gives more than an ordinary job needs."""
+    """One pod template: what in it gives more than an ordinary job needs.
+
+    `accounts` are the service accounts, named by the user, whose token its pods would hold.
+    """
 
     part: str
     images: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
-    service_account: str = ""
-    token_mounted: bool = False
+    accounts: tuple[str, ...] = ()
     priority_class: str = ""
     privileges: tuple[str, ...] = ()
 
