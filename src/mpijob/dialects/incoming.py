@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from mpijob.dialects import extra, incoming_gpus, incoming_pods, lint, mpioperator, runtimes, terms, trainjob
+import msgspec
+
+from mpijob.dialects import (
+    extra,
+    incoming_gpus,
+    incoming_pods,
+    lint,
+    mpioperator,
+    runtimes,
+    terms,
+    trainjob,
+    waiting_jobs,
+)
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import MPIJob
@@ -231,7 +243,7 @@ def patches(
         places = [path for path, _ in incoming_pods.templates(document, kind)] if own else []
         _owned(made, request["userInfo"].get("username", ""), ["", *places])
     if kind in _JOBS:
-        _limited(made, kind, deadline_seconds, queue)
+        _limited(made, document, kind, deadline_seconds, queue)
     return made.operations
 
 
@@ -310,9 +322,18 @@ def _owned(made: Patch, user: str, places: Iterable[str]) -> None:
         made.put(f"{place}/metadata/annotations/{_escaped(terms.OWNER_LABEL)}", user, anyway=True)
 
 
-def _limited(made: Patch, kind: str, deadline_seconds: float | None, queue: str) -> None:
+def _limited(
+    made: Patch, document: Mapping[str, Any], kind: str, deadline_seconds: float | None, queue: str
+) -> None:
     if deadline_seconds is not None:
         above = "/spec/runPolicy" if kind == "MPIJob" else "/spec"
         made.put(f"{above}/activeDeadlineSeconds", max(1, int(deadline_seconds)))
-    if queue:
+    waits = waiting_jobs.read(document) if _policy(document, kind).get("suspend") else None
+    if queue and waits is None:
         made.put(f"/metadata/labels/{_escaped(terms.QUEUE_LABEL)}", queue)
+    elif (
+        queue and waits is not None and not waits.queue
+    ):  # in the queue at once, it would start before the others end
+        note = waiting_jobs.Note(waits.jobs, queue)
+        place = f"/metadata/annotations/{_escaped(terms.AFTER_ANNOTATION)}"
+        made.put(place, msgspec.json.encode(note).decode(), anyway=True)
