@@ -229,8 +229,12 @@ def test_a_suspended_job_frees_its_place_and_runs_again_in_the_same_directory(cl
 
 def test_a_job_that_is_cancelled_at_rest_is_told_so(client: Client) -> None:
     job = running(client, a_job("rests", "sleep 300", workers=1))
-    job.suspend()
-    assert job.cancel().message == "the job was cancelled while it was suspended"
+    held = job.suspend().duration_seconds(0.0)
+    time.sleep(1.0)
+    state = job.cancel()
+    assert state.message == "the job was cancelled while it was suspended"
+    assert state.duration_seconds(time.time()) == held, "what it did not hold is not counted"
+    assert (state.finished or 0.0) >= (state.released or 0.0) + 1.0
 
 
 def test_two_clients_of_one_home_share_one_queue(client: Client) -> None:

@@ -23,14 +23,15 @@ from mpijob.accounting import costs, estimates, fields, making, reports
 from mpijob.accounting.tallying import tally
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.governing import LIMITS, PLATFORM, Governor
-from mpijob.backends.memory import MemoryBackend
+from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.errors import Finding, InvalidJob
 from mpijob.history import keeping, ledger, schema
-from mpijob.history.archive import Archive
+from mpijob.history.archive import Archive, gone
 from mpijob.history.intake import Whole, take_in
 from mpijob.history.past import Past
 from mpijob.model import Amounts, JobRef, RankState, Resources, Sample
 from mpijob.model.accounts import GIB, Account, AccountQuery
+from mpijob.observation import consumption
 from mpijob.settings import BudgetSetting, RateSetting, Settings
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -71,6 +72,27 @@ def test_an_account_says_what_was_held_what_was_used_and_for_how_long() -> None:
     assert (found.peak_bytes, found.owner, found.measured) == (3 * GIB, "jane", True)
     assert costs.cost(found, RATES) == 2.0  # its namespace has rates of its own
     assert costs.cost(msgspec.structs.replace(found, ref=JobRef("other", "x")), RATES) == pytest.approx(4.14)
+
+
+def test_nobody_pays_for_the_time_that_a_job_was_suspended() -> None:
+    resting = a_state(phase=Phase.SUSPENDED, created=0.0, started=0.0, finished=HOUR)
+    deleted = gone(resting, 9 * HOUR)
+    found = making.account(deleted, a_spec(), Amounts(2), now=10 * HOUR)
+    assert (found.ended, found.held_seconds, found.core_hours) == (9 * HOUR, HOUR, 2.0)
+    assert consumption.consumed(deleted, a_spec()).seconds == HOUR
+    running = gone(a_state(created=0.0, started=0.0), HOUR)
+    assert making.account(running, a_spec(), Amounts(2), now=10 * HOUR).held_seconds == HOUR
+
+
+def test_a_job_of_the_memory_engine_holds_nothing_while_it_is_suspended() -> None:
+    backend = MemoryBackend(script=Script(jobs={"bert": Outcome(seconds=900)}))
+    with Client(backend) as client:
+        job = client.submit(a_spec(namespace="default"))
+        asyncio.run(backend.pause(5.0))
+        held = job.suspend().duration_seconds(backend.now)
+        asyncio.run(backend.pause(100.0))
+        assert job.state().duration_seconds(backend.now) == held
+        assert job.cancel().duration_seconds(backend.now) == held
 
 
 def test_the_exit_of_an_account_is_that_of_the_rank_that_failed_first() -> None:

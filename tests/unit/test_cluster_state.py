@@ -175,6 +175,15 @@ def test_what_an_engine_calls_a_failure_after_a_cancel_is_a_cancelled_job() -> N
     assert derive(cluster.condition("Failed", at=50)).phase is Phase.CANCELLED
 
 
+def test_a_job_that_is_cancelled_while_it_is_suspended_held_nothing_since() -> None:
+    cluster = (
+        at_work().note(terms.SUSPENDED_ANNOTATION, stamp(50)).note(terms.CANCELLED_ANNOTATION, stamp(90))
+    )
+    state = derive(cluster.workers(ended(143, 51)).launcher(ended(143, 52)))
+    assert (state.phase, state.released) == (Phase.CANCELLED, BEGIN + 50)
+    assert state.duration_seconds(BEGIN + 900) == BEGIN + 50 - (state.started or 0.0)
+
+
 def test_a_job_that_was_over_before_it_was_cancelled_keeps_its_end() -> None:
     cluster = done().condition("Complete", at=61).note(terms.CANCELLED_ANNOTATION, stamp(90))
     assert derive(cluster).phase is Phase.SUCCEEDED

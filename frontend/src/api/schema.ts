@@ -2312,7 +2312,8 @@ export interface components {
          * JobState
          * @description Everything seen of one job at one moment. Times are seconds since the epoch.
          *
-         *         `deleted` is set when the job is gone and this is its record.
+         *         `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
+         *         it ended: it was suspended then.
          */
         JobState: {
             /** @default 1 */
@@ -2361,6 +2362,8 @@ export interface components {
             /** @default  */
             reason?: string;
             ref: components["schemas"]["JobRef"];
+            /** @default null */
+            released?: number | null;
             /** @default null */
             running?: number | null;
             /** @default null */

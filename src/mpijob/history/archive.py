@@ -304,6 +304,7 @@ def gone(state: JobState, when: float, why: str = "") -> JobState:
         reason="Deleted",
         message=why or f"the job was deleted while it was {state.phase.value}",
         waiting_for="",
+        released=state.finished,  # of one that was suspended
         finished=when,
         deleted=when,
     )

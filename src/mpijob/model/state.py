@@ -116,7 +116,8 @@ class WorkerState(msgspec.Struct, frozen=True, omit_defaults=True):
 class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Everything seen of one job at one moment. Times are seconds since the epoch.
 
-    `deleted` is set when the job is gone and this is its record.
+    `deleted` is set when the job is gone and this is its record; `released` where it let go of its room before
+    it ended: it was suspended then.
     """
 
     ref: JobRef
@@ -149,6 +150,7 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     queued: float | None = None
     started: float | None = None
     running: float | None = None
+    released: float | None = None
     finished: float | None = None
     deleted: float | None = None
     findings: tuple[Finding, ...] = ()
@@ -176,7 +178,8 @@ class JobState(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         """Return how long the job has run, or ran, in its last attempt."""
         if self.started is None:
             return None
-        return max(0.0, (self.finished if self.finished is not None else now) - self.started)
+        ended = self.finished if self.finished is not None else now
+        return max(0.0, (ended if self.released is None else min(self.released, ended)) - self.started)
 
 
 class Page(msgspec.Struct, frozen=True):

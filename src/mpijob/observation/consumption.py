@@ -36,9 +36,7 @@ class Consumption(msgspec.Struct, frozen=True, kw_only=True):
 
 def consumed(state: JobState, job: MPIJob | None, samples: Iterable[Sample] = ()) -> Consumption:
     """Return what the last attempt of a job has taken."""
-    seconds = 0.0
-    if state.started is not None and state.finished is not None:
-        seconds = max(0.0, state.finished - state.started)
+    seconds = 0.0 if state.finished is None else state.duration_seconds(state.finished) or 0.0
     used, peak = _measured([one for one in samples if one.attempt == state.attempt])
     if job is None:
         return Consumption(seconds=seconds, used_core_seconds=used, peak_memory_bytes=peak)

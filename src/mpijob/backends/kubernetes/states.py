@@ -139,6 +139,7 @@ def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
         queued=_queued(sight),
         started=started,
         running=_running(sight, standing.phase),
+        released=sight.suspended_at if standing.phase.final else None,
         finished=_finished(sight, first) if standing.phase.final else None,
     )
 

@@ -91,7 +91,7 @@ def _runs(store: Store) -> _Runs:
     for plan, blob in store.read(_ENDED):
         state = decode_state(blob)
         if state.started is not None and state.finished is not None:
-            found.setdefault(_command(_job(plan)), []).append(state.finished - state.started)
+            found.setdefault(_command(_job(plan)), []).append(state.duration_seconds(state.finished) or 0.0)
     return found
 
 

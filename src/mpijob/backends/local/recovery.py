@@ -111,7 +111,7 @@ def fresh(state: JobState, reason: str, message: str) -> JobState:
     """Return the state of a job that waits for its next attempt."""
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=reason, message=message, attempt=state.attempt + 1, queued=time.time(),
-        workers=(), ranks=(), started=None, running=None, finished=None, launcher_exit_code=None,
+        workers=(), ranks=(), started=None, running=None, released=None, finished=None, launcher_exit_code=None,
     )  # fmt: skip
 
 

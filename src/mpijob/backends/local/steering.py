@@ -46,8 +46,11 @@ def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
         old = shapes.decode(state, JobState)
         before = "while it was suspended" if old.phase is Phase.SUSPENDED else "before it had started"
         text = f"the job was {wish.value.lower()} {before}"
-        finished = max(now, old.created) if wish.final else None
-        new = msgspec.structs.replace(old, phase=wish, reason=wish.value, message=text, finished=finished)
+        new = msgspec.structs.replace(
+            old, phase=wish, reason=wish.value, message=text,
+            released=old.finished,  # of one that was suspended
+            finished=max(now, old.created) if wish.final else None,
+        )  # fmt: skip
         db.execute(
             "UPDATE jobs SET phase=?, state=?, desired='', version=version+1 WHERE uid=?",
             (wish.value, msgspec.json.encode(new), uid),

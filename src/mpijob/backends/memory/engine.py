@@ -135,7 +135,9 @@ class Engine:
     def _start(self, record: Record) -> None:
         record.parts = cast(record.plan, self._script, record.state.attempt)
         workers = workers_in(record.plan, Phase.PENDING)
-        record.change(phase=Phase.PENDING, workers=workers, ranks=(), started=self.now, finished=None)
+        record.change(
+            phase=Phase.PENDING, workers=workers, ranks=(), started=self.now, released=None, finished=None
+        )
         self.tell(record, "GangScheduled", f"all {len(workers)} workers got their place at once")
         self._later(record, _STEP_SECONDS, self._ready)
         if record.job.deadline_seconds is not None:
@@ -222,8 +224,9 @@ class Engine:
         """Stop everything that was due for a job, free what it held and say how it ended."""
         record.generation += 1
         self._measure(record)
-        finished = self.now if phase.final else None
-        fields = {"reason": reason, "message": message, "finished": finished, "findings": findings}
+        fields = {"reason": reason, "message": message, "finished": self.now, "findings": findings}
+        if record.state.phase is Phase.SUSPENDED:
+            fields["released"] = record.state.finished
         record.change(
             phase=phase, workers=self._ended(record, phase, findings), launcher_exit_code=code, **fields
         )
@@ -246,7 +249,8 @@ class Engine:
         """Queue a suspended job again, as its next attempt."""
         begun = int(record.state.started is not None)
         attempt, allowed = record.state.attempt + begun, record.state.attempts_allowed + begun
-        record.change(attempt=attempt, attempts_allowed=allowed, workers=(), ranks=())
+        times = {"started": None, "finished": None}
+        record.change(attempt=attempt, attempts_allowed=allowed, workers=(), ranks=(), **times)
         self.tell(record, "Resumed", f"queued again as attempt {record.state.attempt}")
         self.enqueue(record)
 
