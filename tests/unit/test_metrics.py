@@ -143,6 +143,32 @@ def test_an_engine_that_does_not_answer_is_told_not_hidden() -> None:
     assert (value(found, "mpijob_up"), value(found, "mpijob_exporter_errors_total")) == (0, 1)
 
 
+def test_an_engine_that_stops_answering_is_told_once_beside_what_was_last_seen() -> None:
+    class Failing(Crowd):
+        down = False
+
+        def going(self) -> Iterator[JobState]:
+            if self.down:
+                raise BackendError("no answer")
+            return super().going()
+
+        def health(self) -> dict[str, tuple[str, float]]:
+            return {"mpijob_record_lines": ("Lines of logs that are stored.", 7.0)}
+
+    source = Failing()
+    exporter = exporting.Exporter(source, Settings())
+    before = told(exporter)
+    source.down = True
+    for _ in range(3):
+        exporter._looked = -100.0
+        page = exporter.text()[0].decode()
+    assert [line for line in page.splitlines() if line.startswith("mpijob_up ")] == ["mpijob_up 0.0"]
+    series = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    after = told(exporter)
+    assert [key for key in before if key not in after] == []
+
+
 @pytest.mark.req("FR-022", "FR-OBS-004")
 def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path), shared=True)

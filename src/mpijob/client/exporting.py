@@ -91,7 +91,8 @@ class Exporter:
         self._since = clock() - _BACK_SECONDS
         self._counted: OrderedDict[str, None] = OrderedDict()
         self._words: dict[str, set[str]] = {}
-        self._families: list[Any] = []
+        self._families: list[Any] = []  # of jobs, as they were last seen
+        self._own: list[Any] = []
         self._budgets: tuple[float, tuple[costs.Budget, ...]] = (-_BUDGET_SECONDS, ())
         self._looked, self._rated = -FRESH_SECONDS, -_BUDGET_SECONDS
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they double what is stored and nobody asks for them
@@ -127,7 +128,7 @@ class Exporter:
         with self._lock:
             if time.monotonic() - self._looked >= FRESH_SECONDS:
                 self._look()
-            yield from self._families
+            yield from (*self._families, *self._own)
 
     def text(self) -> tuple[bytes, str]:
         """Return the page that is scraped, and its type."""
@@ -147,15 +148,15 @@ class Exporter:
             if begun - self._rated >= _BUDGET_SECONDS:
                 self._rates, self._rated = self._told_rates(), begun
             self._count(now)
-            families = [*_going(going, now, self._word), *self._workers(going), *self._money(now)]
+            self._families = [*_going(going, now, self._word), *self._workers(going), *self._money(now)]
             up = 1.0
         except MpiJobError:
             self._errors.inc()
-            families, up = self._families[:-1] if self._families else [], 0.0
+            up = 0.0
         own = [("mpijob_up", "Whether the last look at the jobs succeeded.", up),
                ("mpijob_exporter_look_seconds", "How long the last look took.", time.monotonic() - begun)]  # fmt: skip
         own += [(name, text, value) for name, (text, value) in self._source.health().items()]
-        self._families = [*families, *(_gauge(name, text, (), [((), value)]) for name, text, value in own)]
+        self._own = [_gauge(name, text, (), [((), value)]) for name, text, value in own]
         self._looked = time.monotonic()
 
     def _begin_at_zero(self, going: list[JobState]) -> None:
