@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
 
 from mpijob import AsyncClient, Client, Job, JobFailed, MPIJob, Phase
+from mpijob.backends import pausing
 from mpijob.backends.base import Backend
+from mpijob.backends.local import logs
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.client import threaded
 from mpijob.client.bridge import Direct, drive
 from mpijob.client.engines import open_backend
 from mpijob.client.threaded import Threaded
 from mpijob.errors import BackendError, Conflict, InvalidJob, Severity
-from mpijob.model import JobState, Resources
+from mpijob.model import JobState, LogQuery, Resources
 from mpijob.settings import Settings
 
 
@@ -221,6 +226,26 @@ def test_blocking_calls_work_inside_a_running_loop() -> None:
             return job.phase
 
     assert asyncio.run(notebook_cell()) is Phase.SUCCEEDED
+
+
+def test_a_closed_stream_of_a_silent_job_leaves_no_thread() -> None:
+    async def opened_and_closed() -> None:
+        lines = threaded._streamed(logs.followed(lambda: ((), {}, False), LogQuery(follow=True), paused))
+        waiting = asyncio.ensure_future(anext(lines))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+        await lines.aclose()  # type: ignore[attr-defined]  # a generator
+
+    async def paused(seconds: float) -> None:
+        pausing.pause(600.0)
+
+    asyncio.run(opened_and_closed())
+    left = [thread for thread in threading.enumerate() if thread.name == "mpijob-stream"]
+    for thread in left:
+        thread.join(20)
+    assert not [thread for thread in left if thread.is_alive()]
 
 
 def test_an_interrupted_stream_over_the_portal_is_closed() -> None:

@@ -1,7 +1,7 @@
 """A plain engine as the async client sees it: each call happens in a thread, so the loop is never blocked.
 
-Streams get a thread of their own that hands items over one by one. A stream that is closed while it
-has nothing to say leaves that (daemon) thread waiting for the next item, and it ends then.
+Streams get a thread of their own that hands items over one by one. It ends with the next item, or the next pause
+of the engine, after its stream was closed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mpijob.backends import pausing
 from mpijob.backends.base import Backend, Schedules
 from mpijob.client.bridge import Direct, drive
 from mpijob.errors import Finding
@@ -228,18 +229,21 @@ class _Pump(Generic[T]):
                 raise item
 
     def stop(self) -> None:
-        """Let the thread end with the next item."""
+        """Let the thread end with the next item, or the next pause."""
         self._stopped.set()
         self._room.release()
 
     def _work(self) -> None:
         outcome: BaseException | None = None
+        pausing.obey(self._stopped)
         try:
             for item in Direct().iterate(self._stream):
                 self._room.acquire()
                 if self._stopped.is_set():
                     return
                 self._put(False, item)
+        except pausing.Abandoned:
+            return
         except Exception as error:  # the reader raises it: nothing is lost
             outcome = error
         self._put(True, outcome)

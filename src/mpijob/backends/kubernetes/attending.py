@@ -6,11 +6,11 @@ from is in `following` and `logs`, where changes come from in `watcher`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from mpijob.backends import pausing
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.errors import BackendError, NotFound
 
@@ -137,4 +137,4 @@ class Attendance:
 
 def pause(seconds: float) -> None:
     """Let a moment pass; a cluster is not asked more often than it changes."""
-    time.sleep(max(seconds, POLL_SECONDS))
+    pausing.pause(max(seconds, POLL_SECONDS))

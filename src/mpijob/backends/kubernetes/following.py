@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from mpijob.backends import pausing
 from mpijob.backends.kubernetes import kinds, logs
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.logs import Position, Voice
@@ -133,6 +134,7 @@ class Following:
 
     def _take(self, merger: merge.Merger) -> None:
         """Take what has arrived, waiting a little for the first line."""
+        pausing.heed()
         try:
             merger.push(*self._lines.get(timeout=0.05))
             for _ in range(_MOST_WAITING):

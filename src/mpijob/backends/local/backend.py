@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import IO, TYPE_CHECKING
 
+from mpijob.backends import pausing
 from mpijob.backends.local import listing, machine, recovery
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.rousing import Rouser
@@ -379,4 +380,4 @@ class LocalBackend:
 
     async def pause(self, seconds: float) -> None:
         """Sleep: this backend's calls block, shortly."""
-        time.sleep(seconds)  # noqa: ASYNC251 - plain: see backends.base
+        pausing.pause(seconds)

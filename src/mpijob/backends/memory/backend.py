@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from mpijob.backends import select
+from mpijob.backends import pausing, select
 from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
@@ -321,6 +321,7 @@ class MemoryBackend:
             self._changed.notify_all()
 
     def _go_on(self) -> None:
+        pausing.heed()
         with self._changed:
             if not self._engine.leap():
                 self._changed.wait(_IDLE_SECONDS)
