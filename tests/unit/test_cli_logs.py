@@ -108,6 +108,38 @@ def test_all_lines_are_downloaded_merged_with_time_and_rank(cli: Cli, tmp_path: 
     assert "add --download" in cli("logs", "job", "--gzip").stderr
 
 
+def test_a_download_that_fails_leaves_the_file_that_was_there(cli: Cli, tmp_path: Path) -> None:
+    target = tmp_path / "keep.log"
+    target.write_text("precious")
+    assert cli("logs", "nosuchjob", "--download", str(target), "--merged").exit_code == 3
+    assert (target.read_text(), [*tmp_path.iterdir()]) == ("precious", [target])
+    target.chmod(0o600)
+    link = tmp_path / "link.log"
+    link.symlink_to(target)
+    cli.ok("logs", "job", "--download", str(link), "--merged")
+    assert (target.read_text() != "precious", link.is_symlink(), target.stat().st_mode & 0o777) == (
+        True,
+        True,
+        0o600,
+    )
+
+
+@pytest.mark.parametrize("merged", [(), ("--merged",)])
+def test_a_place_where_no_log_can_be_written_is_told(
+    cli: Cli, tmp_path: Path, merged: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").write_text("precious")
+    told = cli("logs", "job", "--download", str(tmp_path / "file" / "x"), *merged)
+    assert told.exit_code not in (0, 70)
+    assert f"the log cannot be written to {tmp_path}/file/x: " in told.stderr
+
+
+def test_a_directory_is_no_place_for_a_merged_log(cli: Cli, tmp_path: Path) -> None:
+    told = cli("logs", "job", "--download", str(tmp_path), "--merged")
+    assert told.exit_code not in (0, 70)
+    assert "is a directory, and what is merged is one file" in told.stderr
+
+
 @pytest.mark.req("FR-013")
 def test_the_sdk_has_the_same_options(cli: Cli, tmp_path: Path) -> None:
     job = cli.connect().get("job")

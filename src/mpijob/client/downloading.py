@@ -6,8 +6,10 @@ has the files at hand may merge them by itself, many times faster; any other is 
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from mpijob.client import saying
 from mpijob.client.bridge import close
-from mpijob.errors import InvalidJob
+from mpijob.errors import BackendError, InvalidJob
 from mpijob.model import LogLine, LogQuery, Mark
 from mpijob.observation import cri
 
@@ -41,7 +43,8 @@ async def download(
     if not merged:
         if not isinstance(target, (str, Path)):
             raise InvalidJob("the streams of a job need a directory; one file can hold them merged")
-        return await _streams(ref, backend, query, Path(target), compress)
+        with _telling(target):
+            return await _streams(ref, backend, query, Path(target), compress)
     with _opened(target) as file:
         query = await saying.resolved(ref, backend, query)
         merge = getattr(backend, "merge_logs", None)
@@ -55,9 +58,46 @@ def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
     if not isinstance(target, (str, Path)):
         yield target
         return
-    Path(target).parent.mkdir(parents=True, exist_ok=True)
-    with open(target, "wb") as file:
+    if os.path.isdir(target):
+        raise InvalidJob(
+            f"{target} is a directory, and what is merged is one file",
+            hint=f"name a file: {os.path.join(target, 'job.log')}; each stream has its own without --merged",
+        )
+    with _telling(target), _replacing(os.path.realpath(target)) as file:
         yield file
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[IO[bytes]]:
+    """Open a file beside a place, and put it there once all of it is written; what was there stays until then."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+        with open(path, "wb") as file:
+            yield file
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(beside, "wb") as file:
+            if os.path.exists(path):
+                os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
+            yield file
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+@contextmanager
+def _telling(target: str | Path) -> Iterator[None]:
+    """Say what cannot be written where, as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"the log cannot be written to {target}: {error.strerror or error}",
+            hint="name a place where you may write, with room left",
+        ) from error
 
 
 async def _lines(ref: JobRef, backend: Backend, query: LogQuery, file: IO[bytes], compress: bool) -> None:
