@@ -107,6 +107,54 @@ def test_an_address_that_never_answers_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.security
+def test_what_waits_for_an_address_that_is_taken_away_goes_to_no_other(tmp_path: Path) -> None:
+    clock = Clock()
+    with receiver(503) as (ours, _), receiver() as (theirs, taken):
+        one, other = (CallbackSetting(url=url, allow_private=True) for url in (ours, theirs))
+        outbox = Outbox(str(tmp_path / "callbacks.db"), [one], clock)
+        outbox.offer(ended())
+        outbox.work()
+        old = (
+            b"{}",
+            0,
+            clock.now,
+            0,
+            clock.now,
+        )  # an older version wrote where the address stood in the settings
+        outbox._db.execute("INSERT INTO deliveries VALUES ('old',0,?,?,?,?,?)", old)
+        outbox.close()
+        clock.now += 60
+        outbox = Outbox(str(tmp_path / "callbacks.db"), [other], clock)
+        assert (outbox.work(), taken) == (0, [])
+        clock.now += 3601
+        assert outbox._db.execute("SELECT DISTINCT status FROM deliveries").fetchall() == [(2,)]
+
+
+def test_an_address_stays_the_same_wherever_it_stands_in_the_settings(tmp_path: Path) -> None:
+    clock = Clock()
+    with receiver(503, 200) as (ours, taken), receiver() as (theirs, _):
+        one, other = (CallbackSetting(url=url, allow_private=True) for url in (ours, theirs))
+        outbox = Outbox(str(tmp_path / "callbacks.db"), [one], clock)
+        outbox.offer(ended())
+        outbox.work()
+        outbox.close()
+        clock.now += 60
+        outbox = Outbox(str(tmp_path / "callbacks.db"), [other, one], clock)
+        assert (outbox.work(), len(taken)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://a..b/", "https://x:99999/", f"https://{'a' * 70}.example/", "https://[x/"]
+)
+def test_an_address_that_cannot_be_one_is_told_and_stops_no_other(tmp_path: Path, url: str) -> None:
+    clock = Clock()
+    with receiver() as (right, taken):
+        both = [CallbackSetting(url=one, allow_private=True) for one in (url, right)]
+        outbox = Outbox(str(tmp_path / "callbacks.db"), both, clock)
+        outbox.offer(ended())
+        assert (outbox.work(), len(taken)) == (1, 1)
+
+
 def test_what_looks_like_a_secret_does_not_leave(tmp_path: Path) -> None:
     with receiver() as (url, taken):
         outbox = an_outbox(tmp_path, url, Clock())

@@ -33,7 +33,7 @@ _SWEEP_SECONDS = 30.0
 _KEPT_SECONDS = 7 * 86_400.0
 _WAITING, _TOLD, _GIVEN_UP = 0, 1, 2
 _TABLE = """CREATE TABLE IF NOT EXISTS deliveries (
-  id TEXT PRIMARY KEY, place INTEGER NOT NULL, body BLOB NOT NULL, tries INTEGER NOT NULL, due REAL NOT NULL,
+  id TEXT PRIMARY KEY, place TEXT NOT NULL, body BLOB NOT NULL, tries INTEGER NOT NULL, due REAL NOT NULL,
   status INTEGER NOT NULL, created REAL NOT NULL)"""
 _log = logging.getLogger(__name__)
 
@@ -60,10 +60,18 @@ def body(state: JobState, setting: CallbackSetting, number: str, now: float) -> 
     return msgspec.json.encode(told)
 
 
-def number_of(state: JobState, place: int) -> str:
+def place_of(setting: CallbackSetting) -> str:
+    """Return to whom something is told, and how: the same wherever it stands in the settings, and no other's."""
+    return f"to:{_digest(' '.join((setting.shape, setting.secret_file, setting.url)))}"
+
+
+def number_of(state: JobState, place: str) -> str:
     """Return the id of a change: the same however often it is told."""
-    text = f"{state.ref.uid}/{state.attempt}/{state.phase.value}/{place}"
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return _digest(f"{state.ref.uid}/{state.attempt}/{state.phase.value}/{place}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 class Outbox:
@@ -72,7 +80,7 @@ class Outbox:
     def __init__(
         self, path: str, settings: Iterable[CallbackSetting], clock: Callable[[], float] = time.time
     ) -> None:
-        self._settings = tuple(settings)
+        self._settings = tuple((place_of(setting), setting) for setting in settings)
         self._clock = clock
         self._lock = threading.Lock()
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -89,7 +97,7 @@ class Outbox:
         now = self._clock()
         if state.phase.final and now - (state.finished or now) > _OLD_SECONDS:
             return
-        for place, setting in enumerate(self._settings):
+        for place, setting in self._settings:
             if _wants(setting, state):
                 number = number_of(state, place)
                 self._write(
@@ -108,14 +116,16 @@ class Outbox:
             ).fetchall()
         return sum(self._tell(*row) for row in due)
 
-    def _tell(self, number: str, place: int, content: bytes, tries: int) -> bool:
+    def _tell(self, number: str, place: str | int, content: bytes, tries: int) -> bool:
+        """Send one; what an older version wrote down has a number for a place, which may mean another address now."""
+        setting = dict(self._settings).get(str(place))
         why = "its address is no longer in the settings"
-        if place < len(self._settings):
-            why = _sent(self._settings[place], number, content, self._clock())
+        if setting is not None:
+            why = _sent(setting, number, content, self._clock())
         if not why:
             self._write("UPDATE deliveries SET status=? WHERE id=?", (_TOLD, number))
             return True
-        status = _GIVEN_UP if tries + 1 >= MOST_TRIES or place >= len(self._settings) else _WAITING
+        status = _GIVEN_UP if tries + 1 >= MOST_TRIES or setting is None else _WAITING
         pause = min(MOST_SECONDS, FIRST_SECONDS * 2**tries)
         self._write(
             "UPDATE deliveries SET tries=?, due=?, status=? WHERE id=?",

@@ -38,9 +38,13 @@ def verified(secret: bytes, header: str, body: bytes, now: float, tolerance_seco
 
 def post(url: str, body: bytes, headers: dict[str, str], *, allow_private: bool = False) -> int:
     """Send a body and return the status; raise InvalidJob for an address that may not be called."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise InvalidJob(f"{url!r} is no address: {error}", hint="write https://HOST/PATH") from error
     _refuse(url, parts, allow_private)
-    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    host = parts.hostname or ""
     address = resolved(host, port, allow_private=allow_private)
     connection = _connection(parts.scheme, host, port, address)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -73,7 +77,7 @@ def resolved(host: str, port: int, *, allow_private: bool = False) -> str:
     """Return the address of a host; refuse one of which any address is not public."""
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a name that cannot be one
         raise BackendError(f"{host} is not known: {error}") from error
     for address in found:
         if not allow_private and not is_public(str(address)):
