@@ -25,6 +25,14 @@ def test_the_list_is_newest_first_and_comes_in_pages(client: Client) -> None:
     assert [state.ref.name for state in client.jobs()] == ["job-4", "job-3", "job-2", "job-1", "job-0"]
 
 
+@pytest.mark.parametrize("after", ["abc", "-1", "9" * 23])
+def test_what_is_no_place_in_a_list_is_refused(client: Client, after: str) -> None:
+    with pytest.raises(InvalidJob, match=f"'{after}' is no place in a list"):
+        client.list(after=after)
+    with pytest.raises(InvalidJob, match="is no place in a list"):
+        client.list(after=after, selector="team=cv")
+
+
 def test_the_list_shows_no_single_ranks(client: Client) -> None:
     finished(client, says_hello())
     assert client.list().items[0].ranks == ()

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tests.unit.cli_support import Cli, a_file
 
+from mpijob.backends import buckets
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import Client
 from mpijob.errors import NotAllowed
@@ -48,6 +49,28 @@ def test_list_filters_and_pages(cli: Cli) -> None:
     assert "2 jobs in all" in result.stderr
     cursor = result.stderr.rpartition(" ")[2].strip()
     assert cli.ok("list", "--limit", "1", "--after", cursor, "-o", "name") == "one\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("list", "--after", "abc"),
+        ("schedule", "fire", "--document", "{}"),
+        ("data", "fetch", "env:bar", "/dev/null/x"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_no_bug(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...]
+) -> None:
+    for name in buckets.VARIABLES.values():
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    told = cli(*line)
+    assert (told.exit_code not in (0, 70), "hint:" in told.stderr) == (True, True), told.stderr
+
+
+def test_a_time_before_all_jobs_means_from_the_beginning(cli: Cli) -> None:
+    assert "two" in cli.ok("acct", "list", "--since", "999999999999999999999d")
+    assert "two" in cli.ok("acct", "list", "--since", "1200-01-01")
 
 
 def test_an_empty_list_is_said_on_stderr_alone() -> None:

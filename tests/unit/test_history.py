@@ -24,7 +24,7 @@ from tests.unit.history_support import (
     texts,
 )
 
-from mpijob.errors import BackendError, Conflict
+from mpijob.errors import BackendError, Conflict, InvalidJob
 from mpijob.history import capture as capturing
 from mpijob.history import chunks, keeping, schema
 from mpijob.history.archive import Archive
@@ -76,6 +76,12 @@ def test_a_job_is_remembered_with_everything_that_was_written_down(archive: Arch
     assert found.spec(REF) == spec
     assert [one.message for one in found.events(REF)] == ["MPI initialization completed"]
     assert found.samples(REF) == (Sample(11.5, 0, 0.5, 1024),)
+
+
+@pytest.mark.parametrize("after", ["abc", "-1", "9" * 23])
+def test_what_is_no_place_in_the_list_of_deleted_jobs_is_refused(tmp_path: Path, after: str) -> None:
+    with pytest.raises(InvalidJob, match=f"'{after}' is no place in a list"):
+        Past(Archive(str(tmp_path))).list(Scope(after=after))
 
 
 def test_a_job_deleted_before_its_end_was_seen_ended_by_that(archive: Archive) -> None:

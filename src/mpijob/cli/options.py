@@ -129,10 +129,10 @@ class Moment(click.ParamType[float]):
         ago = text.seconds_of(value)
         if ago is not None:
             now = ctx.ensure_object(App).now() if ctx else 0.0
-            return now - ago
+            return max(0.0, now - ago)
         try:
-            return datetime.fromisoformat(value).timestamp()
-        except ValueError:
+            return max(0.0, datetime.fromisoformat(value).timestamp())
+        except (ValueError, OverflowError):
             self.fail(f"{value!r} is not a time: write it as 1h, 24h or 2025-01-31T09:00", param, ctx)
 
 

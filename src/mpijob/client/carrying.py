@@ -30,9 +30,15 @@ def _directory(path: str) -> Path:
 
 def fetch(settings: Settings, source: str, directory: str) -> str:
     """Fetch a folder into a directory, which is made; return what came."""
-    target = Path(directory)
-    target.mkdir(parents=True, exist_ok=True)
-    return f"{buckets.fetch(_bucket(settings, source), target)} fetched from {source}"
+    target, bucket = Path(directory), _bucket(settings, source)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        return f"{buckets.fetch(bucket, target)} fetched from {source}"
+    except OSError as error:
+        raise BackendError(
+            f"{source} cannot be fetched to {directory}: {error.strerror or error}",
+            hint="name a directory where you may write, with room left",
+        ) from error
 
 
 def store(settings: Settings, source: str, directory: str) -> str:

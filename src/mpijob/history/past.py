@@ -124,7 +124,7 @@ class Past:
             f"SELECT {_JOB} FROM jobs WHERE {where} ORDER BY deleted DESC, seq DESC", *values
         )
         states = [state for row in rows if _chosen(state := _as_gone(row), scope)]
-        first = int(scope.after or 0)
+        first = scope.place
         last = first + scope.limit
         items = tuple(msgspec.structs.replace(state, ranks=()) for state in states[first:last])
         return Page(items, str(last) if len(states) > last else "", len(states))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from mpijob.errors import InvalidJob
+
+_DIGITS = 18  # of a number that every database takes
+
 
 class JobRef(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """The address of one job. Without a uid it means the newest job of that name."""
@@ -36,3 +40,14 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "text", self.text.lower())
+
+    @property
+    def place(self) -> int:
+        """The number that the page before gave as its `after`, 0 for the first page; raise InvalidJob for another."""
+        if not self.after:
+            return 0
+        if not (self.after.isascii() and self.after.isdecimal() and len(self.after) <= _DIGITS):
+            raise InvalidJob(
+                f"'{self.after}' is no place in a list", hint="use the one that the page before gave"
+            )
+        return int(self.after)

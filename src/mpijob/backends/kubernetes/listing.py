@@ -20,7 +20,6 @@ from mpijob.backends.kubernetes.gathering import attempt_of, ref_of
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.dialects import terms
 from mpijob.dialects.terms import Document
-from mpijob.errors import InvalidJob
 from mpijob.model import Page
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class Everything(msgspec.Struct, frozen=True):
 
 def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
     """Return one page, newest first; `served` are the APIs of the cluster, where they are known already."""
-    first = _place(scope.after)
+    first = scope.place
     last = first + scope.limit
     reading = reads.later(lambda: _everything(api, scope, served))
     from mpijob.backends.kubernetes import states  # noqa: F401 - loaded while the server answers
@@ -216,11 +215,3 @@ def _by_job(pods: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
         if name:
             found.setdefault((pod["metadata"]["namespace"], name), []).append(pod)
     return found
-
-
-def _place(after: str) -> int:
-    if not after:
-        return 0
-    if not after.isdecimal():
-        raise InvalidJob(f"'{after}' is no place in a list", hint="use the one that the page before gave")
-    return int(after)

@@ -23,7 +23,7 @@ def page(store: Store, scope: Scope) -> Page:
         return _selected(store, scope, where, values)
     total = store.read(f"SELECT count(*) FROM jobs WHERE {where}", *values)[0][0]
     if scope.after:
-        where, values = f"{where} AND seq<?", [*values, int(scope.after)]
+        where, values = f"{where} AND seq<?", [*values, scope.place]
     rows = _newest(store, where, values, f" LIMIT {scope.limit + 1}")
     found = _page([(seq, state) for seq, state, _ in rows], scope.limit, total)
     return _placed(store, found) if scope.phases == (Phase.QUEUED.value,) else found
@@ -44,11 +44,11 @@ def _placed(store: Store, page: Page) -> Page:
 
 def _selected(store: Store, scope: Scope, where: str, values: list[Any]) -> Page:
     """Labels are matched here, not in SQL: all that belong to the scope are looked at."""
-    rows = _newest(store, where, values)
+    rows, place = _newest(store, where, values), scope.place
     matching = [
         (seq, state) for seq, state, labels in rows if selects(scope.selector, msgspec.json.decode(labels))
     ]
-    later = [(seq, state) for seq, state in matching if not scope.after or seq < int(scope.after)]
+    later = [(seq, state) for seq, state in matching if not place or seq < place]
     return _page(later[: scope.limit + 1], scope.limit, len(matching))
 
 

@@ -155,7 +155,8 @@ class MemoryBackend:
         """Return one page of the newest job of each name, newest first."""
         with self._changed:
             chosen = [record for record in shelf.current(self._engine) if select.belongs(record.state, scope)]
-            rest = [record for record in chosen if not scope.after or record.number < int(scope.after)]
+            place = scope.place
+            rest = [record for record in chosen if not place or record.number < place]
             page, more = rest[: scope.limit], rest[scope.limit :]
             items = tuple(
                 msgspec.structs.replace(shelf.view(self._engine, record), ranks=()) for record in page

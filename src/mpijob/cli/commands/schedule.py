@@ -16,6 +16,7 @@ from mpijob.cli.flags import job_flags
 from mpijob.cli.jobspec import Given, TakesCommand, given_options
 from mpijob.cli.options import SETTINGS, Duration, command
 from mpijob.cli.output import Format
+from mpijob.errors import InvalidJob
 
 if TYPE_CHECKING:
     from mpijob.model.schedule import Recurrence
@@ -145,7 +146,13 @@ def fire(app: App, name: str | None, document: str, run: str, since: float) -> N
     if name:
         wanted = schedules.get(name).schedule
     elif document:
-        wanted = shapes.decode(document, Schedule)
+        try:
+            wanted = shapes.decode(document, Schedule)
+        except msgspec.DecodeError as error:
+            raise InvalidJob(
+                f"--document is no schedule: {error}",
+                hint="name one instead: mpijob schedule list shows them",
+            ) from error
     else:
         raise click.UsageError("name a schedule; mpijob schedule list shows them")
     app.out.line(schedules.fire(wanted) if name else schedules.fire(wanted, run, since=since))
