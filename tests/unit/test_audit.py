@@ -152,6 +152,7 @@ def days_of(folder: Path, days: range, keep_days: float = 90.0) -> None:
     trail = Trail(str(folder), keep_days=keep_days)
     for number in days:
         trail.add(an_entry(f"day-{number}", START + number * DAY))
+        os.utime(folder / audit.files(str(folder))[-1], (number, number))  # long ago by any machine's clock
 
 
 def test_days_go_after_ninety_and_the_rest_still_verifies(tmp_path: Path) -> None:
@@ -169,6 +170,26 @@ def test_nothing_younger_than_ninety_days_is_ever_removed(tmp_path: Path) -> Non
     assert len(audit.files(str(tmp_path))) == 91
     with pytest.raises(InvalidJob, match="at least 90 days"):
         audit_keeping.days(30.0)
+
+
+@pytest.mark.parametrize("ahead_too", [False, True], ids=["told so", "the machine's clock"])
+def test_one_act_with_a_clock_years_ahead_removes_nothing(
+    tmp_path: Path, ahead_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days_of(tmp_path, range(5))
+    if ahead_too:
+        monkeypatch.setattr(time, "time", lambda: START + 3650 * DAY)
+    days_of(tmp_path, range(3650, 3651))
+    monkeypatch.undo()
+    a_trail(tmp_path).add(an_entry("set right", START + 6 * DAY))
+    assert (len(audit.files(str(tmp_path))), flaws(tmp_path)) == (6, ())
+
+
+def test_days_that_were_written_to_lately_stay_whatever_their_names_say(tmp_path: Path) -> None:
+    days_of(tmp_path, range(3))
+    os.utime(tmp_path / audit.files(str(tmp_path))[0])
+    days_of(tmp_path, range(1000, 1003))
+    assert len(audit.files(str(tmp_path))) == 6
 
 
 def test_a_day_that_somebody_removed_by_hand_is_told_apart_from_retention(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ chained to exactly that one, so a beginning that somebody cut off by hand is tol
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 
@@ -14,6 +15,7 @@ from mpijob.history import audit
 from mpijob.model.audit import COMPLETE, DOMAIN, AuditEvent, ResponseStatus, User, Verb, stamp
 
 LEAST_DAYS = 90.0
+_DAY_SECONDS = 86_400.0
 
 
 def days(wanted: float) -> float:
@@ -27,12 +29,28 @@ def days(wanted: float) -> float:
 
 
 def due(directory: str, today: str, keep_days: float) -> list[str]:
-    """Return the files whose last entry is older than so many days, as seen from a day's file."""
+    """Return the files whose last entry is older than so many days when a day's file begins.
+
+    They count back from the last day before it on which something was done, and were not written to for as long: one
+    act while a clock was years ahead, or told with such a time, removes nothing.
+    """
     from datetime import date, timedelta  # once a day
 
-    newest = date.fromisoformat(today.removeprefix("audit-").removesuffix(".jsonl"))
-    oldest = newest - timedelta(days=max(keep_days, LEAST_DAYS) + 1)
-    return [name for name in audit.files(directory) if name < f"audit-{oldest.isoformat()}.jsonl"]
+    kept = max(keep_days, LEAST_DAYS)
+    before = [name for name in audit.files(directory) if name < today]
+    if not before:
+        return []
+    newest = date.fromisoformat(before[-1].removeprefix("audit-").removesuffix(".jsonl"))
+    oldest, written = newest - timedelta(days=kept + 1), time.time() - kept * _DAY_SECONDS
+    return [
+        *itertools.takewhile(  # the chain goes on without a gap behind what is removed
+            lambda name: (
+                name < f"audit-{oldest.isoformat()}.jsonl"
+                and os.stat(os.path.join(directory, name)).st_mtime < written
+            ),
+            before,
+        )
+    ]
 
 
 def farewell(directory: str, gone: list[str], keep_days: float) -> AuditEvent:
