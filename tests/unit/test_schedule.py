@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.cli_support import Cli
 
 from mpijob import Client, MPIJob
+from mpijob.backends.local.schedules import LocalSchedules
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.memory.schedules import MemorySchedules
 from mpijob.client.alarm import Alarm
@@ -21,6 +24,7 @@ from mpijob.dialects import cronjob
 from mpijob.errors import InvalidJob
 from mpijob.model.schedule import LABEL, Overlap, Recurrence, Schedule
 from mpijob.observation import recurring
+from mpijob.settings import Settings
 
 BERLIN = "Europe/Berlin"
 HANGS = {"memory.mpijob/outcome": "hangs"}
@@ -124,6 +128,41 @@ def test_a_job_is_started_once_when_it_is_due_and_never_before() -> None:
     assert work.until("2026-07-01T01:00") == f"job '{name}' was started"
     assert work.until("2026-07-01T01:01") == f"job '{name}' was started"
     assert [name for name, _ in work.jobs()] == [name]
+
+
+class Unattended(LocalSchedules):
+    """Schedules of a home that no clock keeps the time of."""
+
+    def attend(self) -> None:
+        """The test is the clock."""
+
+
+@pytest.mark.parametrize("act", ["pause", "delete"])
+@pytest.mark.parametrize("engine", ["memory", "local"])
+def test_what_a_user_does_while_the_clock_writes_is_not_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, act: str
+) -> None:
+    here = MemorySchedules()
+    kept, theirs = (
+        (here, here) if engine == "memory" else (Unattended(Settings(home=str(tmp_path))) for _ in "ab")
+    )
+    kept.put(Recurrence(a_schedule("* * * * *"), at("2026-07-01T00:00")))
+    user = Client(MemoryBackend()).schedules
+    user._kept = theirs
+    at_once = threading.Thread(target=getattr(user, act), args=("nightly",))
+    read = kept.all
+
+    def read_while_they_act(namespace: str = "") -> tuple[Recurrence, ...]:
+        found = read(namespace)
+        if namespace:  # the clock is about to write down what came of it
+            at_once.start()
+            at_once.join(0.2)
+        return found
+
+    monkeypatch.setattr(kept, "all", read_while_they_act)
+    Alarm(Client(MemoryBackend()), kept, lambda: at("2026-07-01T00:01")).round()
+    at_once.join(20)
+    assert [one.schedule.paused for one in read()] == ([True] if act == "pause" else [])
 
 
 @pytest.mark.req("C-cron")

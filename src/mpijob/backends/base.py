@@ -9,6 +9,7 @@ a thread. A backend with `plain = False` runs on the portal's loop.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,6 +42,9 @@ class Schedules(Protocol):
 
     def settled(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it can be started later, when this process and its directory are gone."""
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Let nobody else change a schedule between reading and keeping it, where two may do so at once."""
 
     def put(self, recurrence: Recurrence) -> None:
         """Keep a schedule, new or changed."""

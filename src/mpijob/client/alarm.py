@@ -97,15 +97,15 @@ class Alarm:
     def _look(self, known: Recurrence) -> None:
         now = self._now()
         if known.since > now + _AHEAD_SECONDS:  # the clock was set back: what is due counts from now
+            self._note(known, since=now)
             known = msgspec.structs.replace(known, since=now)
-            self._kept.put(known)
         due = None if known.schedule.paused else recurring.due(known.schedule, known.since, now)
         if due is None:
             return
         told = self._fired(known, due.moment, now)
         if due.missed:
             told += f" (and {due.missed} start{'s' if due.missed > 1 else ''} before it missed: nobody kept the time)"
-        self._note(known, due.moment, told)
+        self._note(known, since=due.moment, last=due.moment, told=told)
 
     def _fired(self, known: Recurrence, moment: float, now: float) -> str:
         schedule = known.schedule
@@ -116,8 +116,11 @@ class Alarm:
         except MpiJobError as error:
             return f"could not be started: {error.message}"
 
-    def _note(self, known: Recurrence, moment: float, told: str) -> None:
+    def _note(self, known: Recurrence, **told: float | str) -> None:
         """Write down what came of it, unless the schedule was deleted or changed meanwhile."""
-        fresh = [one for one in self._kept.all(known.schedule.namespace) if one.schedule == known.schedule]
-        if fresh:
-            self._kept.put(msgspec.structs.replace(fresh[0], since=moment, last=moment, told=told))
+        with self._kept.changing():
+            fresh = [
+                one for one in self._kept.all(known.schedule.namespace) if one.schedule == known.schedule
+            ]
+            if fresh:
+                self._kept.put(msgspec.structs.replace(fresh[0], **told))

@@ -85,7 +85,8 @@ class Schedules:
 
     def delete(self, name: str, *, namespace: str | None = None) -> None:
         """Forget a schedule; the jobs that it started stay."""
-        self._kept.remove(namespace or self._client.namespace, name)
+        with self._kept.changing():
+            self._kept.remove(namespace or self._client.namespace, name)
 
     def pause(self, name: str, *, namespace: str | None = None) -> Recurrence:
         """Start nothing until the schedule is resumed."""
@@ -96,11 +97,12 @@ class Schedules:
         return self._changed(name, namespace, paused=False)
 
     def _changed(self, name: str, namespace: str | None, *, paused: bool) -> Recurrence:
-        known = self._kept.get(namespace or self._client.namespace, name)
-        changed = msgspec.structs.replace(
-            known, schedule=known.schedule.replace(paused=paused), since=time.time()
-        )
-        self._kept.put(changed)
+        with self._kept.changing():
+            known = self._kept.get(namespace or self._client.namespace, name)
+            changed = msgspec.structs.replace(
+                known, schedule=known.schedule.replace(paused=paused), since=time.time()
+            )
+            self._kept.put(changed)
         self._kept.attend()
         return _with_next(changed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from mpijob.backends import code
@@ -37,6 +38,10 @@ class ClusterSchedules:
         job = job.replace(image=job.image or self._settings.image)
         whole = code.resolve(job, directory, own_places(self._settings))
         return whole.replace(code=code.inlined(whole.code))
+
+    def changing(self) -> AbstractContextManager[None]:
+        """A cluster keeps the time by itself, and changes no schedule for that."""
+        return nullcontext()
 
     def put(self, recurrence: Recurrence) -> None:
         """Create or change the CronJob; the rights of its pods are there before it."""

@@ -5,6 +5,7 @@ clock unless it runs. It sleeps until a job is due or somebody rings, submits it
 schedule is left. What it does is in `client.alarm`, above this room; here it is only a program to start.
 
 HOME/schedules/NAMESPACE/NAME.json  one schedule and what came of it last
+HOME/schedules/changes              locked by whoever changes a schedule
 HOME/schedules/clock                locked by the process that keeps the time
 HOME/schedules/bell                 the pipe on which it listens
 """
@@ -43,6 +44,22 @@ class LocalSchedules:
     def settled(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it can be started later from anywhere: with the directory that goes along named."""
         return code.resolve(job, directory, own_places(self._settings))
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Let no other process, or thread, change a schedule meanwhile."""
+        path = self.root / "changes"
+        try:
+            self._home.ensure()
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise cannot_write(path, str(error.strerror)) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as a small file is read and written
+            yield
+        finally:
+            os.close(lock)
 
     def put(self, recurrence: Recurrence) -> None:
         """Keep a schedule, new or changed, wholly or not at all."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from mpijob.backends.refusals import no_such_schedule
 from mpijob.model import MPIJob
@@ -14,10 +17,15 @@ class MemorySchedules:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Recurrence] = {}
+        self._one_at_a_time = threading.Lock()
 
     def settled(self, job: MPIJob, directory: Path) -> MPIJob:
         """Return the job as it is: nothing goes along with a simulated one."""
         return job
+
+    def changing(self) -> AbstractContextManager[Any]:
+        """Let nobody else change a schedule meanwhile."""
+        return self._one_at_a_time
 
     def put(self, recurrence: Recurrence) -> None:
         """Keep a schedule, new or changed."""
