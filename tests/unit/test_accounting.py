@@ -24,7 +24,8 @@ from mpijob.accounting.tallying import tally
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.governing import LIMITS, PLATFORM, Governor
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.errors import Finding, InvalidJob
+from mpijob.client import accounts
+from mpijob.errors import Finding, InvalidJob, NotAllowed
 from mpijob.history import keeping, ledger, schema
 from mpijob.history.archive import Archive, gone
 from mpijob.history.intake import Whole, take_in
@@ -397,6 +398,21 @@ def test_a_plan_tells_what_earlier_runs_of_the_program_took(cli: Cli) -> None:
     assert "it will take about" in told
     assert "from one run of this program with 2 ranks" in told
     assert "EUR" in told
+
+
+def test_compare_and_budgets_ask_only_for_the_namespaces_that_they_are_about() -> None:
+    class Walled(MemoryBackend):
+        async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
+            if query.namespace not in ("team", "other"):
+                raise NotAllowed(f"you may not list jobs in {query.namespace or 'all namespaces'}")
+            return tuple(one for one in known if one.ref.namespace == query.namespace)
+
+    known = (an_account("a"), an_account("b", ref=JobRef("other", "b", "uid-b")))
+    found = asyncio.run(accounts.of(Walled(), [one.ref for one in known]))
+    assert [*found] == ["uid-b", "uid-a"]
+    settings = Settings(rates=RATES, budgets={"team": BudgetSetting(monthly=8.0)})
+    (told,) = asyncio.run(accounts.budgets(Walled(), settings, now=20 * DAY))
+    assert (told.namespace, told.spent) == ("team", 4.0)
 
 
 @pytest.mark.req("PMV-003")

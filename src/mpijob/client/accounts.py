@@ -67,9 +67,12 @@ async def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
 
 async def of(backend: Backend, refs: Sequence[JobRef]) -> dict[str, Account]:
     """Return the accounts of some jobs, by uid."""
-    wanted = AccountQuery(names=tuple(ref.name for ref in refs), limit=_ALL)
-    uids = {ref.uid for ref in refs}
-    return {one.ref.uid: one for one in await _all(backend, wanted) if one.ref.uid in uids}
+    found: dict[str, Account] = {}
+    for namespace in sorted({ref.namespace for ref in refs}):  # few may ask for all of them at once
+        here = {ref.uid: ref.name for ref in refs if ref.namespace == namespace}
+        wanted = AccountQuery(namespace=namespace, names=tuple(here.values()), limit=_ALL)
+        found |= {one.ref.uid: one for one in await _all(backend, wanted) if one.ref.uid in here}
+    return found
 
 
 async def report(backend: Backend, settings: Settings, wanted: AccountQuery, by: Sequence[str]) -> Report:
@@ -92,8 +95,11 @@ async def rates(backend: Backend, settings: Settings) -> Mapping[str, RateSettin
 async def budgets(backend: Backend, settings: Settings, now: float | None = None) -> tuple[Budget, ...]:
     """Return how the namespaces that have a budget stand this month."""
     now = time.time() if now is None else now
-    wanted = AccountQuery(since=now - 32 * 86400.0, by_end=True, limit=_ALL)
-    return costs.budgets(await _all(backend, wanted), settings.budgets, await rates(backend, settings), now)
+    found: list[Account] = []
+    for namespace in settings.budgets:
+        wanted = AccountQuery(namespace=namespace, since=now - 32 * 86400.0, by_end=True, limit=_ALL)
+        found += await _all(backend, wanted)
+    return costs.budgets(found, settings.budgets, await rates(backend, settings), now)
 
 
 async def estimate(backend: Backend, settings: Settings, job: MPIJob) -> Estimate | None:
