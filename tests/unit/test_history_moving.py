@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.unit.history_support import a_state, a_voice, line, recorded, texts
 
+from mpijob.backends.local import LocalBackend
+from mpijob.client import records
 from mpijob.errors import BackendError, Conflict, InvalidJob
 from mpijob.history import moving
 from mpijob.history.archive import Archive
@@ -17,6 +19,7 @@ from mpijob.history.capture import Capture
 from mpijob.history.past import Past
 from mpijob.model import JobRef, Phase, Sample
 from mpijob.model.accounts import AccountQuery
+from mpijob.settings import Settings
 
 
 @pytest.fixture
@@ -98,3 +101,16 @@ def test_what_is_no_backup_is_refused_and_leaves_nothing(archive: Archive, tmp_p
         moving.backup(archive, str(tmp_path / "good.tar"))
     with pytest.raises(Conflict, match="a record in"):
         moving.restore(str(tmp_path / "good.tar"), archive.directory)
+
+
+def test_only_records_of_jobs_that_are_gone_are_erased_of_a_person(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, deleted in (("gone", 20.0), ("there", None)):
+        archive.put(
+            a_state(name, name, Phase.SUCCEEDED, owner="bob", finished=10.0, deleted=deleted), now=30.0
+        )
+    monkeypatch.setattr(records, "directory", lambda backend, settings: archive.directory)
+    found = records.erase_user(LocalBackend(Settings(home=str(tmp_path))), Settings(), "bob")
+    assert [ref.name for ref in found] == ["gone"]
+    assert (archive.state("gone"), archive.state("there") is None) == (None, False)

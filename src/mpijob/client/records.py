@@ -44,7 +44,7 @@ def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef,
         from mpijob.history import ledger
 
         query = AccountQuery(owners=(user,), limit=1_000_000)
-        found = tuple(one.ref for one in ledger.find(archive, query) if one.ended or one.deleted)
+        found = tuple(one.ref for one in ledger.find(archive, query) if one.deleted)
         keeping.erase(archive, (ref.uid for ref in found))
         return found
     finally:
