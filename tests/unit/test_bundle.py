@@ -140,7 +140,7 @@ def a_line(rank: int, number: int) -> LogLine:
 
 
 def test_long_logs_keep_their_beginning_and_their_end_within_the_bound() -> None:
-    parts = LogParts(20_000)
+    parts = LogParts(20_000, Seal())
     for number in range(5000):
         parts.add(a_line(number % 2, number))
     files = dict(parts.files())
@@ -149,6 +149,29 @@ def test_long_logs_keep_their_beginning_and_their_end_within_the_bound() -> None
     assert files["logs/rank-1.log"].endswith("line 004999\n")
     (gap,) = re.findall(r"… (\d+) lines are left out here", files["logs/rank-0.log"])
     assert int(gap) + files["logs/rank-0.log"].count("\n") - 1 == 2500
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("before", range(16_384 - 24, 16_384))
+def test_a_secret_where_a_long_line_is_cut_is_hidden_too(before: int) -> None:
+    seal = Seal(("S3cr3tValue-0123456789",))
+    parts = LogParts(1 << 20, seal)
+    parts.add(LogLine(0, b"x" * before + b" S3cr3tValue-0123456789 tail", Role.RANK, rank=0))
+    ((_, text),) = parts.files()
+    assert "S3c" not in seal.text(text)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("end", [b"", b" MIIB -----END PRIVATE KEY-----"])
+def test_a_private_key_that_begins_in_a_line_that_is_cut_is_hidden_to_its_end(end: bytes) -> None:
+    seal = Seal()
+    parts = LogParts(1 << 20, seal)
+    rest = () if end else (b"MIIBVQ", b"-----END PRIVATE KEY-----")
+    for line in (b"x" * 17_000 + b"-----BEGIN PRIVATE KEY-----" + end, *rest, b"innocent"):
+        parts.add(LogLine(0, line, Role.RANK, rank=0))
+    ((_, text),) = parts.files()
+    sealed = seal.text(text)
+    assert ("MIIB" in sealed, "innocent" in sealed) == (False, True)
 
 
 def test_a_bundle_is_bounded_as_a_whole(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ async def write(
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
     async for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
-    async for name, text in _logs(state.ref, backend, int(most_bytes * _LOG_SHARE)):
+    async for name, text in _logs(state.ref, backend, seal, int(most_bytes * _LOG_SHARE)):
         parts.add_text(name, "what was said, oldest first: time, stream, text", seal.text(text), most_bytes)
     entries = parts.entries()
     parts.add("MANIFEST.json", "this listing", [msgspec.to_builtins(entry) for entry in entries])
@@ -209,9 +209,9 @@ def versions(state: JobState) -> dict[str, str]:
     return found
 
 
-async def _logs(ref: JobRef, backend: Backend, most_bytes: int) -> AsyncIterator[tuple[str, str]]:
+async def _logs(ref: JobRef, backend: Backend, seal: Seal, most_bytes: int) -> AsyncIterator[tuple[str, str]]:
     """Yield what each source said, its beginning and its end where it is too long."""
-    parts = LogParts(most_bytes)
+    parts = LogParts(most_bytes, seal)
     stream = backend.logs(ref, LogQuery())
     try:
         async for line in stream:

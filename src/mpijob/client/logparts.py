@@ -11,6 +11,7 @@ from mpijob.observation.visible import visible
 
 if TYPE_CHECKING:
     from mpijob.model import LogLine
+    from mpijob.observation.sealing import Seal
 
 _HEAD_SHARE = 0.25
 _LONGEST_LINE = 16_384
@@ -19,8 +20,9 @@ _LONGEST_LINE = 16_384
 class LogParts:
     """Takes lines in any order of sources and gives them back by source, within a number of bytes."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, seal: Seal) -> None:
         self._most = most_bytes
+        self._seal = seal
         self._parts: dict[str, _Part] = {}
 
     def add(self, line: LogLine) -> None:
@@ -35,7 +37,7 @@ class LogParts:
             part = self._parts[name] = _Part()
             for other in self._parts.values():
                 other.shrink(self._most // len(self._parts))
-        part.add(_written(line))
+        part.add(_written(line, self._seal))
 
     def files(self) -> Iterator[tuple[str, str]]:
         """Yield each source's file and what is kept of it."""
@@ -78,8 +80,12 @@ class _Part:
         return "".join((*self._head, *gap, *self._tail))
 
 
-def _written(line: LogLine) -> str:
+def _written(line: LogLine, seal: Seal) -> str:
+    """Return a line as it is kept; the beginning of a secret is none any more, so one that is cut is sealed before."""
     when = (
         datetime.fromtimestamp(line.time / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     )
-    return f"{when} {line.stream} {visible(line.text[:_LONGEST_LINE])}\n"
+    text = visible(line.text)
+    if len(text) > _LONGEST_LINE:
+        text = seal.ahead(text)[:_LONGEST_LINE]
+    return f"{when} {line.stream} {text}\n"

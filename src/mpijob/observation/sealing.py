@@ -53,6 +53,15 @@ class Seal:
             line = _ADDRESS.sub(rf"\1{MASK}\3", line)
         return masking.masked_text(line, self._values)
 
+    def ahead(self, line: str) -> str:
+        """Return a line without secrets that is cut before it is sealed with the others of its text.
+
+        Where a private key begins in it, that is all that is left: what follows is hidden with it.
+        """
+        alone = Seal(self._values)
+        sealed = alone.line(line)
+        return _KEY_BEGINS if alone._in_key else sealed
+
     def tree(self, tree: Any) -> Any:
         """Return a value of dicts, lists and texts without secrets; what stands under a suspicious name is one."""
         if isinstance(tree, Mapping):
