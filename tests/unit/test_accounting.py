@@ -400,6 +400,27 @@ def test_a_plan_tells_what_earlier_runs_of_the_program_took(cli: Cli) -> None:
     assert "EUR" in told
 
 
+def test_different_currencies_are_not_added() -> None:
+    rates = {
+        "d": RateSetting(core_hour=1.0, currency="EUR"),
+        "e": RateSetting(core_hour=100.0, currency="JPY"),
+    }
+    known = [
+        an_account(place, ref=JobRef(place, "x", place), core_hours=10.0) for place in ("d", "e", "free")
+    ]
+    found = reports.report(known, ("namespace",), rates)
+    assert (found.total.cost, found.total.currency) == (0.0, "")
+    assert (found.total.costs, found.total.price) == (
+        {"EUR": 10.0, "JPY": 1000.0},
+        "10.00 EUR + 1,000.00 JPY",
+    )
+    assert [(row.key, row.cost, row.currency, row.price) for row in found.rows] == [
+        (("e",), 1000.0, "JPY", "1,000.00 JPY"),
+        (("d",), 10.0, "EUR", "10.00 EUR"),
+        (("free",), 0.0, "", ""),
+    ]
+
+
 def test_compare_and_budgets_ask_only_for_the_namespaces_that_they_are_about() -> None:
     class Walled(MemoryBackend):
         async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:

@@ -3436,7 +3436,8 @@ export interface components {
          * @description The total of one group; `key` has the group's words in the order asked for.
          *
          *         `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
-         *         for and not used: both of measured jobs only.
+         *         for and not used: both of measured jobs only. Where the jobs cost in several currencies, `costs` has each one's
+         *         sum, and `cost` is 0: they have none together.
          */
         "mpijob.accounting.reports.Row": {
             /** @default 0 */
@@ -3445,6 +3446,10 @@ export interface components {
             core_hours_used?: number;
             /** @default 0 */
             cost?: number;
+            /** @default {} */
+            costs?: {
+                [key: string]: number;
+            };
             /** @default  */
             currency?: string;
             /** @default 0 */

@@ -12,6 +12,15 @@ const BY = [["user", "by owner"], ["namespace", "by project"], ["day", "by day"]
 const DAYS = [["7", "last 7 days"], ["30", "last 30 days"], ["365", "last year"]] as const;
 const hours = (value: number): string => value.toFixed(value < 10 ? 2 : 0);
 
+type Priced = { cost?: number; currency?: string; costs?: Record<string, number> };
+
+/** What a group cost; different currencies are not added. */
+function price({ cost, currency, costs }: Priced): string {
+  const sums = Object.entries(costs ?? {});
+  const told = sums.length ? sums.sort() : [[currency ?? "", cost ?? 0] as const];
+  return told.map(([word, amount]) => `${amount.toFixed(2)} ${word}`.trim()).join(" + ");
+}
+
 /** What was used and, where somebody has set rates, what it cost: an estimate, and what was held without use. */
 export function Costs() {
   const [by, setBy] = useState("user");
@@ -25,7 +34,7 @@ export function Costs() {
   });
   const budgets = useQuery({ queryKey: ["budgets"], queryFn: () => take(api.GET("/api/v1/budgets")), retry: false });
   const told = found.data;
-  const priced = Boolean(told?.total.currency || told?.total.cost);
+  const priced = Boolean(told?.total.currency || told?.total.cost || Object.keys(told?.total.costs ?? {}).length);
   return (
     <Part title={priced ? "Used, and its cost (estimated)" : "Used"}>
       <div className="filters">
@@ -38,7 +47,7 @@ export function Costs() {
           <p>
             {plural(told.total.jobs ?? 0, "job")}, {hours(told.total.core_hours ?? 0)} core hours, {hours(told.total.gpu_hours ?? 0)} GPU hours
             {told.total.idle_gpu_hours ? `, ${hours(told.total.idle_gpu_hours)} of them idle` : ""}
-            {priced ? `, about ${(told.total.cost ?? 0).toFixed(2)} ${told.total.currency ?? ""}` : ""}.
+            {priced ? `, about ${price(told.total)}` : ""}.
             {priced ? "" : " Whoever runs the place can set rates; then costs are estimated here."}
           </p>
           <Rows
@@ -52,7 +61,7 @@ export function Costs() {
               hours(row.gib_hours ?? 0),
               hours(row.gpu_hours ?? 0),
               hours(row.queued_hours ?? 0),
-              ...(priced ? [`${(row.cost ?? 0).toFixed(2)} ${row.currency ?? ""}`] : []),
+              ...(priced ? [price(row)] : []),
             ])}
             file={`use-by-${by}`}
           />

@@ -19,7 +19,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """The total of one group; `key` has the group's words in the order asked for.
 
     `queued_hours` is the time that jobs waited. `idle_gpu_hours` were held and not used, `spare_gib_hours` asked
-    for and not used: both of measured jobs only.
+    for and not used: both of measured jobs only. Where the jobs cost in several currencies, `costs` has each one's
+    sum, and `cost` is 0: they have none together.
     """
 
     key: tuple[str, ...]
@@ -40,6 +41,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     spare_gib_hours: float = 0.0
     cost: float = 0.0
     currency: str = ""
+    costs: dict[str, float] = {}
+
+    @property
+    def price(self) -> str:
+        """What it cost as people read it, each currency for itself; "" for nothing."""
+        sums = self.costs or ({self.currency: self.cost} if self.cost else {})
+        return " + ".join(costs.money(amount, currency) for currency, amount in sorted(sums.items()))
 
     @property
     def efficiency(self) -> float | None:
@@ -113,7 +121,9 @@ def _day(moment: float) -> str:
 
 def _row(key: tuple[str, ...], found: Sequence[Account], rates: Mapping[str, RateSetting]) -> Row:
     measured = [one for one in found if one.measured]
-    currencies = {costs.rate(rates, one.ref.namespace).currency for one in found} - {""}
+    sums = _sums(found, rates)
+    paid = {currency: amount for currency, amount in sums.items() if amount}
+    named = [*(paid or sums.keys() - {""})]
     return Row(
         key=key,
         jobs=len(found),
@@ -131,6 +141,16 @@ def _row(key: tuple[str, ...], found: Sequence[Account], rates: Mapping[str, Rat
         run_hours=sum(one.held_seconds for one in found) / 3600,
         idle_gpu_hours=sum(max(0.0, one.gpu_hours - one.gpu_hours_used) for one in measured),
         spare_gib_hours=sum(max(0.0, one.gib_hours - one.gib_hours_used) for one in measured),
-        cost=sum(costs.cost(one, rates) for one in found),
-        currency=currencies.pop() if len(currencies) == 1 else "",
+        cost=sum(paid.values()) if len(paid) == 1 else 0.0,
+        currency=named[0] if len(named) == 1 else "",
+        costs=paid if len(paid) > 1 else {},
     )
+
+
+def _sums(found: Sequence[Account], rates: Mapping[str, RateSetting]) -> dict[str, float]:
+    """Return what accounts cost in each currency."""
+    sums: dict[str, float] = {}
+    for one in found:
+        currency = costs.rate(rates, one.ref.namespace).currency
+        sums[currency] = sums.get(currency, 0.0) + costs.cost(one, rates)
+    return sums

@@ -135,10 +135,15 @@ def report(app: App, by: str, **chosen: Any) -> None:
     elif app.out.format is Format.CSV:
         names = _row_fields()
         app.out.csv(
-            (*found.by, *names), ((*row.key, *(getattr(row, name) for name in names)) for row in found.rows)
+            (*found.by, *names), ((*row.key, *(_cell(row, name) for name in names)) for row in found.rows)
         )
     else:
         _show_report(app, found)
+
+
+def _cell(row: Row, name: str) -> Any:
+    """Return a field for a spreadsheet; costs in several currencies as people read them."""
+    return (row.price if row.costs else "") if name == "costs" else getattr(row, name)
 
 
 def _row_fields() -> tuple[str, ...]:
@@ -160,7 +165,7 @@ def _report_row(row: Row) -> Sequence[str]:
     return (
         *(word or "-" for word in row.key), str(row.jobs), str(row.failed), f"{row.core_hours:.2f}", used,
         f"{row.gpu_hours:.2f}", idle, f"{row.gib_hours:.2f}", text.duration(row.queued_hours * 3600),
-        costs.money(row.cost, row.currency) if row.cost else "-",
+        row.price or "-",
     )  # fmt: skip
 
 
