@@ -11,6 +11,7 @@ import pytest
 from tests.unit.cli_support import Cli
 
 from mpijob.accounting import making
+from mpijob.api import listing, rows
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.cli import shown
 from mpijob.client import Client
@@ -70,6 +71,9 @@ def test_what_an_earlier_attempt_ran_is_no_wait_of_the_last_one() -> None:
     assert line == f"r Succeeded after 15s, {told}"
     first = msgspec.structs.replace(state, attempt=1, queued=100.0, started=101.0)
     assert shown.result_line(first) == "r Succeeded after 15s, waited 1.0s, ran 14s, 1 rank on 1 worker"
+    rested = msgspec.structs.replace(first, phase=Phase.CANCELLED, released=103.0)
+    assert "after 15s, waited 1.0s, ran 2.0s" in shown.result_line(rested)
+    assert listing._duration(rows.row(rested), 900.0) == 2.0
     assert (state.queued_seconds(120.0), making.account(state, now=120.0).queued_seconds) == (1.0, 1.0)
 
 

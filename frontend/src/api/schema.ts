@@ -2302,6 +2302,8 @@ export interface components {
             phase: components["schemas"]["Phase"];
             queue: string;
             ranks: number;
+            /** @default null */
+            released?: number | null;
             started: number | null;
             uid: string;
             why: string;

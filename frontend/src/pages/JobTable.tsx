@@ -80,7 +80,7 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
             index={index}
             gpus={gpus}
             age={ago(row.created, now)}
-            ran={duration(row.started === null ? null : (row.finished ?? now) - row.started)}
+            ran={duration(row.started === null ? null : (row.released ?? row.finished ?? now) - row.started)}
             selected={selected.has(row.uid)}
             onSelect={toggle}
             onAction={onAction}

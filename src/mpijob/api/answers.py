@@ -70,6 +70,7 @@ class JobRow(msgspec.Struct, frozen=True):
     started: float | None
     finished: float | None
     actions: tuple[Action, ...]
+    released: float | None = None
 
 
 class JobList(msgspec.Struct, frozen=True):

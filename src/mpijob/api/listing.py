@@ -75,7 +75,7 @@ def _mentions(row: JobRow, text: str) -> bool:
 def _duration(row: JobRow, now: float) -> float:
     if row.started is None:
         return -1.0
-    return (now if row.finished is None else row.finished) - row.started
+    return (row.released or row.finished or now) - row.started
 
 
 def _key(sort: str, now: float) -> Callable[[JobRow], Key]:

@@ -31,6 +31,7 @@ def row(state: JobState) -> JobRow:
         created=state.created,
         started=state.started,
         finished=state.finished,
+        released=state.released,
         actions=actions(state.phase),
     )
 

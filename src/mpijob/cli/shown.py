@@ -163,7 +163,9 @@ def result_line(state: JobState) -> str:
         parts[0] += f" after {text.duration(end - (state.created or end))}"
     spent = [f"waited {text.duration(waited)}"] if (waited := _waited(state)) >= 0.05 else []
     spent += (
-        [f"ran {text.duration(end - state.started)}"] if end is not None and state.started is not None else []
+        [f"ran {text.duration(state.duration_seconds(end))}"]
+        if end is not None and state.started is not None
+        else []
     )
     if state.attempt > 1:
         parts += [f"the last attempt {' and '.join(spent)}"] if spent else []

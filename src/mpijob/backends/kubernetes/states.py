@@ -124,6 +124,7 @@ def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
     launcher, queue = sight.launcher, sight.queue
     waits = standing.phase in _WAITS
     started = _started(sight, standing.phase)
+    finished = _finished(sight, first) if standing.phase.final else None
     return msgspec.structs.replace(
         sight.about,
         phase=standing.phase,
@@ -139,8 +140,8 @@ def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
         queued=_queued(sight),
         started=started,
         running=_running(sight, standing.phase),
-        released=sight.suspended_at if standing.phase.final else None,
-        finished=_finished(sight, first) if standing.phase.final else None,
+        released=_released(sight, finished),
+        finished=finished,
     )
 
 
@@ -178,6 +179,12 @@ def _running(sight: Sight, phase: Phase) -> float | None:
         begun = [one.started for one in sight.workers if one.started is not None]
         return max(begun) if len(begun) >= sight.about.workers_wanted else None
     return sight.census.time or (sight.launcher.started if sight.launcher is not None else None)
+
+
+def _released(sight: Sight, finished: float | None) -> float | None:
+    """Return when a job that ended was suspended, if it still was."""
+    at = sight.suspended_at
+    return at if at is not None and finished is not None and at < finished else None
 
 
 def _finished(sight: Sight, first: Cause | None) -> float | None:
