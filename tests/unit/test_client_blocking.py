@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
 from mpijob import AsyncClient, Client, Job, JobFailed, MPIJob, Phase
 from mpijob.backends import pausing
 from mpijob.backends.base import Backend
+from mpijob.backends.kubernetes import watcher
 from mpijob.backends.local import logs
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import threaded
@@ -22,7 +24,7 @@ from mpijob.client.bridge import Direct, drive
 from mpijob.client.engines import open_backend
 from mpijob.client.threaded import Threaded
 from mpijob.errors import BackendError, Conflict, InvalidJob, Severity
-from mpijob.model import JobState, LogQuery, Resources
+from mpijob.model import JobState, LogQuery, Resources, Scope
 from mpijob.settings import Settings
 
 
@@ -246,6 +248,30 @@ def test_a_closed_stream_of_a_silent_job_leaves_no_thread() -> None:
     for thread in left:
         thread.join(20)
     assert not [thread for thread in left if thread.is_alive()]
+
+
+def test_a_silent_watch_of_a_cluster_ends_with_its_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, stopped, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Silent:
+        def __init__(self, *told: object) -> None:
+            self.close = closed.set
+
+        def wait(self) -> None:
+            assert not stopped.is_set(), "it was looked at again after its reader had left"
+            stopped.set()
+
+    def read() -> None:
+        pausing.obey(stopped)
+        with contextlib.suppress(pausing.Abandoned):
+            list(watcher.changes(cast("Any", None), Scope(), frozenset(), cast("Any", None)))
+        ended.set()
+
+    monkeypatch.setattr(watcher, "Watcher", Silent)
+    monkeypatch.setattr(watcher, "_now", lambda *told: ())
+    threading.Thread(target=read, daemon=True).start()
+    assert ended.wait(20)
+    assert closed.is_set()
 
 
 def test_an_interrupted_stream_over_the_portal_is_closed() -> None:

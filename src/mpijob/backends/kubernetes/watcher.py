@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 
-from mpijob.backends import select
+from mpijob.backends import pausing, select
 from mpijob.backends.kubernetes import gathering, kinds, listing, states
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.kinds import Kind
@@ -80,6 +80,7 @@ def changes(
                     told[state.ref] = state
                     yield state
             watcher.wait()
+            pausing.heed()
             states = _patiently(lambda: [*_now(api, scope, served, look)], patience)
     finally:
         watcher.close()
@@ -90,7 +91,7 @@ def _patiently(look: Callable[[], list[JobState]], patience: Patience) -> list[J
     try:
         states = look()
     except BackendError as error:
-        time.sleep(patience.bear(error))
+        pausing.pause(patience.bear(error))
         return []
     patience.answered()
     return states
