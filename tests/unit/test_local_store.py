@@ -17,7 +17,7 @@ import pytest
 from mpijob.backends.local import fullness, processes, store
 from mpijob.backends.local.paths import Home
 from mpijob.backends.local.store import Store
-from mpijob.model import Sample
+from mpijob.model import Family, JobRef, JobState, MPIJob, Phase, Plan, Sample
 
 
 @pytest.mark.parametrize("format", range(len(store._STEPS) + 1))
@@ -162,3 +162,17 @@ def test_where_nothing_more_fits_the_reserve_is_given_up_and_nothing_else_is_lef
     monkeypatch.setattr(os, "posix_fallocate", full)
     fullness.make_room(home)
     assert os.listdir(home.root) == []
+
+
+def test_a_job_is_found_by_its_uid_in_its_own_namespace_alone(tmp_path: Path) -> None:
+    opened = Store(Home(str(tmp_path / "home")))
+    ref = JobRef("team-b", "bert", "u1")
+    job = MPIJob(name=ref.name, namespace=ref.namespace, command=("true",))
+    plan = Plan(
+        job=job, uid=ref.uid, engine="local", family=Family.MPICH, family_version="", workers=(), world=1,
+        hostfile="", launch=("true",), env={},
+    )  # fmt: skip
+    opened.add(plan, JobState(ref=ref, phase=Phase.PENDING), "", 0)
+    assert opened.find(ref) is not None
+    assert opened.find(JobRef("team-a", "bert", "u1")) is None
+    opened.close()

@@ -159,7 +159,9 @@ class Past:
     def forget(self, ref: JobRef) -> int:
         """Erase a job; by name, every job that had the name. Return how many there were."""
         where, values = (
-            ("uid=?", (ref.uid,)) if ref.uid else ("namespace=? AND name=?", (ref.namespace, ref.name))
+            ("namespace=? AND uid=?", (ref.namespace, ref.uid))
+            if ref.uid
+            else ("namespace=? AND name=?", (ref.namespace, ref.name))
         )
         found = self._archive.read(f"SELECT uid FROM jobs WHERE {where} UNION SELECT uid FROM accounts WHERE {where}",
                                    *values, *values)  # fmt: skip
@@ -167,8 +169,10 @@ class Past:
         return len(found)
 
     def _row(self, ref: JobRef) -> tuple[Any, ...] | None:
-        if ref.uid:
-            rows = self._archive.read(f"SELECT {_JOB} FROM jobs WHERE uid=?", ref.uid)
+        if ref.uid:  # whoever asks may see that namespace, whatever the uid says
+            rows = self._archive.read(
+                f"SELECT {_JOB} FROM jobs WHERE namespace=? AND uid=?", ref.namespace, ref.uid
+            )
         else:
             rows = self._archive.read(
                 f"SELECT {_JOB} FROM jobs WHERE namespace=? AND name=? ORDER BY created DESC, seq DESC LIMIT 1",

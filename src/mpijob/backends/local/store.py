@@ -246,7 +246,7 @@ class Store:
     def find(self, ref: JobRef) -> Row | None:
         """Return the job that a reference means now."""
         if ref.uid:
-            rows = self.read(f"SELECT {_ROW} FROM jobs WHERE uid=?", ref.uid)
+            rows = self.read(f"SELECT {_ROW} FROM jobs WHERE namespace=? AND uid=?", ref.namespace, ref.uid)
         else:
             rows = self.read(
                 f"SELECT {_ROW} FROM jobs WHERE namespace=? AND name=? AND newest=1",
