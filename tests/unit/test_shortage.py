@@ -48,3 +48,15 @@ def test_without_numbers_the_scheduler_has_the_word() -> None:
     enough = msgspec.structs.replace(a_place(), free=Amounts(64, 64 * GIB, 8))
     assert shortage.counted(state, JOB, enough) == state
     assert shortage.is_short(state)
+
+
+@pytest.mark.security
+def test_what_is_free_in_one_namespace_is_not_told_to_a_job_of_another_with_the_same_uid() -> None:
+    free = {"cv": Amounts(64, 64 * GIB, 2), "nlp": Amounts(64, 64 * GIB, 6)}
+    counter = shortage.Counter(lambda job: msgspec.structs.replace(a_place(), free=free[job.namespace]))
+    told = []
+    for namespace in free:
+        state = msgspec.structs.replace(waiting(0), ref=JobRef(namespace, "j", "u"))
+        job = JOB.replace(namespace=namespace)
+        told.append(counter.counted(state, lambda job=job: job).waiting_for)  # type: ignore[misc]  # bound at once
+    assert told == [f"Waiting for resources. {there}/8 GPUs available." for there in (2, 6)]

@@ -91,7 +91,7 @@ class Controller:
         self._tending = Tending(api, self._eye, surroundings, self._gang_seconds)
         self._crowning = Crowning(api, self._eye, settings or Settings())
         self._silence = silence.Silence()
-        self._told_silent: dict[str, frozenset[str]] = {}
+        self._told_silent: dict[JobRef, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
         self._isolated: set[JobRef] = set()
         self._led = False
@@ -112,7 +112,7 @@ class Controller:
     def _forget(self, ref: JobRef) -> None:
         self._samples.pop(ref, None)
         self._isolated.discard(ref)
-        self._told_silent.pop(ref.uid, None)
+        self._told_silent.pop(ref, None)
         self._tending.forget(ref)
 
     def _more_sources(self) -> dict[str, Source]:
@@ -172,7 +172,7 @@ class Controller:
             return
         limits = self._limits(ref.namespace)
         if noted := proclamations.noted(look.found.job, terms.SILENT_NODES_ANNOTATION):
-            self._told_silent.setdefault(ref.uid, frozenset(noted.split(",")))  # by the one that led before
+            self._told_silent.setdefault(ref, frozenset(noted.split(",")))  # by the one that led before
         self._tending.tend(look.state)
         self._tending.mend(look)
         self._isolate(look)
@@ -287,11 +287,11 @@ class Controller:
         silent = self._silence.silent(self._election.well_seconds)
         for ref, nodes in self._nodes_of_jobs(bool(silent)).items():
             lost = nodes & silent.keys()
-            if lost != self._told_silent.get(ref.uid, frozenset()):
-                self._told_silent[ref.uid] = lost
+            if lost != self._told_silent.get(ref, frozenset()):
+                self._told_silent[ref] = lost
                 since = ",".join(sorted(f"{one} {silent[one]}" for one in lost))
                 if not _carefully(partial(self._note_silence, ref, lost, since)):
-                    self._told_silent.pop(ref.uid, None)
+                    self._told_silent.pop(ref, None)
 
     def _nodes_of_jobs(self, silent: bool) -> dict[JobRef, frozenset[str]]:
         if not silent and not any(self._told_silent.values()):

@@ -11,7 +11,7 @@ from mpijob import admission
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.recent import Recent
 from mpijob.errors import MpiJobError
-from mpijob.model import Facts, JobState, MPIJob
+from mpijob.model import Facts, JobRef, JobState, MPIJob
 from mpijob.observation.phase import Reason
 
 _ROOM_SECONDS = 5.0
@@ -22,7 +22,7 @@ class Counter:
 
     def __init__(self, room: Callable[[MPIJob], Facts]) -> None:
         self._room = room
-        self._counted = Recent[str, tuple[float, Facts]]()
+        self._counted = Recent[JobRef, tuple[float, Facts]]()
 
     def counted(self, state: JobState, job: Callable[[], MPIJob]) -> JobState:
         """Return the state of a job with numbers, where it lacks something and they can be had."""
@@ -35,10 +35,10 @@ class Counter:
             return state  # what the scheduler says is true without numbers, too
 
     def _facts(self, job: MPIJob, state: JobState) -> Facts:
-        when, facts = self._counted.get(state.ref.uid, (0.0, None))
+        when, facts = self._counted.get(state.ref, (0.0, None))
         if facts is None or time.monotonic() - when > _ROOM_SECONDS:
             facts = self._room(job)
-            self._counted[state.ref.uid] = time.monotonic(), facts
+            self._counted[state.ref] = time.monotonic(), facts
         return facts
 
 

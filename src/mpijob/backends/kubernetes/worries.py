@@ -30,15 +30,15 @@ class Worries:
 
     def __init__(self, api: Api, eye: Eye, quiet_seconds: float) -> None:
         self._api, self._eye, self._quiet_seconds = api, eye, quiet_seconds
-        self._measured = Recent[str, list[Sample]](_MOST_JOBS)
+        self._measured = Recent[JobRef, list[Sample]](_MOST_JOBS)
 
     def of(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job now."""
         look = self._eye.look(ref)
         if look.state.phase is not Phase.RUNNING:
             return ()
-        past = self._measured.get(look.state.ref.uid, [])
-        self._measured[look.state.ref.uid] = past
+        past = self._measured.get(look.state.ref, [])
+        self._measured[look.state.ref] = past
         with telling(f"read the usage of {ref.name}"):
             past += usage.samples(self._api, look.found, self._eye.served)
             lines = last_lines(self._api, self._eye.voices(look.found), time.time())
