@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from tests.unit.history_support import a_spec, a_state, a_voice, line, texts
 
-from mpijob.errors import BackendError, Finding, Unsupported
+from mpijob.errors import BackendError, Conflict, Finding, Unsupported
 from mpijob.history import keeping, moving, schema
 from mpijob.history.archive import Archive
 from mpijob.history.capture import Capture
 from mpijob.history.past import Past
 from mpijob.history.sessions import Session
 from mpijob.history.values import Fact, Gap
-from mpijob.model import Event, JobRef, Phase, Sample, Scope
+from mpijob.model import Event, JobRef, JobState, Phase, Sample, Scope
 from mpijob.model.accounts import AccountQuery
 
 from .postgres_support import Server, serving
@@ -84,6 +84,20 @@ def _told(archive: Archive) -> list[Any]:
         texts(past), [[*past.accounts(query)] for query in queries], archive.gaps("u1"),
         [one.message.replace("\0", "�") for one in past.events(REF)], [*past.going()],
     ]  # fmt: skip
+
+
+@pytest.mark.security
+def test_both_databases_keep_a_record_from_another_namespace_that_claims_its_uid(
+    pair: tuple[Archive, Archive],
+) -> None:
+    claimed = JobState(ref=JobRef("another", "mine", "u1"), phase=Phase.SUCCEEDED)
+    for archive in pair:
+        _lived(archive)
+        before = _told(archive)
+        with pytest.raises(Conflict, match="another/mine is not recorded"):
+            archive.put(claimed, now=200.0)
+        assert _told(archive) == before
+        assert Past(archive).state(claimed.ref) is None
 
 
 @pytest.mark.req("C-history")

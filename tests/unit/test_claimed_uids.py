@@ -11,9 +11,12 @@ import pytest
 from tests.unit.api_town import Person, Town, at
 
 from mpijob.api.routes import ROUTES
+from mpijob.errors import Conflict
 from mpijob.history.archive import Archive
+from mpijob.history.intake import Whole, take_in
 from mpijob.history.past import Past, past
 from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase
+from mpijob.model.accounts import AccountQuery
 
 pytestmark = pytest.mark.security
 
@@ -71,3 +74,25 @@ def test_a_record_is_read_and_erased_in_its_own_namespace(archive: Archive) -> N
     assert found.forget(CLAIMED) == 0
     assert found.state(BOBS) is not None
     assert found.forget(BOBS) == 1
+
+
+# -- writing --------------------------------------------------------------------------------------
+def test_a_job_does_not_take_the_record_of_another_namespace_by_its_uid(archive: Archive) -> None:
+    found = Past(archive)
+    before = (found.record(BOBS), found.spec(BOBS), [*found.accounts(AccountQuery())])
+    claimed = _state(CLAIMED, Phase.SUCCEEDED)
+    said = r"team-a/mallorys is not recorded.* namespace 'team-b'"
+    with pytest.raises(Conflict, match=said):
+        archive.put(claimed, now=20.0, spec=_spec(CLAIMED))
+    with pytest.raises(Conflict, match=said):
+        take_in(archive, Whole(state=claimed, spec=_spec(CLAIMED)), (), 20.0)
+    assert (found.record(BOBS), found.spec(BOBS), [*found.accounts(AccountQuery())]) == before
+    assert found.state(JobRef("team-a", "mallorys")) is None
+
+
+def test_an_account_that_is_kept_longer_than_its_job_is_not_taken_either(archive: Archive) -> None:
+    archive.forget(UID, keep_account=True)
+    with pytest.raises(Conflict):
+        archive.put(_state(CLAIMED, Phase.SUCCEEDED), now=20.0)
+    (account,) = Past(archive).accounts(AccountQuery())
+    assert account.ref == BOBS

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.cluster_objects import COUNTED, Cluster, at_work, ended, running
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import kinds, logs, platform_metrics, recorder, usage
+from mpijob.backends.kubernetes import gathering, kinds, logs, platform_metrics, recorder, usage
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.listening import Life, Listener
 from mpijob.backends.kubernetes.recorder import Recorder
@@ -295,8 +295,8 @@ class Running:
     def __init__(self, node: Node, archive: Archive) -> None:
         self.stop = threading.Event()
         self.ready = threading.Event()
-        self._recorder = Recorder(node, archive, Policy(), TEAM)
-        self._thread = threading.Thread(target=self._recorder.run, args=(self.stop, self.ready.set))
+        self.recorder = Recorder(node, archive, Policy(), TEAM)
+        self._thread = threading.Thread(target=self.recorder.run, args=(self.stop, self.ready.set))
 
     def __enter__(self) -> Running:
         self._thread.start()
@@ -382,6 +382,29 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     (account,) = past.accounts(AccountQuery())
     assert (account.phase, account.workers, account.deleted is not None) == (Phase.SUCCEEDED, 2, True)
     assert account.core_hours > 0
+
+
+@pytest.mark.security
+@pytest.mark.usefixtures("quick")
+def test_an_object_with_the_uid_of_another_namespaces_job_changes_nothing_of_its_record(
+    archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    node, cluster = Node(), at_work()
+    path = _laid_out(node, cluster)
+    bobs = JobRef("team-b", "bobs", gathering.ref_of(cluster.job).uid)
+    archive.put(JobState(ref=bobs, phase=Phase.RUNNING, created=1.0), now=1.0)
+    before = Past(archive).record(bobs)
+    with Running(node, archive) as running:
+        _eventually(lambda: "is not recorded" in caplog.text)
+        for name in cluster.pods:
+            node.remove(kinds.POD.path(TEAM, name))
+        node.remove(path)
+        _eventually(lambda: not running.recorder._rounds.there())
+        running.recorder._write_gone(gathering.ref_of(cluster.job))
+    assert Past(archive).record(bobs) == before
+    assert archive.voices(bobs.uid) == []
+    assert caplog.text.count("is not recorded") == 1
+    assert Past(archive).state(JobRef(TEAM, cluster.spec.name)) is None
 
 
 def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(

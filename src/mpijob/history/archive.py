@@ -27,7 +27,7 @@ from mpijob.history import ledger, offload
 from mpijob.history.ledger import Connection
 from mpijob.history.schema import RECORD_TABLES, TABLES, open_database, telling
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Voice
-from mpijob.model import Event, JobState, Phase, Role, Sample
+from mpijob.model import Event, JobRef, JobState, Phase, Role, Sample
 
 if TYPE_CHECKING:
     from mpijob.history.objects import Objects
@@ -129,9 +129,11 @@ class Archive:
         """Write down where a job stands and what was seen of it; what is known already stays as it is.
 
         Of events with a reason of `once` an attempt has one: the first that was told, however it is told later.
+        Raise Conflict for a uid that is another namespace's.
         """
         ref = state.ref
         with self.transaction() as db:
+            self.check_claim(ref)
             db.execute(
                 "INSERT INTO jobs (uid, namespace, name, phase, created, ended, deleted, first_seen, last_seen,"
                 " state, spec, plan) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (uid) DO UPDATE SET"
@@ -145,6 +147,16 @@ class Archive:
             _add_events(db, ref.uid, events, once)
             self.add_facts(ref.uid, facts)
             ledger.settle(db, ref.uid, now)
+
+    def check_claim(self, ref: JobRef) -> None:
+        """Raise Conflict where another namespace has a job of that uid: anybody may write it onto their object."""
+        known = "SELECT namespace FROM jobs WHERE uid=? UNION SELECT namespace FROM accounts WHERE uid=?"
+        others = [one for (one,) in self.read(known, ref.uid, ref.uid) if one != ref.namespace]
+        if others:
+            raise Conflict(
+                f"{ref} is not recorded: its uid {ref.uid} is that of a job in namespace '{others[0]}'",
+                hint="create the job anew, without the uid of another on its object",
+            )
 
     def add_events(self, uid: str, events: Iterable[Event]) -> None:
         """Write down what happened."""

@@ -39,6 +39,7 @@ _PACKED = 4  # at least by so much are logs smaller when they are stored
 def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], now: float) -> None:
     """Write a job down with its log files, given by who speaks in them; a file that fails becomes a gap."""
     uid = whole.state.ref.uid
+    archive.check_claim(whole.state.ref)
     archive.forget(uid)
     stored = [(voice, _stored(archive, uid, path)) for voice, path in logs]
     with archive.transaction():

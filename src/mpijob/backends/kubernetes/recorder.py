@@ -23,7 +23,7 @@ from mpijob.backends.kubernetes.recording import Scribe
 from mpijob.backends.kubernetes.watching import Change
 from mpijob.dialects import terms
 from mpijob.dialects.terms import Document
-from mpijob.errors import BackendError
+from mpijob.errors import BackendError, Conflict
 from mpijob.history import keeping
 from mpijob.history.archive import Archive
 from mpijob.history.sessions import Session
@@ -66,6 +66,7 @@ class Recorder:
             trim=_outline,
         )
         self._final: set[JobRef] = set()
+        self._refused: set[JobRef] = set()
         self._listeners: dict[str, Listener] = {}
         self._last_pods: queue.SimpleQueue[tuple[str, Document]] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -131,11 +132,14 @@ class Recorder:
         """Write down how pods were when they went: the only place where some of them tell how they ended."""
         while not self._last_pods.empty():
             uid, pod = self._last_pods.get()
-            if self._archive.state(uid) is not None:
+            known = self._archive.state(uid)
+            if known is not None and known.ref.namespace == pod["metadata"].get("namespace"):
                 self._carefully(partial(self._scribe.keep, uid, pod))
 
     # -- one job ----------------------------------------------------------------------------------
     def _write(self, ref: JobRef) -> None:
+        if self._is_anothers(ref):
+            return
         state, lives = self._scribe.write(ref)
         for life in lives:
             self._hear(ref.uid, life)
@@ -146,6 +150,17 @@ class Recorder:
         elif ref not in self._final:
             self._final.add(ref)
             self._rounds.wish(ref, _LAST_LOOK_SECONDS)
+
+    def _is_anothers(self, ref: JobRef) -> bool:
+        """Whether the record has the job's uid from another namespace, which is said once; nothing is heard of it."""
+        try:
+            self._archive.check_claim(ref)
+        except Conflict as error:
+            if ref not in self._refused:
+                self._refused = {ref, *self._refused & self._rounds.there()}
+                _log.warning("%s", error)
+            return True
+        return False
 
     def _hear(self, uid: str, life: Life) -> None:
         with self._lock:
@@ -165,6 +180,8 @@ class Recorder:
 
     def _write_gone(self, ref: JobRef, why: str = "") -> None:
         """Write down that a job is gone, unless another of its objects is there."""
+        if self._is_anothers(ref):
+            return
         self._final.discard(ref)
         self._scribe.forget(ref.uid)
         self._abandon(ref.uid, set())
