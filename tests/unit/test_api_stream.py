@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ import uvicorn
 
 from mpijob import AsyncClient, MPIJob
 from mpijob.api import board as boards
-from mpijob.api import limits, listing, streams
+from mpijob.api import limits, listing, problems, streams
 from mpijob.api.answers import ListQuery
 from mpijob.api.app import application
 from mpijob.api.asking import Room
@@ -224,6 +224,54 @@ def test_a_slow_reader_holds_the_log_back_and_gets_every_line() -> None:
         assert taken == list(range(25_000))
 
     asyncio.run(story())
+
+
+class Reader:
+    """Somebody who reads a log, as far as a stream asks about them."""
+
+    ref = JobRef("default", "talk")
+
+    def __init__(self, refusal: problems.Refused | None = None) -> None:
+        self._refusal = refusal
+
+    async def still_here(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    async def check(self, namespace: str, *, logs: bool = False) -> None:
+        assert (namespace, logs) == ("default", True)
+
+    def stream(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def told(how: Any, reader: Reader, lines: AsyncIterator[LogLine]) -> str:
+    """Return all that a stream of these lines says."""
+
+    async def story() -> str:
+        said = [one async for one in how(reader, streams.Said(streams.Feed(lines), ()))]
+        return "\n".join(one.decode() if isinstance(one, bytes) else str(one.data) for one in said)
+
+    return asyncio.run(story())
+
+
+async def some_lines(count: int, trouble: Exception | None = None) -> AsyncIterator[LogLine]:
+    for number in range(count):
+        yield LogLine(time=number, text=f"line {number}!".encode(), role=Role.RANK, rank=0)
+        await asyncio.sleep(0.01)
+    if trouble is not None:
+        raise trouble
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("how", [streams.log_flow, streams._plain])
+def test_a_log_that_is_followed_ends_with_the_login(how: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "FRESH_SECONDS", -1.0)
+    gone = Reader(problems.Refused(401, "you are not signed in"))
+    said = told(how, gone, some_lines(3))
+    assert "you are not signed in" in said
+    assert "line 0!" not in said
+    assert "line 2!" in told(how, Reader(), some_lines(3))
 
 
 @pytest.mark.security

@@ -163,6 +163,13 @@ async def opened(ask: Ask) -> Said:
 
 async def log_flow(ask: Ask, said: Said) -> AsyncIterator[Flow]:
     """Yield the lines in batches, an empty one now and then as a sign of life, and what ended them badly."""
+    async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
+        async for batch in batches:
+            yield Flow("lines", batch.lines[-1].at if batch.lines else "", batch)
+
+
+async def _log_batches(ask: Ask, said: Said) -> AsyncIterator[LogBatch]:
+    """Yield the same in no wrapping; whoever may not read any longer reads no further."""
     looked = time.monotonic()
     try:
         with ask.stream():
@@ -172,10 +179,9 @@ async def log_flow(ask: Ask, said: Said) -> AsyncIterator[Flow]:
                         looked = time.monotonic()
                         await ask.still_here()
                         await ask.check(ask.ref.namespace, logs=True)
-                    rows = tuple(row(line, said.secret) for line in batch)
-                    yield Flow("lines", rows[-1].at if rows else "", LogBatch(rows))
+                    yield LogBatch(tuple(row(line, said.secret) for line in batch))
     except (MpiJobError, problems.Refused) as error:
-        yield Flow("lines", "", LogBatch(problem=problems.told(error)[1]))
+        yield LogBatch(problem=problems.told(error)[1])
 
 
 def _lines(ask: Ask, ref: JobRef) -> AsyncIterator[LogLine]:
@@ -250,10 +256,16 @@ async def _batches(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
 
 
 async def _plain(ask: Ask, said: Said) -> AsyncIterator[bytes]:
-    with ask.stream():
-        async with aclosing(said.feed.batches()) as batches:  # type: ignore[type-var]  # a generator
-            async for batch in batches:
-                yield "".join(_written(row(line, said.secret)) for line in batch).encode()
+    async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
+        async for batch in batches:
+            yield _text(batch).encode()
+
+
+def _text(batch: LogBatch) -> str:
+    """Return lines as a file has them; what ended them badly is the last one."""
+    told = batch.problem
+    end = "" if told is None else f"[mpijob] the log ends here: {told.message}\n"
+    return "".join(map(_written, batch.lines)) + end
 
 
 def _written(line: LogRow) -> str:
