@@ -274,6 +274,18 @@ def test_a_log_that_is_followed_ends_with_the_login(how: Any, monkeypatch: pytes
     assert "line 2!" in told(how, Reader(), some_lines(3))
 
 
+@pytest.mark.parametrize("how", [streams.log_flow, streams._plain])
+def test_a_log_that_breaks_off_for_any_reason_is_not_told_as_complete(
+    how: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = told(how, Reader(), some_lines(3, ValueError("a torn file")))
+    assert "line 2!" in said
+    assert "this is a bug in mpijob" in said
+    assert "a torn file" not in said
+    assert "ValueError: a torn file" in caplog.text
+    assert "no such pod" in told(how, Reader(), some_lines(3, BackendError("no such pod")))
+
+
 @pytest.mark.security
 def test_a_stream_too_many_is_refused_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STREAMS", 1)

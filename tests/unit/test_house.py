@@ -16,6 +16,8 @@ OUTERMOST = {  # where whatever comes may end, and why
     "mpijob.api.app:endpoint": "the page gets a sentence",
     "mpijob.api.board:_forever": "the board goes on, and logs it",
     "mpijob.api.sockets:serve": "the visitor gets a sentence",
+    "mpijob.api.streams:_log_batches": "the reader of a log gets a sentence at its end",
+    "mpijob.api.streams:_read": "a task's: raised where the lines are read",
     "mpijob.backends.kubernetes.broker_server:_told": "the asker gets an answer",
     "mpijob.backends.kubernetes.following:_keep_looking": "a thread's: raised where the lines are read",
     "mpijob.backends.kubernetes.listening:run": "a thread's: logged, the other voices are heard further",

@@ -180,7 +180,9 @@ async def _log_batches(ask: Ask, said: Said) -> AsyncIterator[LogBatch]:
                         await ask.still_here()
                         await ask.check(ask.ref.namespace, logs=True)
                     yield LogBatch(tuple(row(line, said.secret) for line in batch))
-    except (MpiJobError, problems.Refused) as error:
+    except (
+        Exception
+    ) as error:  # the outermost place of a stream: a log that breaks off is not told as complete
         yield LogBatch(problem=problems.told(error)[1])
 
 
@@ -198,7 +200,7 @@ class Feed:
     def __init__(self, lines: AsyncIterator[LogLine]) -> None:
         self._lines, self._kept = lines, list[LogLine]()
         self._more, self._room = asyncio.Event(), asyncio.Event()
-        self._error: MpiJobError | None = None
+        self._error: Exception | None = None
         self._over = False
         self._task = asyncio.create_task(self._read())
 
@@ -210,7 +212,7 @@ class Feed:
                 if len(self._kept) >= _AHEAD_LINES:  # whoever reads slowly holds the engine back, not us
                     self._room.clear()
                     await self._room.wait()
-        except MpiJobError as error:
+        except Exception as error:  # the outermost place of this task: whoever reads is told, whatever it is
             self._error = error
         finally:
             self._over = True
