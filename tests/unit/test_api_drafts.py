@@ -67,6 +67,17 @@ def test_earlier_runs_give_advice(browser: Browser) -> None:
     assert (told["counsel"]["runs"], told["estimate"]) == (0, None)
 
 
+@pytest.mark.parametrize("resources", [{"memory": "4GB"}, {"cpu": "2 cores"}, {"cpu": ""}])
+@pytest.mark.parametrize("path", ["/fit", "/drafts/advice", "/plan"])
+def test_an_amount_that_is_none_is_refused_with_what_to_write(
+    browser: Browser, path: str, resources: dict[str, str]
+) -> None:
+    job = {"name": "x", "workers": 2, "command": ["true"], "resources": resources}
+    answer = browser.post(path, {"job": job})
+    (found,) = answer.json()["findings"]
+    assert (answer.status_code, found["code"]) == (400, "BAD_AMOUNT")
+
+
 @pytest.mark.req("D-migrate")
 def test_a_script_of_another_kind_becomes_a_job(browser: Browser) -> None:
     script = "#!/bin/bash\n#SBATCH -N 2 --ntasks-per-node=4\nsrun ./model\n"

@@ -63,6 +63,12 @@ def test_submitting_and_waiting_do_not_load_an_event_loop() -> None:
     assert done.stdout == "2 True False\n"
 
 
+@pytest.mark.parametrize("asked", ["fit", "advise", "estimate", "plan"])
+def test_a_question_about_a_job_that_contradicts_itself_is_refused_as_its_submission_is(asked: str) -> None:
+    with pytest.raises(InvalidJob, match="'4GB' is not an amount"):
+        getattr(a_client(), asked)(a_job(resources=Resources(memory="4GB")))
+
+
 @pytest.mark.req("FR-012", "FR-SDK-002")
 def test_a_job_that_contradicts_itself_is_refused_before_anything_is_asked() -> None:
     client = a_client()

@@ -83,13 +83,13 @@ class Accounting(Desk):
         """Return what a job will take and cost, from earlier runs of its program; None where there were none."""
         from mpijob.client import accounts
 
-        return self._bridge.call(accounts.estimate(self.backend, self.settings, self.localized(job)))
+        return self._bridge.call(accounts.estimate(self.backend, self.settings, self._sound(job)))
 
     def advise(self, job: MPIJob) -> Counsel:
         """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
         from mpijob.client import accounts
 
-        return self._bridge.call(accounts.advise(self.backend, self.localized(job)))
+        return self._bridge.call(accounts.advise(self.backend, self._sound(job)))
 
     def backup_record(self, file: str | Path) -> int:
         """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""

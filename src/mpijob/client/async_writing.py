@@ -33,7 +33,7 @@ class AsyncWriting(AsyncDesk):
         """Return whether the job would start now, wait, or never run here."""
         from mpijob.client import brokering
 
-        return await brokering.fit(self.localized(job), self.port)
+        return await brokering.fit(self._sound(job), self.port)
 
     @overload
     async def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> AsyncJob: ...

@@ -28,7 +28,7 @@ async def prepare(
     """
     from mpijob import checks  # a list of jobs does without: start-up is a feature
 
-    remarks = _refuse_errors(checks.run(job, max_workers=max_workers))  # is it well formed?
+    remarks = refuse_unsound(job, max_workers=max_workers)  # is it well formed?
     job = checks.normal(job)
     if job.presets:
         from mpijob.dialects import presets
@@ -102,7 +102,11 @@ def _no_server(place: str) -> Finding:
     return Finding(code="SERVER_DRY_RUN", message=message, severity=Severity.NOTICE)
 
 
-def _refuse_errors(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def refuse_unsound(job: MPIJob, *, max_workers: int) -> tuple[Finding, ...]:
+    """Return what there is to remark on a job; raise InvalidJob with all that contradicts itself in it."""
+    from mpijob import checks
+
+    findings = checks.run(job, max_workers=max_workers)
     if errors := tuple(finding for finding in findings if finding.severity is Severity.ERROR):
         raise InvalidJob.of(errors)
     return findings

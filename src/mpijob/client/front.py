@@ -50,6 +50,14 @@ class Front:
             return job.replace(namespace=self.namespace)
         return job
 
+    def _sound(self, job: MPIJob) -> MPIJob:
+        """Return the same for a question about the job; raise InvalidJob for one that contradicts itself."""
+        from mpijob.client import flow
+
+        local = self.localized(job)
+        flow.refuse_unsound(local, max_workers=self.settings.max_workers)
+        return local
+
     def scope(
         self,
         *,

@@ -33,7 +33,7 @@ class Writing(Desk):
         """Return whether the job would start now, wait (for what, how long), or never run here."""
         from mpijob.client import brokering
 
-        return self._bridge.call(brokering.fit(self.localized(job), self.backend))
+        return self._bridge.call(brokering.fit(self._sound(job), self.backend))
 
     @overload
     def submit(self, job: MPIJob, *, dry_run: Literal[False] = False) -> Job: ...
