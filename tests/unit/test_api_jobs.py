@@ -389,6 +389,22 @@ def test_pages_neither_repeat_nor_hide_while_rows_come_and_go(sort: Any) -> None
     assert len(seen) == len(set(seen)) == 60
 
 
+@pytest.mark.parametrize("sort", ["duration", "-duration"])
+def test_pages_by_duration_neither_repeat_nor_hide_while_jobs_run_on_and_end(sort: Any) -> None:
+    base = msgspec.structs.replace(a_row(0), started=0.0)
+    running = [msgspec.structs.replace(base, uid=f"u{n}", started=1000.0 - n) for n in range(6)]
+    table = [*running, msgspec.structs.replace(base, uid="ended", finished=103.0)]
+    seen: list[str] = []
+    after = ""
+    for now in (1100.0, 1110.0, 1120.0, 1130.0):
+        page = listing.page(table, ListQuery(sort=sort, limit=2, after=after), rev="r", now=now)
+        seen += [item.uid for item in page.items]
+        after = page.after
+        table[2] = msgspec.structs.replace(table[2], finished=1105.0)
+    assert after == ""
+    assert sorted(seen) == ["ended", *(f"u{n}" for n in range(6))]
+
+
 def test_what_can_be_done_depends_on_the_phase() -> None:
     assert rows.actions(Phase.RUNNING) == ("cancel", "suspend", "clone", "delete")
     assert rows.actions(Phase.SUSPENDED)[0] == "resume"

@@ -1,7 +1,7 @@
 """Filter, sort, count and page the rows that the board holds. Pure; the board does the watching.
 
 Pages are stable: a cursor is the sort key and uid of the last row shown, so rows that come or go meanwhile
-neither repeat nor hide others.
+neither repeat nor hide others. It also says when the first page was made, for what grows with time is told as of then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import binascii
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,14 @@ from mpijob.errors import InvalidJob
 Key = tuple[Any, str]
 
 _PHASE = attrgetter("phase")
+_NUMBERS = ("created", "duration")
+
+
+class _Position(NamedTuple):
+    """Behind which row a page begins, and when the first page was made."""
+
+    key: Key
+    now: float
 
 
 def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float, seen: float = 0.0) -> JobList:
@@ -29,8 +37,10 @@ def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float, seen
     rows = tuple(rows)
     matching = _matching(rows, query)
     chosen = [row for row in matching if row.phase in query.status] if query.status else matching
+    last = _position(query) if query.after else None
+    now = now if last is None else last.now
     key = _key(query.sort, now)
-    later = sorted(_after(chosen, key, query), key=key, reverse=query.sort.startswith("-"))
+    later = sorted(_after(chosen, key, query, last), key=key, reverse=query.sort.startswith("-"))
     return JobList(
         items=tuple(later[: query.limit]),
         total=len(chosen),
@@ -38,7 +48,7 @@ def page(rows: Iterable[JobRow], query: ListQuery, *, rev: str, now: float, seen
         namespaces=_all(rows, "namespace"),
         owners=_all(rows, "owner"),
         types=_all(rows, "kind"),
-        after=_cursor(key(later[query.limit - 1])) if len(later) > query.limit else "",
+        after=_cursor(key(later[query.limit - 1]), now) if len(later) > query.limit else "",
         rev=rev,
         seen=seen,
     )
@@ -73,9 +83,10 @@ def _mentions(row: JobRow, text: str) -> bool:
 
 
 def _duration(row: JobRow, now: float) -> float:
-    if row.started is None:
+    """Return how long a job had run at a time, whatever became of it since."""
+    if row.started is None or row.started > now:
         return -1.0
-    return (row.released or row.finished or now) - row.started
+    return min(row.released or row.finished or now, now) - row.started
 
 
 def _key(sort: str, now: float) -> Callable[[JobRow], Key]:
@@ -86,28 +97,30 @@ def _key(sort: str, now: float) -> Callable[[JobRow], Key]:
     return attrgetter(name, "uid")
 
 
-def _after(rows: Sequence[JobRow], key: Callable[[JobRow], Key], query: ListQuery) -> Sequence[JobRow]:
+def _after(
+    rows: Sequence[JobRow], key: Callable[[JobRow], Key], query: ListQuery, last: _Position | None
+) -> Sequence[JobRow]:
     """Return the rows behind the cursor, in no order."""
-    if not query.after or not rows:
+    if last is None:
         return rows
-    last = _position(query.after, like=key(rows[0]))
     if query.sort.startswith("-"):
-        return [row for row in rows if key(row) < last]
-    return [row for row in rows if key(row) > last]
+        return [row for row in rows if key(row) < last.key]
+    return [row for row in rows if key(row) > last.key]
 
 
-def _cursor(key: Key) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
+def _cursor(key: Key, now: float) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode((*key, now))).decode().rstrip("=")
 
 
-def _position(cursor: str, *, like: Key) -> Key:
-    """Return the key in a cursor; one that was made for another order is refused."""
+def _position(query: ListQuery) -> _Position:
+    """Return what a cursor says; one that was made for another order is refused."""
+    cursor = query.after
+    kind = float if query.sort.removeprefix("-") in _NUMBERS else str
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        kind = str if isinstance(like[0], str) else float
-        key: Key = shapes.decode(raw, tuple[kind, str])  # type: ignore[valid-type]  # chosen at run time
+        value, uid, now = shapes.decode(raw, tuple[kind, str, float])  # type: ignore[valid-type]  # chosen at run time
     except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
         raise InvalidJob(
             f"after: {cursor!r} is not a cursor of this list", hint="begin at the first page"
         ) from error
-    return key
+    return _Position((value, uid), now)
