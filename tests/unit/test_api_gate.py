@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from tests.unit.api_support import COOKIE, HOST, Browser, served
 
 from mpijob.api.asking import Route
 from mpijob.api.gate import CSRF_HEADER, Gate
-from mpijob.api.limits import BODY_BYTES, BURST, STREAMS, Limits
+from mpijob.api.limits import ACTS, ACTS_AT_ONCE, BODY_BYTES, BURST, STREAMS, Limits
 from mpijob.api.openapi import PREFIX
 from mpijob.api.problems import Refused
 from mpijob.api.routes import ROUTES
@@ -225,3 +226,41 @@ def test_requests_without_end_are_slowed_and_streams_counted() -> None:
     held[0].__exit__(None, None, None)
     with limits.stream("maria"), limits.stream("alex"):
         assert True
+
+
+def test_acts_that_wait_take_turns_for_each_user_and_one_too_many_is_refused() -> None:
+    async def story() -> None:
+        limits, released = Limits(), asyncio.Event()
+        running: list[str] = []
+
+        async def act(user: str) -> None:
+            async with limits.act(user):
+                running.append(user)
+                await released.wait()
+
+        acts = [asyncio.create_task(act("maria")) for _ in range(ACTS)]
+        acts += [asyncio.create_task(act("bob"))]
+        await asyncio.sleep(0)
+        assert (running.count("maria"), running.count("bob")) == (ACTS_AT_ONCE, 1)
+        with pytest.raises(Refused, match=f"{ACTS} of your acts wait") as caught:
+            await act("maria")
+        assert caught.value.status == 429
+        released.set()
+        await asyncio.gather(*acts)
+        assert running.count("maria") == ACTS
+        assert limits._acts == {}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("verb", ["cancel", "suspend", "delete"])
+def test_every_act_that_waits_for_a_job_takes_a_turn(
+    user: Browser, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpijob.api.limits.ACTS", 0)
+    user.create(f"no-{verb}", labels={"memory.mpijob/outcome": "hangs"})
+    path = f"/trainjobs/default/no-{verb}"
+    answer = user.delete(path) if verb == "delete" else user.post(f"{path}/{verb}")
+    assert answer.status_code == 429
+    (done,) = user.post("/bulk", {"action": verb, "jobs": [f"default/no-{verb}"]}).json()["items"]
+    assert "wait for jobs" in done["problem"]["message"]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,6 +80,35 @@ def test_calls_to_a_plain_engine_happen_in_another_thread() -> None:
     asyncio.run(ask())
     assert threads
     assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("verb", ["cancel", "suspend", "delete", "stacks"])
+def test_who_only_looks_is_never_behind_those_who_wait_for_a_job(verb: str) -> None:
+    released, seen = threading.Event(), list[str]()
+    word = ContextVar("word", default="")
+
+    class Slow(MemoryBackend):
+        async def _wait(self, *_: Any, **__: Any) -> Any:
+            seen.append(word.get())
+            assert released.wait(20)
+
+        cancel = suspend = delete = stacks = _wait
+
+    async def ask() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        client = AsyncClient(Slow(), settings=Settings())
+        ref = (await client.submit(a_job())).ref
+        word.set("whose")
+        waiting = [asyncio.create_task(getattr(client.port, verb)(ref)) for _ in range(3)]
+        try:
+            await asyncio.sleep(0)
+            assert (await asyncio.wait_for(client.state(ref), 10)).ref == ref
+        finally:
+            released.set()
+            await asyncio.gather(*waiting)
+
+    asyncio.run(ask())
+    assert seen == ["whose"] * 3
 
 
 def test_errors_cross_the_threads() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -131,6 +131,11 @@ class Ask:
         """Hold one of the visitor's streams."""
         assert self.visitor is not None
         return self.room.limits.stream(self.visitor.user)
+
+    def act(self) -> AbstractAsyncContextManager[None]:
+        """Hold one of the visitor's turns to act: what waits for a job to end holds a thread that long."""
+        assert self.visitor is not None
+        return self.room.limits.act(self.visitor.user)
 
     async def still_here(self) -> None:
         """Refuse to go on with somebody whose session or login has ended meanwhile."""

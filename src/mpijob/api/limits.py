@@ -1,10 +1,11 @@
-"""How much one visitor may ask at once: requests a second and open streams."""
+"""How much one visitor may ask at once: requests a second, open streams, and acts that wait for a job."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from mpijob.api.problems import Refused
 
@@ -13,17 +14,26 @@ BODY_SECONDS = 20.0
 HEAD_SECONDS = 20.0
 SEND_SECONDS = 30.0  # a reader who takes nothing for so long is let go
 STREAMS = 100
+ACTS, ACTS_AT_ONCE = 100, 8
 BURST, PER_SECOND = 200.0, 50.0
 _MOST_USERS = 5000
 
 
+class _Acts:
+    """How many acts one user has begun, and the turns that they take."""
+
+    def __init__(self) -> None:
+        self.begun, self.turns = 0, asyncio.Semaphore(ACTS_AT_ONCE)
+
+
 class Limits:
-    """A bucket of requests and a count of streams for each user."""
+    """A bucket of requests, a count of streams and turns to act for each user."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._buckets: dict[str, tuple[float, float]] = {}
         self._streams: dict[str, int] = {}
+        self._acts: dict[str, _Acts] = {}
 
     def count(self, user: str) -> None:
         """Take one request from the user's bucket; refuse when it is empty."""
@@ -58,3 +68,20 @@ class Limits:
             self._streams[user] -= 1
             if not self._streams[user]:
                 del self._streams[user]
+
+    @asynccontextmanager
+    async def act(self, user: str) -> AsyncIterator[None]:
+        """Wait for one of the user's turns to act, and hold it; refuse one too many."""
+        own = self._acts.setdefault(user, _Acts())
+        if own.begun >= ACTS:
+            raise Refused(
+                429, f"{own.begun} of your acts wait for jobs already", "wait for some of them", "USAGE"
+            )
+        own.begun += 1
+        try:
+            async with own.turns:
+                yield
+        finally:
+            own.begun -= 1
+            if not own.begun:
+                del self._acts[user]

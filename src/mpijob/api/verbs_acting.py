@@ -66,15 +66,17 @@ async def retry(ask: Ask) -> JobRow:
 
 async def stacks(ask: Ask) -> StackReport:
     """Look where the ranks stand now; whoever may not enter the workers may not look."""
-    return await ask.client.stacks(ask.ref)
+    async with ask.act():
+        return await ask.client.stacks(ask.ref)
 
 
 async def clone(ask: Ask) -> JobRow:
     """Create a changed copy."""
     body = ask.body
-    copy = await ask.client.clone(
-        ask.ref, body.name or None, changes=body.changes, with_fix=body.with_fix, replace=body.replace
-    )
+    async with ask.act():  # what is replaced is ended first
+        copy = await ask.client.clone(
+            ask.ref, body.name or None, changes=body.changes, with_fix=body.with_fix, replace=body.replace
+        )
     return _shown(ask, copy.last)
 
 
@@ -96,7 +98,7 @@ async def _one(ask: Ask, address: str) -> Done:
         ref = JobRef(namespace, name)
         await ask.check(namespace)
         await (_removed(ask, ref) if ask.body.action == "delete" else _acted(ask, ask.body.action, ref))
-    except MpiJobError as error:
+    except (MpiJobError, problems.Refused) as error:
         return Done(address, problems.told(error)[1])
     return Done(address, None)
 
@@ -106,12 +108,14 @@ async def _acted(ask: Ask, action: str, ref: JobRef) -> JobRow:
     if action == "retry":
         return _shown(ask, (await client.retry(ref)).last)
     verbs = {"cancel": client.cancel, "suspend": client.suspend, "resume": client.resume}
-    return _shown(ask, await verbs[action](ref))
+    async with ask.act():
+        return _shown(ask, await verbs[action](ref))
 
 
 async def _removed(ask: Ask, ref: JobRef) -> None:
     ref = (await ask.client.state(ref)).ref  # with its uid: an earlier job of that name may come to light
-    await ask.client.delete(ref)
+    async with ask.act():
+        await ask.client.delete(ref)
     ask.room.board.forget(ref)
 
 

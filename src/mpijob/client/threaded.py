@@ -1,5 +1,6 @@
 """A plain engine as the async client sees it: each call happens in a thread, so the loop is never blocked.
 
+Calls that wait for a job to end have threads of their own, so that those who only look are never behind them.
 Streams get a thread of their own that hands items over one by one. It ends with the next item, or the next pause
 of the engine, after its stream was closed.
 """
@@ -7,8 +8,11 @@ of the engine, after its stream was closed.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AHEAD = 256
+_WAITING_THREADS = 64
 
 
 class Threaded:
@@ -132,11 +137,11 @@ class Threaded:
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """Ask the job to end."""
-        return await moved(lambda: self._inner.cancel(ref, grace_seconds=grace_seconds))
+        return await waited(lambda: self._inner.cancel(ref, grace_seconds=grace_seconds))
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
-        return await moved(lambda: self._inner.suspend(ref))
+        return await waited(lambda: self._inner.suspend(ref))
 
     async def tend(self, state: JobState) -> None:
         """Do what the engine does not do by itself."""
@@ -152,7 +157,7 @@ class Threaded:
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove it."""
-        await moved(lambda: self._inner.delete(ref, grace_seconds=grace_seconds))
+        await waited(lambda: self._inner.delete(ref, grace_seconds=grace_seconds))
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
@@ -164,7 +169,7 @@ class Threaded:
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank stands now."""
-        return await moved(lambda: self._inner.stacks(ref, ranks, bring=bring))
+        return await waited(lambda: self._inner.stacks(ref, ranks, bring=bring))
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""
@@ -195,6 +200,18 @@ class Threaded:
 async def moved(start: Callable[[], Awaitable[T]]) -> T:
     """Run a call in a thread; it is only made there, so that one cancelled before leaves nothing behind."""
     return await asyncio.to_thread(lambda: drive(start()))
+
+
+async def waited(start: Callable[[], Awaitable[T]]) -> T:
+    """Do the same with a call that may wait for as long as a job takes to end."""
+    context = contextvars.copy_context()
+    work = functools.partial(context.run, lambda: drive(start()))
+    return await asyncio.get_running_loop().run_in_executor(_patient(), work)
+
+
+@functools.cache
+def _patient() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="mpijob-waiting")
 
 
 async def _streamed(stream: AsyncIterator[T]) -> AsyncIterator[T]:
