@@ -360,6 +360,19 @@ def test_only_files_that_a_job_left_can_be_fetched(browser: Browser, path: str) 
     assert answer.json()["message"]
 
 
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "path", ["/audit", "/trainjobs", "/accounts", "/accounts/report", "/trainjobs/default/a/logs"]
+)
+@pytest.mark.parametrize("word", ["since=inf", "since=-inf", "until=nan", "since=1e30", "until=-1e30"])
+def test_a_time_that_no_calendar_has_is_refused_with_a_sentence(
+    browser: Browser, path: str, word: str
+) -> None:
+    answer = browser.get(f"{path}?{word}")
+    assert (answer.status_code, answer.json()["message"]) == (400, f"the query: {word} is no time")
+    assert "seconds since 1970" in answer.json()["hint"]
+
+
 # -- pages ----------------------------------------------------------------------------------------
 def a_row(number: int, **fields: Any) -> JobRow:
     client = Client(MemoryBackend())

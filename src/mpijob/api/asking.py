@@ -29,6 +29,7 @@ from mpijob.model import JobRef
 T = TypeVar("T")
 JSON = "application/json"
 _KEPT_PAGES = 64
+_LATEST = 253_402_300_800.0  # the end of the year 9999
 _SPEAKING = ("/logs", "/curves", "/why", "/artifacts", "/artifact")  # what comes from what a job said
 
 
@@ -220,9 +221,22 @@ def _query(request: HTTPConnection, kind: type[T]) -> T:
         words = [one for one in words if one[0] != CSRF_WORD]
     given = _gathered(words, kind)
     try:
-        return shapes.convert(given, kind, strict=False)
+        found = shapes.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise problems.misread("the query", error) from error
+    _refuse_endless(given, found)
+    return found
+
+
+def _refuse_endless(given: Mapping[str, Any], found: Any) -> None:
+    """Refuse numbers that no calendar has: `inf`, `nan` and those behind the year 9999."""
+    for name, text in given.items():
+        value = getattr(found, name)
+        if isinstance(value, float) and not abs(value) < _LATEST:
+            raise InvalidJob(
+                f"the query: {name}={str(text)[:40]} is no time",
+                hint="write seconds since 1970, such as 1767225600",
+            )
 
 
 def _gathered(items: list[tuple[str, str]], kind: Any) -> Mapping[str, Any]:
