@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from tests.unit.api_support import Browser, served
 from tools import openapi as written
 
 from mpijob import Client, MPIJob
-from mpijob.api import listing, rows
+from mpijob.api import glance, listing, rows
 from mpijob.api.answers import JobRow, ListQuery
 from mpijob.api.pages import Files
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
@@ -371,6 +372,20 @@ def test_a_time_that_no_calendar_has_is_refused_with_a_sentence(
     answer = browser.get(f"{path}?{word}")
     assert (answer.status_code, answer.json()["message"]) == (400, f"the query: {word} is no time")
     assert "seconds since 1970" in answer.json()["hint"]
+
+
+def test_an_overview_is_counted_beside_the_loop_that_serves_others(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = glance.overview
+
+    def watched(*args: Any, **options: Any) -> Any:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return count(*args, **options)
+
+    monkeypatch.setattr(glance, "overview", watched)
+    assert browser.get("/overview").status_code == 200
 
 
 # -- pages ----------------------------------------------------------------------------------------

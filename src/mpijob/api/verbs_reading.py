@@ -173,7 +173,9 @@ async def overview(ask: Ask) -> Overview:
     waiting = sorted((row for row in rows if row.phase is Phase.QUEUED), key=lambda row: row.created)
     queued = await asyncio.gather(*(_told(ask, row) for row in waiting[:_WAITING]))
     states = [one for one in queued if one is not None]
-    return glance.overview(rows, states, found, _room(found), now=time.time())
+    return await asyncio.to_thread(  # of very many jobs it takes a second, in which others are served
+        glance.overview, rows, states, found, _room(found), now=time.time()
+    )
 
 
 async def _told(ask: Ask, row: JobRow) -> JobState | None:
