@@ -27,7 +27,7 @@ from tests.unit.history_support import (
 from mpijob.errors import BackendError, Conflict, InvalidJob
 from mpijob.history import capture as capturing
 from mpijob.history import chunks, keeping, schema
-from mpijob.history.archive import Archive
+from mpijob.history.archive import Archive, decoded
 from mpijob.history.capture import Capture
 from mpijob.history.intake import Whole, take_in
 from mpijob.history.keeping import Keep, Policy
@@ -120,10 +120,59 @@ def test_of_several_jobs_of_one_name_the_newest_is_meant(archive: Archive) -> No
     assert oldest is not None
     assert (newest.ref.uid, oldest.ref.uid) == ("u3", "u1")
     assert [state.ref.uid for state in found.list(Scope(namespace="team", limit=2)).items] == ["u3", "u2"]
-    assert [state.ref.uid for state in found.list(Scope(namespace="team", limit=2, after="2")).items] == [
-        "u1"
-    ]
     assert found.list(Scope(namespace="other")).total == 0
+
+
+@pytest.mark.parametrize("chosen", [{}, {"text": "ber"}, {"owner": "jane"}, {"selector": "team=cv"}])
+def test_pages_of_deleted_jobs_neither_repeat_nor_hide_while_others_are_deleted(
+    archive: Archive, chosen: dict[str, str]
+) -> None:
+    def deleted(uid: str, when: float, name: str = "bert", **fields: Any) -> None:
+        archive.put(a_state(name, uid, **{"owner": "jane", "labels": {"team": "cv"}} | fields), now=5.0)
+        archive.mark_deleted(uid, when)
+
+    deleted("other", 6.5, "BERT", owner="joe", labels={})
+    for number in range(5):
+        deleted(f"u{number}", 6.0 + number // 2)  # some in the same moment
+    found, seen, after = Past(archive), list[str](), ""
+    for number in range(3):
+        page = found.list(Scope(namespace="team", limit=2, after=after, **chosen))  # type: ignore[arg-type]  # words
+        seen += [state.ref.uid for state in page.items]
+        assert page.total == 5 + (not chosen) + number
+        after = page.after
+        deleted(f"late{number}", 20.0)
+    wanted = ["u4", "u3", "u2", *(["other"] if not chosen else []), "u1", "u0"]
+    assert (seen, after) == (wanted, "")
+
+
+def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        archive.put(a_state(uid=f"u{number}"), now=5.0)
+        archive.mark_deleted(f"u{number}", 6.0 + number)
+    read = list[Any]()
+
+    def watched(kind: type[Any], blob: bytes) -> Any:
+        read.append(kind)
+        return decoded(kind, blob)
+
+    monkeypatch.setattr("mpijob.history.past.decoded", watched)
+    page = Past(archive).list(Scope(namespace="team", limit=3))
+    assert (len(page.items), page.total, len(read)) == (3, 20, 3)
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("cursor", ["2", "x:1", "1.0:x", "1.0:", ":"])
+def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None:
+    with pytest.raises(InvalidJob, match=f"'{cursor}' is no cursor"):
+        Past(archive).list(Scope(namespace="team", after=cursor))
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("cursor", ["nan:1", "-inf:1", f"1:{'9' * 30}", f"1:-{'9' * 30}"])
+def test_a_cursor_that_nobody_gave_shows_nothing(archive: Archive, cursor: str) -> None:
+    archive.put(a_state(), now=5.0)
+    archive.mark_deleted("u1", 6.0)
+    assert Past(archive).list(Scope(namespace="team", after=cursor)).items == ()
 
 
 def test_a_place_without_a_record_has_no_past(tmp_path: Path) -> None:

@@ -217,7 +217,12 @@ def _key_of(text: str) -> tuple[float, str]:
     try:
         return float(created), uid
     except ValueError:
-        raise InvalidJob(f"{text!r} is no cursor", hint="take it from the page before") from None
+        raise no_cursor(text) from None
+
+
+def no_cursor(text: str) -> InvalidJob:
+    """Return the error for what does not say where a page begins."""
+    return InvalidJob(f"{text!r} is no cursor", hint="take it from the page before")
 
 
 def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:

@@ -10,7 +10,7 @@ import io
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -28,6 +28,8 @@ from mpijob.model.selector import selects
 from mpijob.observation import cri, literals, merge, sieve
 
 _JOB = "uid, state, deleted, first_seen, last_seen"
+_LAST = 2**63 - 1  # no row has a larger number
+_Place = tuple[float, int]
 
 
 class LineReader(Protocol):
@@ -120,14 +122,29 @@ class Past:
     def list(self, scope: Scope) -> Page:
         """Return one page of the jobs that were deleted, the last one deleted first."""
         where, values = _condition(scope)
-        rows = self._archive.read(
-            f"SELECT {_JOB} FROM jobs WHERE {where} ORDER BY deleted DESC, seq DESC", *values
+        after = _place_of(scope.after) if scope.after else None
+        rows: Sequence[Any]
+        if scope.owner or scope.queue or scope.selector:  # only the states tell them
+            every = [row for row in self._deleted(where, values) if _chosen(_as_gone(row), scope)]
+            total, rows = len(every), [row for row in every if after is None or _place(row) < after]
+        else:
+            total = self._archive.read(f"SELECT count(*) FROM jobs WHERE {where}", *values)[0][0]
+            rows = self._deleted(where, values, after, scope.limit + 1)
+        kept = rows[: scope.limit]
+        items = tuple(msgspec.structs.replace(_as_gone(row), ranks=()) for row in kept)
+        more = "{!r}:{}".format(*_place(kept[-1])) if kept and len(rows) > len(kept) else ""
+        return Page(items, more, total)
+
+    def _deleted(
+        self, where: str, values: Sequence[Any], after: _Place | None = None, most: int | None = None
+    ) -> Sequence[Any]:
+        """Return the rows of deleted jobs in the order of the list, those behind a place alone."""
+        if after is not None:
+            where, values = f"{where} AND (deleted, seq) < (?, ?)", [*values, *after]
+        end = "" if most is None else f" LIMIT {most}"
+        return self._archive.read(
+            f"SELECT {_JOB}, seq FROM jobs WHERE {where} ORDER BY deleted DESC, seq DESC{end}", *values
         )
-        states = [state for row in rows if _chosen(state := _as_gone(row), scope)]
-        first = scope.place
-        last = first + scope.limit
-        items = tuple(msgspec.structs.replace(state, ranks=()) for state in states[first:last])
-        return Page(items, str(last) if len(states) > last else "", len(states))
 
     def events(self, ref: JobRef) -> tuple[Event, ...]:
         """Return what happened to a job, in order."""
@@ -322,12 +339,25 @@ def _told(gap: Gap) -> LogLine:
 
 def _as_gone(row: tuple[Any, ...]) -> JobState:
     """Return the last state; of a job that nobody saw deleted, when it was last seen."""
-    _, blob, deleted, _, last_seen = row
+    _, blob, deleted, _, last_seen = row[:5]
     state = decoded(JobState, blob)
     if deleted is not None:
         return state
     why = f"the job was last seen {state.phase.value}; what became of it was not recorded"
     return gone(state, last_seen, why)
+
+
+def _place(row: tuple[Any, ...]) -> _Place:
+    """Return where a row stands in the list of deleted jobs."""
+    return row[2], row[5]
+
+
+def _place_of(cursor: str) -> _Place:
+    deleted, _, seq = cursor.partition(":")
+    try:
+        return float(deleted), min(max(int(seq), 0), _LAST)
+    except ValueError:
+        raise ledger.no_cursor(cursor) from None
 
 
 def _condition(scope: Scope) -> tuple[str, list[Any]]:
@@ -339,13 +369,15 @@ def _condition(scope: Scope) -> tuple[str, list[Any]]:
         if several:
             parts.append(f"{column} IN ({','.join('?' * len(several))})")
             values += several
+    if scope.text:  # a part of the name; in words that both databases know, and that tell letters apart
+        parts.append("replace(name, ?, '') <> name")
+        values.append(scope.text)
     return " AND ".join(parts), values
 
 
 def _chosen(state: JobState, scope: Scope) -> bool:
     return (
-        scope.text in state.ref.name
-        and (not scope.owner or state.owner == scope.owner)
+        (not scope.owner or state.owner == scope.owner)
         and (not scope.queue or state.queue == scope.queue)
         and selects(scope.selector, state.labels)
     )
