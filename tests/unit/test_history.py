@@ -163,7 +163,7 @@ def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: p
 @pytest.mark.security
 @pytest.mark.parametrize("cursor", ["2", "x:1", "1.0:x", "1.0:", ":"])
 def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None:
-    with pytest.raises(InvalidJob, match=f"'{cursor}' is no cursor"):
+    with pytest.raises(InvalidJob, match=f"'{cursor}' is no place in a list"):
         Past(archive).list(Scope(namespace="team", after=cursor))
 
 

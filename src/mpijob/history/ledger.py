@@ -14,9 +14,9 @@ import msgspec
 
 from mpijob import shapes
 from mpijob.accounting.tallying import Key, tally
-from mpijob.errors import InvalidJob
 from mpijob.model import Amounts, JobState, MPIJob, Sample
 from mpijob.model.accounts import Account, AccountPage, AccountQuery, Tally
+from mpijob.model.ref import no_place
 from mpijob.model.selector import selects
 
 _TALLY = "worker, attempt, first, last, cpu_seconds, byte_seconds, gpu_seconds, peak_bytes, samples"
@@ -217,12 +217,7 @@ def _key_of(text: str) -> tuple[float, str]:
     try:
         return float(created), uid
     except ValueError:
-        raise no_cursor(text) from None
-
-
-def no_cursor(text: str) -> InvalidJob:
-    """Return the error for what does not say where a page begins."""
-    return InvalidJob(f"{text!r} is no cursor", hint="take it from the page before")
+        raise no_place(text) from None
 
 
 def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:

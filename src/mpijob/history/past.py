@@ -24,6 +24,7 @@ from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Record, Voice,
 from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Role, Sample, Scope
 from mpijob.model.accounts import Account, AccountQuery
 from mpijob.model.records import Mark
+from mpijob.model.ref import no_place
 from mpijob.model.selector import selects
 from mpijob.observation import cri, literals, merge, sieve
 
@@ -357,7 +358,7 @@ def _place_of(cursor: str) -> _Place:
     try:
         return float(deleted), min(max(int(seq), 0), _LAST)
     except ValueError:
-        raise ledger.no_cursor(cursor) from None
+        raise no_place(cursor) from None
 
 
 def _condition(scope: Scope) -> tuple[str, list[Any]]:

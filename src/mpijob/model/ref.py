@@ -47,7 +47,10 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         if not self.after:
             return 0
         if not (self.after.isascii() and self.after.isdecimal() and len(self.after) <= _DIGITS):
-            raise InvalidJob(
-                f"'{self.after}' is no place in a list", hint="use the one that the page before gave"
-            )
+            raise no_place(self.after)
         return int(self.after)
+
+
+def no_place(cursor: str) -> InvalidJob:
+    """Return the error for what does not say where a page begins."""
+    return InvalidJob(f"'{cursor}' is no place in a list", hint="use the one that the page before gave")
