@@ -109,14 +109,20 @@ def pods(made: Cluster) -> list[Any]:
     return [*made.pods.values()]
 
 
-def test_jobs_are_told_with_their_pods_then_each_change_once(
-    script: Script, told: Iterator[Overseen]
-) -> None:
+def at_work(script: Script) -> Cluster:
+    """Return a job whose pods run, as the watches have told it."""
     made = on_cluster("bert", "one").workers(running()).launcher(running())
     script.tells("trainjobs", made.job, "ADDED")
     for pod in pods(made):
         script.tells("pods", pod, "ADDED")
     script.settles()
+    return made
+
+
+def test_jobs_are_told_with_their_pods_then_each_change_once(
+    script: Script, told: Iterator[Overseen]
+) -> None:
+    made = at_work(script)
     (state,) = until_told(told)
     assert isinstance(state, JobState)
     assert (state.ref.name, state.phase, len(state.workers)) == ("bert", Phase.RUNNING, 2)
@@ -251,11 +257,7 @@ def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(scrip
 def test_an_end_is_told_once_with_its_cause_though_the_engine_says_it_later(
     script: Script, told: Iterator[Overseen]
 ) -> None:
-    made = on_cluster("bert", "one").workers(running()).launcher(running())
-    script.tells("trainjobs", made.job, "ADDED")
-    for pod in pods(made):
-        script.tells("pods", pod, "ADDED")
-    script.settles()
+    made = at_work(script)
     until_told(told)
     made.worker(1, ended(137, 60, "OOMKilled"))
     script.tells("pods", pods(made)[1])
