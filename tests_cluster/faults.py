@@ -23,6 +23,7 @@ from mpijob.backends.kubernetes.kinds import Kind
 
 ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
 BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+_REVIEWS = "authorization.k8s.io/v1"
 CRD = Kind(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
@@ -131,12 +132,27 @@ def rules(place: Place, *, without: str = "") -> list[Mapping[str, Any]]:
 
 
 def allow(place: Place, user: str, allowed: Sequence[Mapping[str, Any]], kind: str = "User") -> None:
-    """Let a user do something in the place's namespace."""
+    """Let a user do something in the place's namespace; return when the API server knows of it."""
     place.put(ROLE, user, rules=list(allowed))
     subject: dict[str, str] = {"kind": kind, "name": user}
     subject |= {"namespace": place.namespace} if kind == "ServiceAccount" else {"apiGroup": ROLE.group}
     reference = {"apiGroup": ROLE.group, "kind": ROLE.name, "name": user}
     place.put(BINDING, user, roleRef=reference, subjects=[subject])
+    named = f"system:serviceaccount:{place.namespace}:{user}" if kind == "ServiceAccount" else user
+    eventually(lambda: _may(place, named, allowed[0]), f"{user} may do what the role says")
+
+
+def _may(place: Place, user: str, rule: Mapping[str, Any]) -> bool:
+    asked = {
+        "namespace": place.namespace,
+        "verb": rule["verbs"][0],
+        "group": rule["apiGroups"][0],
+        "resource": rule["resources"][0].partition("/")[0],
+        "subresource": rule["resources"][0].partition("/")[2],
+    }
+    review = {"apiVersion": _REVIEWS, "kind": "SubjectAccessReview"}
+    body = review | {"spec": {"user": user, "resourceAttributes": asked}}
+    return bool(place.api.create(f"/apis/{_REVIEWS}/subjectaccessreviews", body)["status"]["allowed"])
 
 
 # -- those who follow ----------------------------------------------------------------------------------
