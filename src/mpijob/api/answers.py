@@ -72,6 +72,10 @@ class JobRow(msgspec.Struct, frozen=True):
     actions: tuple[Action, ...]
     released: float | None = None
 
+    def held_until(self, now: float) -> float:
+        """Return when the job let go of its room; `now` of one that has not."""
+        return self.released or self.finished or now
+
 
 class JobList(msgspec.Struct, frozen=True):
     """One page of jobs. `counts` has the phases under the same filters, the filter by phase left out.

@@ -61,7 +61,7 @@ def _busy(row: JobRow, now: float) -> float:
     """Return the seconds that a job's workers ran, all together."""
     if row.started is None:
         return 0.0
-    return max(0.0, (row.released or row.finished or now) - row.started) * row.workers
+    return max(0.0, row.held_until(now) - row.started) * row.workers
 
 
 def _patterns(rows: tuple[JobRow, ...]) -> tuple[Pattern, ...]:

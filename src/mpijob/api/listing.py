@@ -86,7 +86,7 @@ def _duration(row: JobRow, now: float) -> float:
     """Return how long a job had run at a time, whatever became of it since."""
     if row.started is None or row.started > now:
         return -1.0
-    return min(row.released or row.finished or now, now) - row.started
+    return min(row.held_until(now), now) - row.started
 
 
 def _key(sort: str, now: float) -> Callable[[JobRow], Key]:

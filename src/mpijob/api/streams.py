@@ -180,9 +180,7 @@ async def _log_batches(ask: Ask, said: Said) -> AsyncIterator[LogBatch]:
                         await ask.still_here()
                         await ask.check(ask.ref.namespace, logs=True)
                     yield LogBatch(tuple(row(line, said.secret) for line in batch))
-    except (
-        Exception
-    ) as error:  # the outermost place of a stream: a log that breaks off is not told as complete
+    except Exception as error:  # the outermost place of a stream: what breaks off is not told as complete
         yield LogBatch(problem=problems.told(error)[1])
 
 

@@ -16,13 +16,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from mpijob.backends.explained import explained
 from mpijob.diagnosis import barelog, explain, fixed, report
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.diagnosis.windows import BLOCK_BYTES
 from mpijob.errors import Finding, Fix, InvalidJob, NotFound
 from mpijob.model import Event, Exit, Family, JobState, LogLine, LogQuery, MPIJob, Phase, Role, Sample
-from mpijob.observation import masking
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -151,22 +151,18 @@ async def _lines(state: JobState, backend: Backend, *, wanted: bool) -> tuple[Lo
     return tuple([line async for line in backend.logs(state.ref, query)])
 
 
-def _explained(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
-    return masking.masked_findings(explain(seen, site), masking.secret_values(seen.spec))
-
-
 def _findings(state: JobState, seen: Evidence, site: tuple[Rule, ...]) -> tuple[Finding, ...]:
     """Return what the engine found; what only we can see is added: a wait, silence, the site's own rules."""
     known = state.findings
     if state.phase in (*_WAITS, Phase.RUNNING) or (not known and state.phase is not Phase.SUCCEEDED):
         codes = {finding.code for finding in known}
-        known = (*known, *(one for one in _explained(seen) if one.code not in codes))
+        known = (*known, *(one for one in explained(seen) if one.code not in codes))
     if not site:
         return known
     names = {rule.id for rule in site}
     if any(one.code in names for one in known):  # the engine knew them, and all the facts
         return known
-    own = tuple(one for one in _explained(seen, site) if one.code in names)
+    own = tuple(one for one in explained(seen, site) if one.code in names)
     return (*own, *(one for one in known if one.code != "UNKNOWN" or not own))
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
-
 from mpijob.dialects import (
     extra,
     incoming_gpus,
@@ -328,12 +326,11 @@ def _limited(
     if deadline_seconds is not None:
         above = "/spec/runPolicy" if kind == "MPIJob" else "/spec"
         made.put(f"{above}/activeDeadlineSeconds", max(1, int(deadline_seconds)))
+    if not queue:
+        return
     waits = waiting_jobs.read(document) if _policy(document, kind).get("suspend") else None
-    if queue and waits is None:
+    if waits is None:
         made.put(f"/metadata/labels/{_escaped(terms.QUEUE_LABEL)}", queue)
-    elif (
-        queue and waits is not None and not waits.queue
-    ):  # in the queue at once, it would start before the others end
-        note = waiting_jobs.Note(waits.jobs, queue)
+    elif not waits.queue:  # in the queue at once, it would start before the others end
         place = f"/metadata/annotations/{_escaped(terms.AFTER_ANNOTATION)}"
-        made.put(place, msgspec.json.encode(note).decode(), anyway=True)
+        made.put(place, waiting_jobs.written(waiting_jobs.Note(waits.jobs, queue)), anyway=True)

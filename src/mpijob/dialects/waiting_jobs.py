@@ -27,12 +27,17 @@ def hold(document: Document, refs: Iterable[JobRef]) -> None:
     metadata, spec = document["metadata"], document["spec"]
     note = Note({ref.name: ref.uid for ref in refs}, metadata["labels"].pop(QUEUE_LABEL, ""))
     annotations = metadata.setdefault("annotations", {})
-    annotations[AFTER_ANNOTATION] = msgspec.json.encode(note).decode()
+    annotations[AFTER_ANNOTATION] = written(note)
     if note.queue:  # so that the document still reads back as the job
         rest = msgspec.json.decode(annotations.get(REST_ANNOTATION, "{}"))
         annotations[REST_ANNOTATION] = msgspec.json.encode(rest | {"queue": note.queue}).decode()
     policy = spec.setdefault("runPolicy", {}) if document["kind"] == "MPIJob" else spec
     policy["suspend"] = True
+
+
+def written(note: Note) -> str:
+    """Return a note as the annotation holds it."""
+    return msgspec.json.encode(note).decode()
 
 
 def read(document: Mapping[str, Any]) -> Note | None:

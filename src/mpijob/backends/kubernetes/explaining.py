@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob import diagnosis
+from mpijob.backends.explained import explained
 from mpijob.diagnosis.evidence import Evidence, Memory, Node, Pod, World, without_aborts
 from mpijob.diagnosis.rule import Rule
 from mpijob.dialects import mpioperator, seen_census, trainjob
@@ -17,7 +17,7 @@ from mpijob.dialects.seen import Objects
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Exit, Family, LogLine, MPIJob, Phase, Resources, Role
 from mpijob.model.sight import Loss, Member, Sight
-from mpijob.observation import cluster_causes, cluster_waiting, masking
+from mpijob.observation import cluster_causes, cluster_waiting
 from mpijob.observation.cluster_causes import Cause
 from mpijob.observation.phase import Reason, Standing
 
@@ -49,7 +49,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """Return why the job failed, or what keeps it from starting, first cause first."""
     seen = _evidence(objects, sight, standing, first, launcher_log, logs)
-    found = _explained(seen, site)
+    found = explained(seen, site)
     if standing.phase is Phase.FAILED:
         return (*_before(sight, standing, seen), *found)
     return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)
@@ -63,11 +63,7 @@ def _before(sight: Sight, standing: Standing, seen: Evidence) -> tuple[Finding, 
     if obstacle is None:
         return ()
     reason = cluster_waiting.REASONS[obstacle.hurdle].value
-    return _explained(msgspec.structs.replace(seen, reason=reason, message=obstacle.text))
-
-
-def _explained(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
-    return masking.masked_findings(diagnosis.explain(seen, site), masking.secret_values(seen.spec))
+    return explained(msgspec.structs.replace(seen, reason=reason, message=obstacle.text))
 
 
 def _evidence(

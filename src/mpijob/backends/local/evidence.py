@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from mpijob import diagnosis
 from mpijob.backends import siterules
+from mpijob.backends.explained import explained
 from mpijob.backends.local import logs, passages
 from mpijob.backends.local.ledger import TOGETHER_SECONDS, Ledger
 from mpijob.backends.local.orders import Orders
@@ -20,7 +20,7 @@ from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
 from mpijob.errors import Finding
 from mpijob.model import Exit, LogLine, Mark, Role
-from mpijob.observation import masking, phase
+from mpijob.observation import phase
 
 LINES_PER_FILE = 60
 FULL_BYTES = 64 << 10
@@ -47,8 +47,7 @@ def findings_for(
         seen, started=started, worries=worries, elapsed_seconds=_limit(orders, standing),
         silent_seconds=_silence(orders, standing, started, said),
     )  # fmt: skip
-    hidden = masking.secret_values(orders.plan.job, orders.secrets.values())
-    findings = masking.masked_findings(diagnosis.explain(evidence, site), hidden)
+    findings = explained(evidence, site, orders.secrets.values())
     cause = findings[0].rank if findings else None
     ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
     return findings
