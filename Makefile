@@ -11,7 +11,9 @@ UPGRADE_RESULTS := .make/results-upgrade.json
 FRAMEWORK_RESULTS := .make/results-frameworks.json
 PYTEST_FLAGS ?=
 SPREAD := --numprocesses 2 --dist loadgroup
-CLUSTER_SPREAD := --numprocesses 3 --dist loadgroup --reruns 1 -rR
+# Real processes wait for a machine that others use too: what fails is tried once more, and its first try is shown.
+TWICE := --reruns 1 -rR -p tools.second_tries
+CLUSTER_SPREAD := --numprocesses 3 --dist loadgroup $(TWICE)
 FROM ?= $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null)
 BENCH_FLAGS ?=
 FAULT_FLAGS ?=
@@ -40,7 +42,7 @@ test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registr
 	cd frontend && npm run --silent types-check
 	$(BIN)/coverage erase
 	rm -rf $(MPIJOB_PAGE_COVERAGE)
-	$(BIN)/coverage run -m pytest $(SPREAD) --results=$(RESULTS) $(PYTEST_FLAGS)
+	$(BIN)/coverage run -m pytest $(SPREAD) $(TWICE) --results=$(RESULTS) $(PYTEST_FLAGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	cd frontend && node coverage.mjs $(MPIJOB_PAGE_COVERAGE) 80

@@ -18,7 +18,6 @@ from testbed.session import uses_another_cluster
 from tests_cluster import promises
 from tests_cluster.support import Place
 
-_MOST_TOLD = 6000
 pytest_plugins = ["tools.requirement_marks", "tests_cluster.turns"]
 
 
@@ -75,10 +74,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("testbed")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show why a test was run once more: what passed at its second try had a cause at its first."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"first try of {report.nodeid}")
-        terminalreporter.write_line(report.longreprtext[-_MOST_TOLD:])

@@ -100,6 +100,18 @@ def test_what_is_typed_in_any_kind_of_field_is_in_the_yaml_and_in_the_job(page: 
     expect(page.get_by_role("log")).to_contain_text("a small file")
 
 
+@pytest.mark.req("C-wizard")
+def test_a_laptop_without_a_network_creates_its_job_all_the_same(page: Page) -> None:
+    begin(page, NOTED, "Basics")
+    page.evaluate(
+        "window.dispatchEvent(new Event('offline'))"
+    )  # what a browser says when the last network goes
+    field(page, "name").fill("alone")
+    expect(page.get_by_test_id("plan")).to_be_visible()
+    page.get_by_role("button", name="Create job").click()
+    expect(page.get_by_text("alone was created")).to_be_visible()
+
+
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose settings know two data connections."""

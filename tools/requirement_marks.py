@@ -19,7 +19,7 @@ import pytest
 from tools import requirements
 
 _PROPERTY = "requirements"
-_AGAIN = "rerun"  # a cluster test that failed and is tried once more
+_AGAIN = "rerun"  # it failed and is tried once more
 _WORSE = {"passed": 0, "skipped": 1, "failed": 2}
 
 

@@ -11,7 +11,9 @@ export function makeQueries(): QueryClient {
       },
     }),
     defaultOptions: {
+      mutations: { networkMode: "always" }, // the server may be on this machine: a browser without a network still reaches it
       queries: {
+        networkMode: "always",
         staleTime: 1000,
         refetchInterval: (query) => (query.queryKey[0] === "jobs" ? 5000 : false),
         retry: (count, error) => !(error instanceof ApiProblem && error.status >= 400 && error.status < 500) && count < 2,
