@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
-from mpijob import shapes
+from mpijob import shapes, wholly
 from mpijob.api.sheets import Votes
 
 _MOST = 2000
@@ -41,7 +39,4 @@ class OpinionBox:
     def _keep(self) -> None:
         if self._path is None or not self._path.parent.is_dir():
             return
-        handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=".opinions-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(self._counts))
-        os.replace(temporary, self._path)
+        wholly.write(self._path, msgspec.json.encode(self._counts))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from mpijob import wholly
 from mpijob.client import changes
 from mpijob.errors import Conflict, InvalidJob, NotAllowed, NotFound
 from mpijob.model import MPIJob
@@ -131,7 +131,7 @@ class Templates:
             )
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(path, jobfile.write(job), mode)
+            wholly.write(path, jobfile.write(job).encode(), mode)
         except OSError as error:
             raise _refused(f"template '{name}' cannot be written", error) from error
         return Template(name, origin, job.description)
@@ -143,19 +143,6 @@ class Templates:
             return jobfile.read(path.read_bytes(), file=str(path)).description
         except (InvalidJob, OSError):
             return "(cannot be read)"
-
-
-def _replace(path: Path, text: str, mode: int) -> None:
-    """Write the whole file or none of it, never through somebody else's link."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".template-")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), mode)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
 
 
 def _refused(what: str, error: OSError) -> NotAllowed:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+from mpijob import wholly
 from mpijob.errors import BackendError, InvalidJob
 
 if TYPE_CHECKING:
@@ -147,11 +148,7 @@ def cached(objects: Objects, name: str, directory: str) -> str | None:
     content = objects.get(name)
     if content is None:
         return None
-    fresh = f"{path}.{os.urandom(4).hex()}"
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(fresh, path)
+    wholly.write(path, content)
     _forget_oldest(directory)
     return path
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from mpijob import shapes
+from mpijob import shapes, wholly
 from mpijob.backends.local.paths import Home
 from mpijob.errors import BackendError, Unsupported
 from mpijob.model import Family
@@ -142,11 +142,9 @@ def _read_cache(path: Path) -> dict[str, list[str]]:
 
 
 def _write_cache(path: Path, known: dict[str, list[str]]) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary.write_bytes(msgspec.json.encode(known))
-        temporary.replace(path)
+        wholly.write(path, msgspec.json.encode(known))
     except OSError:
         return  # a cache that cannot be written only costs time
 

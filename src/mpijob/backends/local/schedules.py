@@ -15,13 +15,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from mpijob import shapes
+from mpijob import shapes, wholly
 from mpijob.backends import code
 from mpijob.backends.local import waking
 from mpijob.backends.local.paths import Home, cannot_write
@@ -67,10 +66,7 @@ class LocalSchedules:
         try:
             self._home.ensure()
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(recurrence))
-            os.replace(temporary, path)
+            wholly.write(path, msgspec.json.encode(recurrence))
         except OSError as error:
             raise cannot_write(path, str(error.strerror)) from error
         self.ring()

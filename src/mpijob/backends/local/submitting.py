@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob import wholly
 from mpijob.backends import code, secrets
 from mpijob.backends.local import fullness, keepsakes, scheduler
 from mpijob.backends.local.paths import SCRIPTS, Home, cannot_write
@@ -104,8 +104,4 @@ def labels(job: MPIJob) -> str:
 def _provide_agent(home: Home) -> None:
     """Put the start agent where it is executable: an installed package's files may not be."""
     if not home.agent.exists():
-        fd, name = tempfile.mkstemp(dir=home.root, prefix="agent-")
-        with os.fdopen(fd, "wb") as file:
-            file.write((Path(SCRIPTS) / "agent.sh").read_bytes())
-            os.fchmod(file.fileno(), 0o700)
-        os.replace(name, home.agent)
+        wholly.write(home.agent, (Path(SCRIPTS) / "agent.sh").read_bytes(), 0o700)
