@@ -257,6 +257,22 @@ def test_a_secret_is_masked_as_programs_quote_it(value: str, said: Callable[[str
     assert shown.removeprefix("it is ") in ("***", "'***'", '"***"')
 
 
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda value: value.hex(),
+        lambda value: value.hex().upper(),
+        lambda value: base64.urlsafe_b64encode(value).decode(),
+        lambda value: base64.urlsafe_b64encode(value).decode().rstrip("="),
+        lambda value: base64.b64encode(value).decode().rstrip("="),
+    ],
+)
+@pytest.mark.parametrize("value", ["~~~???>>>é", "hunter2-SECRET"])
+def test_a_secret_is_masked_as_programs_spell_its_bytes(value: str, said: Callable[[bytes], str]) -> None:
+    assert masking.masked_text(f"it is {said(value.encode())}", masking.spellings([value])) == "it is ***"
+
+
 LONG = "".join(f"{number:03}" for number in range(24))
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.cluster_objects import Cluster, at_work, derive, ended, running, stamp, waiting
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import gathering, kinds, steering, visits, websocket
+from mpijob.backends.kubernetes import gathering, kinds, logs, steering, visits, websocket
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.dialects import acts, terms
@@ -91,6 +91,14 @@ def test_a_command_is_run_in_the_new_pods_of_a_resumed_job(
     visits.execute(Store(), derive(cluster), cluster.seen(), ("ls",), worker=worker, rank=None)
     name = cluster.name_of("launcher" if worker is None else "worker", worker or 0)
     assert asked == [kinds.POD.path(cluster.spec.namespace, name, "exec")]
+
+
+def test_the_workers_of_a_resumed_job_are_its_new_pods_in_whatever_order_they_are_listed() -> None:
+    cluster = resumed()
+    listed = cluster.seen().pods
+    wanted = {0: cluster.name_of("worker", 0), 1: cluster.name_of("worker", 1)}
+    for pods in (listed, listed[::-1]):
+        assert {index: pod["metadata"]["name"] for index, pod in logs.workers_of(pods).items()} == wanted
 
 
 def test_a_launcher_that_cannot_be_asked_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:

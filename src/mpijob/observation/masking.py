@@ -77,13 +77,14 @@ def secret_values(job: MPIJob, told: Iterable[str] = ()) -> tuple[str, ...]:
 def spellings(values: Iterable[str]) -> tuple[str, ...]:
     """Return the forms in which secret values are found in a line, the longest first.
 
-    Each of its lines; the whole as it stands in a URL, in JSON, in Python's `repr`, in base64, also in the lines of it.
+    Each of its lines; the whole as it stands in a URL, in JSON, in Python's `repr`, in hexadecimal, in base64 of either
+    alphabet, also in the lines of it.
     """
     found: set[str] = set()
     for value in values:
         found.update(line.strip() for line in value.splitlines())
         if len(value) >= SHORTEST:
-            found |= {value, *_in_url(value), *_quoted(value), *_in_base64(value)}
+            found |= {value, *_in_url(value), *_quoted(value), *_in_hexadecimal(value), *_in_base64(value)}
     return tuple(sorted((one for one in found if len(one) >= SHORTEST), key=len, reverse=True))
 
 
@@ -98,9 +99,16 @@ def _quoted(value: str) -> set[str]:
     return {said[1:-1] for said in (json.dumps(value), json.dumps(value, ensure_ascii=False), repr(value))}
 
 
+def _in_hexadecimal(value: str) -> set[str]:
+    digits = value.encode(errors="replace").hex()
+    return {digits, digits.upper()}
+
+
 def _in_base64(value: str) -> set[str]:
-    """Return a value in base64, whole and in lines; `echo` gives a newline along."""
-    wholes = [base64.b64encode(one.encode(errors="replace")).decode() for one in (value, value + "\n")]
+    """Return a value in base64, whole, without its padding and in lines; `echo` gives a newline along."""
+    texts = [one.encode(errors="replace") for one in (value, value + "\n")]
+    padded = [spelt(one).decode() for one in texts for spelt in (base64.b64encode, base64.urlsafe_b64encode)]
+    wholes = {*padded, *(one.rstrip("=") for one in padded)}
     lines = (one[at : at + wide] for one in wholes for wide in _COLUMNS for at in range(0, len(one), wide))
     return {*wholes, *lines}
 

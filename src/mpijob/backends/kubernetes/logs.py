@@ -16,7 +16,7 @@ import msgspec
 
 from mpijob.backends.kubernetes import kinds, reads
 from mpijob.backends.kubernetes.api import Api, ApiError
-from mpijob.backends.kubernetes.states import Document
+from mpijob.backends.kubernetes.states import Document, worker_index
 from mpijob.dialects import pods as pod_words
 from mpijob.dialects import terms
 from mpijob.dialects.output import Output, Report, Said
@@ -81,15 +81,17 @@ def role_of(pod: Mapping[str, Any]) -> Role:
 
 def launcher_of(pods: Iterable[Document]) -> Document | None:
     """Return the launcher's pod; when a job is resumed, the one of before may still be on its way out."""
-    return newest(pod for pod in pods if role_of(pod) is Role.LAUNCHER)
+    return max((pod for pod in pods if role_of(pod) is Role.LAUNCHER), key=_age, default=None)
 
 
-def newest(pods: Iterable[Document]) -> Document | None:
-    """Return the pod that was made last, of those of one second one that stays: the API server lists by name."""
-    return max(pods, key=_age, default=None)
+def workers_of(pods: Iterable[Document]) -> dict[int, Document]:
+    """Return the pod of each worker, by its index; those of before may still be on their way out."""
+    workers = [pod for pod in pods if role_of(pod) is Role.WORKER]
+    return {worker_index(pod): pod for pod in sorted(workers, key=_age)}
 
 
 def _age(pod: Document) -> tuple[str, bool]:
+    """Return what orders pods by when they were made, in one second those that stay last: they are listed by name."""
     metadata = pod["metadata"]
     return str(metadata.get("creationTimestamp") or ""), not metadata.get("deletionTimestamp")
 

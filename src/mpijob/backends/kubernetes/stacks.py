@@ -16,12 +16,12 @@ from pathlib import Path
 
 from mpijob.backends.kubernetes import failures, kinds, reads, websocket
 from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.logs import role_of
-from mpijob.backends.kubernetes.states import Document, Objects, worker_index
+from mpijob.backends.kubernetes.logs import workers_of
+from mpijob.backends.kubernetes.states import Document, Objects
 from mpijob.dialects import pods as pod_words
 from mpijob.dialects import stacks as words
 from mpijob.errors import Conflict, Unsupported
-from mpijob.model import JobState, Role
+from mpijob.model import JobState
 from mpijob.model.stacks import Lack, RankStack
 
 LOOK_SECONDS = 20
@@ -36,7 +36,7 @@ def collect(
 
     With a `tool` (py-spy), workers that have none get it.
     """
-    pods = {worker_index(pod): pod for pod in seen.pods if role_of(pod) is Role.WORKER and _runs(pod)}
+    pods = {index: pod for index, pod in workers_of(seen.pods).items() if _runs(pod)}
     wanted = {one.worker for one in state.ranks if one.rank in ranks} if ranks and state.ranks else set(pods)
     if not pods:
         raise Conflict(f"no worker of {state.ref} runs: the job is {state.phase.value}")

@@ -10,10 +10,10 @@ from mpijob.backends.kubernetes import gathering, states
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.logs import role_of
+from mpijob.backends.kubernetes.logs import workers_of
 from mpijob.backends.kubernetes.platform_metrics import Prometheus
 from mpijob.dialects.seen_fields import time_of
-from mpijob.model import Role, Sample, quantity
+from mpijob.model import Sample, quantity
 
 METRICS_API = "metrics.k8s.io/v1beta1"
 POD_METRICS = Kind(METRICS_API, "PodMetrics", "pods")
@@ -25,14 +25,14 @@ def samples(
     """Return one sample for each worker that is measured; none where the cluster measures nothing."""
     if METRICS_API not in served and prometheus is None:
         return ()
-    workers = [pod for pod in gathering.pods(api, found.kind, found.job) if role_of(pod) is Role.WORKER]
-    names = [pod["metadata"]["name"] for pod in workers]
+    workers = workers_of(gathering.pods(api, found.kind, found.job))
+    names = [pod["metadata"]["name"] for pod in workers.values()]
     more = {} if prometheus is None or not names else prometheus.used(found.ref.namespace, names)
     attempt = gathering.attempt_of(found.job)
     measured = []
-    for pod in workers:
+    for index, pod in sorted(workers.items()):
         sample = _sample(api, pod, attempt) if METRICS_API in served else None
-        sample = _with(sample, more.get(pod["metadata"]["name"], {}), states.worker_index(pod), attempt)
+        sample = _with(sample, more.get(pod["metadata"]["name"], {}), index, attempt)
         measured += [sample] if sample is not None else []
     return tuple(measured)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from mpijob.backends.kubernetes import kinds, websocket
 from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.logs import launcher_of, newest, role_of
-from mpijob.backends.kubernetes.states import Document, Objects, worker_index
+from mpijob.backends.kubernetes.logs import launcher_of, workers_of
+from mpijob.backends.kubernetes.states import Document, Objects
 from mpijob.dialects import pods as pod_words
 from mpijob.errors import Conflict, NotFound
-from mpijob.model import JobState, Role
+from mpijob.model import JobState
 
 
 def execute(
@@ -43,7 +41,7 @@ def _worker_of(state: JobState, rank: int) -> int:
 
 
 def _pod(state: JobState, seen: Objects, worker: int | None) -> Document:
-    pod = launcher_of(seen.pods) if worker is None else newest(_workers(seen, worker))
+    pod = launcher_of(seen.pods) if worker is None else workers_of(seen.pods).get(worker)
     if pod is not None:
         return pod
     if worker is not None and worker >= state.workers_wanted:
@@ -52,7 +50,3 @@ def _pod(state: JobState, seen: Objects, worker: int | None) -> Document:
         )
     who = "launcher" if worker is None else f"worker {worker}"
     raise Conflict(f"the {who} of {state.ref} does not run: the job is {state.phase.value}")
-
-
-def _workers(seen: Objects, worker: int) -> Iterator[Document]:
-    return (pod for pod in seen.pods if role_of(pod) is Role.WORKER and worker_index(pod) == worker)
