@@ -15,15 +15,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from mpijob.backends.kubernetes.access import Access
+from mpijob.backends.kubernetes.api import Api
 
 MAPS = "/api/v1/namespaces/team-a/configmaps"
 Document = dict[str, Any]
+A_MAP: Document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
 
 
 class Seen(NamedTuple):
@@ -363,3 +366,18 @@ def served(certificates: Certificates) -> Iterator[FakeApi]:
     api = FakeApi(certificates)
     yield api
     api.close()
+
+
+def connected(server: FakeApi) -> Iterator[Api]:
+    """The fixture `api` of those who want it."""
+    with Api(server.access()) as api:
+        yield api
+
+
+def shortened(module: ModuleType) -> Callable[[pytest.MonkeyPatch], None]:
+    """The fixture `short_pauses` of those who want it: what has failed in a module is tried again at once."""
+
+    def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_FIRST_PAUSE", 0.01)
+
+    return short_pauses
