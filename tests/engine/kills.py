@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.unit.cluster_objects import COUNTED, Cluster, at_work, ended
-from tests.unit.test_kube_recorder import TEAM, Node, Stream, _laid_out
+from tests.unit.kube_node import TEAM, Node, Stream, lay_out
 
 from mpijob.backends.kubernetes import kinds, recorder
 from mpijob.backends.kubernetes.recorder import Recorder
@@ -111,7 +111,7 @@ class Played(Node):
     def __init__(self, play: Play) -> None:
         super().__init__()
         self._play = play
-        self._path = _laid_out(self, play.cluster)
+        self._path = lay_out(self, play.cluster)
         threading.Thread(target=self._change, daemon=True).start()
 
     def lines(self, path: str, **query: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from mpijob.api.asking import Room
 from mpijob.api.gate import CSRF_HEADER, Gate
 from mpijob.api.openapi import PREFIX
 from mpijob.api.pages import Files
-from mpijob.backends.memory import MemoryBackend
+from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import AsyncClient
 from mpijob.settings import Settings
 
@@ -64,3 +65,22 @@ def served(backend: Any = None, files: Files | None = None, settings: Settings =
         application(room, files), base_url=f"http://{HOST}", raise_server_exceptions=False
     ) as http:
         yield Browser(room, http)
+
+
+def signed_in() -> Iterator[Browser]:
+    """The fixture `browser` of those who want it; jobs whose names begin with bad- fail there."""
+    script = Script(jobs={"bad-*": Outcome(exit_code=3, worker=1, lines=("rank {rank} of {world}",))})
+    with served(MemoryBackend(script=script)) as one:
+        yield one.sign_in()
+
+
+def names(answer: Any) -> list[str]:
+    return [item["name"] for item in answer.json()["items"]]
+
+
+def settled(browser: Browser, counts: dict[str, int]) -> None:
+    """Wait until the board has seen how the jobs ended."""
+    deadline = time.monotonic() + 10
+    while browser.get("/trainjobs").json()["counts"] != counts:
+        assert time.monotonic() < deadline, browser.get("/trainjobs").json()["counts"]
+        time.sleep(0.02)

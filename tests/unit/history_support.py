@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mpijob.history.archive import Archive
+from mpijob.history.capture import Capture
 from mpijob.history.past import Past
 from mpijob.history.values import Form, Position, Voice
 from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase, Role
@@ -56,3 +60,26 @@ def recorded(archive: Archive, uid: str) -> bytes:
     """Return all stored lines of a job as they were given."""
     past = Past(archive)
     return b"".join(raw for voice in archive.voices(uid) for raw in past.raw(voice))
+
+
+def said(archive: Archive, count: int, **voice: Any) -> Capture:
+    """Let a voice say so many lines; they are taken, and not yet written to their end."""
+    capture = Capture(archive, archive.voice(a_voice(**voice)))
+    for number in range(count):
+        capture.take(line(number))
+    return capture
+
+
+def encoded(spec: MPIJob) -> bytes:
+    """Return a job as an archive keeps it."""
+    return msgspec.json.encode(spec)
+
+
+def archived(tmp_path: Path) -> Archive:
+    """The fixture `archive` of those who want it."""
+    return Archive(str(tmp_path / "history"))
+
+
+def shared_archive(tmp_path: Path) -> Archive:
+    """The fixture `archive` of those whose threads use it together."""
+    return Archive(str(tmp_path / "history"), shared=True)

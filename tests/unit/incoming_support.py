@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,3 +72,16 @@ def refused(job: MPIJob, around: Around, kind: str = "TrainJob") -> list[str]:
 
 def limited(**limits: Any) -> Around:
     return Around(limits=NamespaceLimits(**limits))
+
+
+def applied(document: Mapping[str, Any], patch: list[Document]) -> Any:
+    """Return a document with a JSON patch of additions applied, as an API server would."""
+    whole = json.loads(json.dumps(document))
+    for one in patch:
+        assert one["op"] == "add"
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:]]
+        here = whole
+        for step in steps[:-1]:
+            here = here[int(step)] if isinstance(here, list) else here[step]
+        here[steps[-1]] = one["value"]
+    return whole

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.history_support import a_state, a_voice, line, recorded, texts
+from tests.unit.history_support import a_state, a_voice, line, recorded, shared_archive, texts
 
 from mpijob.backends.local import LocalBackend
 from mpijob.client import records
@@ -21,10 +21,7 @@ from mpijob.model import JobRef, Phase, Sample
 from mpijob.model.accounts import AccountQuery
 from mpijob.settings import Settings
 
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
-    return Archive(str(tmp_path / "history"), shared=True)
+archive = pytest.fixture(shared_archive)
 
 
 @pytest.mark.req("C-history")

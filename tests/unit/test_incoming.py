@@ -1,9 +1,8 @@
-"""What is judged when a job reaches a cluster, what is added to it, and how it is told."""
+"""What is judged when a job reaches a cluster, and how it is told."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from tests.unit.incoming_support import (
     Knowing,
     a_job,
     a_review,
+    applied,
     asked_about,
     documents,
     limited,
@@ -24,8 +24,7 @@ from mpijob.admission import incoming as judgement
 from mpijob.backends.kubernetes import failures
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.cluster import reviewing
-from mpijob.dialects import incoming, incoming_pods, terms, trainjob
-from mpijob.dialects.terms import Document
+from mpijob.dialects import incoming, incoming_pods, terms
 from mpijob.errors import Conflict, MpiJobError, NotAllowed, QuotaExceeded
 from mpijob.model import Amounts, Quota, Resources
 from mpijob.model.governance import Enforcement, NamespaceLimits
@@ -271,62 +270,6 @@ def test_a_document_that_cannot_be_read_is_left_to_its_engine_where_nothing_limi
     )
 
 
-# -- what is added -----------------------------------------------------------------------------------
-def applied(document: Mapping[str, Any], patch: list[Document]) -> Any:
-    """Return a document with a JSON patch of additions applied, as an API server would."""
-    whole = json.loads(json.dumps(document))
-    for one in patch:
-        assert one["op"] == "add"
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in one["path"].split("/")[1:]]
-        here = whole
-        for step in steps[:-1]:
-            here = here[int(step)] if isinstance(here, list) else here[step]
-        here[steps[-1]] = one["value"]
-    return whole
-
-
-def by_hand() -> Document:
-    """Return an MPIJob as somebody writes it who knows nothing of us."""
-    container = {"name": "m", "image": "x/y:1", "command": ["mpirun", "true"]}
-    replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
-    return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": {"name": "hand", "namespace": "cv", "labels": {terms.OWNER_LABEL: "somebody-else"}},
-        "spec": {"mpiReplicaSpecs": {"Launcher": replica, "Worker": json.loads(json.dumps(replica))}},
-    }
-
-
-@pytest.mark.req("E-webhook", "D-istio", "FR-024")
-def test_a_job_written_by_hand_gets_its_owner_no_mesh_no_token_and_restricted_pods() -> None:
-    changed = applied(by_hand(), incoming.patches(a_review(by_hand())))
-    assert changed["metadata"]["labels"][terms.OWNER_LABEL] == "jane-example.org"
-    assert changed["metadata"]["labels"]["cost.mpijob.dev/user"] == "jane-example.org"
-    assert changed["metadata"]["annotations"][terms.OWNER_LABEL] == "jane@example.org"
-    for role in ("Launcher", "Worker"):
-        template = changed["spec"]["mpiReplicaSpecs"][role]["template"]
-        assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
-        assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
-        assert template["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
-        assert template["metadata"]["labels"][terms.OWNER_LABEL] == "jane-example.org"
-        spec = template["spec"]
-        assert spec["automountServiceAccountToken"] is False
-        assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-        assert spec["containers"][0]["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        }
-    again = incoming.patches(a_review(changed))
-    assert again == []  # an API server may ask twice
-
-
-def test_where_pods_may_be_root_an_image_that_needs_it_is_left_alone() -> None:
-    changed = applied(by_hand(), incoming.patches(a_review(by_hand()), restricted=False))
-    spec = changed["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
-    assert "securityContext" not in spec
-    assert spec["automountServiceAccountToken"] is False
-
-
 @pytest.mark.security
 def test_a_job_that_borrows_somebody_elses_runtime_is_judged_by_it() -> None:
     secret = [{"name": "s", "secret": {"secretName": "theirs"}}]
@@ -360,27 +303,6 @@ def test_jobs_of_other_kinds_are_not_counted_as_mpi() -> None:
     asked = incoming.read(a_review(document), runtime)
     assert asked.job is None
     assert judgement.judge(asked, limited(max_workers=1)).refusals == ()
-
-
-@pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
-def test_a_job_of_ours_gets_only_its_owner(kind: str) -> None:
-    for document in documents(a_job(), kind):
-        paths = {one["path"] for one in incoming.patches(a_review(document))}
-        assert all("mpijob.dev" in path or path == "/metadata/annotations" for path in paths), paths
-
-
-def test_a_shared_runtime_is_nobodys() -> None:
-    runtime, _ = documents(a_job())
-    runtime["metadata"]["labels"] = {}
-    changed = applied(runtime, incoming.patches(a_review(runtime)))
-    for _, template in incoming_pods.templates(changed, "TrainingRuntime"):
-        assert template["metadata"]["labels"].get(terms.OWNER_LABEL) is None
-
-
-def test_the_owner_that_admission_wrote_is_the_jobs_owner() -> None:
-    *runtime, document = documents(a_job(owner="forged"))
-    changed = applied(document, incoming.patches(a_review(document)))
-    assert trainjob.read([*runtime, changed]).job.owner == "jane@example.org"
 
 
 # -- how it is told ----------------------------------------------------------------------------------

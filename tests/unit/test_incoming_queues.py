@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.incoming_support import a_job, a_review, documents
-from tests.unit.test_incoming import applied
+from tests.unit.incoming_support import a_job, a_review, applied, documents
 
 from mpijob.dialects import incoming, terms, waiting_jobs
 from mpijob.model.ref import JobRef

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -12,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.cluster_objects import BEGIN, Cluster, at_work, ended, stamp
+from tests.unit.kube_node import TEAM, Node, lay_out
 from tests.unit.kube_store import Store
-from tests.unit.test_kube_recorder import TEAM, Node, _laid_out
 
-from mpijob.backends.kubernetes import controller, kinds, proclaiming, steering, sweeping
+from mpijob.backends.kubernetes import controller, kinds, proclaiming, sweeping
 from mpijob.backends.kubernetes.api import Document
-from mpijob.backends.kubernetes.controller import LIMITS, Controller
+from mpijob.backends.kubernetes.controller import Controller
 from mpijob.backends.kubernetes.election import LEASE, Election
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.silence import SOURCE, Silence
@@ -26,10 +25,7 @@ from mpijob.backends.kubernetes.watching import Change
 from mpijob.dialects import terms
 from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
 from mpijob.errors import Finding
-from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
-from mpijob.model.governance import Gang, Idle, NamespaceLimits, Retention
-from mpijob.observation import governing
-from mpijob.observation.governing import Progress
+from mpijob.model import JobRef, MPIJob
 
 
 class Killed(BaseException):
@@ -107,7 +103,7 @@ def laid_out(node: Node, cluster: Cluster) -> str:
         "creationTimestamp": stamp(0),
         "ownerReferences": [owner],
     }
-    return _laid_out(node, cluster)
+    return lay_out(node, cluster)
 
 
 def a_controller(node: Node, *, leads: bool = True) -> Controller:
@@ -277,117 +273,6 @@ def eventually(look: Callable[[], Any], seconds: float = 20.0) -> None:
     while not look():
         assert time.monotonic() < deadline, "it never became so"
         time.sleep(0.01)
-
-
-# -- limits ------------------------------------------------------------------------------------------
-def limited(one: Controller, limits: NamespaceLimits, monkeypatch: pytest.MonkeyPatch) -> Controller:
-    document = {"metadata": {"name": TEAM}, "spec": msgspec.to_builtins(limits)}
-    cache = one._rounds.cache
-
-    def find(source: str, namespace: str, name: str) -> Document | None:
-        return document if (source, name) == (LIMITS.plural, TEAM) else None
-
-    monkeypatch.setattr(cache, "find", find)
-    return one
-
-
-@pytest.mark.req("Q-SEC-004")
-def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    node, cluster = Versioned(), at_work()
-    path = laid_out(node, cluster)
-    one = limited(a_controller(node), NamespaceLimits(max_duration_seconds=60), monkeypatch)
-    ended_ones: list[str] = []
-    monkeypatch.setattr(
-        steering, "give_up", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
-    )
-    one._attend(ref_of(cluster))
-    assert len(ended_ones) == 1
-    assert f"namespace {TEAM} allows 60 s" in ended_ones[0]
-    assert path in node.objects
-
-
-@pytest.mark.req("E-gang")
-def test_a_gang_may_take_no_longer_than_its_namespace_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Versioned()
-    one = limited(a_controller(node), NamespaceLimits(gang=Gang(timeout_seconds=45)), monkeypatch)
-    assert (one._gang_seconds(TEAM), one._gang_seconds("team-nlp")) == (45, math.inf)
-    cluster = at_work()
-    laid_out(node, cluster)
-    ref = ref_of(cluster)
-    for age, overdue in ((44, False), (46, True)):
-        waits = JobState(ref=ref, phase=Phase.PENDING, created=node.now() - age)
-        assert one._tending._overdue(waits) is overdue
-    one._forget(ref)
-    assert one._tending._patience == {}
-
-
-def test_an_end_that_somebody_noted_and_could_not_bring_about_is_brought_about(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for noted, wanted in ((3990, 0), (3900, 1)):
-        node, cluster = Versioned(), at_work()
-        cluster.note(terms.CANCELLED_ANNOTATION, stamp(noted))
-        laid_out(node, cluster)
-        finished: list[str] = []
-        monkeypatch.setattr(steering, "finish", lambda api, found, seen, to=finished: to.append(found.name))
-        a_controller(node)._attend(ref_of(cluster))
-        assert len(finished) == wanted
-
-
-def test_a_finished_job_is_removed_when_its_time_is_over_and_not_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for keep, left in ((1e9, True), (5.0, False)):
-        node, cluster = Versioned(), at_work()
-        path = laid_out(node, cluster)
-        finish(node, cluster, path, 0)
-        limits = NamespaceLimits(retention=Retention(finished_jobs_seconds=keep))
-        limited(a_controller(node), limits, monkeypatch)._attend(ref_of(cluster))
-        assert (path in node.objects) is left
-        assert any(reason == "Succeeded" for reason, _ in node.told())
-
-
-# -- pure --------------------------------------------------------------------------------------------
-def a_state(phase: Phase, **more: Any) -> JobState:
-    return JobState(ref=JobRef("cv", "bert", "u"), phase=phase, created=BEGIN, **more)
-
-
-def test_an_end_is_the_last_transition_and_times_never_go_back() -> None:
-    begun = governing.moved(Progress(), a_state(Phase.RUNNING, running=BEGIN + 5), BEGIN + 9)
-    assert begun == Progress("Running", BEGIN + 5, 1)
-    over = governing.moved(begun, a_state(Phase.SUCCEEDED, finished=BEGIN + 3), BEGIN + 9)
-    assert over == Progress("Succeeded", BEGIN + 5, 2)
-    assert governing.moved(over, a_state(Phase.RUNNING), BEGIN + 9) is None
-    assert governing.moved(over, a_state(Phase.SUCCEEDED), BEGIN + 9) is None
-
-
-def test_the_deadline_alarm_rings_at_nine_tenths_of_the_shorter_time() -> None:
-    state, limits = a_state(Phase.RUNNING, running=BEGIN), NamespaceLimits(max_duration_seconds=200)
-    assert governing.deadline_alarm(state, 100, limits, BEGIN + 89) is None
-    alarm = governing.deadline_alarm(state, 100, limits, BEGIN + 92)
-    assert alarm is not None
-    assert alarm.message == "less than a tenth is left of the 100 s that the job may run"
-    assert governing.deadline_alarm(state, None, NamespaceLimits(), BEGIN + 1e6) is None
-
-
-def test_gpus_are_idle_when_no_worker_computes_for_the_whole_time() -> None:
-    state, idle = a_state(Phase.RUNNING, running=BEGIN), Idle(after_seconds=100)
-
-    def measured(cores: float, *times: float) -> list[Sample]:
-        return [Sample(BEGIN + one, 0, cores, 0, 1) for one in times]
-
-    now = BEGIN + 200
-    quiet = measured(0.01, 10, 110, 150, 200)
-    alarm = governing.idle_alarm(state, 8, quiet, idle, now)
-    assert alarm is not None
-    assert "8 GPUs" in alarm.message
-    assert governing.idle_alarm(state, 0, quiet, idle, now) is None
-    assert governing.idle_alarm(state, 8, [*quiet, *measured(1.0, 190)], idle, now) is None
-    assert governing.idle_alarm(state, 8, measured(0.01, 150, 200), idle, now) is None
-    at_work_on_it = Sample(BEGIN + 190, 0, 0.01, 0, 1, gpus=0.5)
-    assert governing.idle_alarm(state, 8, [*quiet, at_work_on_it], idle, now) is None
 
 
 # -- leading -----------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from tests.engine.models_support import a_registry
 from tests.unit.cluster_objects import at_work
+from tests.unit.kube_node import TEAM
 from tests.unit.test_kube_controller import Leading, Versioned, finish, laid_out, ref_of, surroundings
-from tests.unit.test_kube_recorder import TEAM
 
 from mpijob.backends.kubernetes import crowning
 from mpijob.backends.kubernetes.api import Document
