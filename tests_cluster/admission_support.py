@@ -32,6 +32,7 @@ DEPLOY = Path(__file__).parents[1] / "deploy"
 TESTED = "mpijob.dev/tested"  # the label of namespaces that the webhook of a test is asked about
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
+REFUSED_SECONDS = 2.0
 
 
 class Governed:
@@ -241,3 +242,38 @@ def by_hand(name: str, workers: int = 2, **pod: Any) -> Document:
 def plainly(text: str) -> str:
     """Return what kubectl says without the names of the webhook."""
     return re.sub(r"\s+", " ", text)
+
+
+def create(place: Place, document: Document) -> tuple[int, str]:
+    """Create a document as the place's user would with kubectl; return its status and what it said."""
+    done = run(
+        place.kubeconfig, "create", "--filename=-", stdin=json.dumps(document), namespace=place.namespace
+    )
+    return done.returncode, plainly(done.stdout + done.stderr)
+
+
+def refusal(place: Place, document: Document) -> str:
+    """Return what is said when a document is refused; limits hold once the webhook has heard of them."""
+
+    def look() -> str | None:
+        status, text = create(place, document)
+        if status == 0:
+            place.kubectl("delete", document["kind"], document["metadata"]["name"])
+            return None
+        return text
+
+    return eventually(look, "it is refused")
+
+
+def asked(kubeconfig: Path) -> Iterator[Governed]:
+    """The fixture `webhook` of those who want it, for a whole module."""
+    with governed(kubeconfig) as made:
+        yield made
+
+
+def judged(kubeconfig: Path, webhook: Governed) -> Iterator[Place]:
+    """The fixture `place` of those who want it, for a whole module: alice and bob work there."""
+    with own_place(kubeconfig, "adm", webhook.labels) as made:
+        for user in ("alice", "bob"):
+            scientist(made, user)
+        yield made

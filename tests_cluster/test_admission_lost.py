@@ -1,0 +1,110 @@
+"""What an admission webhook costs that is lost, killed, slow or expired: strict namespaces wait, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests_cluster.admission_support import (
+    REFUSED_SECONDS,
+    Governed,
+    asked,
+    by_hand,
+    create,
+    judged,
+    refusal,
+)
+from tests_cluster.support import Place, eventually, own_place
+
+from mpijob.backends.kubernetes import kinds
+from mpijob.cluster import certificates, webhook_keys
+
+pytestmark = [pytest.mark.testbed, pytest.mark.security]
+webhook = pytest.fixture(scope="module")(asked)
+place = pytest.fixture(scope="module")(judged)
+
+
+@pytest.fixture
+def strict(kubeconfig: Path, webhook: Governed) -> Iterator[Place]:
+    labels = webhook.labels | {"mpijob.dev/admission": "strict"}
+    with own_place(kubeconfig, "adm-strict", labels) as made:
+        yield made
+
+
+def timed(place: Place, name: str) -> tuple[int, str, float]:
+    begun = time.monotonic()
+    status, text = create(place, by_hand(name))
+    taken = time.monotonic() - begun
+    if status == 0:
+        place.kubectl("delete", "mpijobs.kubeflow.org", name)
+    return status, text, taken
+
+
+@pytest.mark.req("E-webhook", "C-ha")
+def test_its_loss_blocks_nothing_but_strict_namespaces(
+    webhook: Governed, place: Place, strict: Place
+) -> None:
+    assert timed(strict, "well")[0] == 0
+    webhook.scale(0)
+    try:
+        assert timed(place, "alone")[0] == 0
+        first = {"name": "first", "image": "none", "securityContext": {"privileged": True}}
+        assert "a privileged container" in refusal(place, by_hand("raw", initContainers=[first]))
+        status, text, taken = timed(strict, "alone")
+        assert status != 0
+        assert "strict.mpijob.dev" in text
+        print(f"without the webhook a strict namespace refuses in {taken:.2f} s")
+        assert "alone" not in place.kubectl("get", "mpijobs.kubeflow.org")
+    finally:
+        webhook.scale(1)
+    eventually(lambda: timed(strict, "back")[0] == 0, "strict namespaces work again", 30)
+
+
+@pytest.mark.req("E-webhook", "C-ha")
+def test_a_webhook_that_is_killed_comes_back_by_itself(webhook: Governed, place: Place) -> None:
+    found = webhook.processes()
+    assert found
+    for process in found:
+        os.kill(process, signal.SIGKILL)
+    assert timed(place, "meanwhile")[0] == 0
+    eventually(lambda: webhook.ready() == 1 and webhook.processes(), "it is back", 60)
+    eventually(webhook.acts, "it is asked again", 60)
+
+
+@pytest.mark.req("E-webhook")
+def test_a_slow_webhook_costs_three_seconds_and_no_job(
+    webhook: Governed, place: Place, strict: Place
+) -> None:
+    found = webhook.processes()
+    assert found
+    for process in found:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        status, text, taken = timed(place, "slow")
+        assert status == 0, text
+        print(f"with a webhook that does not answer a create takes {taken:.2f} s")
+        assert taken < 3.0 + REFUSED_SECONDS
+        assert timed(strict, "slow")[0] != 0
+    finally:
+        for process in found:
+            os.kill(process, signal.SIGCONT)
+    eventually(lambda: webhook.ready() == 1 and webhook.acts(), "it is ready", 60)
+
+
+@pytest.mark.req("E-webhook", "C-ha")
+def test_an_expired_certificate_is_renewed_by_itself(webhook: Governed, place: Place, strict: Place) -> None:
+    names = (f"{webhook.name}.{webhook.namespace}.svc",)
+    old = certificates.renewed(names, now=datetime.now(UTC) - timedelta(days=60))
+    path = kinds.SECRET.path(webhook.namespace, f"{webhook.name}-keys")
+    before = webhook.api.get(path)["data"]["tls.crt"]
+    found = webhook.api.get(path)
+    webhook_keys._write(webhook.api, path, old, found)
+    webhook_keys.publish(webhook.api, b"", name=webhook.name)
+    assert timed(place, "expired")[0] == 0  # nothing waits for it
+    eventually(lambda: webhook.api.get(path)["data"]["tls.crt"] != before, "new keys are made")
+    eventually(lambda: timed(strict, "renewed")[0] == 0, "and trusted", 30)
