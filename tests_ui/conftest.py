@@ -22,7 +22,7 @@ from .covering import counted
 
 pytest_plugins = ["tools.requirement_marks"]
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
 
 

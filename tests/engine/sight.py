@@ -45,12 +45,12 @@ def daemon(home: Path, uid: str, index: int) -> int:
     return below[0] if below and Path(shell.argv[0]).name == "sh" else shell.pid
 
 
-def rank(home: Path, uid: str, number: int) -> int:
-    """Return the pid of one rank's program."""
+def rank(home: Path, uid: str, number: int) -> int | None:
+    """Return the pid of one rank's program, once it is there."""
     seen = of_job(home, uid)
     ours = [p for p in seen.values() if p.environ.get("MPIJOB_RANK") == str(number)]
     pids = {p.pid for p in ours}
-    return next(p.pid for p in ours if p.parent not in pids)
+    return next((p.pid for p in ours if p.parent not in pids), None)
 
 
 def supervisor(home: Path, uid: str) -> int:

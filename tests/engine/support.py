@@ -64,7 +64,7 @@ def said(job: Job, **wanted: Any) -> dict[int, list[str]]:
     return lines
 
 
-def eventually(look: Callable[[], T], what: str, seconds: float = 10.0) -> T:
+def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
     """Return what a look gives once it gives something; fail with the sentence when it never does."""
     deadline = time.monotonic() + seconds
     while True:

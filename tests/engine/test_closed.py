@@ -88,7 +88,7 @@ def test_files_and_sockets_of_a_running_job_are_closed_to_other_users(client: Cl
     home = Path(client.settings.home)
     places = [home, *tempfile_of(job.ref.uid)]
     assert [oct(stat.S_IMODE(place.stat().st_mode)) for place in places] == ["0o700"] * len(places)
-    rank = sight.rank(home, job.ref.uid, 0)
+    rank = eventually(lambda: sight.rank(home, job.ref.uid, 0), "the rank runs")
     names = [str(path) for path in files_below(*places) if not path.is_symlink()]
     assert any(Path(name).is_socket() for name in names)
     assert opened_by_another_user(["/etc/passwd"]) == ["/etc/passwd"]
