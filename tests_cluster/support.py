@@ -30,6 +30,7 @@ from mpijob.backends.kubernetes.logs import role_of
 from mpijob.backends.kubernetes.preflight import PLAIN_USER
 from mpijob.backends.kubernetes.states import worker_index
 from mpijob.dialects.terms import Shape
+from mpijob.errors import NotFound
 from mpijob.model import Placement, Resources, Role
 from mpijob.settings import CLUSTER, Settings
 
@@ -182,17 +183,27 @@ class Crowd:
     """Jobs that run side by side: most of a job's start is waiting, and one machine can wait for several.
 
     On the test bed each asks for next to no CPU, which is a share there and no ceiling: half of their workers
-    placed, and no room for the others, they would all wait for each other.
+    placed, and no room for the others, they would all wait for each other. Between two tests one that has the cluster
+    for itself may take an engine away, with every job of it: such a job is started again.
     """
 
-    def __init__(self, place: Place, *jobs: MPIJob) -> None:
+    def __init__(self, place: Place, *jobs: MPIJob, slender: bool = True) -> None:
         self._place = place
-        self._jobs = {job.name: place.client.submit(_slender(job)) for job in jobs}
+        self._asked = {job.name: _slender(job) if slender else job for job in jobs}
+        self._jobs = {name: place.client.submit(job) for name, job in self._asked.items()}
         place.shared |= self._jobs.keys()
+
+    def there(self, name: str) -> Job:
+        """Return a job of the crowd, whatever it does."""
+        try:
+            self._jobs[name].state()
+        except NotFound:
+            self._jobs[name] = self._place.client.submit(self._asked[name])
+        return self._jobs[name]
 
     def __getitem__(self, name: str) -> Told:
         """Return how a job of the crowd ended, once it has."""
-        job = self._jobs[name]
+        job = self.there(name)
         state = job.wait(PATIENCE)
         assert state.phase.final, f"{name} has not ended: {state}"
         return Told(job, state)

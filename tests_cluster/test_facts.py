@@ -27,7 +27,7 @@ from tests_cluster.support import (
     shows,
 )
 
-from mpijob import Job, JobState, MPIJob, Phase
+from mpijob import JobState, MPIJob, Phase
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.kinds import Kind
@@ -85,16 +85,15 @@ def a_fact(engine: str) -> MPIJob:
 
 
 @pytest.fixture(scope="module")
-def pair(place: Place) -> dict[str, Job]:
+def pair(place: Place) -> Crowd:
     """Start both jobs at once."""
-    place.shared |= {a_fact(engine).name for engine in ENGINES}
-    return {engine: place.client.submit(a_fact(engine)) for engine in ENGINES}
+    return Crowd(place, *map(a_fact, ENGINES), slender=False)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def seen(request: pytest.FixtureRequest, place: Place, pair: dict[str, Job]) -> Seen:
+def seen(request: pytest.FixtureRequest, place: Place, pair: Crowd) -> Seen:
     kind, job = ENGINES[request.param][1], a_fact(request.param)
-    name, handle = job.name, begun(pair[request.param])
+    name, handle = job.name, begun(pair.there(job.name))
     running, pods, document = handle.last, place.pods(name), place.find(kind, name)
     secret = place.find(kinds.SECRET, f"{name}-mpi-ssh-auth" if kind is kinds.TRAINJOB else f"{name}-ssh")
     for worker in range(WORKERS):
@@ -132,7 +131,7 @@ def test_fact_2_the_ranks_are_on_all_workers_and_not_on_the_launcher(seen: Seen)
 
 
 @pytest.fixture(scope="module")
-def crowd(place: Place, pair: dict[str, Job]) -> Crowd:
+def crowd(place: Place, pair: Crowd) -> Crowd:
     """Start the jobs that end by themselves, all at once."""
     return Crowd(place, bare(), single(), *(fails(engine) for engine in ENGINES))
 
