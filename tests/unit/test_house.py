@@ -37,6 +37,8 @@ ROOMS = [
     ("The record's own rooms", "history"),
     ("What a cluster talks to: the rooms of `cluster/`", "cluster"),
 ]
+TESTS = [*Path(__file__).parents[2].glob("test*/**/*.py")]
+pytestmark = pytest.mark.xdist_group("house")  # all of it is measured once
 LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -47,6 +49,12 @@ def source() -> list[Module]:
 
 def test_no_file_is_too_long_to_read(source: list[Module]) -> None:
     assert not {one.name: one.lines for one in source if one.lines > MOST_LINES_IN_A_FILE}
+
+
+def test_no_test_file_is_too_long_to_read() -> None:
+    sizes = {str(path): len(path.read_text().splitlines()) for path in TESTS}
+    assert len(sizes) > 300
+    assert {path: lines for path, lines in sizes.items() if lines > MOST_LINES_IN_A_FILE} == {}
 
 
 def test_no_function_is_too_long_without_a_reason(source: list[Module]) -> None:

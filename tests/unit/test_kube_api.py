@@ -13,13 +13,10 @@ from tests.unit.kube_support import (
     MAPS,
     Answer,
     FakeApi,
-    connected,
     doing,
     hanging_up,
-    made_certificates,
     refusing,
     replying,
-    served,
     shortened,
 )
 
@@ -28,9 +25,6 @@ from mpijob.backends.kubernetes.access import Impersonation
 from mpijob.backends.kubernetes.api import METADATA, TABLE, Api, ApiError
 from mpijob.errors import InvalidJob
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
-api = pytest.fixture(connected)
 short_pauses = pytest.fixture(autouse=True)(shortened(transport))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.kube_support import MAPS, FakeApi, made_certificates, served
+from tests.unit.kube_support import MAPS, FakeApi
 
 from mpijob.backends.kubernetes import access as access_module
 from mpijob.backends.kubernetes import kubeconfig
@@ -19,8 +19,6 @@ from mpijob.backends.kubernetes.access import Credentials, Plugin
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.errors import BackendError, MpiJobError, Unsupported
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
 HUSH = "hush-hush"
 V1 = "client.authentication.k8s.io/v1"
 

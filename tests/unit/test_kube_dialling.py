@@ -12,17 +12,13 @@ from tests.unit.kube_support import (
     MAPS,
     Certificates,
     FakeApi,
-    made_certificates,
     make_certificates,
-    served,
     shortened,
 )
 
 from mpijob.backends.kubernetes import failures, transport
 from mpijob.backends.kubernetes.api import Api, ApiError
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
 short_pauses = pytest.fixture(autouse=True)(shortened(transport))
 
 

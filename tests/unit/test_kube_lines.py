@@ -15,22 +15,16 @@ from tests.unit.kube_support import (
     Answer,
     FakeApi,
     Handler,
-    connected,
     doing,
     hanging_up,
-    made_certificates,
     refusing,
     replying,
-    served,
     shortened,
 )
 
 from mpijob.backends.kubernetes import failures, http1, transport
 from mpijob.backends.kubernetes.api import Api, ApiError
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
-api = pytest.fixture(connected)
 short_pauses = pytest.fixture(autouse=True)(shortened(transport))
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.unit.kube_support import MAPS, FakeApi, connected, made_certificates, refusing, served, shortened
+from tests.unit.kube_support import MAPS, FakeApi, refusing, shortened
 
 from mpijob.backends.kubernetes import watching
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.reflecting import Cache, Source
 from mpijob.backends.kubernetes.watching import Change
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
-api = pytest.fixture(connected)
 short_pauses = pytest.fixture(autouse=True)(shortened(watching))
 
 

@@ -13,13 +13,10 @@ from tests.unit.kube_support import (
     Answer,
     FakeApi,
     Handler,
-    connected,
     doing,
     hanging_up,
-    made_certificates,
     refusing,
     replying,
-    served,
     shortened,
 )
 from tests.unit.test_kube_dialling import Relay
@@ -27,9 +24,6 @@ from tests.unit.test_kube_dialling import Relay
 from mpijob.backends.kubernetes import failures, http1, transport
 from mpijob.backends.kubernetes.api import Api, ApiError
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
-api = pytest.fixture(connected)
 short_pauses = pytest.fixture(autouse=True)(shortened(transport))
 
 

@@ -9,13 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tests.unit.cluster_objects import Cluster
 from tests.unit.cluster_support import a_job
-from tests.unit.kube_support import FakeApi, made_certificates, replying, served
-
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
+from tests.unit.kube_support import FakeApi, replying
 
 # Each of them takes about as long to load as a list takes to arrive.
 HEAVY = (

@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.kube_support import MAPS, FakeApi, connected, made_certificates, refusing, served, shortened
+from tests.unit.kube_support import MAPS, FakeApi, refusing, shortened
 
 from mpijob.backends.kubernetes import watching
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.watching import Change, watch
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
-api = pytest.fixture(connected)
 short_pauses = pytest.fixture(autouse=True)(shortened(watching))
 
 

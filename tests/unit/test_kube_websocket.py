@@ -15,13 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.kube_support import FakeApi, Handler, doing, made_certificates, refusing, served
+from tests.unit.kube_support import FakeApi, Handler, doing, refusing
 
 from mpijob.backends.kubernetes import websocket
 from mpijob.backends.kubernetes.api import ApiError
 
-certificates = pytest.fixture(scope="session")(made_certificates)
-server = pytest.fixture(served)
 EXEC = "/api/v1/namespaces/team-a/pods/p/exec"
 STDIN, STDOUT, STDERR, ENDED, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 SUCCESS = {"status": "Success"}
