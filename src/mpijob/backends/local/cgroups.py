@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from mpijob.backends.local import linux
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.settings import Settings
 
@@ -50,7 +51,7 @@ def _trouble(directory: str) -> str:
         return f"{directory} has no {' and no '.join(sorted(missing))} controller"
     pid = os.fork()
     if pid == 0:
-        os._exit(_try(Path(directory) / f"mpijob-try-{os.getpid()}"))
+        linux.end(_try(Path(directory) / f"mpijob-try-{os.getpid()}"))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     _remove(Path(directory) / f"mpijob-try-{pid}")
     return f"{directory}: {os.strerror(code)}" if code else ""

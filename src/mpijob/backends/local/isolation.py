@@ -44,7 +44,7 @@ def namespaces_allowed() -> bool:
     """Return whether this user may have the namespaces, by trying it in a child."""
     pid = os.fork()
     if pid == 0:
-        os._exit(_try())
+        linux.end(_try())
     return os.waitpid(pid, 0)[1] == 0
 
 
@@ -56,8 +56,8 @@ def _try() -> int:
             try:
                 settle()
             except OSError:
-                os._exit(1)
-            os._exit(0)
+                linux.end(1)
+            linux.end(0)
         return 1 if os.waitpid(pid, 0)[1] else 0
     except OSError:
         return 1
