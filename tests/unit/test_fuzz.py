@@ -9,6 +9,7 @@ from tests.fuzz import corpus
 from tests.fuzz.targets import TARGETS
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_kept_of_the_hunts_breaks_no_promise(target: str) -> None:

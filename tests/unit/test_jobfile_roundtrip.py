@@ -138,6 +138,7 @@ for _item in (Program, Secret, Volume):
     KINDS[f"tuple[{_item.__name__}, ...]"] = st.lists(part(_item), max_size=2).map(tuple)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-007", "B-export")
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(part(MPIJob), st.sampled_from(["yaml", "json"]))

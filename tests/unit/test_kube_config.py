@@ -306,6 +306,7 @@ TREE = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @given(TREE)
 def test_where_the_plain_reader_answers_it_answers_as_yaml_does(tree: Any) -> None:
     text = yaml.safe_dump(tree)

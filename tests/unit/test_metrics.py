@@ -118,6 +118,7 @@ class Crowd:
         return {}
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-019")
 def test_labels_have_bounds_whatever_jobs_there_are() -> None:
     found = told(exporting.Exporter(Crowd(), Settings()))
@@ -143,6 +144,7 @@ def test_an_engine_that_does_not_answer_is_told_not_hidden() -> None:
     assert (value(found, "mpijob_up"), value(found, "mpijob_exporter_errors_total")) == (0, 1)
 
 
+@pytest.mark.thorough
 def test_an_engine_that_stops_answering_is_told_once_beside_what_was_last_seen() -> None:
     class Failing(Crowd):
         down = False

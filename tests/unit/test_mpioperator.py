@@ -108,6 +108,7 @@ def test_a_library_that_the_operator_does_not_know_is_refused() -> None:
         mpioperator.write(a_job(), Shape(family=Family.CUSTOM))
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-007", "FR-CLI-005")
 @SETTINGS
 @given(whole_jobs.filter(lambda job: len(job.name) < 50), st.sampled_from(FAMILIES))

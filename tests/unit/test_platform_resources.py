@@ -67,6 +67,7 @@ def fits(document: dict[str, Any], schema: dict[str, Any]) -> bool:
     return Draft4Validator(schema).is_valid(document)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", [Platform(), RICH])
 def test_what_a_platform_says_fits_its_definition_and_is_read_back(value: Platform) -> None:
     document = msgspec.json.decode(msgspec.json.encode(value))
@@ -74,6 +75,7 @@ def test_what_a_platform_says_fits_its_definition_and_is_read_back(value: Platfo
     assert platform_of({"spec": document}) == value
 
 
+@pytest.mark.thorough
 def test_a_newer_field_is_passed_over_and_an_impossible_one_refused() -> None:
     assert limits_of({"spec": {"maxWorkers": 8, "ofTheFuture": 1}}).max_workers == 8
     for wrong in ({"maxWorkers": 0}, {"enforcement": "Perhaps"}, {"maxDurationSeconds": -1}):

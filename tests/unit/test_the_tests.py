@@ -117,6 +117,7 @@ def spread(directory: Path, *flags: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_a_group_of_tests_has_one_process_for_all(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"test_{name}.py").write_text(IN_GROUPS.format(name=name))
@@ -145,6 +146,7 @@ def test_alone(number: int) -> None:
 """
 
 
+@pytest.mark.thorough
 def test_cluster_tests_that_run_alone_follow_each_other_and_nobody_runs_beside_them(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone: has the cluster to itself\n")
     for name in ("one", "two", "three"):

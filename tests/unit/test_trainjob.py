@@ -161,6 +161,7 @@ whole_jobs = part(MPIJob).map(sensible)
 SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.thorough
 @pytest.mark.req("FR-007", "FR-CLI-005")
 @SETTINGS
 @given(whole_jobs)
