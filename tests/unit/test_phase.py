@@ -62,6 +62,25 @@ def test_a_launcher_that_returns_0_after_losing_a_worker_has_failed() -> None:
     assert (standing.phase, standing.message) == (Phase.FAILED, "worker 1 was ended by signal 9")
 
 
+@pytest.mark.parametrize(
+    ("worker", "launcher", "reason"),
+    [
+        (Exit(code=1, index=1, time=5.0), Exit(signal=9, time=5.1), Reason.LAUNCHER_FAILED),
+        (Exit(signal=9, index=1, time=5.0), Exit(signal=9, time=5.1), Reason.WORKER_FAILED),
+        (Exit(code=1, index=1, time=5.0), Exit(code=1, time=5.1), Reason.WORKER_FAILED),
+    ],
+    ids=[
+        "its agents give up before it is seen",
+        "an agent was killed first",
+        "it ends because an agent failed",
+    ],
+)
+def test_agents_that_give_up_with_a_killed_launcher_are_its_doing(
+    worker: Exit, launcher: Exit, reason: Reason
+) -> None:
+    assert derive(but(workers=(WELL.workers[0], worker), launcher=launcher)).reason is reason
+
+
 def test_the_exit_that_came_first_is_the_reason_not_the_launchers() -> None:
     seen = but(launcher=Exit(code=255, time=7.0), ranks=(*WELL.ranks[:3], Exit(signal=11, index=3, time=5.0)))
     assert derive(seen) == (Phase.FAILED, Reason.RANK_FAILED, "rank 3 was ended by signal 11")

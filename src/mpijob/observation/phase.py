@@ -195,7 +195,10 @@ def _lost(seen: Observation) -> Standing | None:
 
 
 def _bad_exit(seen: Observation) -> Standing | None:
-    """The exit that came first, of all that did not end well by themselves."""
+    """The exit that came first, of all that did not end well by themselves.
+
+    The agents of a launcher that was killed give up at once, and may be seen to end before it: that is its doing.
+    """
     named = [
         *((exit, Reason.RANK_FAILED, f"rank {exit.index}") for exit in seen.ranks),
         *((exit, Reason.WORKER_FAILED, f"worker {exit.index}") for exit in seen.workers),
@@ -204,7 +207,11 @@ def _bad_exit(seen: Observation) -> Standing | None:
     bad = [entry for entry in named if not entry[0].good and not entry[0].by_us]
     if not bad:
         return None
-    exit, reason, who = min(bad, key=lambda entry: entry[0].time)
+    killed = any(reason is Reason.LAUNCHER_FAILED and exit.signal for exit, reason, _ in bad)
+    first = [
+        entry for entry in bad if not (killed and entry[1] is Reason.WORKER_FAILED and not entry[0].signal)
+    ]
+    exit, reason, who = min(first, key=lambda entry: entry[0].time)
     return _failed(reason, f"{who} {exit}")
 
 
