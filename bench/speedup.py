@@ -3,6 +3,9 @@
 How many workers are tried follows from the cores: 1, 2, 4, 8 and 16, each with a core of its own. Sixty-four
 workers are tried where there are sixteen cores; they share them, so only the comparison with bare mpiexec says
 something there. What this machine is too small for becomes a line that says so.
+
+The same programs are also run without talking to each other: what they reach together is all that this machine has
+for so many at once, whoever starts them. Cores that share their clock, caches and memory are slower together.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench import bare, record
@@ -27,6 +31,15 @@ MANY, MANY_WANT_CORES = 64, 16
 ROWS_OF_A_BATCH, STEPS = 131072, 4
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _number = itertools.count()
+
+
+@dataclass(frozen=True)
+class Times:
+    """The seconds of one number of workers: ours, under bare mpiexec, and there without talking."""
+
+    ours: float
+    bare: float
+    apart: float
 
 
 @dataclass(frozen=True)
@@ -60,31 +73,36 @@ def measure(options: Options) -> Iterator[Line]:
     with place(cores=2.0 * MANY, memory="64Gi") as there:
         seconds = _seconds_of_all(there, counts(cores), options.rounds(5))
         yield from against_bare(seconds, _conditions(there, cores), cores)
-    yield from against_one({count: ours for count, (ours, _) in seconds.items()}, cores)
+    yield from against_one(seconds, cores)
 
 
-def against_bare(seconds: Mapping[int, tuple[float, float]], conditions: str, cores: int) -> Iterator[Line]:
+def against_bare(seconds: Mapping[int, Times], conditions: str, cores: int) -> Iterator[Line]:
     """Yield a line for each number of workers: the ratio is that of the speeds."""
-    for count, (ours, other) in seconds.items():
+    for count, taken in seconds.items():
         title = f"training steps: {_workers(count)} against bare mpiexec"
         rows = ("D-overhead", "C-baremetal") if count != MANY else ("AC8-eff",)
         must = at_least(0.85 if count != MANY else 0.80)
         note = f"ratio of speeds; {conditions}"
-        yield Line(title, "s", ours, other, other / ours, at_least(0.97), must, note, rows=rows)
+        ratio = taken.bare / taken.ours
+        yield Line(title, "s", taken.ours, taken.bare, ratio, at_least(0.97), must, note, rows=rows)
     if MANY not in seconds:
         title = f"training steps: {_workers(MANY)} against bare mpiexec"
         yield Line(title, missing=_too_few(MANY_WANT_CORES, cores), rows=("AC8-eff",))
 
 
-def against_one(seconds: Mapping[int, float], cores: int) -> Iterator[Line]:
+def against_one(seconds: Mapping[int, Times], cores: int) -> Iterator[Line]:
     """Yield what is asked of so many workers, from the seconds of each number of workers."""
     for wish in WISHES:
         title = f"training steps: {_workers(wish.workers)}, {wish.title}"
         if wish.workers not in seconds:
             yield Line(title, missing=_too_few(wish.workers, cores), rows=(wish.row,))
             continue
-        one, many = seconds[1], seconds[wish.workers]
-        note = f"{STEPS} steps of {ROWS_OF_A_BATCH} rows; one worker {one:.2f} s, {wish.workers} {many:.3f} s"
+        one, many = seconds[1].ours, seconds[wish.workers].ours
+        apart = wish.ratio(seconds[1].apart, seconds[wish.workers].apart)
+        note = (
+            f"{STEPS} steps of {ROWS_OF_A_BATCH} rows; one worker {one:.2f} s, {wish.workers} {many:.3f} s; "
+            f"{apart:.3g} is what the same programs reach here without talking to each other"
+        )
         yield Line(title, "s", many, one, wish.ratio(one, many), wish.bound, note=note, rows=(wish.row,))
 
 
@@ -96,21 +114,30 @@ def _too_few(wanted: int, cores: int) -> str:
     return f"it wants {wanted} cores, and this machine has {cores}"
 
 
-def _seconds_of_all(there: Place, numbers: tuple[int, ...], rounds: int) -> dict[int, tuple[float, float]]:
-    """Return the seconds of ours and of bare mpiexec for each number, all measured in turn."""
+def _seconds_of_all(there: Place, numbers: tuple[int, ...], rounds: int) -> dict[int, Times]:
+    """Return the seconds of each number, all measured in turn."""
     works: dict[str, Callable[[], float]] = {}
     for count in numbers:
-        reference = bare.plain(there, _job(count))
-        works[f"ours {count}"] = lambda count=count: run(there, _job(count))  # type: ignore[misc]
-        works[f"bare {count}"] = lambda reference=reference: seconds_in(output(*reference))  # type: ignore[misc]
+        works[f"ours {count}"] = partial(_ours, there, count)
+        works[f"bare {count}"] = partial(_bare, bare.plain(there, _job(count)))
+        works[f"apart {count}"] = partial(_bare, bare.plain(there, _job(count, "apart")))
     found = interleaved(rounds, works)
-    return {count: (median(found[f"ours {count}"]), median(found[f"bare {count}"])) for count in numbers}
+    middle = {name: median(taken) for name, taken in found.items()}
+    return {n: Times(middle[f"ours {n}"], middle[f"bare {n}"], middle[f"apart {n}"]) for n in numbers}
 
 
-def _job(workers: int) -> MPIJob:
+def _ours(there: Place, workers: int) -> float:
+    return run(there, _job(workers))
+
+
+def _bare(reference: bare.Bare) -> float:
+    return seconds_in(output(*reference))
+
+
+def _job(workers: int, *how: str) -> MPIJob:
     train = ROOT / "examples" / "training" / "train.py"
     size = (str(ROWS_OF_A_BATCH), str(STEPS))
-    program = (sys.executable, "-m", "mpi4py", str(PROGRAMS / "steps.py"), str(train), *size)
+    program = (sys.executable, "-m", "mpi4py", str(PROGRAMS / "steps.py"), str(train), *size, *how)
     room = Resources(cpu="1", memory="512Mi")
     return small_job(f"steps-{next(_number)}", workers, *program, resources=room, env=ONE_THREAD)
 

@@ -14,6 +14,7 @@ from bench import record, speedup
 from bench.line import Line, at_least, at_most
 from bench.record import Entry, Run
 from bench.soak.__main__ import line_of
+from bench.speedup import Times
 from tools import figures, requirements
 
 SMALL: Mapping[str, object] = {"cores": 2, "processor": "small"}
@@ -140,22 +141,28 @@ def test_the_cores_say_how_many_workers_are_tried(cores: int, counts: tuple[int,
 
 
 def test_speeds_are_judged_by_what_is_asked_and_what_was_too_large_is_said() -> None:
-    seconds = {1: 8.0, 2: 4.1, 4: 2.2, 8: 1.25}
+    ours = {1: 8.0, 2: 4.1, 4: 2.2, 8: 1.25}
+    seconds = {count: Times(taken, taken, 8.0 / count) for count, taken in ours.items()}
     by_row = {line.rows[0]: line for line in speedup.against_one(seconds, 8)}
     assert {row: line.holds for row, line in by_row.items()} == {
         "SC-002": True, "NFR-001": True, "SC-013": False, "E-eff": None
     }  # fmt: skip
     assert by_row["SC-013"].ratio == pytest.approx(0.8)
+    assert by_row["SC-013"].note.endswith(
+        "; 1 is what the same programs reach here without talking to each other"
+    )
     assert by_row["E-eff"].missing == "it wants 16 cores, and this machine has 8"
 
 
 def test_the_comparison_with_bare_mpiexec_names_its_conditions() -> None:
-    lines = [*speedup.against_bare({1: (1.0, 0.9), 64: (1.0, 0.7)}, "mpich 5, two cores", 16)]
+    lines = [
+        *speedup.against_bare({1: Times(1.0, 0.9, 0.9), 64: Times(1.0, 0.7, 0.7)}, "mpich 5, two cores", 16)
+    ]
     assert [(line.rows, line.must_holds) for line in lines] == [
         (("D-overhead", "C-baremetal"), True), (("AC8-eff",), False)
     ]  # fmt: skip
     assert all("mpich 5, two cores" in line.note for line in lines)
-    (_, last) = speedup.against_bare({1: (1.0, 0.9)}, "", 2)
+    (_, last) = speedup.against_bare({1: Times(1.0, 0.9, 0.9)}, "", 2)
     assert (last.rows, last.missing) == (("AC8-eff",), "it wants 16 cores, and this machine has 2")
 
 
