@@ -64,6 +64,7 @@ test-upgrade-cluster: $(VENV)/.dev .make/old-$(FROM)/.done ## An installation of
 check: $(VENV)/.dev ## The quick round: format, lint, types, import contracts, unit tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync static unit
 
+unit: export HYPOTHESIS_PROFILE ?= quick
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest $(SPREAD) tests/unit -m "not thorough" $(PYTEST_FLAGS)
 

@@ -14,11 +14,13 @@ import hypothesis
 import pytest
 
 # How long an example takes says more about the machine than about us. The same examples every time: a change is
-# judged by what it changes. HYPOTHESIS_PROFILE=searching looks for new ones.
+# judged by what it changes. HYPOTHESIS_PROFILE=searching looks for new ones; the quick round tries the first few.
 _SLOW = [hypothesis.HealthCheck.too_slow]
 hypothesis.settings.register_profile("searching", deadline=None, suppress_health_check=_SLOW)
 hypothesis.settings.register_profile("same", deadline=None, suppress_health_check=_SLOW, derandomize=True)
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("same"), max_examples=20)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+_LONG_NAME = 80
 pytest_plugins = ["tools.requirement_marks"]
 
 
@@ -28,6 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.xdist_group("engine"))
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a test by the beginning of a long value: whoever reads a list of tests does not want all of it."""
+    if not isinstance(val, str | bytes) or len(val) <= _LONG_NAME:
+        return None
+    text = val[:_LONG_NAME] if isinstance(val, str) else val[:_LONG_NAME].decode("latin-1")
+    return f"{text.encode('unicode_escape').decode()}, {len(val)} in all"
 
 
 _HEARD = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)

@@ -13,6 +13,7 @@ import os
 import signal
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -80,8 +81,7 @@ def opened(kill_at: int = 0, *, after: bool = False) -> Iterator[tuple[Gate, str
     folder = places.pki()
     context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
     context.load_cert_chain(folder / "admin.crt", folder / "admin.key")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(gate, context))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), _handler(gate, context))
     threading.Thread(target=server.serve_forever, daemon=True, name="gate").start()
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(_kubeconfig(f"http://127.0.0.1:{server.server_address[1]}"))
@@ -105,6 +105,15 @@ def _kubeconfig(address: str) -> str:
             "contexts": [{**named, "context": {"cluster": "gate", "user": "gate"}}],
         }
     )
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a service that hung up: it was killed, which is what the gate is for."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _handler(gate: Gate, context: ssl.SSLContext) -> type[BaseHTTPRequestHandler]:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.properties import examples
 
 from mpijob import admission
 from mpijob.errors import Conflict, NotAllowed, QuotaExceeded, Severity
@@ -218,7 +219,7 @@ rooms = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(shapes, rooms)
 def test_the_largest_shape_fits_and_one_worker_more_does_not(job: MPIJob, room: Amounts) -> None:
     count = admission.largest_shape(job, room)
@@ -227,7 +228,7 @@ def test_the_largest_shape_fits_and_one_worker_more_does_not(job: MPIJob, room: 
     assert not admission.needs(job.replace(workers=count + 1)).fits(room)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(shapes, rooms, rooms, st.booleans(), st.booleans())
 def test_a_judgement_is_notices_or_a_refusal_with_a_way_out(
     job: MPIJob, capacity: Amounts, free: Amounts, queues: bool, oversubscribe: bool

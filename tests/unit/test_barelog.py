@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.failures import CASES, FOLDER
+from tests.unit.properties import examples
 
 import mpijob
 from mpijob.client import reasons
@@ -125,7 +126,7 @@ def test_an_empty_log_says_so() -> None:
 
 
 @pytest.mark.security
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(st.sampled_from([one.encode() for one in LITERALS]) | st.binary(max_size=40), max_size=60),
     st.booleans(),
@@ -170,7 +171,7 @@ def test_an_empty_device_and_a_log_from_a_pipe_are_read(monkeypatch: pytest.Monk
     assert told.code == "MPI_NOT_ON_WORKER"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.sampled_from([b"abc", b"error", b"x", b"\n", b"\n", b"long " * 30, b"fatal"]), max_size=200),
     st.integers(1, 50),

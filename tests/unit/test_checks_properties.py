@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.unit.properties import examples
 
 from mpijob import checks
 from mpijob.errors import Severity
@@ -113,7 +114,7 @@ def _value(name: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.req("FR-013", "FR-030")
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(wrong_jobs())
 @example(MPIJob(name="a", priority=10**4000, workers=10**4000, slots=10**4000, ranks=10**4000))
 @example(MPIJob(name="a", command=("a",), env=loop))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.properties import examples
 
 from mpijob.model.command import own_launcher
 
@@ -110,7 +111,7 @@ def test_deepspeed_without_a_number_of_machines_counts_for_each_worker() -> None
     assert (own.ranks, own.per_worker) == (None, 4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.sampled_from(["sh", "-c", "env", "mpirun", "-n", "--", ":", "", "\n", "'", "=", "a=b"]) | st.text()

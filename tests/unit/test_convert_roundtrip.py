@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.cluster_support import a_job, a_rich_job
+from tests.unit.properties import examples
 from tests.unit.test_convert_golden import SOURCES
 from tests.unit.test_trainjob import whole_jobs
 
@@ -16,7 +17,7 @@ from mpijob.dialects import jobfile
 from mpijob.dialects.migration.request import name_of
 from mpijob.model import Code, Family, Launch, MPIJob, Program, Resources, Retry, Signal
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 words = st.text(
     st.characters(exclude_characters="\0\n\r", exclude_categories=("Cs", "Cc")), min_size=1, max_size=8
 )
@@ -105,7 +106,7 @@ def test_a_job_as_sbatch_comes_back_with_everything_that_was_called_exact(job: M
 
 
 @pytest.mark.req("D-migrate")
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=examples(20))
 @given(
     whole_jobs.filter(lambda job: len(job.name) < 40 and job.name), st.sampled_from(["trainjob", "mpijob"])
 )

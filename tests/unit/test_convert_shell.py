@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.properties import examples
 
 from mpijob.client.converting import convert
 from mpijob.dialects.migration import batchscript
@@ -17,7 +18,7 @@ from mpijob.dialects.migration.shelltext import constant, filled, mentioned
 from mpijob.dialects.migration.shellwords import Statement, statements
 from mpijob.errors import MpiJobError
 
-SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 SCRAPS = [
     *("#SBATCH ", "#PBS ", "-N 2", "--ntasks=4", "--array=0-3", "hetjob", "-l select=2:ncpus=4", "srun ", "mpirun "),
     *("-n 4 ", "./a.out", " ", "\n", "\n", "\\\n", "'", '"', "`", "$(", ")", "${", "}", "$X", "<<EOF", "\nEOF\n"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.failures import CASES, a_job, evidence, said
+from tests.unit.properties import examples
 
 from mpijob.diagnosis import Evidence, Memory, World, explain, fixed, summary
 from mpijob.diagnosis.rules import IDS, RULES
@@ -252,7 +253,7 @@ def test_a_rank_cannot_blame_another_one() -> None:
 
 
 @pytest.mark.security
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_no_text_makes_it_fail(data: st.DataObject) -> None:
     words = [sign.literal.encode() for rule in RULES for sign in rule.signs]

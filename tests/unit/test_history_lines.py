@@ -23,6 +23,7 @@ from tests.unit.history_support import (
     said,
     texts,
 )
+from tests.unit.properties import examples
 
 from mpijob.history import capture as capturing
 from mpijob.history import chunks
@@ -90,7 +91,7 @@ def test_numbers_are_written_as_spans_and_read_again(found: set[int]) -> None:
     assert numbers(spans(found)) == found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.integers(1, 30), min_size=1, max_size=12),
     st.integers(0, 400),

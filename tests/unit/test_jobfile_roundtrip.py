@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.properties import examples
 
 from mpijob.dialects import jobfile, jobwriter, yamltree
 from mpijob.errors import InvalidJob
@@ -140,7 +141,7 @@ for _item in (Program, Secret, Volume):
 
 @pytest.mark.thorough
 @pytest.mark.req("FR-007", "B-export")
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(part(MPIJob), st.sampled_from(["yaml", "json"]))
 def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, format: Literal["yaml", "json"]) -> None:
     assert jobfile.read(jobfile.write(job, format=format)) == job
@@ -186,7 +187,7 @@ scraps = st.sampled_from(
 
 
 @pytest.mark.security
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.binary(max_size=40)
     | st.text(max_size=40)
@@ -197,7 +198,7 @@ def test_noise_is_a_job_or_an_invalid_job_and_nothing_else(noise: str | bytes) -
 
 
 @pytest.mark.security
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.dictionaries(
         st.sampled_from([field.name for field in msgspec.structs.fields(MPIJob)]), plain, max_size=6

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.cluster_support import a_job, a_rich_job, expect_golden
+from tests.unit.properties import examples
 from tests.unit.test_jobfile_roundtrip import KINDS, part, plain
 
 from mpijob.dialects import trainjob
@@ -158,7 +159,7 @@ def sensible(job: MPIJob) -> MPIJob:
 
 
 whole_jobs = part(MPIJob).map(sensible)
-SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.thorough
