@@ -59,8 +59,13 @@ def _etcd(_: Sequence[Moment]) -> Iterator[None]:
 def _goes_on(moment: Moment) -> None:
     """The controller is the same process, and tells the job's life as if nothing had been."""
     place, (service,) = moment.place, moment.shared
-    eventually(lambda: noted_phase(place, "patient") == "Running", "it is told that it runs", PATIENCE)
     assert isinstance(service, Service)
+    try:
+        eventually(lambda: noted_phase(place, "patient") == "Running", "it is told that it runs", PATIENCE)
+    except AssertionError as error:
+        state = place.client.state("patient")
+        now = f"{noted_phase(place, 'patient')} is told, {state.phase} ({state.message}) it is"
+        raise AssertionError(f"{error}; {now}; the controller: {service.said[-2000:]}") from error
     assert service.process.poll() is None, service.said
     place.client.cancel("patient", grace_period=0)
     eventually(lambda: noted_phase(place, "patient") == "Cancelled", "its end is told", PATIENCE)

@@ -150,6 +150,21 @@ def test_what_nobody_recorded_is_told_as_missing(place: Place) -> None:
     assert "NotRecorded" in {event.reason for event in place.client.events("halved")}
 
 
+@pytest.mark.req("C-history")
+def test_what_a_deadline_took_away_is_told_from_the_record_and_a_silence_before_it_by_why(
+    place: Place,
+) -> None:
+    with recorder(place):
+        job = place.client.submit(a_job("muted", "echo begun; sleep 300", deadline_seconds=60))
+        eventually(lambda: heard(place, "muted", 2), "both ranks are recorded", PATIENCE)
+        assert job.wait(PATIENCE).reason == "DeadlineExceeded"
+        eventually(lambda: not place.pods(job), "its pods are gone", PATIENCE)
+        assert said(place.client, "muted") == {0: ["begun"], 1: ["begun"]}
+        (told,) = job.diagnose().findings
+        assert "past its deadline of 60 s, and no rank had said anything in the last" in told.message
+        assert "mpijob stacks" in told.fixes[0].text
+
+
 @pytest.mark.req("B-edge-ns", "C-history")
 def test_a_job_is_answered_for_after_its_namespace_was_deleted(place: Place, kubeconfig: Path) -> None:
     with own_place(kubeconfig, "recorded-ns") as other:

@@ -11,6 +11,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ from mpijob.diagnosis import barelog, explain, fixed, report
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.diagnosis.windows import BLOCK_BYTES
-from mpijob.errors import Finding, Fix, InvalidJob, NotFound
-from mpijob.model import Event, Exit, Family, JobState, LogLine, LogQuery, MPIJob, Phase, Role, Sample
+from mpijob.errors import Finding, Fix, InvalidJob, MpiJobError, NotFound
+from mpijob.model import Event, Exit, Family, JobState, LogLine, LogQuery, Mark, MPIJob, Phase, Role, Sample
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 LOG_LINES = 4000
 SILENT_SECONDS = 60.0
 STDIN = "-"
+_DEADLINE = "DEADLINE_EXCEEDED"
+_SEES_RANKS = ("local", "memory")
 _WAITS = (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING, Phase.SUSPENDED)
 
 
@@ -130,6 +133,9 @@ async def of_job(ref: JobRef, backend: Backend, settings: Settings) -> Diagnosis
     events = tuple([event async for event in backend.events(state.ref)])
     site = site_rules(settings)
     lines = await _lines(state, backend, wanted=bool(site) or state.phase is Phase.RUNNING)
+    if _late(state) and not site:
+        with suppress(MpiJobError):  # what the engine found stands without a log
+            lines = await _lines(state, backend, wanted=True)
     samples = await backend.samples(state.ref) if state.phase is not Phase.QUEUED else ()
     seen = _evidence(state, spec, events, lines, samples, now=time.time())
     return report.of_job(state, seen, _findings(state, seen, site), events)
@@ -153,7 +159,7 @@ async def _lines(state: JobState, backend: Backend, *, wanted: bool) -> tuple[Lo
 
 def _findings(state: JobState, seen: Evidence, site: tuple[Rule, ...]) -> tuple[Finding, ...]:
     """Return what the engine found; what only we can see is added: a wait, silence, the site's own rules."""
-    known = state.findings
+    known = (_late(state) and _quiet(seen)) or state.findings
     if state.phase in (*_WAITS, Phase.RUNNING) or (not known and state.phase is not Phase.SUCCEEDED):
         codes = {finding.code for finding in known}
         known = (*known, *(one for one in explained(seen) if one.code not in codes))
@@ -164,6 +170,18 @@ def _findings(state: JobState, seen: Evidence, site: tuple[Rule, ...]) -> tuple[
         return known
     own = tuple(one for one in explained(seen, site) if one.code in names)
     return (*own, *(one for one in known if one.code != "UNKNOWN" or not own))
+
+
+def _late(state: JobState) -> bool:
+    """Whether a deadline ended the job, and its engine does not see ranks: by then it may have had no log either."""
+    known = [one.code for one in state.findings]
+    return state.phase is Phase.FAILED and known == [_DEADLINE] and state.engine not in _SEES_RANKS
+
+
+def _quiet(seen: Evidence) -> tuple[Finding, ...]:
+    """Return the deadline as it is told where ranks had said nothing for long; nothing where they had."""
+    found = explained(msgspec.structs.replace(seen, logs=()))
+    return tuple(one for one in found if one.code == _DEADLINE and one.confidence < 1.0)
 
 
 def _evidence(
@@ -194,7 +212,7 @@ def _evidence(
         logs=lines,
         started=state.started,
         elapsed_seconds=state.duration_seconds(now),
-        silent_seconds=_silence(state, lines, now),
+        silent_seconds=_silence_at_end(state, spec, lines) if _late(state) else _silence(state, lines, now),
     )  # fmt: skip
 
 
@@ -234,6 +252,16 @@ def _silence(state: JobState, lines: tuple[LogLine, ...], now: float) -> float |
     last = max((line.time / 1e9 for line in lines if line.role is Role.RANK), default=state.running)
     quiet = now - max(last, state.running)
     return quiet if quiet >= SILENT_SECONDS else None
+
+
+def _silence_at_end(state: JobState, spec: MPIJob, lines: tuple[LogLine, ...]) -> float | None:
+    """Return how long no rank had said anything when the deadline came; None where not all is known that they said."""
+    if state.started is None or state.finished is None or any(Mark.GAP in line.marks for line in lines):
+        return None
+    end = min(state.finished, state.started + (spec.deadline_seconds or float("inf")))
+    said = [line.time / 1e9 for line in lines if line.role is Role.RANK]
+    before = [time for time in said if time <= end]  # what they say as they are ended does not count
+    return end - max(before) if before else None
 
 
 def mended(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.logs import Kept, Voice
     from mpijob.backends.kubernetes.looking import Eye
     from mpijob.backends.kubernetes.tending import Tending
+    from mpijob.history.past import Past
     from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, Scope
 
 POLL_SECONDS = 0.5
@@ -35,10 +36,10 @@ class Attendance:
         eye: Eye,
         tending: Tending,
         loki: Loki | None = None,
-        recorded: Callable[[JobRef], bool] = lambda ref: False,
+        past: Callable[[], Past | None] = lambda: None,
     ) -> None:
         self._api, self._eye, self._tending = api, eye, tending
-        self._loki, self._recorded = loki, recorded
+        self._loki, self._past = loki, past
 
     def states(self, scope: Scope) -> Generator[JobState, None, None]:
         """Yield every job's state once, then each change, until closed."""
@@ -49,7 +50,10 @@ class Attendance:
             yield from changes
 
     def lines(self, ref: JobRef, query: LogQuery) -> Generator[LogLine, None, None]:
-        """Yield the merged lines of all pods; of those that are gone, what the cluster's Loki has kept."""
+        """Yield the merged lines of all pods; of those that are gone, what the cluster's Loki has kept.
+
+        Where no pod is left (a deadline or a rest takes them all away) it is what a recorder has written down.
+        """
         from mpijob.backends.kubernetes import following, logs
 
         try:
@@ -58,16 +62,38 @@ class Attendance:
             yield from self._kept(ref, query, error)
             return
         ref = found.ref
-        if not query.follow or (self._loki is not None and self._over(ref)):
+        if not query.follow or (self._keeps() and self._over(ref)):
             voices, kept = self._voices(found)
+            past = None if voices else self._remembered(ref)
             with telling(f"read the logs of {ref.name}"):
-                yield from logs.stored(self._api, voices, query, kept)
+                yield from (
+                    logs.stored(self._api, voices, query, kept) if past is None else past.logs(ref, query)
+                )
             return
         with (
             closing(following.Following(self._api, query)) as follower,
             telling(f"read the logs of {ref.name}"),
         ):
             yield from follower.lines(lambda: (self._eye.voices(self._eye.find(ref)), self._over(ref)))
+
+    def _keeps(self) -> bool:
+        """Whether somebody keeps the lines of pods that are gone."""
+        return self._loki is not None or self._past() is not None
+
+    def _remembered(self, ref: JobRef) -> Past | None:
+        """Return the record where it has the job, for who may read logs there."""
+        past = self._past()
+        if past is None or past.state(ref) is None:
+            return None
+        self._check_may_read(ref)
+        return past
+
+    def _check_may_read(self, ref: JobRef) -> None:
+        """Raise where the API server does not let us read logs: it is asked for one, there or not."""
+        from mpijob.backends.kubernetes import kinds
+
+        with telling(f"read the logs of {ref.name}"):
+            self._api.find(kinds.POD.path(ref.namespace, ref.name, "log"))
 
     def _voices(self, found: Found) -> tuple[Sequence[Voice], Kept | None]:
         """Return the job's pods, and how those are read that are gone: from Loki, where the settings name one."""
@@ -85,12 +111,13 @@ class Attendance:
 
         By its name Loki tells no job from a later one. Who may not read logs is told so by the API server first.
         """
-        from mpijob.backends.kubernetes import collected, kinds, logs
+        from mpijob.backends.kubernetes import collected, logs
 
-        if self._loki is None or ref.uid or self._recorded(ref):
+        past = self._past()
+        if self._loki is None or ref.uid or (past is not None and past.state(ref) is not None):
             raise error
+        self._check_may_read(ref)
         with telling(f"read the logs of {ref.name}"):
-            self._api.find(kinds.POD.path(ref.namespace, ref.name, "log"))
             gone = collected.of_name(self._loki, ref, self._now_ns())
             if not gone.spans:
                 raise error

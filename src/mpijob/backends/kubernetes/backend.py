@@ -116,7 +116,7 @@ class KubernetesBackend:
             from mpijob.backends.kubernetes import collected
 
             loki = collected.of_settings(self._settings)
-        return Attendance(self._api, self._eye, self._tending, loki, self._recorded)
+        return Attendance(self._api, self._eye, self._tending, loki, self.past)
 
     @cached_property
     def _wishes(self) -> Wishes:
@@ -384,10 +384,6 @@ class KubernetesBackend:
         from mpijob.backends.kubernetes.remembered import remembered
 
         return remembered(history_directory(self._settings, self.name), self._settings)
-
-    def _recorded(self, ref: JobRef) -> bool:
-        past = self.past()
-        return past is not None and past.state(ref) is not None
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass; a cluster is not asked more often than it changes."""
