@@ -98,6 +98,33 @@ def test_a_world_that_cannot_start_shows_what_the_launcher_said(pod: Pod) -> Non
     assert "mpirun exited with 205" in pod.last_words.read_text()
 
 
+REFUSED = "ssh: connect to host w-0 port 2222: Connection refused"
+REFUSING = f"""#!/bin/sh
+if [ "$MPIJOB_CENSUS" != 1 ]; then : >"$WORDS"; exit; fi
+echo tried >>"$WORDS-tries"
+if [ "$(wc -l <"$WORDS-tries")" -le "$REFUSALS" ]; then echo "{REFUSED}" >&2; exit 255; fi
+cat "$CENSUS"
+"""
+
+
+def test_a_network_that_does_not_know_the_workers_yet_is_waited_for(pod: Pod) -> None:
+    pod.program("mpirun", REFUSING)
+    done = pod.launch("mpirun", "program", REFUSALS="2")
+    assert (done.returncode, pod.words.exists()) == (0, True)
+    waits = "mpijob: a worker that is ready refuses the launcher; it is tried again for 90 s"
+    assert done.stderr.splitlines() == [waits]
+    assert "mpijob-world ranks=4" in done.stdout
+
+
+def test_workers_that_refuse_for_ever_end_the_job_with_what_ssh_said_last(pod: Pod) -> None:
+    pod.program("mpirun", REFUSING)
+    done = pod.launch("mpirun", "program", REFUSALS="1000", MPIJOB_REFUSED="2")
+    assert (done.returncode, pod.words.exists()) == (Ending.WORLD_NOT_STARTED, False)
+    assert done.stderr.count(REFUSED) == 1
+    tries = (pod.words.parent / f"{pod.words.name}-tries").read_text()
+    assert 2 <= tries.count("tried") <= 4
+
+
 def test_the_census_can_be_switched_off(pod: Pod) -> None:
     pod.census.write_text("")
     assert pod.launch("mpirun", "program", MPIJOB_PROVE="0").returncode == 0

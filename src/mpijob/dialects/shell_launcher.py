@@ -108,12 +108,29 @@ first() { # the first $1 of the words that follow, run
   env "$@"
 }
 there() { command -v "$1" >/dev/null || fail 91 "the image has no program '$1'"; }
+refused() { # whether a worker refused us
+  while read -r line || [ -n "$line" ]; do
+    case $line in *'Connection refused'*) return 0 ;; esac
+  done <"$1"
+  return 1
+}
+# A worker that is ready and refuses us may be one that the network does not know yet: nothing has run so far,
+# and while the API server is silent such rules come late.
 census() {
   there "$2"
-  code=0
-  MPIJOB_CENSUS=1
-  first "$@" >"$home/census" 2>"$home/census.err" </dev/null || code=$?
-  MPIJOB_CENSUS=0
+  last=$(($(now) + ${MPIJOB_REFUSED:-90})) told=
+  while :; do
+    code=0
+    MPIJOB_CENSUS=1
+    first "$@" >"$home/census" 2>"$home/census.err" </dev/null || code=$?
+    MPIJOB_CENSUS=0
+    if [ "$code" = 0 ] || [ "$(now)" -ge "$last" ]; then break; fi
+    refused "$home/census.err" || refused "$home/census" || break
+    waits="it is tried again for ${MPIJOB_REFUSED:-90} s"
+    [ -n "$told" ] || printf 'mpijob: a worker that is ready refuses the launcher; %s\\n' "$waits" >&2
+    told=1
+    sleep 1
+  done
   if [ "$code" != 0 ]; then
     cat "$home/census"
     cat "$home/census.err" >&2
