@@ -23,13 +23,10 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def functions(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
-    """Yield the tests of a module or a class: nobody finds those that are defined inside a function."""
-    for node in tree.body:
+def functions(tree: ast.AST) -> Iterator[Function]:
+    for node in ast.walk(tree):
         if isinstance(node, Function) and node.name.startswith("test_"):
             yield node
-        elif isinstance(node, ast.ClassDef):
-            yield from functions(node)
 
 
 def can_fail(function: Function) -> bool:
@@ -38,13 +35,13 @@ def can_fail(function: Function) -> bool:
         if isinstance(node, ast.Assert):
             return True
         if isinstance(node, ast.Call):
-            name = _dotted(node).rpartition(".")[2]
+            name = ast.unparse(node.func).rpartition(".")[2]
             if name in ("raises", "warns", "fail") or name.startswith(("check_", "expect_")):
                 return True
     return False
 
 
-def toothless(tree: ast.Module) -> list[str]:
+def toothless(tree: ast.AST) -> list[str]:
     return [function.name for function in functions(tree) if not can_fail(function)]
 
 
@@ -60,12 +57,7 @@ def marked(tree: ast.Module, mark: str) -> list[str]:
 
 
 def _decorated(node: Function | ast.ClassDef, mark: str) -> bool:
-    return any(_dotted(decorator).endswith(f"mark.{mark}") for decorator in node.decorator_list)
-
-
-def _dotted(node: ast.expr) -> str:
-    """Return the name of what is called, or of what a decorator is, without what it is given."""
-    return ast.unparse(node.func if isinstance(node, ast.Call) else node)
+    return any(f"mark.{mark}" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ class Attendance:
         if not query.follow or (self._keeps() and self._over(ref)):
             voices, kept = self._voices(found)
             past = None if voices else self._remembered(ref)
+            if past is not None:
+                self._check_may_read(ref)
             with telling(f"read the logs of {ref.name}"):
                 yield from (
                     logs.stored(self._api, voices, query, kept) if past is None else past.logs(ref, query)
@@ -81,12 +83,9 @@ class Attendance:
         return self._loki is not None or self._past() is not None
 
     def _remembered(self, ref: JobRef) -> Past | None:
-        """Return the record where it has the job, for who may read logs there."""
+        """Return the record where it has the job."""
         past = self._past()
-        if past is None or past.state(ref) is None:
-            return None
-        self._check_may_read(ref)
-        return past
+        return past if past is not None and past.state(ref) is not None else None
 
     def _check_may_read(self, ref: JobRef) -> None:
         """Raise where the API server does not let us read logs: it is asked for one, there or not."""
@@ -113,8 +112,7 @@ class Attendance:
         """
         from mpijob.backends.kubernetes import collected, logs
 
-        past = self._past()
-        if self._loki is None or ref.uid or (past is not None and past.state(ref) is not None):
+        if self._loki is None or ref.uid or self._remembered(ref) is not None:
             raise error
         self._check_may_read(ref)
         with telling(f"read the logs of {ref.name}"):
