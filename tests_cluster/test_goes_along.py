@@ -170,7 +170,8 @@ def names(place: Place, kind: kinds.Kind, beginning: str) -> list[str]:
 # -- volumes that stay -------------------------------------------------------------------------------
 @pytest.mark.req("SC-015", "Q8", "PMV-005", "US5")
 def test_a_checkpoint_on_a_claim_survives_a_failed_attempt_and_serves_the_next(place: Place) -> None:
-    script = "f=/data/$MPIJOB_RANK; [ ! -e $f ] || exec cat $f; echo epoch-7 >$f; echo begun; exit 3"
+    both_wrote = "until [ -s /data/0 ] && [ -s /data/1 ]; do sleep 0.1; done"
+    script = f"f=/data/$MPIJOB_RANK; [ ! -e $f ] || exec cat $f; echo epoch-7 >$f; echo begun; {both_wrote}; exit 3"
     with a_claim(place, "checkpoints") as claim:
         volumes = (Volume(mount="/data", kind=VolumeKind.CLAIM, source=claim),)
         retry = Retry(limit=1, backoff_seconds=1.0)

@@ -88,6 +88,7 @@ def test_ranks_that_had_gone_silent_may_have_hung_and_that_is_told_with_what_to_
         (line(110.0, None),),
         (line(110.0), line(130.0, None, Mark.GAP)),
         (line(160.5),),
+        (line(110.0), line(160.5, 3, Mark.OPEN)),
     ],
     ids=[
         "they spoke",
@@ -95,6 +96,7 @@ def test_ranks_that_had_gone_silent_may_have_hung_and_that_is_told_with_what_to_
         "nothing of ranks",
         "lines are missing",
         "only as they were ended",
+        "in a line without an end",
     ],
 )
 def test_where_they_spoke_or_it_is_not_known_the_deadline_is_the_cause(lines: tuple[LogLine, ...]) -> None:

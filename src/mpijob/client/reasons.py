@@ -21,9 +21,10 @@ from mpijob.backends.explained import explained
 from mpijob.diagnosis import barelog, explain, fixed, report
 from mpijob.diagnosis.evidence import Evidence, Memory, Pod, World
 from mpijob.diagnosis.report import Diagnosis
+from mpijob.diagnosis.silence import silence
 from mpijob.diagnosis.windows import BLOCK_BYTES
 from mpijob.errors import Finding, Fix, InvalidJob, MpiJobError, NotFound
-from mpijob.model import Event, Exit, Family, JobState, LogLine, LogQuery, Mark, MPIJob, Phase, Role, Sample
+from mpijob.model import Event, Exit, Family, JobState, LogLine, LogQuery, MPIJob, Phase, Role, Sample
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -256,12 +257,9 @@ def _silence(state: JobState, lines: tuple[LogLine, ...], now: float) -> float |
 
 def _silence_at_end(state: JobState, spec: MPIJob, lines: tuple[LogLine, ...]) -> float | None:
     """Return how long no rank had said anything when the deadline came; None where not all is known that they said."""
-    if state.started is None or state.finished is None or any(Mark.GAP in line.marks for line in lines):
+    if state.started is None or state.finished is None:
         return None
-    end = min(state.finished, state.started + (spec.deadline_seconds or float("inf")))
-    said = [line.time / 1e9 for line in lines if line.role is Role.RANK]
-    before = [time for time in said if time <= end]  # what they say as they are ended does not count
-    return end - max(before) if before else None
+    return silence(lines, min(state.finished, state.started + (spec.deadline_seconds or float("inf"))))
 
 
 def mended(spec: MPIJob, diagnosis: Diagnosis, number: int) -> dict[str, Any]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.states import Document, Objects
     from mpijob.model import Event, JobRef, MPIJob
 
+_LAST_WORD_SECONDS = 3.0  # after a job's end, the cluster's times being whole seconds
+
 
 class Look(NamedTuple):
     """A job's object, its state, everything that it was derived from, and when its world was proved."""
@@ -69,7 +71,33 @@ class Eye:
         return look._replace(state=attempts.waiting(look.state, job, self._api.now()))
 
     def attempt(self, ref: JobRef) -> Look:
-        """Return a look at the job's newest attempt, however it ended."""
+        """Return a look at the job's newest attempt, however it ended.
+
+        A node tells last that it ended a pod which somebody removed: when the job is over, and the pod gone.
+        """
+        look = self._attempt(ref)
+        if not self._unheard(look):
+            return look
+        from mpijob.backends.kubernetes import steering
+
+        def told() -> bool:
+            nonlocal look
+            look = self._attempt(ref)
+            return not self._unheard(look)
+
+        steering.until(told, _LAST_WORD_SECONDS)
+        return look
+
+    def _unheard(self, look: Look) -> bool:
+        """Whether the job has just failed, and nothing of what ended it has been told yet."""
+        state = look.state
+        if state.phase is not Phase.FAILED or self._api.now() - (state.finished or 0.0) >= _LAST_WORD_SECONDS:
+            return False
+        from mpijob.observation.phase import Reason
+
+        return state.reason == Reason.LAUNCHER_UNACCOUNTED
+
+    def _attempt(self, ref: JobRef) -> Look:
         from mpijob.backends.kubernetes import (
             launcherlog,
             states,

@@ -18,8 +18,9 @@ from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, wi
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.sieve import Sieve
+from mpijob.diagnosis.silence import silence
 from mpijob.errors import Finding
-from mpijob.model import Exit, LogLine, Mark, Role
+from mpijob.model import Exit, LogLine, Role
 from mpijob.observation import phase
 
 LINES_PER_FILE = 60
@@ -62,26 +63,11 @@ def _limit(orders: Orders, standing: phase.Standing) -> float | None:
 def _silence(
     orders: Orders, standing: phase.Standing, started: float | None, said: Iterable[LogLine]
 ) -> float | None:
-    """Return how long no rank had said anything when the deadline came; what they say as they are ended does not count.
-
-    None where that is not known: a rank may have said more since than was read of it, or a line without an end,
-    which has the time of its end.
-    """
+    """Return how long no rank had said anything when the deadline came; None where none did, or it is not known."""
     limit = _limit(orders, standing)
     if limit is None or started is None:
         return None
-    times: dict[int | None, list[float]] = {}
-    for line in said:
-        time = line.time / 1e9 - started
-        if line.role is not Role.RANK:
-            continue
-        if time > limit and Mark.OPEN in line.marks:
-            return None
-        times.setdefault(line.rank, []).append(time)
-    before = {rank: [time for time in mine if time <= limit] for rank, mine in times.items()}
-    if any(not before[rank] and len(mine) >= LINES_PER_FILE for rank, mine in times.items()):
-        return None
-    return limit - max((mine[-1] for mine in before.values() if mine), default=0.0)
+    return silence(said, started + limit, begin=started, most=LINES_PER_FILE)
 
 
 def _followed(exit: Exit, cause: int | None) -> bool:
