@@ -54,6 +54,7 @@ def test_who_does_not_finish_a_body_is_told_so(monkeypatch: pytest.MonkeyPatch) 
         assert line.recv(100).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.thorough
 def test_who_takes_nothing_from_a_stream_is_let_go_and_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_session_that_ended_ends_its_stream_with_the_way_back(monkeypatch: pyt
         assert stream.read() == b""
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-api")
 def test_a_server_that_was_killed_is_taken_up_again_where_it_was(tmp_path: Path) -> None:
     environ = {**os.environ, "MPIJOB_ENGINE": "memory", "MPIJOB_HOME": str(tmp_path), "HOME": str(tmp_path)}

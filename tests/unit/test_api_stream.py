@@ -88,6 +88,7 @@ def test_a_job_that_is_gone_stays_gone_although_a_watch_tells_of_it_late() -> No
     asyncio.run(story())
 
 
+@pytest.mark.thorough
 def test_the_board_sees_what_others_do_and_what_they_remove() -> None:
     async def story() -> None:
         client = a_client()
@@ -161,6 +162,7 @@ def event(stream: Any) -> tuple[str, dict[str, Any]]:
     return (name, data) if data is not None else event(stream)
 
 
+@pytest.mark.thorough
 @pytest.mark.req("D-api", "FR-020")
 def test_a_change_reaches_an_open_page_and_one_that_comes_back() -> None:
     with serving() as server:
@@ -286,6 +288,7 @@ def test_a_log_that_breaks_off_for_any_reason_is_not_told_as_complete(
     assert "no such pod" in told(how, Reader(), some_lines(3, BackendError("no such pod")))
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_a_stream_too_many_is_refused_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STREAMS", 1)

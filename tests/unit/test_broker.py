@@ -246,6 +246,7 @@ def blind(cluster: Cluster) -> Cluster:
     return seen
 
 
+@pytest.mark.thorough
 def test_a_user_who_sees_little_is_told_more_by_the_broker_and_as_much_as_before_without(
     cluster: Cluster,
 ) -> None:

@@ -106,6 +106,7 @@ def files(tmp_path: Path, count: int = 5, lines: int = 3000) -> list[tuple[str, 
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parts", [2, 3, 7])
 def test_a_merge_in_parts_by_several_processes_gives_the_same_bytes(tmp_path: Path, parts: int) -> None:
     found, one, many = files(tmp_path), io.BytesIO(), io.BytesIO()

@@ -106,6 +106,7 @@ def test_an_address_that_never_answers_is_given_up(tmp_path: Path) -> None:
         assert len(taken) == MOST_TRIES
 
 
+@pytest.mark.thorough
 @pytest.mark.security
 def test_what_waits_for_an_address_that_is_taken_away_goes_to_no_other(tmp_path: Path) -> None:
     clock = Clock()

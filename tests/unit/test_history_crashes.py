@@ -145,6 +145,7 @@ def test_a_recorder_killed_again_and_again_comes_to_the_end(
     assert recorded(Archive(directory), "u1") == b"".join(LINES)
 
 
+@pytest.mark.thorough
 def test_a_job_whose_taking_in_is_killed_at_any_step_is_there_wholly_or_not_at_all(tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     log.write_bytes(b"".join(LINES))

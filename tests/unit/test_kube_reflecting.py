@@ -66,6 +66,7 @@ def test_a_kind_that_may_not_be_read_is_told_and_the_others_go_on(server: FakeAp
         assert {name: error.status for name, error in cache.errors.items()} == {"secrets": 404}
 
 
+@pytest.mark.thorough
 def test_what_could_not_be_read_at_first_is_read_soon(server: FakeApi, api: Api) -> None:
     """Not only after a minute: until then a webhook would know no limits."""
     server.maps.put("a")

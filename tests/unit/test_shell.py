@@ -107,6 +107,7 @@ cat "$CENSUS"
 """
 
 
+@pytest.mark.thorough
 def test_a_network_that_does_not_know_the_workers_yet_is_waited_for(pod: Pod) -> None:
     pod.program("mpirun", REFUSING)
     done = pod.launch("mpirun", "program", REFUSALS="2")
@@ -116,6 +117,7 @@ def test_a_network_that_does_not_know_the_workers_yet_is_waited_for(pod: Pod) ->
     assert "mpijob-world ranks=4" in done.stdout
 
 
+@pytest.mark.thorough
 def test_workers_that_refuse_for_ever_end_the_job_with_what_ssh_said_last(pod: Pod) -> None:
     pod.program("mpirun", REFUSING)
     done = pod.launch("mpirun", "program", REFUSALS="1000", MPIJOB_REFUSED="2")

@@ -148,6 +148,7 @@ def test_a_rank_that_is_only_counted_does_not_run_its_command(pod: Pod, tmp_path
     assert done.stdout == f"mpijob-census rank=2 size=4 local=0 host={host} node=n3 gpus=1\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("sent", "code"), [("USR1", 7), ("0", -signal.SIGKILL)])
 def test_stop_tells_the_ranks_and_waits_for_their_checkpoint(
     pod: Pod, tmp_path: Path, sent: str, code: int

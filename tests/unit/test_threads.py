@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # Threads change places as often as possible: types that are worked out twice at once crash the interpreter.
 FIRST_CALLS = """
 import sys, threading
@@ -25,6 +27,7 @@ print(len(done))
 """
 
 
+@pytest.mark.thorough
 def test_the_first_jobs_of_several_threads_may_be_submitted_at_once() -> None:
     for _ in range(5):
         done = subprocess.run(

@@ -365,6 +365,7 @@ def test_what_a_rank_said_reaches_no_terminal_as_control_bytes() -> None:
         assert "\x1b" not in finding.message + "".join(finding.evidence)
 
 
+@pytest.mark.thorough
 def test_a_log_that_takes_long_to_read_says_so(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "mpijob", "why", "--log", "-"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
