@@ -5,9 +5,12 @@ A pod that is ready is not yet a webhook that answers: the proof is an object th
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 from testbed import manifests
 from testbed.kubectl import apply_file, get, kubectl
-from testbed.shell import retry
+from testbed.shell import TestBedError, retry
 
 ENGINES = ("jobset", "trainer", "mpi-operator", "kueue")
 _DEPLOYMENTS = (
@@ -47,20 +50,50 @@ def install() -> None:
         apply_file(manifests.rendered(name))
 
 
-def wait_until_available() -> None:
+def wait_until_available(seconds: int = 180) -> None:
     """Wait until every engine has a ready pod."""
     for namespace, deployment in _DEPLOYMENTS:
-        status = ("rollout", "status", f"deployment/{deployment}", "--timeout=180s")
-        kubectl(f"--namespace={namespace}", *status, timeout_seconds=200)
+        status = ("rollout", "status", f"deployment/{deployment}", f"--timeout={seconds}s")
+        kubectl(f"--namespace={namespace}", *status, timeout_seconds=seconds + 20)
 
 
-def renew_worn() -> None:
+def come_back() -> None:
+    """Wait until every engine has a ready pod again after a fault; a failure tells how the pods stand.
+
+    How often a kubelet has restarted them the API server may learn late, so worn ones are looked for again and again.
+    """
+
+    def all_there() -> None:
+        _renew_worn()
+        wait_until_available(seconds=20)
+
+    try:
+        retry("the engines' return", all_there, seconds=300)
+    except TestBedError as error:
+        raise TestBedError(f"{error}; {'; '.join(_standings())}") from error
+
+
+def _renew_worn() -> None:
     """Replace the pods of engines that were restarted again and again: a kubelet makes them wait longer each time."""
+    for namespace, pod in _pods():
+        if any(one["restartCount"] >= _WORN for one in _containers(pod)):
+            kubectl(f"--namespace={namespace}", "delete", "pod", pod["metadata"]["name"], "--wait=true")
+
+
+def _standings() -> Iterator[str]:
+    for _, pod in _pods():
+        told = [f"{one['restartCount']} restarts, {one['state']}" for one in _containers(pod)]
+        yield f"{pod['metadata']['name']} {pod['status'].get('phase')}: {', '.join(told) or pod['status']}"
+
+
+def _pods() -> Iterator[tuple[str, Mapping[str, Any]]]:
     for namespace, _ in _DEPLOYMENTS:
         for pod in get("pods", f"--namespace={namespace}")["items"]:
-            told = pod["status"].get("containerStatuses") or ()
-            if any(one["restartCount"] >= _WORN for one in told):
-                kubectl(f"--namespace={namespace}", "delete", "pod", pod["metadata"]["name"], "--wait=true")
+            yield namespace, pod
+
+
+def _containers(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return pod["status"].get("containerStatuses") or ()
 
 
 def prove() -> None:

@@ -55,8 +55,7 @@ def restart_etcd() -> None:
 
 def engines_back() -> None:
     """Wait until every engine has its lease again and its webhook answers."""
-    operators.renew_worn()
-    operators.wait_until_available()
+    operators.come_back()
     operators.prove()
 
 
