@@ -7,16 +7,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from mpijob import Client, Phase
+from mpijob import Client, Job, Phase
 from mpijob.backends.local import LocalBackend
 from mpijob.backends.local.machine import identity
+from mpijob.backends.local.paths import Home
 from mpijob.errors import Conflict
 from mpijob.settings import Settings
 
@@ -189,3 +190,39 @@ def test_of_100_identical_submits_from_four_processes_one_is_a_job(client: Clien
     assert sorted(set(said)) == [Conflict.__name__, "submitted"]
     assert (said.count("submitted"), len(said)) == (1, 100)
     assert client.list().total == 1
+
+
+# -- a runner that dies as it is rung for ---------------------------------------------------------------
+def its_log(job: Job) -> None:
+    assert [line.text for line in job.logs(follow=True)] == [b"here"] * 2
+
+
+def its_events(job: Job) -> None:
+    assert [event.reason for event in job.events(follow=True)][-1] == "Succeeded"
+
+
+def all_jobs(job: Job) -> None:
+    assert next(state for state in job.client.watch() if state.phase.final).phase is Phase.SUCCEEDED
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.req("SC-005")
+@pytest.mark.parametrize("follow", [its_log, its_events, all_jobs])
+def test_a_job_whose_runner_dies_as_it_is_rung_for_is_started_for_whoever_follows(
+    client: Client, follow: Callable[[Job], None]
+) -> None:
+    job = submitted_to_the_dead(client)
+    assert [state.phase for state in client.list().items] == [Phase.QUEUED]
+    follow(job)
+
+
+def submitted_to_the_dead(client: Client) -> Job:
+    """Return a job that rang a bell which nobody heard: as long as a killed runner holds it, it rings."""
+    home = Home(client.settings.home)
+    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.mkfifo(home.bell, 0o600)
+    bell = os.open(home.bell, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        return client.submit(a_job("unheard", "echo here"))
+    finally:
+        os.close(bell)

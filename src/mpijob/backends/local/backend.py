@@ -174,8 +174,13 @@ class LocalBackend:
                 if seen.get(state.ref.uid) != state:
                     seen[state.ref.uid] = state
                     yield state
-            recovery.recover(self._store)
+            self._attend()
             await self._change()
+
+    def _attend(self) -> None:
+        """Say what is lost, and wake somebody for what nobody starts: who looks for long may be the only one there."""
+        recovery.recover(self._store)
+        self._rouser.rouse_for_the_forgotten(self._store)
 
     async def _change(self) -> None:
         """Wait until another process has written something, at most a second."""
@@ -193,11 +198,15 @@ class LocalBackend:
         def found() -> logplaces.Places:
             return logplaces.places(self._store, self._home, uid, query)
 
+        def followed() -> tuple[list[tuple[Path, int]], dict[int, int], bool]:
+            self._rouser.rouse_for_the_forgotten(self._store)
+            return found()[:3]
+
         places = found()
         for line in places.lost():
             yield line
         if query.follow:
-            async for line in logs.followed(lambda: found()[:3], query, self.pause):
+            async for line in logs.followed(followed, query, self.pause):
                 yield line
             return
         for line in logs.stored(places.directories, places.worker_of, query):
@@ -237,7 +246,7 @@ class LocalBackend:
                 yield event
             if not follow or current is None or (current.phase.final and not current.holds):
                 return
-            recovery.recover(self._store)
+            self._attend()
             await self._change()
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
