@@ -28,6 +28,6 @@ else
   mkfifo -m 600 "$dir/answer.$id" || exit 255
   printf '%s' "$*" > "$dir/request.$id" || exit 255
 fi 2> /dev/null
-printf 'start %s\n' "$id" >> "$dir/ask"
-read -r code < "$dir/answer.$id"
+# The answer's pipe is open before anything is asked: a worker that finds nobody there takes us for gone.
+{ printf 'start %s\n' "$id" >> "$dir/ask"; read -r code; } <> "$dir/answer.$id"
 exit "${code:-255}"
