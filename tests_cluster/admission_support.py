@@ -50,8 +50,8 @@ class Governed:
         """Have so many of it, and wait until that is so."""
         path = DEPLOYMENT.path(self.namespace, self.name)
         self.api.patch(path, {"spec": {"replicas": count}})
-        eventually(lambda: self.ready() == count, f"{count} webhooks are ready", 60)
-        eventually(lambda: self.acts() == (count > 0), "the API server has noticed", 60)
+        eventually(lambda: self.ready() == count, f"{count} webhooks are ready")
+        eventually(lambda: self.acts() == (count > 0), "the API server has noticed")
 
     def acts(self) -> bool:
         """Return whether the API server reaches it: a dry run comes back with its owner."""
@@ -170,7 +170,7 @@ def governed(kubeconfig: Path) -> Iterator[Governed]:
             apply(kubeconfig, *made)
             found = Governed(api, name, service.namespace, probe.namespace)
             eventually(lambda: found.ready() == 1, "the webhook is ready", 90)
-            eventually(found.acts, "the API server asks it", 60)
+            eventually(found.acts, "the API server asks it")
             yield found
         finally:
             listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})

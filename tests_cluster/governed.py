@@ -166,7 +166,7 @@ def component(place: Place, name: str) -> dict[str, str]:
     return next((one for one in status["components"] if one["name"] == name), {})
 
 
-def becomes(place: Place, name: str, state: str, seconds: float = 90.0) -> dict[str, str]:
+def becomes(place: Place, name: str, state: str, seconds: float = 240.0) -> dict[str, str]:
     def look() -> dict[str, str] | None:
         found = component(place, name)
         return found if found.get("state") == state else None

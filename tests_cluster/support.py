@@ -34,7 +34,8 @@ from mpijob.errors import NotFound
 from mpijob.model import Placement, Resources, Role
 from mpijob.settings import CLUSTER, Settings
 
-PATIENCE = 240.0  # seconds until a job has ended, on a small and busy machine
+PATIENCE = 400.0  # seconds until a job has ended, on a small and busy machine
+MOMENT = 120.0  # seconds until a cluster that others use too has noticed something
 SMALL = Resources(cpu="200m", memory="160Mi")
 LAUNCHER = Resources(cpu="50m", memory="128Mi")
 TINY = Resources(cpu="50m", memory="96Mi")  # for programs that do nothing: several jobs at once find room
@@ -298,7 +299,7 @@ def shows(job: Job, sign: Callable[[JobState], object], what: str, seconds: floa
         raise AssertionError(f"{error}: {last}; {happened}") from None
 
 
-def eventually(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
+def eventually(look: Callable[[], T | None], what: str, seconds: float = MOMENT) -> T:
     """Return what a look gives once it gives something; fail with the sentence when it never does."""
     deadline = time.monotonic() + seconds
     while True:

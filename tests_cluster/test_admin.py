@@ -87,7 +87,7 @@ def test_a_quota_that_is_nearly_consumed_is_an_alert(place: Place) -> None:
         said = ok(place, "admin", "overview")
         return said if f"alert: {place.namespace} quota 96% consumed" in said else ""
 
-    said = eventually(look, "the alert", 20.0)
+    said = eventually(look, "the alert")
     assert re.search(rf"^{place.namespace}\s+1\s+0", said, re.MULTILINE)
     job.delete()
     ok(place, "admin", "set", place.namespace, "--quota", "cpu=")

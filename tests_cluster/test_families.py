@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests_cluster.support import Crowd, Place, a_program, image, own_place, said
+from tests_cluster.support import PATIENCE, Crowd, Place, a_program, image, own_place, said
 
 from mpijob import Phase
 from mpijob.model import Family, Launch, Resources
@@ -49,7 +49,7 @@ def test_a_family_reduces_over_pods_and_every_rank_is_where_the_plan_has_it(
     )  # fmt: skip
     plan = place.client.plan(job)
     handle = place.client.submit(job)
-    state = handle.wait_for_completion(180.0)
+    state = handle.wait_for_completion(PATIENCE)
     assert (state.phase, state.engine, state.world) == (Phase.SUCCEEDED, engine, 2 * workers)
     planned = {rank: worker.index for worker in plan.workers for rank in worker.ranks}
     assert {rank.rank: rank.worker for rank in state.ranks} == planned

@@ -58,7 +58,7 @@ def look(job: Job, wanted: str, *, bring: bool = False) -> StackReport:
         report = job.stacks(bring=bring)
         return report if wanted in report.summary else None
 
-    return eventually(found, wanted, 60.0)
+    return eventually(found, wanted)
 
 
 @pytest.mark.req("C-exec", "Q13")
@@ -93,7 +93,7 @@ def test_a_rank_that_falls_silent_in_a_pod_is_named(place: Place, others: dict[s
     impatient = msgspec.structs.replace(place.settings, warn_after_seconds=4.0)
     with Client(KubernetesBackend(impatient), settings=impatient) as client:
         job = client.get("talks")
-        (found,) = eventually(job.warnings, "the silent rank is told", 60.0)
+        (found,) = eventually(job.warnings, "the silent rank is told")
     assert (found.code, found.rank, found.worker) == ("RANK_SILENT", 1, 0)
 
 

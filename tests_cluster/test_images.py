@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from testbed import runtime
-from tests_cluster.support import Place, a_job, a_program, blamed, image, own_place, said
+from tests_cluster.support import PATIENCE, Place, a_job, a_program, blamed, image, own_place, said
 
 from mpijob import Client, Job, Phase
 from mpijob.backends.kubernetes.backend import KubernetesBackend
@@ -70,7 +70,7 @@ def test_an_image_holds_what_the_inspector_says_and_runs_as_it_says(
     assert found["verdict"] == "ready"
     (mpi,) = found["image"]["mpis"]
     assert (mpi["family"], found["image"]["launcher_family"]) == (family.value, family.value)
-    assert jobs[name].wait_for_completion(180.0).phase is Phase.SUCCEEDED
+    assert jobs[name].wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
     ((line,),) = said(jobs[name], regex="^library").values()
     version = line.partition(words)[2].strip().split()[0].strip(",")
     assert mpi["version"].startswith(version), line
@@ -82,7 +82,7 @@ def test_an_image_without_sshd_is_not_fit_and_a_job_in_it_fails_for_that_reason(
 ) -> None:
     found = inspected(place, tmp_path, "nosshd", ends=1)
     assert (found["verdict"], found["findings"][0]["code"]) == ("broken", "IMAGE_NO_SSH")
-    assert blamed(jobs["nosshd"].wait(180.0))[:2] == (Phase.FAILED, "NO_SSHD")
+    assert blamed(jobs["nosshd"].wait(PATIENCE))[:2] == (Phase.FAILED, "NO_SSHD")
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_an_api_server_that_is_gone_for_long_is_told_with_the_age_of_what_is_see
             age = time.time() - stream.last[1]["seen"]
             assert outage_seconds - 5 < age < outage_seconds + 15
             wire.mend()
-            eventually(lambda: stream.last[1]["trouble"] is None, "the same stream goes on", 30)
+            eventually(lambda: stream.last[1]["trouble"] is None, "the same stream goes on")
             assert time.time() - stream.last[1]["seen"] < 10
             eventually(lambda: gina.status("GET", "/trainjobs")[0] == 200, "and so does the list", 30)
     finally:

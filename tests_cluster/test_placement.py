@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from testbed import kwok, manifests, processes
-from tests_cluster.support import Place, a_job, eventually, own_place
+from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Phase
 from mpijob.backends.kubernetes import kinds
@@ -43,7 +43,7 @@ def nodes_of(place: Place, placement: Placement, **fields: Any) -> list[str]:
     job = place.client.submit(
         a_job("placed", workers=3, placement=placement, labels={manifests.FOR_EVER: "yes"}, **fields)
     )
-    state = job.wait(60.0, {Phase.RUNNING})
+    state = job.wait(PATIENCE, {Phase.RUNNING})
     nodes = [one.node for one in state.workers] + [place.launcher(job)["spec"]["nodeName"]]
     job.delete(0)
     eventually(lambda: not place.pods(job), "its pods are gone")

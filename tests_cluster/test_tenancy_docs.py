@@ -81,7 +81,7 @@ def test_the_pages_hold_step_by_step(
                     said = typed(step)
                     return all(line in said for line in step.shown.splitlines())
 
-                eventually(look, f"{step.command!r} shows {step.shown!r}", 20)
+                eventually(look, f"{step.command!r} shows {step.shown!r}")
             else:
                 assert "NetworkPolicy" in typed(step) or step.command.startswith("mpijob plan")
             if "create namespace" in step.command:

@@ -66,7 +66,7 @@ def a_pod(
     }
 
 
-def becomes(question: Callable[[], str], wanted: str, seconds: float = 60) -> str:
+def becomes(question: Callable[[], str], wanted: str, seconds: float = 180) -> str:
     """Ask until the answer holds what is wanted, or the time is over; return the last answer."""
     end = time.monotonic() + seconds
     while wanted not in (answer := question()) and time.monotonic() < end:

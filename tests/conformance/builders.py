@@ -10,7 +10,7 @@ from mpijob import Client, Job, JobState, MPIJob, Phase
 from mpijob.errors import NotFound
 from mpijob.model import Resources
 
-PATIENCE = 120.0
+PATIENCE = 300.0  # seconds: only what is broken takes that long
 
 
 @dataclass

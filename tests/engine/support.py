@@ -15,7 +15,7 @@ from mpijob.model import Resources
 from mpijob.settings import Settings
 
 FAMILIES = ("mpich", "openmpi", "intel")
-PATIENCE = 60.0
+PATIENCE = 180.0
 T = TypeVar("T")
 
 
