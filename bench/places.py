@@ -51,7 +51,9 @@ class Place:
         deadline = time.monotonic() + seconds
         while self.busy() or processes.ours(self.home):
             if time.monotonic() > deadline:
-                raise Unmeasured(f"processes of {self.home} did not end within {seconds:g} s")
+                left = [processes.command_line(pid) for pid in processes.ours(self.home)]
+                held = f"a job {'still' if self.busy() else 'no longer'} holds resources"
+                raise Unmeasured(f"after {seconds:g} s {held}, and these run: {left}")
             if not self.busy():
                 processes.end(processes.ours(self.home))
             time.sleep(0.005)

@@ -129,8 +129,9 @@ def in_child(work: Callable[[], None]) -> int:
 
         traceback.print_exc()
     finally:
-        for number in _RESET:
-            signal.signal(number, signal.SIG_IGN)  # nothing is to be done any more, whoever rings
+        for number in _RESET:  # nothing is to be done any more, whoever rings
+            # Were it told to ignore its children, one that ends now would be gone, and our heir could not wait for it.
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGCHLD else signal.SIG_IGN)
         sys.stderr.flush()
         os._exit(code)
 
