@@ -169,9 +169,10 @@ def _wait_noted(store: Store, uid: str, supervisor: int) -> int:
     identity, noted = machine.identity(supervisor), False
     while True:
         if not noted:
-            with contextlib.suppress(BackendError), store.transaction() as db:
-                db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, uid))
-                noted = True
+            with contextlib.suppress(BackendError):
+                with store.transaction() as db:
+                    db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, uid))
+                noted = True  # only now is it on the disk
         pid, status = os.waitpid(supervisor, 0 if noted else os.WNOHANG)
         if pid:
             return status
