@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE  # or each of the thousands of processes of a t
 
 MPIJOB_PAGE := src/mpijob/api/page/index.html
 
-.PHONY: help run test fuzz test-gpu test-frameworks test-upgrade test-upgrade-cluster check unit static docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
+.PHONY: help run test fuzz test-gpu test-frameworks test-upgrade test-upgrade-cluster check unit static ready docs sbom lock matrix test-dist ui test-ui screenshots bench-ui dist cluster cluster-down test-cluster test-cluster-long faults kills requirements bench bench-cluster bench-all soak clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -38,7 +38,8 @@ run: $(VENV)/.run ## Set up what is missing, then train a small network on four 
 
 test: export MPIJOB_TEST_MPI := $(CURDIR)/.make/mpi
 test: export MPIJOB_PAGE_COVERAGE := $(CURDIR)/.make/page-coverage
-test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done .make/wandb/.done .make/frameworks/.done static ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
+test: ## Everything that needs no cluster: checks, all tests with real jobs, the page in a browser, coverage
+	$(MAKE) --no-print-directory --jobs=2 .make/frameworks/.done ready
 	cd frontend && npm run --silent types-check
 	$(BIN)/coverage erase
 	rm -rf $(MPIJOB_PAGE_COVERAGE)
@@ -46,6 +47,10 @@ test: $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registr
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	cd frontend && node coverage.mjs $(MPIJOB_PAGE_COVERAGE) 80
+
+# All that the tests need but the frameworks' gigabytes, which come beside it; one after the other: apt has one lock.
+ready:
+	$(MAKE) --no-print-directory --jobs=1 $(VENV)/.dev $(VENV)/.browser $(MPIJOB_PAGE) .make/mpi/.done .make/registry/.done $(VENV)/.servers .make/mlflow/.done .make/wandb/.done static
 
 test-gpu: $(VENV)/.dev ## What needs a real NVIDIA GPU and a PyTorch that knows it (MPIJOB_GPU_PYTHON names its Python)
 	$(BIN)/python -m pip install --quiet --editable '.[gpu]'
@@ -197,7 +202,7 @@ $(VENV)/.ui: $(VENV)/.run
 .make/frameworks/.done: pyproject.toml
 	$(PYTHON) -m venv --clear .make/frameworks
 	.make/frameworks/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	.make/frameworks/bin/python -m pip install --quiet --editable '.[local]' --group frameworks
+	.make/frameworks/bin/python -m pip install --quiet --no-compile --editable '.[local]' --group frameworks
 	@touch $@
 
 # Open MPI and Intel MPI for the tests, each in a directory of its own: in one place they overwrite each other.
