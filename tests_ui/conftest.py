@@ -22,7 +22,7 @@ from .covering import counted
 
 pytest_plugins = ["tools.requirement_marks"]
 
-PATIENCE_MS = 60_000
+PATIENCE_MS = 180_000  # only what is broken takes that long
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -98,6 +98,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, reduced_motion="reduce", color_scheme="light"
     )
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)

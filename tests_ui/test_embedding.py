@@ -25,7 +25,7 @@ document.getElementById("go").onclick = () => shown.show({ ...props, path: "/lea
 
 @pytest.mark.req("FR-UI-004")
 def test_a_host_mounts_the_page_and_follows_it(page: Page, client: Client) -> None:
-    client.submit(a_job("inside", "echo said inside; exit 3")).wait(60)
+    client.submit(a_job("inside", "echo said inside; exit 3")).wait(180)
     base = page.url.split("/jobs")[0]
 
     def passed_on(route: Route) -> None:  # what the host's proxy does: the prefix is taken off

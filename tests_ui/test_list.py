@@ -43,7 +43,7 @@ def listed(page: Page, client: Client) -> Page:
         )
         client.submit(job)
     for namespace, owner in JOBS:
-        client.get(JobRef(namespace, f"of-{owner}")).wait(60)
+        client.get(JobRef(namespace, f"of-{owner}")).wait(180)
     page.reload()
     expect(rows(page)).to_have_count(5)
     return page
