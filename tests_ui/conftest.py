@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.engine.support import emptied_client
+from tests.engine.support import PATIENCE, emptied_client
 from tools.browsers import chromium
 
 from mpijob import Client
@@ -22,7 +22,7 @@ from .covering import counted
 
 pytest_plugins = ["tools.requirement_marks"]
 
-PATIENCE_MS = 180_000  # only what is broken takes that long
+PATIENCE_MS = 1000 * PATIENCE
 expect.set_options(timeout=PATIENCE_MS)
 
 

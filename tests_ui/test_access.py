@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.engine.support import PATIENCE
 
 from mpijob import Client
 
@@ -71,8 +72,8 @@ def settled(page: Page) -> None:
 
 @pytest.mark.req("FR-UI-010", "FR-UI-004")
 def test_no_screen_breaks_a_rule_in_light_or_dark(page: Page, client: Client) -> None:
-    client.submit(a_job("fine", "true")).wait(180)
-    client.submit(a_job("broken", "sleep 1.2; echo no >&2; exit 7")).wait(180)
+    client.submit(a_job("fine", "true")).wait(PATIENCE)
+    client.submit(a_job("broken", "sleep 1.2; echo no >&2; exit 7")).wait(PATIENCE)
     base = page.url.split("/jobs")[0]
     told: dict[str, list[str]] = {}
     for screen in SCREENS:
@@ -96,8 +97,8 @@ def test_no_state_breaks_a_rule(page: Page, client: Client, server: Server) -> N
 
     settled(page)
     look("nothing yet")
-    client.submit(a_job("broken", "exit 7")).wait(180)
-    client.submit(a_job("other", "true")).wait(180)
+    client.submit(a_job("broken", "exit 7")).wait(PATIENCE)
+    client.submit(a_job("other", "true")).wait(PATIENCE)
     page.reload()
     page.get_by_role("button", name="Details").first.click()  # a closer look
     expect(page.locator(".peek .tile").first).to_be_visible()
@@ -192,7 +193,7 @@ def tab_to_words(page: Page, words: str) -> None:
 
 
 def test_at_twice_the_size_nothing_is_cut_off(page: Page, client: Client) -> None:
-    client.submit(a_job("narrow", "true")).wait(180)
+    client.submit(a_job("narrow", "true")).wait(PATIENCE)
     page.set_viewport_size({"width": 640, "height": 512})  # 1280 x 1024 at 200 %
     page.reload()
     expect(page.locator('[data-job="default/narrow"]')).to_be_visible()
@@ -203,7 +204,7 @@ def test_at_twice_the_size_nothing_is_cut_off(page: Page, client: Client) -> Non
 @pytest.mark.req("FR-UI-010")
 def test_the_list_and_a_job_are_walked_by_the_keyboard_alone(page: Page, client: Client) -> None:
     for name in ("one", "two", "three"):
-        client.submit(a_job(name, "true")).wait(180)
+        client.submit(a_job(name, "true")).wait(PATIENCE)
     page.reload()
     expect(page.locator("tr[data-job]")).to_have_count(3)
     page.keyboard.press("ArrowDown")

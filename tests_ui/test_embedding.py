@@ -6,6 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import Page, Route, expect
+from tests.engine.support import PATIENCE
 
 from mpijob import Client
 
@@ -25,7 +26,7 @@ document.getElementById("go").onclick = () => shown.show({ ...props, path: "/lea
 
 @pytest.mark.req("FR-UI-004")
 def test_a_host_mounts_the_page_and_follows_it(page: Page, client: Client) -> None:
-    client.submit(a_job("inside", "echo said inside; exit 3")).wait(180)
+    client.submit(a_job("inside", "echo said inside; exit 3")).wait(PATIENCE)
     base = page.url.split("/jobs")[0]
 
     def passed_on(route: Route) -> None:  # what the host's proxy does: the prefix is taken off

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
+from tests.engine.support import PATIENCE
 
 from mpijob import Client, MPIJob
 
@@ -51,7 +52,7 @@ def test_markup_in_texts_is_text_everywhere(page: Page, client: Client, tmp_path
     names = [one.replace("/", "-").replace("\t", "") for one in PAYLOADS[:50]]
     job = MPIJob(name="evil", workers=1, command=("sh", "-c", script, "sh", *names), description=text,
                  env={f"EVIL_{at}": one for at, one in enumerate(PAYLOADS)}, resources=SMALL)  # fmt: skip
-    client.submit(job).wait(180)
+    client.submit(job).wait(PATIENCE)
     base = page.url.split("/jobs")[0]
     for tab in ("", "/configuration", "/workers?worker=0", "/events", "/artifacts", "/yaml", "/logs"):
         page.goto(f"{base}/jobs/default/evil{tab}")
@@ -110,7 +111,7 @@ def test_an_address_lets_one_browser_in_once(browser: Browser, page: Page, serve
 
 @pytest.mark.req("C-wizard")
 def test_nothing_can_be_typed_that_a_slow_copy_would_lay_itself_over(page: Page, client: Client) -> None:
-    client.submit(MPIJob(name="first", workers=1, command=("true",), resources=SMALL)).wait(180)
+    client.submit(MPIJob(name="first", workers=1, command=("true",), resources=SMALL)).wait(PATIENCE)
     held: list[Route] = []
     page.route("**/trainjobs/default/first/export*", lambda route: held.append(route))
     base = page.url.split("/jobs")[0]
@@ -126,7 +127,7 @@ def test_nothing_can_be_typed_that_a_slow_copy_would_lay_itself_over(page: Page,
 def test_a_server_that_is_gone_is_said_and_there_is_a_way_back_in(
     page: Page, client: Client, server: Server
 ) -> None:
-    client.submit(MPIJob(name="shown", workers=2, command=("true",), resources=SMALL)).wait(180)
+    client.submit(MPIJob(name="shown", workers=2, command=("true",), resources=SMALL)).wait(PATIENCE)
     page.reload()
     expect(page.locator('[data-job="default/shown"]')).to_be_visible()
     port = server.port

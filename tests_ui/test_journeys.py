@@ -6,6 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.engine.support import PATIENCE
 
 from mpijob import Client, MPIJob
 from mpijob.model import Resources
@@ -73,7 +74,7 @@ def test_a_job_is_made_watched_and_succeeds(page: Page, client: Client) -> None:
 def test_a_failed_job_shows_the_cause_and_the_way_out(page: Page, client: Client) -> None:
     client.submit(
         a_job("broken", 'if [ "$MPIJOB_RANK" = 1 ]; then echo "cannot open data" >&2; exit 7; fi; sleep 60')
-    ).wait(180)
+    ).wait(PATIENCE)
     row = page.locator('[data-job="default/broken"]')
     page.get_by_role(
         "button", name=re.compile("new job|Failed")
@@ -169,8 +170,8 @@ def test_a_job_that_finds_no_room_is_offered_the_largest_that_does(page: Page, c
 
 @pytest.mark.req("FR-015", "FR-018")
 def test_the_list_is_filtered_and_jobs_are_removed(page: Page, client: Client) -> None:
-    client.submit(a_job("keep", "true")).wait(180)
-    client.submit(a_job("drop", "exit 3")).wait(180)
+    client.submit(a_job("keep", "true")).wait(PATIENCE)
+    client.submit(a_job("drop", "exit 3")).wait(PATIENCE)
     page.reload()
     expect(page.locator("tr[data-job]")).to_have_count(2)
     page.get_by_role("button", name="1 Failed").click()
@@ -204,7 +205,7 @@ def test_a_fix_is_applied_by_one_click_and_the_job_succeeds(page: Page, client: 
     job = MPIJob(
         name="hungry", workers=2, command=("python3", "-c", program), resources=SMALL, grace_seconds=1.0
     )
-    client.submit(job).wait(180)
+    client.submit(job).wait(PATIENCE)
     page.goto(page.url.split("/jobs")[0] + "/jobs/default/hungry")
     page.get_by_role("link", name="Clone with this change").first.click()
     expect(page.get_by_test_id("changes")).to_contain_text('resources.memory: "128Mi" → ')
@@ -216,7 +217,7 @@ def test_a_fix_is_applied_by_one_click_and_the_job_succeeds(page: Page, client: 
 
 @pytest.mark.req("B-artifacts", "FR-017")
 def test_files_that_a_job_left_are_fetched(page: Page, client: Client) -> None:
-    client.submit(a_job("leaves", "echo result > out-$MPIJOB_RANK.txt")).wait(180)
+    client.submit(a_job("leaves", "echo result > out-$MPIJOB_RANK.txt")).wait(PATIENCE)
     page.goto(page.url.split("/jobs")[0] + "/jobs/default/leaves/artifacts")
     with page.expect_download() as download:
         page.get_by_role("link", name="out-1.txt").click()
@@ -293,8 +294,8 @@ def test_a_newcomer_goes_through_the_first_steps_in_the_browser_alone(page: Page
 
 @pytest.mark.req("FR-015", "FR-UI-002")
 def test_jobs_are_looked_at_closely_and_compared_from_the_list(page: Page, client: Client) -> None:
-    client.submit(a_job("small", "echo so far so good", workers=1)).wait(180)
-    client.submit(a_job("large", "exit 3", workers=2)).wait(180)
+    client.submit(a_job("small", "echo so far so good", workers=1)).wait(PATIENCE)
+    client.submit(a_job("large", "exit 3", workers=2)).wait(PATIENCE)
     page.reload()
     row = page.locator('[data-job="default/small"]')
     row.get_by_role("button", name="Details").click()
@@ -310,10 +311,10 @@ def test_jobs_are_looked_at_closely_and_compared_from_the_list(page: Page, clien
 
 @pytest.mark.req("FR-015", "FR-UI-002")
 def test_a_new_job_is_announced_and_not_pushed_under_the_cursor(page: Page, client: Client) -> None:
-    client.submit(a_job("old", "true")).wait(180)
+    client.submit(a_job("old", "true")).wait(PATIENCE)
     page.reload()
     expect(page.locator("tr[data-job]")).to_have_count(1)
-    client.submit(a_job("new", "true")).wait(180)
+    client.submit(a_job("new", "true")).wait(PATIENCE)
     announced = page.get_by_role("button", name="1 new job – show")
     expect(announced).to_be_visible()
     expect(page.locator("tr[data-job]")).to_have_count(1)
@@ -323,7 +324,7 @@ def test_a_new_job_is_announced_and_not_pushed_under_the_cursor(page: Page, clie
 
 @pytest.mark.req("AC5")
 def test_what_the_user_may_not_do_is_disabled_with_the_reason(page: Page, client: Client) -> None:
-    client.submit(a_job("foreign", "exit 3")).wait(180)
+    client.submit(a_job("foreign", "exit 3")).wait(PATIENCE)
     why = {"create": "you may not create jobs in default", "delete": "you may not delete jobs in default"}
     answer = {"namespace": "default", "may": ["get", "list", "logs", "cancel"], "why": why}
     page.route(
@@ -344,7 +345,7 @@ def test_what_the_user_may_not_do_is_disabled_with_the_reason(page: Page, client
 @pytest.mark.req("FR-UI-003", "FR-UI-008", "PMV-007", "C-timeline")
 def test_workers_are_shown_with_shape_word_and_use(page: Page, client: Client) -> None:
     script = 'if [ "$MPIJOB_RANK" = 2 ]; then sleep 2; exit 4; fi; sleep 60'
-    client.submit(a_job("mixed", script, workers=3)).wait(180)
+    client.submit(a_job("mixed", script, workers=3)).wait(PATIENCE)
     page.goto(page.url.split("/jobs")[0] + "/jobs/default/mixed/workers")
     tiles = page.get_by_role("list", name="Workers").get_by_role("listitem")
     expect(tiles).to_have_count(3)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.engine.support import PATIENCE
 
 from mpijob import Client
 from mpijob.model import Retry
@@ -16,7 +17,7 @@ from .test_journeys import a_job
 @pytest.mark.req("AC2")
 def test_lines_are_chosen_by_rank_and_pattern_and_found(page: Page, client: Client) -> None:
     script = "i=0; while [ $i -lt 200 ]; do echo step $i of rank $MPIJOB_RANK; i=$((i+1)); done; echo done"
-    client.submit(a_job("talk", script)).wait(180)
+    client.submit(a_job("talk", script)).wait(PATIENCE)
     page.goto(re.sub("/jobs.*|/$", "/jobs/default/talk/logs", page.url.split("#")[0]))
     log = page.get_by_role("log")
     expect(page.get_by_role("status").filter(has_text="lines")).to_contain_text("402 lines")
@@ -43,7 +44,7 @@ def test_lines_are_chosen_by_rank_and_pattern_and_found(page: Page, client: Clie
 
 @pytest.mark.req("AC2")
 def test_choices_made_in_quick_succession_are_all_kept_on_a_slow_machine(page: Page, client: Client) -> None:
-    client.submit(a_job("talk", "echo step; echo done")).wait(180)
+    client.submit(a_job("talk", "echo step; echo done")).wait(PATIENCE)
     page.goto(page.url.split("/jobs")[0] + "/jobs/default/talk/logs")
     counted = page.get_by_role("status").filter(has_text="line")
     expect(counted).to_contain_text("4 lines")
@@ -66,7 +67,7 @@ def test_lines_are_found_by_error_and_time_and_can_be_linked(page: Page, client:
         "i=0; while [ $i -lt 300 ]; do echo step $i; i=$((i+1)); done; echo ERROR broken part >&2; "
         "while [ $i -lt 600 ]; do echo step $i; i=$((i+1)); done; sleep 1.2; echo WARNING late"
     )
-    client.submit(a_job("talks", script, workers=1)).wait(180)
+    client.submit(a_job("talks", script, workers=1)).wait(PATIENCE)
     base = page.url.split("/jobs")[0] + "/jobs/default/talks"
     page.goto(f"{base}/logs")
     log = page.get_by_role("log")
@@ -94,7 +95,7 @@ def test_lines_are_found_by_error_and_time_and_can_be_linked(page: Page, client:
 @pytest.mark.req("FR-017", "C-tabs", "C-events")
 def test_lines_of_each_attempt_and_the_configuration_in_every_form(page: Page, client: Client) -> None:
     job = a_job("again", "echo this is attempt $MPIJOB_ATTEMPT; exit 3", workers=1)
-    client.submit(job.replace(retry=Retry(limit=1, backoff_seconds=0.1))).wait(180)
+    client.submit(job.replace(retry=Retry(limit=1, backoff_seconds=0.1))).wait(PATIENCE)
     base = page.url.split("/jobs")[0] + "/jobs/default/again"
     page.goto(f"{base}/logs")
     expect(page.get_by_role("log")).to_contain_text("this is attempt 2")

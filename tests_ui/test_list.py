@@ -6,6 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
+from tests.engine.support import PATIENCE
 
 from mpijob import Client, MPIJob
 from mpijob.model import JobRef, Resources
@@ -43,7 +44,7 @@ def listed(page: Page, client: Client) -> Page:
         )
         client.submit(job)
     for namespace, owner in JOBS:
-        client.get(JobRef(namespace, f"of-{owner}")).wait(180)
+        client.get(JobRef(namespace, f"of-{owner}")).wait(PATIENCE)
     page.reload()
     expect(rows(page)).to_have_count(5)
     return page

@@ -15,7 +15,7 @@ from mpijob.model import Resources
 from mpijob.settings import Settings
 
 FAMILIES = ("mpich", "openmpi", "intel")
-PATIENCE = 180.0
+PATIENCE = 180.0  # seconds: only what is broken takes that long
 T = TypeVar("T")
 
 
