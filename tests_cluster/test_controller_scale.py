@@ -50,11 +50,9 @@ def put(place: Place, jobs: list[MPIJob]) -> None:
     def some(share: int) -> None:
         backend = KubernetesBackend(place.settings)
         who = drive(backend.whoami())
-        facts, known = drive(backend.facts(jobs[0], who)), backend._arrivals._around
-        (around,) = known.values()
+        found = drive(backend.preflight(jobs[0], who))
         for job in jobs[share::SUBMITTERS]:
-            known[job.namespace, job.name] = around
-            drive(backend.submit(drive(backend.plan(job, facts)), who))
+            drive(backend.submit(drive(backend.plan(job, found)), who))
 
     with ThreadPoolExecutor(SUBMITTERS) as pool:
         list(pool.map(some, range(SUBMITTERS)))

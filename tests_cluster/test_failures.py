@@ -286,7 +286,7 @@ def test_a_job_that_is_submitted_twice_exists_once(place: Place) -> None:
     assert [one.ref for one in place.client.jobs(text="twice")] == [first.ref]
     backend, told = place.client.backend, place.client.localized(a_job("again", LONG))
     who = Identity("admin")
-    plan = drive(backend.plan(told, drive(backend.facts(told, who))))
+    plan = drive(backend.plan(told, drive(backend.preflight(told, who))))
     refs = {drive(backend.submit(plan, who)) for _ in range(2)}
     assert len(refs) == 1
     assert len(place.api.list(kinds.TRAINJOB.path(place.namespace), labels="mpijob.dev/job=again").items) == 1

@@ -53,7 +53,7 @@ def submit_unseen(place: Place, job: MPIJob, between: Callable[[], object] = lam
     """Submit a job whose plan was made before something happened, as when two users submit at once."""
     backend = place.client.backend
     told, who = place.client.localized(job), Identity("admin")
-    plan = drive(backend.plan(told, drive(backend.facts(told, who))))
+    plan = drive(backend.plan(told, drive(backend.preflight(told, who))))
     between()
     return place.client.get(drive(backend.submit(plan, who)))
 

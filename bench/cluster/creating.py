@@ -122,9 +122,9 @@ def _without_preflight(there: Place) -> float:
     """Plan and send a job about which everything is known already."""
     backend, job = there.client.backend, there.small_job(f"sent-{next(_number)}", WORKERS, "true")
     who = drive(backend.whoami())
-    facts = drive(backend.facts(job, who))
+    found = drive(backend.preflight(job, who))
     start = time.perf_counter()
-    drive(backend.submit(drive(backend.plan(job, facts)), who))
+    drive(backend.submit(drive(backend.plan(job, found)), who))
     taken = time.perf_counter() - start
     _remove_all(there)
     return taken

@@ -68,6 +68,7 @@ OPERATIONS: dict[str, Row] = {
         "clone", "clone", f"POST {ONE}/clone", f"GET {ONE}/export"
     ),  # the wizard changes the copy first
     "scale": Row("scale", "scale", f"POST {ONE}/scale"),
+    "reconcile": Row("reconciling", "run controller", "- the cluster's controller does it", "- as REST"),
     "export": Row("export", "export", f"GET {ONE}/export"),
     "compare": Row("compare", "compare", "GET /compare"),
     "templates": Row("templates", "template", "GET /templates POST /templates DELETE /templates/{template}"),

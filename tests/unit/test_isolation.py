@@ -35,7 +35,8 @@ def rules(document: Document, direction: str = "egress") -> list[Document]:
 @pytest.mark.req("FR-025", "FR-SEC-004")
 def test_only_the_jobs_own_pods_are_let_in_and_they_may_reach_each_other_and_dns() -> None:
     policy = isolation.write(a_job(), SHAPE)
-    own = {"podSelector": {"matchLabels": {"mpijob.dev/uid": "abc"}}}
+    labels = {"jobset.sigs.k8s.io/jobset-name": "bert", "mpijob.dev/uid": "abc"}
+    own = {"podSelector": {"matchLabels": labels}}
     assert policy["spec"]["podSelector"] == own["podSelector"]
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert rules(policy, "ingress") == [{"from": [own]}]
@@ -112,7 +113,7 @@ def test_who_reads_the_job_in_the_cluster_makes_the_very_same_policy(family: Fam
     shape = Shape(uid="abc", user=1000, family=family)
     write = trainjob.write if family is Family.OPENMPI else mpioperator.write
     *runtime, document = write(job, shape)
-    assert isolation.of_object(document, *runtime) == isolation.write(job, shape)
+    assert isolation.of_object(document, *runtime) == isolation.write(job, shape, kind=document["kind"])
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,11 @@ from mpijob.backends.kubernetes.controller import Controller
 from mpijob.backends.kubernetes.election import LEASE, Election
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.silence import SOURCE, Silence
-from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.backends.kubernetes.watching import Change
 from mpijob.dialects import terms
 from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
 from mpijob.errors import Finding
-from mpijob.model import JobRef, MPIJob
+from mpijob.model import JobRef
 
 
 class Killed(BaseException):
@@ -90,10 +89,6 @@ class Versioned(Node):
         return sorted((one["reason"], one["message"]) for one in events)
 
 
-def surroundings(job: MPIJob) -> Surroundings:
-    return Surroundings(served=frozenset({kinds.TRAINER_API}), user=1000)
-
-
 def laid_out(node: Node, cluster: Cluster) -> str:
     """Put a job's objects where an API server has them; return the job's path."""
     assert cluster.runtime is not None
@@ -107,7 +102,7 @@ def laid_out(node: Node, cluster: Cluster) -> str:
 
 
 def a_controller(node: Node, *, leads: bool = True) -> Controller:
-    return Controller(node, Leading(leads), surroundings, TEAM)
+    return Controller(node, Leading(leads), TEAM)
 
 
 def finish(node: Node, cluster: Cluster, path: str, code: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.engine.models_support import a_registry
 from tests.unit.cluster_objects import at_work
 from tests.unit.kube_node import TEAM
-from tests.unit.test_kube_controller import Leading, Versioned, finish, laid_out, ref_of, surroundings
+from tests.unit.test_kube_controller import Leading, Versioned, finish, laid_out, ref_of
 
 from mpijob.backends.kubernetes import crowning
 from mpijob.backends.kubernetes.api import Document
@@ -30,7 +30,7 @@ def crowned(
     claim = Volume(mount="/models", kind=VolumeKind.CLAIM, source="models")
     spec = cluster.spec.replace(model=model, volumes=(claim,))
     monkeypatch.setattr(Eye, "spec", lambda self, found, runtime: spec)
-    controller = Controller(node, Leading(), surroundings, TEAM, settings)
+    controller = Controller(node, Leading(), TEAM, settings)
     for _ in range(2):
         controller._attend(ref_of(cluster))
     return node.objects[path]

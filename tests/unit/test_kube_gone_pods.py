@@ -53,10 +53,7 @@ def lines(
         voices=lambda found: (),
         look=lambda ref: SimpleNamespace(state=state),
     )
-    tending = SimpleNamespace(tend=lambda state: None, mend=lambda look: None)
-    there = Attendance(
-        cast("Any", server), cast("Any", eye), cast("Any", tending), None, cast("Any", lambda: record)
-    )
+    there = Attendance(cast("Any", server), cast("Any", eye), None, cast("Any", lambda: record))
     return [*there.lines(JobRef("team-a", "job"), LogQuery(follow=follow))]
 
 

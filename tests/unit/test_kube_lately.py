@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.preflight_support import JANE, NAMESPACE, SERVED, FakeApi, a_job, with_gpus
 
-from mpijob.backends.kubernetes import kinds, lately, preflight
+from mpijob.backends.kubernetes import lately, preflight
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.lately import Lately
@@ -16,6 +16,7 @@ from mpijob.backends.kubernetes.reads import Answer
 from mpijob.client import flow
 from mpijob.client.bridge import drive
 from mpijob.errors import NotAllowed
+from mpijob.model import Network
 from mpijob.settings import Settings
 
 READ_ONLY = [{"verbs": ["get", "list"], "apiGroups": ["*"], "resources": ["*"]}]
@@ -71,13 +72,25 @@ def test_the_next_job_reads_only_what_may_have_changed() -> None:
     assert (second.facts.free, second.facts.may) == (first.facts.free, first.facts.may)
 
 
-def test_whoever_asks_again_for_a_job_is_told_everything_anew(tmp_path: Path) -> None:
+def test_a_fresh_preflight_uses_nothing_that_was_cached(tmp_path: Path) -> None:
     api = with_gpus()
     backend = backend_of(api, tmp_path)
-    drive(backend.facts(a_job(), JANE))
+    drive(backend.preflight(a_job(), JANE))
     api.rules = READ_ONLY
-    assert "create" in drive(backend.facts(a_job(name="other"), JANE)).may
-    assert "create" not in drive(backend.facts(a_job(name="other"), JANE)).may
+    assert "create" in drive(backend.preflight(a_job(name="other"), JANE)).facts.may
+    assert "create" in drive(backend.preflight(a_job(name="other"), JANE)).facts.may
+    assert "create" not in drive(backend.preflight(a_job(name="other"), JANE, fresh=True)).facts.may
+
+
+def test_two_drafts_of_one_name_are_each_planned_with_what_was_seen_for_them(tmp_path: Path) -> None:
+    backend = backend_of(with_gpus(), tmp_path)
+    open_network = a_job(network=Network(isolated=False))
+    first, second = (drive(backend.preflight(job, JANE)) for job in (a_job(), open_network))
+    kinds_of = [
+        [one["kind"] for one in drive(backend.plan(job, found)).documents]
+        for job, found in ((a_job(), first), (open_network, second))
+    ]
+    assert ["NetworkPolicy" in some for some in kinds_of] == [True, False]
 
 
 @pytest.mark.req("FR-023")
@@ -91,10 +104,3 @@ def test_a_job_is_refused_only_for_what_is_true_now(tmp_path: Path) -> None:
         drive(flow.prepare(a_job(name="still"), JANE, backend, max_workers=100))
     api.rules = EVERYTHING
     assert drive(flow.prepare(a_job(name="late"), JANE, backend, max_workers=100)).job.name == "late"
-
-
-def test_what_is_around_a_next_attempt_is_seen_without_asking_who_the_user_is(tmp_path: Path) -> None:
-    api = with_gpus()
-    tending = backend_of(api, tmp_path)._tending
-    assert not tending._surroundings(a_job()).names
-    assert kinds.SELF_REVIEW.path() not in api.asked

@@ -15,7 +15,6 @@ from tests.unit.test_kube_submitting import SERVED, a_plan
 from mpijob.backends.kubernetes import attempts, following, gathering, kinds, secretvalues, submitting
 from mpijob.backends.kubernetes.api import ApiError
 from mpijob.backends.kubernetes.logs import Position, Voice
-from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.dialects import terms
 from mpijob.errors import NotFound
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, Role, Secret
@@ -147,8 +146,8 @@ def test_the_secrets_of_a_second_job_of_a_name_are_its_own(
         submitting.submit(api, plan).owned()
     ref = JobRef("cv", "bert", plan.uid)
     if attempt > 1:
-        around = Surroundings(served=SERVED, user=1000)
-        attempts.start(api, gathering.find(api, ref, lambda: SERVED), plan.job, around)
+        found = gathering.find(api, ref, lambda: SERVED)
+        attempts.start(api, found, gathering.runtime(api, found.job))
     known = secretvalues.known(api, ref, secrets, lambda ref: gathering.find(api, ref, lambda: SERVED))
     assert known == ("secret-new",)
 

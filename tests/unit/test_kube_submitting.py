@@ -15,7 +15,7 @@ from tests.unit.kube_store import Store
 from mpijob.backends.kubernetes import attempts, gathering, kinds, planner, submitting
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import acts, terms
+from mpijob.dialects import acts, next_attempt, terms
 from mpijob.errors import InvalidJob, MpiJobError
 from mpijob.model import Amounts, Code, Facts, JobRef, MPIJob, Plan, Secret
 from mpijob.settings import Settings
@@ -177,15 +177,21 @@ def test_a_further_attempt_is_an_object_of_its_own_and_shares_the_files(tmp_path
     api = Store()
     submitting.submit(api, plan).owned()
     found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
-    around = Surroundings(served=SERVED, user=1000)
-    attempts.start(api, found, plan.job, around)
-    attempts.start(api, found, plan.job, around)  # a second client that waits, too
+    runtime = gathering.runtime(api, found.job)
+    attempts.start(api, found, runtime)
+    attempts.start(api, found, runtime)  # a second controller, too
     assert api.names("trainjobs") == ["bert", "bert-a2"]
     again = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
     assert (again.name, again.ref, len(again.earlier)) == ("bert-a2", found.ref, 1)
     assert [act.reason for act in acts.read(again.job)] == [acts.RETRYING]
     owners = api.objects[kinds.CONFIG_MAP.path("cv", "bert-mpijob-code")]["metadata"]["ownerReferences"]
     assert [owner["name"] for owner in owners] == ["bert", "bert-a2"]
+
+
+def try_again(api: Store) -> None:
+    """Start the next attempt of the job that is there."""
+    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    attempts.start(api, found, gathering.runtime(api, found.job))
 
 
 def test_an_attempt_is_begun_also_by_who_may_not_change_what_it_shares() -> None:
@@ -197,8 +203,7 @@ def test_an_attempt_is_begun_also_by_who_may_not_change_what_it_shares() -> None
             raise ApiError("no", status=403)
 
     api.before = read_only
-    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
-    attempts.start(api, found, plan.job, Surroundings(served=SERVED, user=1000))
+    try_again(api)
     assert api.names("trainjobs") == ["bert", "bert-a2"]
 
 
@@ -222,9 +227,7 @@ def test_every_attempt_mounts_the_files_and_secrets_that_the_first_one_made(
     api = Store()
     first = submitting.submit(api, plan).job["metadata"]["name"]
     for attempt in (2, 3):
-        found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
-        around = Surroundings(served=SERVED, user=1000, names=before | {*api.names("trainjobs")})
-        attempts.start(api, found, plan.job, around)
+        try_again(api)
         runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", f"{first}-a{attempt}")]
         assert mounted(runtime) == {f"{first}-mpijob-code", f"{first}-mpijob-secrets"}
     assert mounted(runtime) == {*api.names("configmaps"), *api.names("secrets")}
@@ -233,21 +236,22 @@ def test_every_attempt_mounts_the_files_and_secrets_that_the_first_one_made(
 def test_an_attempt_follows_also_where_the_first_ones_object_is_gone() -> None:
     api, plan = Store(), a_plan(code=Code(files={"a.py": "print(1)"}))
     submitting.submit(api, plan).owned()
-    around = Surroundings(served=SERVED, user=1000)
-    attempts.start(api, gathering.find(api, JobRef("cv", "bert"), lambda: SERVED), plan.job, around)
+    try_again(api)
     api.delete(kinds.TRAINJOB.path("cv", "bert"))
-    attempts.start(api, gathering.find(api, JobRef("cv", "bert"), lambda: SERVED), plan.job, around)
+    try_again(api)
     assert api.names("trainjobs") == ["bert-a2", "bert-a3"]
     runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", "bert-a3")]
     assert mounted(runtime) == {"bert-mpijob-code"}
 
 
 # -- a failed attempt after which two want to begin the next -----------------------------------------
-def a_second_attempt(api: Store) -> Plan:
-    """Return the plan of attempt 2 of a job that is there."""
+def a_second_attempt(api: Store) -> tuple[tuple[dict[str, Any], ...], str]:
+    """Return the documents of attempt 2 of a job that is there, and the job's uid."""
     plan = a_plan()
-    submitting.submit(api, plan).owned()
-    return planner.next_attempt(plan.job, plan.uid, "bert", 2, Surroundings(served=SERVED, user=1000))
+    made = submitting.submit(api, plan)
+    made.owned()
+    runtime = gathering.runtime(api, made.job)
+    return next_attempt.documents(made.job, runtime, first="bert", attempt=2), plan.uid
 
 
 def full(method: str, path: str) -> None:
@@ -260,9 +264,9 @@ def full(method: str, path: str) -> None:
 def test_who_comes_too_late_for_an_attempt_leaves_the_winners_alone_and_takes_it_for_the_own() -> None:
     api = Store()
     plan = a_second_attempt(api)
-    won = submitting.again(api, plan)
+    won = submitting.again(api, *plan)
     api.before = full
-    assert submitting.again(api, plan)["metadata"]["uid"] == won["metadata"]["uid"]
+    assert submitting.again(api, *plan)["metadata"]["uid"] == won["metadata"]["uid"]
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 
@@ -273,11 +277,11 @@ def test_a_companion_of_an_attempt_that_another_finished_stays() -> None:
     def overtaken(method: str, path: str) -> None:
         if method == "POST" and path.endswith("/trainjobs"):
             api.before = lambda method, path: None
-            submitting.again(api, plan)
+            submitting.again(api, *plan)
             full(method, path)
 
     api.before = overtaken
-    submitting.again(api, plan)
+    submitting.again(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 
@@ -286,14 +290,14 @@ def test_an_attempt_that_nobody_can_begin_leaves_nothing() -> None:
     plan = a_second_attempt(api)
     api.before = full
     with pytest.raises(MpiJobError):
-        submitting.again(api, plan)
+        submitting.again(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
 
 
 def test_a_user_who_has_had_enough_leaves_the_attempt_that_another_began() -> None:
     api = Store()
     plan = a_second_attempt(api)
-    submitting.again(api, plan)
+    submitting.again(api, *plan)
 
     def interrupted(method: str, path: str) -> None:
         if method == "POST":
@@ -301,7 +305,7 @@ def test_a_user_who_has_had_enough_leaves_the_attempt_that_another_began() -> No
 
     api.before = interrupted
     with pytest.raises(KeyboardInterrupt):
-        submitting.again(api, plan)
+        submitting.again(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 

@@ -209,7 +209,7 @@ def test_between_two_attempts_a_job_is_queued_and_says_when() -> None:
     finished = state.finished or 0.0
     waits = attempts.waiting(state, job, finished + 10)
     assert (waits.phase, waits.finished) == (Phase.QUEUED, None)
-    assert "starts in 20 s" in waits.message
+    assert "is due in 20 s" in waits.message
     assert attempts.due(state, job) == finished + 30
 
 

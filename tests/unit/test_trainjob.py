@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +14,11 @@ from tests.unit.cluster_support import a_job, a_rich_job, expect_golden
 from tests.unit.properties import examples
 from tests.unit.test_jobfile_roundtrip import KINDS, part, plain
 
-from mpijob.dialects import trainjob
+from mpijob.dialects import extra, trainjob
 from mpijob.dialects.extra import Foreign
 from mpijob.dialects.terms import SCHEDULERS, Gang, Shape
 from mpijob.errors import InvalidJob
-from mpijob.model import Family, MPIJob, Resources, Retry, VolumeKind
+from mpijob.model import Family, MPIJob, Resources, Retry, Secret, Volume, VolumeKind
 
 Document = dict[str, Any]
 
@@ -143,9 +144,34 @@ def test_a_job_too_large_for_one_object_is_refused_before_the_server_does() -> N
         trainjob.write(a_job(description="x" * 300_000))
 
 
+def a_volume(volume: Volume) -> Volume:
+    """A volume with the words that its kind has, and no others."""
+    word = re.sub("[^a-z]", "", volume.source)
+    sources = {
+        VolumeKind.NFS: f"server{word}:/{word}",
+        VolumeKind.S3: f"connection{word}/folder",
+        VolumeKind.SCRATCH: "",
+        VolumeKind.SHM: "",
+    }
+    made = volume.replace(source=sources.get(volume.kind, word or "name"), size="")
+    return made.replace(size="1Gi") if volume.kind in (VolumeKind.SCRATCH, VolumeKind.SHM) else made
+
+
+def amounts(resources: Resources) -> Resources:
+    """Resources with numbers in their place."""
+    others = {name: amount if isinstance(amount, int) else "2" for name, amount in resources.others.items()}
+    cpu, memory = (
+        one if isinstance(one, int) else default
+        for one, default in ((resources.cpu, 0.5), (resources.memory, "2Gi"))
+    )
+    gpus = abs(resources.gpu) % 3
+    kind = "amd.com/gpu" if gpus else resources.gpu_kind
+    return resources.replace(cpu=cpu, memory=memory, gpu=gpus, gpu_kind=kind, others=others)
+
+
 def sensible(job: MPIJob) -> MPIJob:
     """A job with a shape that can be written: a world, an image, no directory of one machine."""
-    volumes = tuple(one for one in job.volumes if one.kind is not VolumeKind.PATH)
+    volumes = tuple(a_volume(one) for one in job.volumes if one.kind is not VolumeKind.PATH)
     seconds = ("grace_seconds", "gang_timeout_seconds", "keep_on_failure_seconds")
     changes: dict[str, Any] = {name: abs(getattr(job, name)) % 1e6 for name in seconds}
     if job.deadline_seconds is not None:
@@ -155,7 +181,12 @@ def sensible(job: MPIJob) -> MPIJob:
     if job.elastic is not None:
         changes["elastic"] = job.elastic.replace(max_workers=abs(job.elastic.max_workers) % 9 + 1)
     changes |= {"workers": abs(job.workers) % 9 + 1, "slots": abs(job.slots) % 9 + 1, "ranks": None}
-    return job.replace(image="i", volumes=volumes, **changes)
+    if job.programs:
+        changes |= {"command": (), "args": ()}
+    sources = {one.env: f"env:{one.source}" if one.source else "name/key" for one in job.secrets}
+    changes["secrets"] = tuple(Secret(env=env, source=source) for env, source in sources.items())
+    changes |= {"resources": amounts(job.resources), "launcher": amounts(job.launcher)}
+    return job.replace(image="i", namespace=job.namespace or "default", volumes=volumes, **changes)
 
 
 whole_jobs = part(MPIJob).map(sensible)
@@ -167,9 +198,26 @@ SETTINGS = settings(max_examples=examples(40), deadline=None, suppress_health_ch
 @SETTINGS
 @given(whole_jobs)
 def test_what_is_written_reads_back_as_the_same_job(job: MPIJob) -> None:
-    reading = trainjob.read(trainjob.write(job))
+    documents = trainjob.write(job)
+    reading = trainjob.read(documents)
     assert reading.job == job
     assert reading.foreign == Foreign()
+    notes = documents[1]["metadata"].get("annotations") or {}
+    told = extra.contradictions(trainjob.native(documents), notes, trainjob.launch_line(documents))
+    assert told == (), "what we write ourselves never contradicts itself"
+
+
+SHAPES = (
+    Shape(object="bert-r2", uid="u1", user=1000660000, launcher_cores=2.5, python="x = 1"),
+    Shape(gang=Gang.VOLCANO, priority_classes={"high": "gold"}, service_image="services:1"),
+    Shape(gang=Gang.COSCHEDULING, nfs_driver="nfs.csi.k8s.io", code="bert-mpijob-code", ipc_lock=True),
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_job_reads_back_the_same_whatever_the_cluster_adds_to_its_documents(shape: Shape) -> None:
+    job = a_rich_job(volumes=(*a_rich_job().volumes, Volume(mount="/n", kind=VolumeKind.NFS, source="s:/p")))
+    assert trainjob.read(trainjob.write(job, shape)).job == job
 
 
 @pytest.mark.req("FR-INT-008")

@@ -57,7 +57,7 @@ class Board:
         self._client = client
         self._everywhere = True
         self._rows: dict[str, JobRow] = {}  # by namespace and uid
-        self._named: dict[tuple[str, str, str], str] = {}  # namespace, name and older kind → key
+        self._named: dict[tuple[str, str, str, str], str] = {}  # namespace, name, owner and older kind → key
         self._epoch, self._number = secrets.token_hex(4), 0
         self._changes: deque[tuple[int, str, Scope]] = deque(maxlen=_KEPT_CHANGES)
         self._explained: dict[str, tuple[str, str]] = {}  # key → cause and why of jobs that failed
@@ -114,7 +114,10 @@ class Board:
 
     def row_of(self, ref: JobRef) -> JobRow | None:
         """Return the row of a job, if it is known here."""
-        return self._rows.get(self._named.get((ref.namespace, ref.name, ""), ""))
+        if ref.uid:
+            return self._rows.get(f"{ref.namespace}/{ref.uid}")
+        of_name = (key for name, key in self._named.items() if name[:2] == (ref.namespace, ref.name))
+        return next((self._rows[key] for key in of_name), None)
 
     # -- what is told -----------------------------------------------------------------------------
     def since(self, rev: str, may_see: MaySee = lambda scope, there: True) -> Change:
@@ -182,7 +185,7 @@ class Board:
         if self._rows.get(key) == row or key in self._gone:
             return False
         older = self._rows.get(self._named.get(_name(row), ""))
-        if older is not None and older.uid != row.uid:  # a job of the same name that has ended makes way
+        if older is not None and older.uid != row.uid:  # an ended job of the same name and owner makes way
             if (older.created, older.uid) > (row.created, row.uid):
                 return False
             self._drop(_key(older))
@@ -324,9 +327,9 @@ def _key(row: JobRow) -> str:
     return f"{row.namespace}/{row.uid}"
 
 
-def _name(row: JobRow) -> tuple[str, str, str]:
+def _name(row: JobRow) -> tuple[str, str, str, str]:
     """Return what only one row has: the kinds of the older operator may share names."""
-    return row.namespace, row.name, row.kind if row.engine == "training-operator" else ""
+    return row.namespace, row.name, row.owner, row.kind if row.engine == "training-operator" else ""
 
 
 def scope_of(row: JobRow) -> Scope:

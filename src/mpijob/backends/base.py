@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mpijob.errors import Finding
 from mpijob.model import (
@@ -62,6 +62,17 @@ class Schedules(Protocol):
         """See to it that somebody keeps the time."""
 
 
+class Preflight(NamedTuple):
+    """What was found before a job is planned: the facts that admission judges, and what the engine needs to plan.
+
+    `context` is the engine's own; it travels from `preflight` to `plan` as a value, so that two drafts of one
+    name never see each other's.
+    """
+
+    facts: Facts
+    context: Any = None
+
+
 class Backend(Protocol):
     """A place where jobs run."""
 
@@ -83,10 +94,10 @@ class Backend(Protocol):
     async def devices(self) -> frozenset[str] | None:
         """Return which kinds of devices some machine here has, by resource name; None where nobody may see it."""
 
-    async def facts(self, job: MPIJob, who: Identity) -> Facts:
-        """Return what admission needs to judge this job for this user."""
+    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+        """Return what admission needs to judge this job for this user; with `fresh`, nothing comes from a cache."""
 
-    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run; start nothing."""
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
@@ -128,8 +139,8 @@ class Backend(Protocol):
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs, the most certain first; nothing for any other job."""
 
-    async def tend(self, state: JobState) -> None:
-        """Somebody waits for this job: do now what the engine does not do by itself (start a next attempt)."""
+    async def reconcile(self, state: JobState) -> None:
+        """Do now what the job needs and no engine does by itself (a next attempt); only explicit commands call it."""
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """Ask the job to end (the job's signal, then SIGKILL after the grace time) and return its state."""

@@ -66,9 +66,10 @@ def show(app: App, made: Sequence[Job]) -> None:
 def follow(app: App, made: Sequence[Job], look: Look, *, stays: bool) -> None:
     """Follow each job to its end, in the order in which they may start, and end as the worst of them."""
     ended: list[JobState] = []
-    for one in made:
-        app.out.note(f"-- {one.name}")
-        ended.append(Follower(app, one, look, stays=stays).to_the_end())
+    with app.client.reconciling(*(one.ref for one in made)):
+        for one in made:
+            app.out.note(f"-- {one.name}")
+            ended.append(Follower(app, one, look, stays=stays).to_the_end())
     if not stays:
         for one in made:
             app.client.delete(one.ref)

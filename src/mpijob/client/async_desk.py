@@ -30,7 +30,7 @@ class AsyncDesk(Front):
         settings: Settings | None = None,
     ) -> None:
         super().__init__(backend, namespace=namespace, settings=settings)
-        acts = witnessed(self.backend, self.settings)  # tells the audit
+        self._witnessed = acts = witnessed(self.backend, self.settings)  # tells the audit
         self.port: Backend = Threaded(acts) if self.backend.plain else acts
         reads = remembering(acts)  # asks the past for jobs that are gone
         self._records: Backend = Threaded(reads) if self.backend.plain else reads

@@ -38,7 +38,7 @@ class AsyncReading(AsyncDesk):
     async def facts(self, job: MPIJob | None = None) -> Facts:
         """Return what the place has, what is free and what the namespace may use."""
         about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
-        return await self.port.facts(about, await self.port.whoami())
+        return (await self.port.preflight(about, await self.port.whoami())).facts
 
     async def artifacts(self, name: Target, *, namespace: str | None = None) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

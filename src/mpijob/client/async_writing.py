@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mpijob.client.async_desk import AsyncDesk
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.front import Target
 from mpijob.model import JobRef, JobState, Model, MPIJob, Phase, Plan
+from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
     from mpijob.backends.models import Registered
@@ -53,8 +55,17 @@ class AsyncWriting(AsyncDesk):
     async def run(self, job: MPIJob, timeout: float | None = None) -> AsyncJob:  # noqa: ASYNC109 the blocking name
         """Submit the job and wait until it has succeeded; raise JobFailed when it did not."""
         handle = await self.submit(job)
-        await handle.wait_for_completion(timeout)
+        with self.reconciling(handle.ref):
+            await handle.wait_for_completion(timeout)
         return handle
+
+    def reconciling(self, *targets: Target, namespace: str | None = None) -> AbstractContextManager[None]:
+        """Do, while the caller is inside, what jobs need and a cluster without a controller does not do."""
+        if self.settings.engine != CLUSTER:
+            return nullcontext()
+        from mpijob.client.reconciling import reconciling
+
+        return reconciling(self._witnessed, [self.ref(one, namespace) for one in targets])
 
     async def cancel(
         self, name: Target, grace_period: float | None = None, *, namespace: str | None = None

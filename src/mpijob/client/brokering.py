@@ -20,7 +20,7 @@ async def fit(job: MPIJob, backend: Backend) -> Fit:
     from mpijob.admission.fitting import fit as judged
 
     who = await backend.whoami()
-    return judged(job, who, await backend.facts(job, who))
+    return judged(job, who, (await backend.preflight(job, who)).facts)
 
 
 def serve(

@@ -168,7 +168,7 @@ async def _plan(state: JobState, spec: MPIJob, backend: Backend) -> Any:
 
 
 async def _made_anew(spec: MPIJob, backend: Backend) -> Any:
-    return await backend.plan(spec, await backend.facts(spec, await backend.whoami()))
+    return await backend.plan(spec, await backend.preflight(spec, await backend.whoami()))
 
 
 async def _samples(state: JobState, backend: Backend) -> Any:

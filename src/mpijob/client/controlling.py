@@ -16,7 +16,6 @@ from mpijob.settings import CLUSTER, Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.controller import Controller
-    from mpijob.backends.kubernetes.surroundings import Surroundings
 
 LEASE = "mpijob-controller"
 _STUCK_SECONDS = 60.0
@@ -37,13 +36,11 @@ def control(
             "this machine's jobs need no controller: their runners tend them",
             hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
         )
-    from mpijob.backends.kubernetes import kubeconfig, preflight
+    from mpijob.backends.kubernetes import kubeconfig
     from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.controller import Controller
-    from mpijob.backends.kubernetes.discovery import served
     from mpijob.backends.kubernetes.election import Election
     from mpijob.backends.kubernetes.failures import telling
-    from mpijob.model import MPIJob
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     api = Api(access)
@@ -51,12 +48,8 @@ def control(
     where = lease_namespace or namespace or access.namespace or "default"
     election = Election(Api(access, timeout=4.0), where, LEASE, who)
 
-    def surroundings(job: MPIJob) -> Surroundings:
-        place = f"cluster {access.context or 'cluster'}"
-        return preflight.gather(api, job, served(api), settings, place=place).around
-
     with telling("tend jobs"):
-        controller = Controller(api, election, surroundings, namespace, settings)
+        controller = Controller(api, election, namespace, settings)
         with _watched(controller, health_port):
             controller.run(stop, ready)
 

@@ -40,18 +40,19 @@ async def prepare(
 
 
 async def _judged(
-    job: MPIJob, who: Identity, backend: Backend, replaces: str
+    job: MPIJob, who: Identity, backend: Backend, replaces: str, *, fresh: bool = False
 ) -> tuple[tuple[Finding, ...], Plan]:
     from mpijob import admission
 
-    facts = _without(await backend.facts(job, who), replaces)
+    found = await backend.preflight(job, who, fresh=fresh)
+    facts = _without(found.facts, replaces)
     try:
         advice = admission.admit(job, who, facts)  # may it, and is there room?
-        return advice, await backend.plan(job, facts)  # what exactly will run?
+        return advice, await backend.plan(job, found._replace(facts=facts))  # what exactly will run?
     except MpiJobError:
         if not facts.recalled:
             raise
-    return await _judged(job, who, backend, replaces)  # what is refused is refused for what is true now
+    return await _judged(job, who, backend, replaces, fresh=True)  # refuse only for what is true now
 
 
 async def submit(job: MPIJob, backend: Backend, *, max_workers: int) -> JobRef:

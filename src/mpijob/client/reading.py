@@ -64,7 +64,7 @@ class Reading(Desk):
         from mpijob.model import MPIJob  # a list needs none: start-up is a feature
 
         about = MPIJob(name="facts", namespace=self.namespace) if job is None else self.localized(job)
-        return self._bridge.call(self.backend.facts(about, who))
+        return self._bridge.call(self.backend.preflight(about, who)).facts
 
     def artifacts(self, name: Target, *, namespace: str | None = None) -> tuple[Artifact, ...]:
         """Return the files that the job left."""

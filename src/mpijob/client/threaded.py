@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mpijob.backends import pausing
-from mpijob.backends.base import Backend, Schedules
+from mpijob.backends.base import Backend, Preflight, Schedules
 from mpijob.client.bridge import Direct, drive
 from mpijob.errors import Finding
 from mpijob.model import (
     Artifact,
     Event,
-    Facts,
     Identity,
     JobRef,
     JobState,
@@ -66,13 +65,13 @@ class Threaded:
         """Return which kinds of devices some machine here has."""
         return await moved(self._inner.devices)
 
-    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what admission needs to judge this job for this user."""
-        return await moved(lambda: self._inner.facts(job, who))
+        return await moved(lambda: self._inner.preflight(job, who, fresh=fresh))
 
-    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run."""
-        return await moved(lambda: self._inner.plan(job, facts))
+        return await moved(lambda: self._inner.plan(job, found))
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the place's own server judge a plan."""
@@ -143,9 +142,9 @@ class Threaded:
         """End the processes, keep the job."""
         return await waited(lambda: self._inner.suspend(ref))
 
-    async def tend(self, state: JobState) -> None:
+    async def reconcile(self, state: JobState) -> None:
         """Do what the engine does not do by itself."""
-        await moved(lambda: self._inner.tend(state))
+        await moved(lambda: self._inner.reconcile(state))
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""

@@ -28,7 +28,7 @@ async def wait(
 ) -> JobState:
     """Return the state once the job is in one of the phases; without any, once it has ended.
 
-    Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted.
+    Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted. Waiting changes nothing.
     """
     state, wanted = await backend.get(ref), FINAL if phases is None else tuple(phases)
     begun, paused, step, patience = time.monotonic(), 0.0, _FIRST_PAUSE, Patience()
@@ -48,7 +48,6 @@ async def wait(
 async def _next(state: JobState, backend: Backend, patience: Patience) -> JobState:
     """Return the job's next state, or the last one while the engine does not answer."""
     try:
-        await backend.tend(state)
         state = await backend.get(state.ref)
     except BackendError as error:
         patience.bear(error)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mpijob.client.desk import Desk
+from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
     from mpijob.backends.models import Registered
@@ -53,8 +55,21 @@ class Writing(Desk):
     def run(self, job: MPIJob, timeout: float | None = None) -> Job:
         """Submit the job and wait until it has succeeded; raise JobFailed when it did not."""
         handle = self.submit(job)
-        handle.wait_for_completion(timeout)
+        with self.reconciling(handle.ref):
+            handle.wait_for_completion(timeout)
         return handle
+
+    def reconciling(self, *targets: Target, namespace: str | None = None) -> AbstractContextManager[None]:
+        """Do, while the caller is inside, what jobs need and a cluster without a controller does not do.
+
+        The next attempt of a job that failed is started, as the caller and judged as such. Looking at jobs, waiting
+        for them and following their logs never do that. On one machine there is nothing to do.
+        """
+        if self.settings.engine != CLUSTER:
+            return nullcontext()
+        from mpijob.client.reconciling import reconciling
+
+        return reconciling(self._witnessed, [self.ref(one, namespace) for one in targets])
 
     def cancel(
         self, name: Target, grace_period: float | None = None, *, namespace: str | None = None

@@ -11,7 +11,7 @@ from mpijob.dialects import mounts
 from mpijob.dialects.terms import Document, Shape
 from mpijob.model import MPIJob, Role, Volume, VolumeKind
 
-FETCH, KEEP = "mpijob-fetch-", "mpijob-keep-"
+FETCH, KEEP = mounts.FETCH, "mpijob-keep-"
 STORING_SECONDS = 600  # how long a pod may take to store what is left
 _PLACE = "/mpijob/data"
 

@@ -1,8 +1,10 @@
 """The NetworkPolicy of a job: its pods talk to each other, to DNS and to what the job names; to nobody else.
 
-Identity is the boundary, not ports: MPI takes any port, so all of them are open inside the job. Policies add
-to each other, so a namespace that denies everything by default (`namespace_defaults`) needs no more than this.
-Whether policies close ways that a job needs is judged by the neighbour `netpolicies`.
+Identity is the boundary, not ports: MPI takes any port, so all of them are open inside the job. A pod belongs to a
+job when the engine itself says so (the label that JobSet or the MPI Operator writes from the name of its object, which
+no second object can have) and when it carries the job's uid. Policies add to each other, so a namespace that denies
+everything by default (`namespace_defaults`) needs no more than this. Whether policies close ways that a job needs is
+judged by the neighbour `netpolicies`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ from mpijob.model.network import Destination, Where, destinations
 
 API, KIND = "networking.k8s.io/v1", "NetworkPolicy"
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
-_SELECTORS = {"TrainJob": "jobset.sigs.k8s.io/jobset-name", "MPIJob": "training.kubeflow.org/job-name"}
 _NODE_LOCAL_DNS = "169.254.20.10/32"
 _NOT_PUBLIC = (
     "10.0.0.0/8",
@@ -30,13 +31,21 @@ _NOT_PUBLIC = (
 )
 
 
-def write(job: MPIJob, shape: Shape, *, more: Iterable[str] = (), monitoring: Iterable[str] = ()) -> Document:
+def write(
+    job: MPIJob,
+    shape: Shape,
+    *,
+    kind: str = "TrainJob",
+    more: Iterable[str] = (),
+    monitoring: Iterable[str] = (),
+) -> Document:
     """Return the policy of a job that is written here; `more` are addresses that only its secrets tell.
 
-    `monitoring` are namespaces whose pods may read the job's metrics.
+    `kind` is that of the engine's object, `monitoring` are namespaces whose pods may read the job's metrics.
     """
+    name = terms.name(job, shape)
     metadata = {
-        "name": terms.name(job, shape) + terms.NETWORK_SUFFIX,
+        "name": name + terms.NETWORK_SUFFIX,
         "namespace": job.namespace,
         "labels": {
             terms.MANAGED_LABEL: terms.MANAGED_BY,
@@ -46,7 +55,7 @@ def write(job: MPIJob, shape: Shape, *, more: Iterable[str] = (), monitoring: It
     }
     named = {one: one if "://" in one else f"tcp://{one}" for one in more}
     egress = destinations(job.network.egress, {**job.env, **named}, job.namespace)
-    return _policy(metadata, {terms.UID_LABEL: shape.uid}, egress, monitoring)
+    return _policy(metadata, _selector(kind, name, shape.uid), egress, monitoring)
 
 
 def of_object(
@@ -63,7 +72,7 @@ def of_object(
     if not job.network.isolated:
         return None
     uid, name = labels.get(terms.UID_LABEL, ""), metadata["name"]
-    selector = {terms.UID_LABEL: uid} if uid else {_SELECTORS[document["kind"]]: name}
+    selector = _selector(document["kind"], name, uid)
     marks = {terms.MANAGED_LABEL: terms.MANAGED_BY, terms.JOB_LABEL: labels.get(terms.JOB_LABEL) or name}
     made = {
         "name": name + terms.NETWORK_SUFFIX,
@@ -74,6 +83,11 @@ def of_object(
         job.network.egress, _variables(document, runtime) | dict(job.env), metadata["namespace"]
     )
     return _policy(made, selector, egress, monitoring)
+
+
+def _selector(kind: str, name: str, uid: str) -> dict[str, str]:
+    """Return the labels that only the pods of one engine's object have together."""
+    return {terms.ENGINE_NAMES[kind]: name} | ({terms.UID_LABEL: uid} if uid else {})
 
 
 def namespace_defaults(namespace: str) -> tuple[Document, ...]:

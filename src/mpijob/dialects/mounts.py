@@ -13,6 +13,7 @@ from mpijob.dialects.terms import Document, Shape, refuse
 from mpijob.model import MPIJob, Volume, VolumeKind
 
 PREFIX = "mpijob-volume-"
+FETCH = "mpijob-fetch-"  # the containers that fetch an S3 volume (`carriers`)
 
 
 def volumes(job: MPIJob, shape: Shape) -> list[Document]:
@@ -65,17 +66,41 @@ def _nfs(volume: Volume, driver: str) -> Document:
 def read(pod: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[Volume, ...]:
     """Return the volumes that a container mounts, as far as a job has words for them."""
     sources = {one.get("name"): one for one in pod.get("volumes") or () if isinstance(one, Mapping)}
-    found = (_volume(mount, sources.get(mount.get("name"))) for mount in container.get("volumeMounts") or ())
+    buckets = _buckets(pod)
+    found = (
+        _volume(mount, sources.get(mount.get("name")), buckets)
+        for mount in container.get("volumeMounts") or ()
+    )
     return tuple(one for one in found if one is not None)
 
 
-def _volume(mount: Mapping[str, Any], source: Mapping[str, Any] | None) -> Volume | None:
+def _buckets(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Return the volumes that a container of ours fetches from a bucket, by name: connection and folder."""
+    found = {}
+    for one in pod.get("initContainers") or ():
+        if not str(one.get("name", "")).startswith(FETCH):
+            continue
+        match one:
+            case {
+                "args": ["data", "fetch", str(folder), *_],
+                "envFrom": [{"secretRef": {"name": str(connection)}}],
+                "volumeMounts": [{"name": str(volume)}],
+            }:
+                found[volume] = f"{connection}/{folder.removeprefix('env/')}".rstrip("/")
+    return found
+
+
+def _volume(
+    mount: Mapping[str, Any], source: Mapping[str, Any] | None, buckets: Mapping[str, str]
+) -> Volume | None:
     if source is None or "subPath" in mount or str(source.get("name", "")) in _OURS:
         return None
     said = _said(source)
     if said is None:
         return None
     kind, where, size = said
+    if bucket := buckets.get(str(mount.get("name"))):
+        kind, where = VolumeKind.S3, bucket
     read_only = bool(mount.get("readOnly", False))
     return Volume(mount=str(mount["mountPath"]), kind=kind, source=where, size=size, read_only=read_only)
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpijob.dialects import extra, pods, terms
+from mpijob.dialects import extra, pods, terms, waiting_jobs
 from mpijob.dialects.extra import Foreign
 from mpijob.dialects.marks import from_labels, is_ours
 from mpijob.dialects.podreading import from_pods, stripped, understandable
@@ -60,7 +60,8 @@ def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
         raise InvalidJob(
             f"MPIJob of {version} is not served by the MPI Operator", hint=f"its version is {API}"
         )
-    job = extra.whole(native(document), document["metadata"].get("annotations") or {})
+    notes = document["metadata"].get("annotations") or {}
+    job = extra.whole(native(document), notes, launch_line(document))
     foreign = extra.beyond([_stripped(document)], _written_alike(job, family(document)))
     return Reading(job, foreign, tuple(_remarks(document)))
 
@@ -133,7 +134,9 @@ def native(document: Mapping[str, Any]) -> MPIJob:
     launcher, worker = _replica(spec, "Launcher"), _replica(spec, "Worker")
     front = launcher["template"]["spec"]
     pod = (worker.get("template") or {}).get("spec") or front
-    deadline = (spec.get("runPolicy") or {}).get("activeDeadlineSeconds")
+    policy = spec.get("runPolicy") or {}
+    deadline, queue = policy.get("activeDeadlineSeconds"), waiting_jobs.queue(document)
+    queue = queue or str((policy.get("schedulingPolicy") or {}).get("queue") or "")
     said = Family.AUTO if family(document) is Family.OPENMPI else family(document)
     slots, told = int(spec.get("slotsPerWorker") or 1), from_pods(pod, front)
     return MPIJob(
@@ -144,8 +147,14 @@ def native(document: Mapping[str, Any]) -> MPIJob:
         slots=slots,
         elastic=_elastic(told["command"], slots),
         deadline_seconds=None if deadline is None else float(deadline),
-        **(from_labels(metadata.get("labels") or {}) | told),
+        **(from_labels(metadata.get("labels") or {}) | {"queue": queue} | told),
     )
+
+
+def launch_line(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words that the launcher runs."""
+    front = pods.container_of(_replica(document["spec"], "Launcher")["template"]["spec"])
+    return tuple(terms.plain(str(word)) for word in front.get("args") or ())
 
 
 def _elastic(command: tuple[str, ...], slots: int) -> Elastic | None:

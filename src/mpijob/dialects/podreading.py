@@ -18,7 +18,7 @@ from mpijob.dialects.pods import PREPARE_CONTAINER
 from mpijob.dialects.seen_fields import is_gpu
 from mpijob.dialects.terms import COST_PREFIX, HOME, SHIM, Document, Shape, plain
 from mpijob.errors import InvalidJob
-from mpijob.model import Family, MPIJob, Resources, Secret
+from mpijob.model import Family, MPIJob, Resources, Role, Secret
 from mpijob.model.quantity import parse
 
 Read = TypeVar("Read")
@@ -101,12 +101,17 @@ _SET_BY_US = frozenset(
 
 
 def _variables(container: Mapping[str, Any]) -> dict[str, str]:
-    ours, names = is_ours(container), _names(container)
+    """Return the user's variables; a worker of ours has no others, a launcher those that start the ranks."""
+    ours, names = is_ours(container) and not _is_worker(container), _names(container)
     return {
         one["name"]: plain(str(one.get("value", "")))
         for one in container.get("env") or ()
         if "valueFrom" not in one and not _is_our_variable(one, ours) and one not in names
     }
+
+
+def _is_worker(container: Mapping[str, Any]) -> bool:
+    return list(container.get("command") or [])[-1:] == [f"mpijob-{Role.WORKER.value}"]
 
 
 def _names(container: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mpijob import shapes
-from mpijob.dialects import acts, seen_kinds, seen_pods, terms
+from mpijob.dialects import acts, identity, seen_kinds, seen_pods, terms
 from mpijob.dialects.marks import container_of, from_labels, is_ours
 from mpijob.dialects.seen_events import Events
 from mpijob.dialects.seen_fields import (
@@ -72,8 +72,6 @@ class Rest(msgspec.Struct, frozen=True):
     """The part of a job that its document cannot say, as far as a state shows it."""
 
     description: str = ""
-    owner: str = ""
-    queue: str = ""
     mpi: str = ""
     priority: str | int = 0
     ranks: int | None = None
@@ -174,6 +172,15 @@ def _noted(job: Document, annotation: str) -> float | None:
     return None if not written else time_of(str(written)) or 0.0
 
 
+def _held_queue(job: Document) -> str:
+    """Return the queue of a job that waits for others, and that enters it only then."""
+    if not notes(job).get(terms.AFTER_ANNOTATION):
+        return ""
+    from mpijob.dialects import waiting_jobs
+
+    return waiting_jobs.queue(job)
+
+
 def _after(job: Document) -> tuple[str, ...]:
     if not notes(job).get(terms.AFTER_ANNOTATION):
         return ()
@@ -233,13 +240,13 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
         kind=kind.name,
         engine=kind.engine,
         mpi=kind.mpi,
-        owner=rest.owner or told["owner"],
+        owner=identity.owner_of(job["metadata"]),
         labels=told["labels"],
         description=rest.description,
         image=kind.image or next(_images(seen.pods), ""),
-        queue=told["queue"] or rest.queue or text(seen.workload, "spec", "queueName"),
+        queue=told["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
         priority=_priority(rest, seen.workload),
-        attempt=(number(mine, terms.ATTEMPT_LABEL) or 1) + acts.resumed(job) if ours else 1,
+        attempt=identity.of(job["metadata"]).attempt + acts.resumed(job) if ours else 1,
         attempts_allowed=1 + rest.retry.limit,
         world=ranks or kind.workers * kind.slots,
         workers_wanted=kind.workers,
@@ -250,10 +257,7 @@ def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
 
 def ref(job: Document) -> JobRef:
     """Return a job's address: of ours its own name and uid, which its later attempts share."""
-    mine = labels(job)
-    name = (mine.get(terms.JOB_LABEL) if seen_kinds.is_ours(job) else "") or text(job, "metadata", "name")
-    uid = mine.get(terms.UID_LABEL) or text(job, "metadata", "uid")
-    return JobRef(text(job, "metadata", "namespace") or "default", str(name), str(uid))
+    return identity.of(job["metadata"]).ref
 
 
 def _images(pods: Iterable[Document]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.dialects import extra, pods, terms
+from mpijob.dialects import extra, identity, pods, terms, waiting_jobs
 from mpijob.dialects.extra import Foreign
 from mpijob.dialects.marks import from_labels, is_ours
 from mpijob.dialects.podreading import from_pods, strip_labels, stripped, understandable
@@ -71,7 +71,8 @@ def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
     trainjob = _of_kind(documents, (JOB,))
     if trainjob is None:
         raise InvalidJob("there is no TrainJob among the documents", hint=f"kind: {JOB}, apiVersion: {API}")
-    job = extra.whole(native(documents), trainjob["metadata"].get("annotations") or {})
+    notes = trainjob["metadata"].get("annotations") or {}
+    job = extra.whole(native(documents), notes, launch_line(documents))
     known = extra.beyond(_without_known(documents), _written_alike(job))
     return Reading(job, known, tuple(_remarks(documents)))
 
@@ -163,6 +164,7 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     templates = pod_templates(runtime)
     worker, launcher = (templates.get(name, {}).get("spec") or {} for name in ("node", "launcher"))
     fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer))
+    fields["queue"] = waiting_jobs.queue(trainjob) or _volcano_queue(runtime)
     deadline = trainjob["spec"].get("activeDeadlineSeconds")
     return MPIJob(
         name=base_name(metadata),
@@ -174,9 +176,23 @@ def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
     )
 
 
+def _volcano_queue(runtime: Mapping[str, Any] | None) -> str:
+    metadata = (((runtime or {}).get("spec") or {}).get("template") or {}).get("metadata") or {}
+    return str((metadata.get("annotations") or {}).get(terms.VOLCANO_QUEUE_ANNOTATION) or "")
+
+
+def launch_line(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the words that the launcher runs."""
+    trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
+    launcher = pod_templates(runtime).get("launcher", {}).get("spec") or {}
+    front = pods.container_of(_front(launcher, (trainjob or {"spec": {}})["spec"].get("trainer") or {}))
+    return tuple(terms.plain(str(word)) for word in front.get("args") or ())
+
+
 def base_name(metadata: Mapping[str, Any]) -> str:
     """Return the job's own name, which a later attempt carries as a label."""
-    return str((metadata.get("labels") or {}).get(terms.JOB_LABEL) or metadata["name"])
+    name = str((metadata.get("labels") or {}).get(terms.JOB_LABEL) or "")
+    return name if name and identity.fits(str(metadata["name"]), name) else str(metadata["name"])
 
 
 def _workers(number: Any, policy: Mapping[str, Any], templates: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from mpijob import shapes
-from mpijob.dialects.terms import AFTER_ANNOTATION, QUEUE_LABEL, REST_ANNOTATION, Document
+from mpijob.dialects.terms import AFTER_ANNOTATION, QUEUE_LABEL, Document
 from mpijob.model.ref import JobRef
 
 
@@ -26,11 +26,7 @@ def hold(document: Document, refs: Iterable[JobRef]) -> None:
     """Write the note on a job's document, and take it out of its queue."""
     metadata, spec = document["metadata"], document["spec"]
     note = Note({ref.name: ref.uid for ref in refs}, metadata["labels"].pop(QUEUE_LABEL, ""))
-    annotations = metadata.setdefault("annotations", {})
-    annotations[AFTER_ANNOTATION] = written(note)
-    if note.queue:  # so that the document still reads back as the job
-        rest = msgspec.json.decode(annotations.get(REST_ANNOTATION, "{}"))
-        annotations[REST_ANNOTATION] = msgspec.json.encode(rest | {"queue": note.queue}).decode()
+    metadata.setdefault("annotations", {})[AFTER_ANNOTATION] = written(note)
     policy = spec.setdefault("runPolicy", {}) if document["kind"] == "MPIJob" else spec
     policy["suspend"] = True
 
@@ -49,6 +45,13 @@ def read(document: Mapping[str, Any]) -> Note | None:
         return shapes.decode(text, Note)
     except (msgspec.ValidationError, msgspec.DecodeError, TypeError):
         return None
+
+
+def queue(document: Mapping[str, Any]) -> str:
+    """Return the queue that a job goes to, also where it waits for others outside of it."""
+    labels = (document.get("metadata") or {}).get("labels") or {}
+    note = read(document)
+    return str(labels.get(QUEUE_LABEL) or (note.queue if note is not None else ""))
 
 
 def release(document: Mapping[str, Any], note: Note) -> Document:

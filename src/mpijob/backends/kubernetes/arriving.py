@@ -1,7 +1,7 @@
 """A job on its way to the cluster: what is seen before it, what would be created, its objects.
 
-The three steps are calls of their own (facts, plan, submit); what the first saw is kept for the others. What is
-asked of the cluster is in `preflight`, what is written in `planner`, how it is created in `submitting`.
+The three steps are calls of their own (preflight, plan, submit); what the first saw is handed to the second as a
+value. What is asked of the cluster is in `preflight`, what is written in `planner`, how it is created in `submitting`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mpijob.backends.base import Preflight
 from mpijob.backends.kubernetes import gathering
 from mpijob.backends.kubernetes.failures import telling
 from mpijob.backends.recent import Recent
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.looking import Eye
     from mpijob.backends.kubernetes.preflight import Gathered
     from mpijob.backends.kubernetes.states import Document
-    from mpijob.backends.kubernetes.surroundings import Surroundings
     from mpijob.backends.registry.asking import Asker
-    from mpijob.model import Facts, JobState, MPIJob, Plan
+    from mpijob.model import Facts, Identity, JobState, MPIJob, Plan
     from mpijob.settings import Settings
 
 _FRESH_SECONDS = 1.0
@@ -44,8 +44,6 @@ class Arrivals:
     def __init__(self, api: Api, eye: Eye, settings: Settings, access: Access, cluster: str) -> None:
         self._api, self._eye, self._settings, self._access = api, eye, settings, access
         self._cluster = cluster  # its name
-        self._around: Recent[tuple[str, str], Surroundings] = Recent()
-        self._looked = Recent[tuple[str, str], float]()  # when nobody else had a job of that name
         self._made: Recent[JobRef, tuple[float, Document]] = Recent()
 
     @cached_property
@@ -60,15 +58,16 @@ class Arrivals:
 
         return Asker(self._settings)
 
-    def facts(self, job: MPIJob) -> Facts:
-        """Return what the cluster says about itself to this user."""
-        if (job.namespace, job.name) in self._around:  # whoever asks again is told everything anew
+    def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+        """Return what the cluster says about itself to this user, and what the planner needs of it."""
+        if fresh:
             self._lately.forget(job.namespace)
         gathered = self._gather(job, self._lately, self._asker)
-        self._around[job.namespace, job.name] = gathered.around
-        if not gathered.around.names:
-            self._looked[job.namespace, job.name] = time.monotonic()
-        facts = gathered.facts
+        around = msgspec.structs.replace(gathered.around, owner=who.user)
+        return Preflight(self._completed(job, gathered.facts), around)
+
+    def _completed(self, job: MPIJob, facts: Facts) -> Facts:
+        """Add what other jobs and the fit broker say of a job."""
         if job.after:
             wanted = (JobRef(job.namespace, name) for name in job.after)
             facts = msgspec.structs.replace(facts, dependencies=self._eye.dependencies(wanted))
@@ -84,10 +83,6 @@ class Arrivals:
         """Return what is free for a job that is there already."""
         return self._gather(job, self._lately).facts
 
-    def surroundings(self, job: MPIJob) -> Surroundings:
-        """Return what is around a job, read anew."""
-        return self._gather(job).around
-
     def _gather(self, job: MPIJob, lately: Lately | None = None, asker: Asker | None = None) -> Gathered:
         from mpijob.backends.kubernetes import preflight
 
@@ -97,21 +92,20 @@ class Arrivals:
                 self._api, job, served, self._settings, place=place, lately=lately, asker=asker
             )
 
-    def plan(self, job: MPIJob, facts: Facts) -> Plan:
+    def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be created."""
         from pathlib import Path
 
         from mpijob.backends.kubernetes import planner
 
-        around = self._around[job.namespace, job.name]
-        return planner.plan(job, facts, around, self._settings, Path.cwd(), self._cluster)
+        return planner.plan(job, found.facts, found.context, self._settings, Path.cwd(), self._cluster)
 
     def submit(self, plan: Plan) -> JobRef:
         """Create the plan's objects, or find that they were created before."""
         from mpijob.backends.kubernetes import states, submitting
 
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
-        if not _is_fresh(self._looked.pop((ref.namespace, ref.name), 0.0)):
+        if plan.documents[-1]["metadata"]["name"] != ref.name:  # else the API server itself guards the name
             self._refuse_second(ref)
         try:
             with telling(f"create job {ref.name}"):

@@ -1,19 +1,24 @@
-"""Trying a failed job again, as often as it says, by whoever waits for it and by a controller.
+"""Trying a failed job again, as often as it says: by the cluster's controller, or by a user's explicit command.
 
-A further attempt is an object of its own (`name-a2`) with the same uid, so two clients that wait for one job
-start it once: the API server lets one of them win. Until the next attempt is there, the job is told as queued.
+A further attempt is an object of its own (`name-a2`) with the same uid, so two that would start it start it once:
+the API server lets one of them win. Its objects are copies of the judged ones of the attempt before
+(`dialects.next_attempt`), created in the same namespace under the owner's own identity. Until the next attempt is
+there, the job is told as queued.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
-from mpijob.backends.kubernetes import kinds, owning, planner, submitting
-from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes import kinds, owning, submitting
+from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.gathering import Found, attempt_of
-from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import acts, terms
+from mpijob.dialects import acts, next_attempt, terms
 from mpijob.dialects.acts import Act
+from mpijob.dialects.terms import Document
 from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.phase import Reason
 
@@ -31,8 +36,8 @@ def waiting(state: JobState, job: MPIJob, now: float) -> JobState:
     """Return the state of a job between two attempts."""
     left = max(0.0, due(state, job) - now)
     message = (
-        f"attempt {state.attempt} failed ({state.message}); the next one starts in {left:.0f} s, "
-        "by whoever waits for the job, or by the cluster's controller"
+        f"attempt {state.attempt} failed ({state.message}); the next one is due in {left:.0f} s "
+        "and is started by the cluster's controller, or by whoever runs `mpijob run` or `mpijob controller`"
     )
     return msgspec.structs.replace(
         state, phase=Phase.QUEUED, reason=Reason.BACKING_OFF.value, message=message, finished=None
@@ -44,28 +49,57 @@ def due(state: JobState, job: MPIJob) -> float:
     return (state.finished or 0.0) + job.retry.delay_seconds(state.attempt)
 
 
-def start(api: Api, found: Found, job: MPIJob, around: Surroundings) -> None:
-    """Start the attempt after the newest one, unless somebody else has."""
+def start(
+    api: Api,
+    found: Found,
+    runtime: Mapping[str, Any] | None,
+    workload: Mapping[str, Any] | None = None,
+) -> None:
+    """Start the attempt after the newest one, unless somebody else has; `api` acts as the job's owner."""
     attempt = attempt_of(found.job) + 1
-    plan = planner.next_attempt(job, found.ref.uid, found.first, attempt, around)
-    _tell(plan.documents[-1]["metadata"], attempt, api.now())
+    own = runtime is not None and runtime["metadata"]["name"] == found.name
+    documents = next_attempt.documents(
+        found.job,
+        runtime if own else None,
+        first=found.first,
+        attempt=attempt,
+        workload=workload,
+    )
+    _tell(documents[-1]["metadata"], attempt, api.now())
+    protected = _protect(api, found, attempt)
     try:
-        made = submitting.again(api, plan)
+        made = submitting.again(api, documents, found.ref.uid)
     except submitting.Taken:
         return
-    owning.share(api, made, _shared(job, found.ref.namespace, found.first))
+    owning.share(api, made, [*protected, *_shared(found)])
 
 
-def _tell(metadata: terms.Document, attempt: int, now: float) -> None:
+def _protect(api: Api, found: Found, attempt: int) -> list[str]:
+    """Give the attempt the NetworkPolicy of the one before; the controller makes it where the owner may not."""
+    namespace, collection = found.ref.namespace, kinds.NETWORK_POLICY.path(found.ref.namespace)
+    try:
+        before = api.find(kinds.NETWORK_POLICY.path(namespace, found.name + terms.NETWORK_SUFFIX))
+        if before is None:
+            return []
+        policy = next_attempt.network_policy(before, found.name, first=found.first, attempt=attempt)
+        api.create(collection, policy, accept=PARTIAL)
+    except ApiError as error:
+        if error.status == 403:
+            return []
+        if error.status != 409:
+            raise
+    return [kinds.NETWORK_POLICY.path(namespace, policy["metadata"]["name"])]
+
+
+def _tell(metadata: Document, attempt: int, now: float) -> None:
     act = Act(now, acts.RETRYING, f"attempt {attempt} begins")
     metadata.setdefault("annotations", {})[terms.ACTS_ANNOTATION] = acts.written([act])
 
 
-def _shared(job: MPIJob, namespace: str, first: str) -> list[str]:
-    """Return the paths of what all attempts share: it stays as long as one of them does."""
-    paths = []
-    if job.code.path or job.code.files:
-        paths.append(kinds.CONFIG_MAP.path(namespace, first + terms.CODE_SUFFIX))
-    if any(one.source.startswith(("env:", "file:")) for one in job.secrets):
-        paths.append(kinds.SECRET.path(namespace, first + terms.SECRETS_SUFFIX))
-    return paths
+def _shared(found: Found) -> list[str]:
+    """Return the paths of what all attempts share, where a job has it: it stays as long as one of them does."""
+    namespace = found.ref.namespace
+    return [
+        kinds.CONFIG_MAP.path(namespace, found.first + terms.CODE_SUFFIX),
+        kinds.SECRET.path(namespace, found.first + terms.SECRETS_SUFFIX),
+    ]

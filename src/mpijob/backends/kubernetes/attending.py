@@ -1,7 +1,7 @@
 """Staying with a job: its states, its log and its events as they come, until it has ended.
 
-Whoever follows a job also sees to it that it gets what no engine does by itself (`tending`). Where lines come
-from is in `following` and `logs`, where changes come from in `watcher`.
+Nothing is written here: what a job needs done is the controller's (`tending`). Where lines come from is in
+`following` and `logs`, where changes come from in `watcher`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mpijob.backends.kubernetes.gathering import Found
     from mpijob.backends.kubernetes.logs import Kept, Voice
     from mpijob.backends.kubernetes.looking import Eye
-    from mpijob.backends.kubernetes.tending import Tending
     from mpijob.history.past import Past
     from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, Scope
 
@@ -28,17 +27,16 @@ POLL_SECONDS = 0.5
 
 
 class Attendance:
-    """Stays with jobs, and tends them, through one API client."""
+    """Stays with jobs through one API client."""
 
     def __init__(
         self,
         api: Api,
         eye: Eye,
-        tending: Tending,
         loki: Loki | None = None,
         past: Callable[[], Past | None] = lambda: None,
     ) -> None:
-        self._api, self._eye, self._tending = api, eye, tending
+        self._api, self._eye = api, eye
         self._loki, self._past = loki, past
 
     def states(self, scope: Scope) -> Generator[JobState, None, None]:
@@ -153,11 +151,7 @@ class Attendance:
             return True
 
     def _state(self, ref: JobRef) -> JobState:
-        """Return the state of a job that somebody follows, and do what it needs for that."""
-        look = self._eye.look(ref)
-        self._tending.tend(look.state)
-        self._tending.mend(look)
-        return look.state
+        return self._eye.look(ref).state
 
 
 def pause(seconds: float) -> None:

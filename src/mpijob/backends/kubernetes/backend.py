@@ -22,6 +22,7 @@ from mpijob.settings import history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.backends.base import Preflight
     from mpijob.backends.kubernetes.access import Access
     from mpijob.backends.kubernetes.arriving import Arrivals
     from mpijob.backends.kubernetes.attending import Attendance
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from mpijob.model import (
         Artifact,
         Event,
-        Facts,
         JobState,
         LogLine,
         LogQuery,
@@ -75,7 +75,7 @@ class KubernetesBackend:
     def _eye(self) -> Eye:
         from mpijob.backends.kubernetes.looking import Eye  # a list does without: start-up is a feature
 
-        return Eye(self._api, self._settings.rules)
+        return Eye(self._api, self._settings.rules, me=self._myself.name)
 
     @cached_property
     def _myself(self) -> Myself:
@@ -105,7 +105,7 @@ class KubernetesBackend:
     def _tending(self) -> Tending:
         from mpijob.backends.kubernetes.tending import Tending
 
-        return Tending(self._api, self._eye, self._arrivals.surroundings)
+        return Tending(self._api, self._eye)
 
     @cached_property
     def _attendance(self) -> Attendance:
@@ -116,7 +116,7 @@ class KubernetesBackend:
             from mpijob.backends.kubernetes import collected
 
             loki = collected.of_settings(self._settings)
-        return Attendance(self._api, self._eye, self._tending, loki, self.past)
+        return Attendance(self._api, self._eye, loki, self.past)
 
     @cached_property
     def _wishes(self) -> Wishes:
@@ -162,15 +162,15 @@ class KubernetesBackend:
         with telling("look at the nodes"):
             return room.devices(self._api)
 
-    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what the cluster says about itself to this user."""
         self._refuse_own_files(job)
-        return self._arrivals.facts(job)
+        return self._arrivals.preflight(job, who, fresh=fresh)
 
-    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would be created."""
         self._refuse_own_files(job)
-        return self._arrivals.plan(job, facts)
+        return self._arrivals.plan(job, found)
 
     def _refuse_own_files(self, job: MPIJob) -> None:
         """A visitor's job gets nothing of the machine that this server is on."""
@@ -328,7 +328,7 @@ class KubernetesBackend:
         """End the job if needed and remove everything of it; by name, every job that had the name."""
         self._wishes.delete(ref, grace_seconds)
 
-    async def tend(self, state: JobState) -> None:
+    async def reconcile(self, state: JobState) -> None:
         """Start the next attempt of a job that failed, or end one that cannot start, once it is time."""
         self._tending.tend(state)
 

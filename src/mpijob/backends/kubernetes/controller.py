@@ -9,6 +9,7 @@ of a Lease acts (`election`). Other people's jobs are left alone.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import threading
@@ -32,17 +33,17 @@ from mpijob.backends.kubernetes import (
 from mpijob.backends.kubernetes.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.crowning import Crowning
 from mpijob.backends.kubernetes.election import Election
+from mpijob.backends.kubernetes.impersonation import Owners
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.looking import Eye, Look
 from mpijob.backends.kubernetes.reflecting import Source
 from mpijob.backends.kubernetes.rounds import PODS, Rounds
-from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.backends.kubernetes.tending import Tending
 from mpijob.dialects import isolation, proclamations, seen_kinds, terms
 from mpijob.dialects.seen_fields import time_of
 from mpijob.dialects.terms import Document
-from mpijob.errors import Finding, MpiJobError
-from mpijob.model import JobRef, JobState, MPIJob, Phase, Sample
+from mpijob.errors import BackendError, Finding, MpiJobError, NotFound
+from mpijob.model import JobRef, JobState, Phase, Sample
 from mpijob.model.governance import API as GOVERNANCE
 from mpijob.model.governance import (
     SINGLETON,
@@ -80,7 +81,6 @@ class Controller:
         self,
         api: Api,
         election: Election,
-        surroundings: Callable[[MPIJob], Surroundings],
         namespace: str = "",
         settings: Settings | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class Controller:
         self._election = election
         self._namespace = namespace
         self._eye = Eye(api, events=self._events)
-        self._tending = Tending(api, self._eye, surroundings, self._gang_seconds)
+        self._tending = Tending(api, self._eye, self._gang_seconds, Owners(api).acting_for)
         self._crowning = Crowning(api, self._eye, settings or Settings())
         self._silence = silence.Silence()
         self._told_silent: dict[JobRef, frozenset[str]] = {}
@@ -173,7 +173,7 @@ class Controller:
         limits = self._limits(ref.namespace)
         if noted := proclamations.noted(look.found.job, terms.SILENT_NODES_ANNOTATION):
             self._told_silent.setdefault(ref, frozenset(noted.split(",")))  # by the one that led before
-        self._tending.tend(look.state)
+        self._reconcile(look)
         self._tending.mend(look)
         self._isolate(look)
         self._note_reached(look)
@@ -183,6 +183,19 @@ class Controller:
         if look.state.phase is not Phase.DELETING:
             _proclaim(self._api, look, [*self._alarms(look, limits)])
         self._rounds.wish(ref, self._next_look(look.state, limits))
+
+    def _reconcile(self, look: Look) -> None:
+        """Do what the job needs now; what its owner may not have is told on the job, and tried again later."""
+        try:
+            self._tending.tend(look.state)
+        except (BackendError, NotFound):
+            raise
+        except MpiJobError as error:
+            message = f"{error.message}; {error.hint}" if error.hint else error.message
+            key = f"{look.state.attempt} {hashlib.sha256(message.encode()).hexdigest()[:16]}"
+            proclaiming.say(
+                self._api, look.found.job, "Refused", message, key, warning=True, when=self._api.now()
+            )
 
     def _isolate(self, look: Look) -> None:
         """Give a job its NetworkPolicy where whoever created it could not."""
@@ -299,8 +312,7 @@ class Controller:
         found: dict[JobRef, frozenset[str]] = {}
         for source in PODS:
             for pod in self._rounds.cache.objects(source):
-                ref = outlines.job_of(pod)
-                if ref is not None and pod["alive"]:
+                for ref in self._rounds.jobs_of(pod) if pod["alive"] else ():
                     found[ref] = found.get(ref, frozenset()) | {pod["node"]}
         return found
 

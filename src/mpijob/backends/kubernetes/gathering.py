@@ -1,8 +1,9 @@
 """Finding a job among a cluster's objects, and everything that belongs to it.
 
-A job of ours is known by its labels (`mpijob.dev/job`, `/uid`, `/attempt`); anybody else's job by the name
-of its object. Reads of different kinds go side by side. One that is refused or not served leaves its part
-empty, and what was refused is handed back beside the rest: what can still be told is told.
+A job is found by the name of its object, which the API server lets nobody take twice, and by its owner. Labels
+(`mpijob.dev/job`, `/uid`, `/attempt`) only say which of those objects belong together (`dialects.identity`).
+Reads of different kinds go side by side. One that is refused or not served leaves its part empty, and what was
+refused is handed back beside the rest: what can still be told is told.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mpijob.backends.kubernetes import kinds, reads
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.refusals import no_such_job
-from mpijob.dialects import terms
+from mpijob.dialects import identity, terms
 from mpijob.dialects.terms import Document
 from mpijob.model import JobRef
 
@@ -63,33 +64,50 @@ class Found(msgspec.Struct, frozen=True):
 
 def ref_of(job: Mapping[str, Any]) -> JobRef:
     """Return the address of the job that an engine's object is of."""
-    metadata = job["metadata"]
-    labels = metadata.get("labels") or {}
-    return JobRef(
-        metadata["namespace"],
-        labels.get(terms.JOB_LABEL) or metadata["name"],
-        labels.get(terms.UID_LABEL) or metadata["uid"],
-    )
+    return identity.of(job["metadata"]).ref
 
 
 def attempt_of(job: Mapping[str, Any]) -> int:
     """Return which attempt an engine's object is."""
-    number = ((job["metadata"].get("labels")) or {}).get(terms.ATTEMPT_LABEL, "1")
-    return int(number) if number.isdecimal() else 1
+    return identity.of(job["metadata"]).attempt
 
 
-def find(api: Api, ref: JobRef, served: Callable[[], frozenset[str]]) -> Found:
-    """Return the job's newest attempt; without a uid, of the newest job of that name. Raise NotFound."""
+def find(
+    api: Api, ref: JobRef, served: Callable[[], frozenset[str]], me: Callable[[], str] = lambda: ""
+) -> Found:
+    """Return the job's newest attempt; without a uid, of the newest job of that name. Raise NotFound.
+
+    `me` is asked for the caller's user name where jobs of several people have the name.
+    """
     refused: list[ApiError] = []
     found = [*_candidates(api, ref, served(), refused)]
     if ref.uid:
         found = [one for one in found if ref_of(one[1]).uid == ref.uid]
     if not found:
         raise refused[0] if refused else no_such_job(ref)
-    uid = ref.uid or ref_of(max(found, key=_age)[1]).uid
+    found = _of_one_owner(found, ref, me)
+    uid = ref_of(max(found, key=_age)[1]).uid
     attempts = sorted((one for one in found if ref_of(one[1]).uid == uid), key=lambda one: attempt_of(one[1]))
     kind, newest = attempts[-1]
     return Found(kind, newest, tuple(job for _, job in attempts[:-1]))
+
+
+def _of_one_owner(
+    found: list[tuple[Kind, Document]], ref: JobRef, me: Callable[[], str]
+) -> list[tuple[Kind, Document]]:
+    """Return the objects of one owner: the caller, else whoever holds the object of that very name, else the first.
+
+    So nobody's job is taken for another's because it came later and bears the same label.
+    """
+    owners = [identity.owner_of(job["metadata"]) for _, job in found]
+    if len({*owners}) == 1:
+        return found
+    holder = next(
+        (owners[at] for at, (_, job) in enumerate(found) if job["metadata"]["name"] == ref.name), None
+    )
+    eldest = owners[found.index(min(found, key=_age))]
+    chosen = caller if (caller := me()) in owners else eldest if holder is None else holder
+    return [one for one, owner in zip(found, owners, strict=True) if owner == chosen]
 
 
 def of_name(api: Api, namespace: str, name: str, served: frozenset[str]) -> list[Document]:
@@ -184,7 +202,7 @@ def remains(api: Api, kind: Kind, job: Mapping[str, Any]) -> bool:
 
 def _owned(kind: Kind, name: str) -> str:
     """Return the selector of what an engine made for a job's object."""
-    label = "jobset.sigs.k8s.io/jobset-name" if kind is kinds.TRAINJOB else "training.kubeflow.org/job-name"
+    label = terms.ENGINE_NAMES.get(kind.name, terms.ENGINE_NAMES["MPIJob"])
     return f"{label}={name}"
 
 
@@ -212,6 +230,7 @@ def _candidates(
 ) -> list[tuple[Kind, Document]]:
     """Return the engines' objects of a job: by its labels, else anybody's object of that very name."""
     labelled = _read(api, [kind for kind in JOB_KINDS if kind.api in served], _by_label, ref, refused)
+    labelled = [(kind, job) for kind, job in labelled if ref_of(job).name == ref.name]
     if any(not ref.uid or ref_of(job).uid == ref.uid for _, job in labelled):
         return labelled
     plain = _read(api, [kind for kind in (*JOB_KINDS, *kinds.OLDER) if kind.api in served], _by_name, ref, [])

@@ -18,7 +18,7 @@ from mpijob.backends.kubernetes.api import LARGE_PAGE
 from mpijob.backends.kubernetes.failures import ApiError, unseen
 from mpijob.backends.kubernetes.gathering import attempt_of, ref_of
 from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.dialects import terms
+from mpijob.dialects import identity, terms
 from mpijob.dialects.terms import Document
 from mpijob.model import Page
 
@@ -32,12 +32,18 @@ _OLDER_PATH = f"/apis/{kinds.OLDER_API}"
 _FEW_PODS = {"labelSelector": terms.JOB_LABEL, "limit": "100"}
 
 
+_Notes = TypedDict(
+    "_Notes", {"mpijob.dev/owner": str}, total=False
+)  # of many annotations, the one needed here
+
+
 class _Metadata(TypedDict, total=False):
     name: str
     namespace: str
     uid: str
     creationTimestamp: str
     labels: dict[str, str]
+    annotations: _Notes
 
 
 class _Head(TypedDict):
@@ -147,11 +153,11 @@ def _older(api: Api) -> list[Kind]:
 
 
 def _newest(jobs: list[Listed]) -> list[Listed]:
-    """Return the newest job of each name, by its newest attempt."""
-    newest: dict[tuple[str, str, str], Listed] = {}
+    """Return the newest job of each name and owner, by its newest attempt."""
+    newest: dict[tuple[str, str, str, str], Listed] = {}
     for job in jobs:
-        ref = ref_of(job.head)
-        key = (ref.namespace, ref.name, job.kind.name if job.kind.api == kinds.OLDER_API else "")
+        ref, _, owner = identity.of(job.head["metadata"])
+        key = (ref.namespace, ref.name, owner, job.kind.name if job.kind.api == kinds.OLDER_API else "")
         known = newest.get(key)
         if known is None or _rank(job) > _rank(known):
             newest[key] = job
@@ -211,7 +217,7 @@ def _by_job(pods: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
     found: dict[tuple[str, str], list[Document]] = {}
     for pod in pods:
         labels = pod["metadata"].get("labels") or {}
-        name = labels.get("jobset.sigs.k8s.io/jobset-name") or labels.get("training.kubeflow.org/job-name")
+        name = next((labels[key] for key in terms.ENGINE_NAMES.values() if labels.get(key)), "")
         if name:
             found.setdefault((pod["metadata"]["namespace"], name), []).append(pod)
     return found

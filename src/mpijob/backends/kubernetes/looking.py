@@ -6,7 +6,7 @@ launcher's log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,8 +40,15 @@ class Look(NamedTuple):
 class Eye:
     """Looks at jobs through one API client."""
 
-    def __init__(self, api: Api, rules: str = "", events: gathering.EventsOf | None = None) -> None:
-        self._api = api
+    def __init__(
+        self,
+        api: Api,
+        rules: str = "",
+        events: gathering.EventsOf | None = None,
+        me: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Look through a client; `me` is its user's name, asked for where people have jobs of one name."""
+        self._api, self._me = api, me
         self._rules = rules  # the file of the site's own rules
         self._events = events
 
@@ -56,7 +63,7 @@ class Eye:
     def find(self, ref: JobRef) -> Found:
         """Return the job's newest attempt; raise NotFound."""
         with telling(f"look up job {ref.name}"):
-            return gathering.find(self._api, ref, lambda: self.served)
+            return gathering.find(self._api, ref, lambda: self.served, self._me)
 
     def look(self, ref: JobRef) -> Look:
         """Return a look at the job; between two attempts it is queued again."""

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from mpijob.backends.kubernetes.rounds import PODS, bare
-from mpijob.dialects import proclamations, terms
+from mpijob.dialects import proclamations
 from mpijob.dialects.terms import Document
-from mpijob.model import JobRef
 
-_POD_LABELS = (*PODS.values(), terms.UID_LABEL, terms.JOB_LABEL)
+_POD_LABELS = (*PODS.values(),)
 _OF_EVENTS = ("involvedObject", "reason", "message", "type", "firstTimestamp", "lastTimestamp", "eventTime", "count",
               "series", "source", "reportingComponent")  # fmt: skip
-
-
-def job_of(pod: Document) -> JobRef | None:
-    """Return which job of ours a pod belongs to."""
-    labels = pod["metadata"].get("labels") or {}
-    name, uid = labels.get(terms.JOB_LABEL), labels.get(terms.UID_LABEL)
-    return JobRef(pod["metadata"]["namespace"], name, uid) if name and uid else None
 
 
 def pod(document: Document) -> Document:

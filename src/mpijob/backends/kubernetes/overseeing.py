@@ -21,6 +21,7 @@ from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import ApiError
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.watching import Change, Watch, watch
+from mpijob.dialects import identity, terms
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model import JobRef, JobState
@@ -30,10 +31,12 @@ _SETTLE_SECONDS = 0.1  # changes come in swarms; one telling serves them all
 _PULSE_SECONDS = 3.0
 _BEGIN_SECONDS = 60.0
 _PODS, _WORKLOADS = "pods", "workloads"
-_POD_LABELS = ("jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name")
+_POD_LABELS = tuple(terms.ENGINE_NAMES.values())
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp", "ownerReferences")
 Place = tuple[str, str]  # namespace and name of an object
-Name = tuple[str, str, str]  # namespace and name of a job, and its kind where several operators share names
+Name = tuple[
+    str, str, str, str
+]  # namespace, name and owner, and the kind where several operators share names
 
 
 class _News(NamedTuple):
@@ -45,6 +48,7 @@ class _Object(NamedTuple):
     """A job's object: whose it is, how it ranks among those of its name, and all of it while that is needed."""
 
     ref: JobRef
+    owner: str
     rank: tuple[str, int]
     uid: str
     raw: bytes
@@ -225,15 +229,15 @@ class _Overseer:
             return  # it has ended and was told, from pods that are forgotten
         if known is not None and known.uid != metadata["uid"]:
             self._remove(key, known)
-        ref = gathering.ref_of(change.object)
-        rank = (str(metadata["creationTimestamp"]), gathering.attempt_of(change.object))
-        self._objects[key] = _Object(ref, rank, metadata["uid"], change.object["raw"])
-        name = self._name(source, ref)
+        ref, attempt, owner = identity.of(metadata)
+        rank = (str(metadata["creationTimestamp"]), attempt)
+        self._objects[key] = known = _Object(ref, owner, rank, metadata["uid"], change.object["raw"])
+        name = self._name(source, known)
         self._named.setdefault(name, set()).add(key)
         self._due[name] = None
 
     def _remove(self, key: tuple[str, Place], known: _Object) -> None:
-        name = self._name(key[0], known.ref)
+        name = self._name(key[0], known)
         del self._objects[key]
         left = self._named[name]
         left.discard(key)
@@ -242,9 +246,9 @@ class _Overseer:
         self._drop_pods(key[1])
         self._due[name] = None
 
-    def _name(self, source: str, ref: JobRef) -> Name:
-        kind = self._jobs[source]
-        return ref.namespace, ref.name, kind.name if kind.api == kinds.OLDER_API else ""
+    def _name(self, source: str, known: _Object) -> Name:
+        kind, ref = self._jobs[source], known.ref
+        return ref.namespace, ref.name, known.owner, kind.name if kind.api == kinds.OLDER_API else ""
 
     def _take_pod(self, change: Change) -> None:
         metadata = change.object["metadata"]
@@ -264,7 +268,7 @@ class _Overseer:
             self._pods[pod], self._place_of[pod] = change.object["raw"], place
             self._pods_of.setdefault(place, set()).add(pod)
         for key in found:
-            self._due[self._name(key[0], self._objects[key].ref)] = None
+            self._due[self._name(key[0], self._objects[key])] = None
 
     def _take_workload(self, change: Change) -> None:
         metadata = change.object["metadata"]
@@ -280,7 +284,7 @@ class _Overseer:
             for source in self._jobs:
                 known = self._objects.get((source, (place[0], str(one.get("name", "")))))
                 if known is not None:
-                    self._due[self._name(source, known.ref)] = None
+                    self._due[self._name(source, known)] = None
 
 
 def _job_kinds(api: Api, served: frozenset[str]) -> Iterable[Kind]:
@@ -304,7 +308,6 @@ def _packer(kind: Kind) -> Any:
         if notes:
             notes.pop("kubectl.kubernetes.io/last-applied-configuration", None)
         whole = {"apiVersion": kind.api, "kind": kind.name, **document}
-        kept = {key: metadata[key] for key in _KEPT if key in metadata}
-        return {"metadata": kept, "raw": msgspec.json.encode(whole)}
+        return {"metadata": identity.outline(metadata, _KEPT), "raw": msgspec.json.encode(whole)}
 
     return packed

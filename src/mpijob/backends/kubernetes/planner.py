@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from mpijob.dialects import (
 from mpijob.dialects.engine_choice import Choice, Engine
 from mpijob.dialects.terms import Document, Shape
 from mpijob.errors import Finding, Severity
-from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind
+from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind, job_uid
 from mpijob.model.command import launcher_of
 from mpijob.model.dependencies import unmet
 from mpijob.settings import Settings, own_places
@@ -37,6 +36,7 @@ def plan(
 ) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
     job = code.resolve(_with_image(job, settings), directory, own_places(settings))
+    job = job.replace(owner=around.owner or job.owner)  # who submits it, whoever wrote the file
     choice = engine_choice.choose(job, around.served)
     shape = _shape(job, around, choice, free_name(job.name, around.names))
     documents = _documents(choice, job, shape, around)
@@ -74,18 +74,6 @@ def plan(
     )
 
 
-def next_attempt(job: MPIJob, uid: str, name: str, attempt: int, around: Surroundings) -> Plan:
-    """Return the documents of a further attempt of a job that is there already; `name` is its first object's."""
-    choice = engine_choice.choose(job, around.served)
-    shape = msgspec.structs.replace(_shape(job, around, choice, name), uid=uid, attempt=attempt)
-    workers = _workers(job, shape, choice.engine)
-    return Plan(
-        job=job, uid=uid, engine=choice.engine.value, family=choice.family, family_version="",
-        workers=workers, world=job.world, hostfile="", launch=(), env={},
-        isolation=choice.engine.value, documents=_documents(choice, job, shape, around),
-    )  # fmt: skip
-
-
 def _with_image(job: MPIJob, settings: Settings) -> MPIJob:
     return job if job.image or not settings.image else job.replace(image=settings.image)
 
@@ -96,7 +84,7 @@ def _shape(job: MPIJob, around: Surroundings, choice: Choice, name: str) -> Shap
     shape = Shape(object="" if name == job.name else name)
     return msgspec.structs.replace(
         shape,
-        uid=os.urandom(8).hex(),
+        uid=job_uid.issue(job.namespace, around.owner),
         family=choice.family,
         gang=terms.Gang.NONE if job.queue and around.kueue else around.gang,
         user=around.user,
@@ -137,7 +125,9 @@ def _documents(choice: Choice, job: MPIJob, shape: Shape, around: Surroundings) 
     """Return what is created, in this order: the job itself comes last."""
     write = trainjob.write if choice.engine is Engine.TRAINER else mpioperator.write
     *before, main = write(job, shape)
-    return (*before, *([isolation.write(job, shape, more=around.addresses)] if around.isolates else ()), main)
+    if around.isolates:
+        before.append(isolation.write(job, shape, kind=main["kind"], more=around.addresses))
+    return (*before, main)
 
 
 def _network(job: MPIJob, around: Surroundings) -> str:

@@ -21,7 +21,7 @@ from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.kubernetes.platform_metrics import Prometheus
 from mpijob.backends.kubernetes.recording import Scribe
 from mpijob.backends.kubernetes.watching import Change
-from mpijob.dialects import terms
+from mpijob.backends.recent import Recent
 from mpijob.dialects.terms import Document
 from mpijob.errors import BackendError, Conflict
 from mpijob.history import keeping
@@ -35,6 +35,7 @@ _LAST_LOOK_SECONDS = 3.0  # after a job's end: events and ends of pods come late
 _FLUSH_SECONDS = 1.0
 _TIDY_SECONDS = 600.0
 _END_SECONDS = 5.0
+_MOST_OBJECTS = 10_000
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +69,10 @@ class Recorder:
         self._final: set[JobRef] = set()
         self._refused: set[JobRef] = set()
         self._listeners: dict[str, Listener] = {}
-        self._last_pods: queue.SimpleQueue[tuple[str, Document]] = queue.SimpleQueue()
+        self._last_pods: queue.SimpleQueue[Document] = queue.SimpleQueue()
+        self._objects = Recent[tuple[str, str], JobRef](
+            _MOST_OBJECTS
+        )  # whose pods an engine makes for an object
         self._lock = threading.Lock()
 
     def run(self, stop: threading.Event, ready: Callable[[], None] = lambda: None) -> None:
@@ -124,23 +128,25 @@ class Recorder:
 
     # -- what moved -------------------------------------------------------------------------------
     def _heard(self, change: Change) -> None:
-        uid = (change.object["metadata"].get("labels") or {}).get(terms.UID_LABEL)
-        if change.kind == "DELETED" and uid:
-            self._last_pods.put((uid, change.object))
+        if change.kind == "DELETED":
+            self._last_pods.put(change.object)
 
     def _keep_last_pods(self) -> None:
         """Write down how pods were when they went: the only place where some of them tell how they ended."""
         while not self._last_pods.empty():
-            uid, pod = self._last_pods.get()
-            known = self._archive.state(uid)
-            if known is not None and known.ref.namespace == pod["metadata"].get("namespace"):
-                self._carefully(partial(self._scribe.keep, uid, pod))
+            pod = self._last_pods.get()
+            for name in rounds.engine_names(pod):
+                ref = self._objects.get((pod["metadata"].get("namespace", ""), name))
+                if ref is not None and self._archive.state(ref.uid) is not None:
+                    self._carefully(partial(self._scribe.keep, ref.uid, pod))
 
     # -- one job ----------------------------------------------------------------------------------
     def _write(self, ref: JobRef) -> None:
         if self._is_anothers(ref):
             return
-        state, lives = self._scribe.write(ref)
+        state, lives, names = self._scribe.write(ref)
+        for name in names:
+            self._objects[ref.namespace, name] = ref
         for life in lives:
             self._hear(ref.uid, life)
         self._abandon(ref.uid, {life.origin for life in lives})

@@ -46,8 +46,11 @@ class Scribe:
         self._specs: set[tuple[str, int]] = set()
         self._nodes: dict[str, Fact | None] = {}
 
-    def write(self, ref: JobRef) -> tuple[JobState, list[Life]]:
-        """Write down where a job stands now; return that, and whose logs can be heard. Raise NotFound."""
+    def write(self, ref: JobRef) -> tuple[JobState, list[Life], list[str]]:
+        """Write down where a job stands now; return that, whose logs can be heard, and the names of its objects.
+
+        Raise NotFound.
+        """
         look, now = self._eye.look(ref), time.time()
         known = (look.found.ref.uid, gathering.attempt_of(look.found.job))
         facts = [*self._pod_facts(look, now)]
@@ -64,7 +67,8 @@ class Scribe:
         self._specs.add(known)
         if state.phase.final and (before is None or not before.phase.final):
             self._tell_audit(state)
-        return state, [*self._lives(look)]
+        names = [one["metadata"]["name"] for one in (*look.found.earlier, look.found.job)]
+        return state, [*self._lives(look)], names
 
     def forget(self, uid: str) -> None:
         """Remember nothing of a job that is gone: what was written down of it is in the record."""

@@ -17,13 +17,14 @@ from mpijob.backends.kubernetes import gathering, kinds
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.reflecting import Cache, Source
 from mpijob.backends.kubernetes.watching import Change, Trim
+from mpijob.dialects import identity, terms
 from mpijob.dialects.terms import Document
 from mpijob.errors import BackendError, MpiJobError, NotFound
 from mpijob.model import JobRef
 
 PODS = {  # by which label a pod says to which job's object it belongs
-    "jobset pods": "jobset.sigs.k8s.io/jobset-name",
-    "operator pods": "training.kubeflow.org/job-name",
+    "jobset pods": terms.ENGINE_NAMES["TrainJob"],
+    "operator pods": terms.ENGINE_NAMES["MPIJob"],
 }
 _SETTLE_SECONDS = 0.2  # changes come in swarms; one look serves them all
 _SOON_SECONDS = 3.0
@@ -142,13 +143,24 @@ class Rounds:
                 self.missed.set()
         elif source in PODS:
             self._heard(change)
-            name = (metadata.get("labels") or {}).get(PODS[source], "")
-            for job in self._named(metadata.get("namespace", ""), name):
-                self.wish(gathering.ref_of(job))
+            for ref in self.jobs_of(change.object):
+                self.wish(ref)
 
-    def _named(self, namespace: str, name: str) -> list[Document]:
-        found = (self.cache.find(one, namespace, name) for one in self._jobs)
-        return [job for job in found if job is not None]
+    def jobs_of(self, pod: Document) -> list[JobRef]:
+        """Return whose a pod is: the engine's own label names the object that it was made for."""
+        metadata = pod["metadata"]
+        found = (
+            self.cache.find(one, metadata.get("namespace", ""), name)
+            for one in self._jobs
+            for name in engine_names(pod)
+        )
+        return [gathering.ref_of(job) for job in found if job is not None]
+
+
+def engine_names(pod: Document) -> list[str]:
+    """Return the names of the job objects that engines say a pod was made for; there is one."""
+    labels = pod["metadata"].get("labels") or {}
+    return [labels[key] for key in PODS.values() if labels.get(key)]
 
 
 def _sources(served: frozenset[str], namespace: str, trim: Trim) -> dict[str, Source]:
@@ -163,6 +175,5 @@ def _sources(served: frozenset[str], namespace: str, trim: Trim) -> dict[str, So
 
 def bare(document: Document) -> Document:
     """Return of an object no more than whose it is, and that it changed."""
-    metadata = document.get("metadata") or {}
     kept = ("name", "namespace", "uid", "labels", "resourceVersion", "creationTimestamp")
-    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
+    return {"metadata": identity.outline(document.get("metadata") or {}, kept)}

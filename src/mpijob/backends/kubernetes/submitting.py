@@ -13,7 +13,7 @@ import gzip
 import io
 import tarfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mpijob.backends import code, secrets
@@ -64,7 +64,7 @@ def submit(api: Api, plan: Plan) -> Made:
     """Create everything; raise Taken for a name that somebody holds."""
     tried: Tried = {}
     try:
-        return _all(api, plan, everything(plan)[:-1], tried)
+        return _all(api, everything(plan), plan.uid, tried)
     except BaseException:  # also when the user has had enough: all of it, or nothing
         _undo(api, tried, plan.uid)
         raise
@@ -78,38 +78,40 @@ def everything(plan: Plan) -> list[Mapping[str, Any]]:
     return [*plan.documents[:-1], *_files(plan), *_secrets(plan), plan.documents[-1]]
 
 
-def again(api: Api, plan: Plan) -> Document:
+def again(api: Api, documents: Sequence[Mapping[str, Any]], uid: str) -> Document:
     """Return a further attempt, which shares files and secrets with the first: made here, or by somebody else."""
     tried: Tried = {}
     try:
-        made = _all(api, plan, [*plan.documents[:-1]], tried)
+        made = _all(api, documents, uid, tried)
     except MpiJobError:
-        if (begun := _begun(api, plan, tried)) is None:
+        if (begun := _begun(api, documents[-1], uid, tried)) is None:
             raise
         return begun  # a quota is full, say, because another client was faster
     except BaseException:
-        _begun(api, plan, tried)
+        _begun(api, documents[-1], uid, tried)
         raise
     made.owned()
     return made.job
 
 
-def _all(api: Api, plan: Plan, companions: list[Mapping[str, Any]], tried: Tried) -> Made:
+def _all(api: Api, documents: Sequence[Mapping[str, Any]], uid: str, tried: Tried) -> Made:
+    """Create all objects, the job last, and let it own the others."""
+    companions = documents[:-1]
     for document in companions:
-        _create(api, document, plan.uid, tried)
-    made = _create(api, plan.documents[-1], plan.uid, tried)
+        _create(api, document, uid, tried)
+    made = _create(api, documents[-1], uid, tried)
     return Made(made, owning.adopt(api, made, [_path(document) for document in companions]))
 
 
-def _begun(api: Api, plan: Plan, tried: Tried) -> Document | None:
+def _begun(api: Api, job: Mapping[str, Any], uid: str, tried: Tried) -> Document | None:
     """Return the attempt that another has begun meanwhile; where there is none, take back what was made for it here."""
     try:
-        there = api.find(_path(plan.documents[-1]))
+        there = api.find(_path(job))
     except ApiError:
         return None  # it may be there; the next one to begin it uses what is left
     if there is None:
-        _undo(api, {path: made for path, made in tried.items() if made}, plan.uid)
-    return there if there is not None and _uid(there) == plan.uid else None
+        _undo(api, {path: made for path, made in tried.items() if made}, uid)
+    return there if there is not None and _uid(there) == uid else None
 
 
 def kind_of(document: Mapping[str, Any]) -> Kind:

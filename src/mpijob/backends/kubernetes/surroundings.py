@@ -13,11 +13,12 @@ from mpijob.model import MPIJob
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster around one job: which APIs are served, who pods run as, which names are taken.
 
-    `user` is the user ID for pods where the cluster chooses none itself. `names` holds the names of the
-    engine's objects that a job of this name has or had.
+    `user` is the user ID for pods where the cluster chooses none itself, `owner` who submits, as the API server
+    names them. `names` holds the names of the engine's objects that a job of this name has or had.
     """
 
     served: frozenset[str]
+    owner: str = ""
     names: frozenset[str] = frozenset()
     openshift: bool = False
     user: int | None = None

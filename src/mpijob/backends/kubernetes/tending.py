@@ -1,16 +1,20 @@
-"""What a job needs and no engine does by itself, done while somebody waits for it: a next attempt, or its end.
+"""What a job needs and no engine does by itself: a next attempt, its start after other jobs, or its end.
 
 A job that waits for others starts when they have succeeded. A failed job is tried again as often as it says. One
 whose pods cannot start stays pending for ever, because Kubernetes goes on trying: after the time that the job gives
 its workers to start, it is ended with the reason.
-Whoever waits for a job, watches it or follows its logs tends it; several may at once. Other people's jobs are
-left alone.
+
+This is done by the cluster's controller and by explicit commands alone (`mpijob run`, `mpijob controller`): looking
+at a job, waiting for it and following its log write nothing. What starts pods is done under the identity of the
+job's owner, so that the API server, admission and every policy judge it as they judged the first attempt. Other
+people's jobs are left alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from mpijob.backends.kubernetes import owning
@@ -23,8 +27,8 @@ from mpijob.observation.phase import Reason
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
     from mpijob.backends.kubernetes.looking import Eye, Look
-    from mpijob.backends.kubernetes.surroundings import Surroundings
-    from mpijob.model import JobState, MPIJob
+    from mpijob.backends.kubernetes.states import Document
+    from mpijob.model import JobState
 
 
 # Of a job that is being ended the launcher goes first; what is left looks as if it had never started.
@@ -32,19 +36,22 @@ _ENDING = (Reason.CANCELLING.value, Reason.DEADLINE_EXCEEDED.value)
 
 
 class Tending:
-    """Tends jobs through one API client; it remembers how long each may take to start."""
+    """Tends jobs through one API client; it remembers how long each may take to start.
+
+    `as_owner` gives the client that starts what belongs to a job: by default the caller's own.
+    """
 
     def __init__(
         self,
         api: Api,
         eye: Eye,
-        surroundings: Callable[[MPIJob], Surroundings],
         longest: Callable[[str], float] = lambda namespace: math.inf,
+        as_owner: Callable[[Document], AbstractContextManager[Api]] | None = None,
     ) -> None:
         self._longest = longest  # that a namespace lets its gangs take, by its name
         self._api = api
         self._eye = eye
-        self._surroundings = surroundings
+        self._as_owner = as_owner or (lambda job: nullcontext(api))
         self._patience: dict[JobRef, float] = {}
         self._others: set[JobRef] = set()
 
@@ -73,9 +80,8 @@ class Tending:
         look = self._eye.attempt(ref)
         job = self._eye.spec(look.found, look.seen.runtime)
         if attempts.may_follow(look.state, job) and self._api.now() >= attempts.due(look.state, job):
-            around = self._surroundings(job)
-            with telling(f"try job {job.name} again"):
-                attempts.start(self._api, look.found, job, around)
+            with telling(f"try job {job.name} again"), self._as_owner(look.found.job) as api:
+                attempts.start(api, look.found, look.seen.runtime, look.seen.workload)
 
     def _release(self, ref: JobRef) -> None:
         """Let a job start whose others have succeeded; end it when one of them will not."""
@@ -88,25 +94,24 @@ class Tending:
         note = waiting_jobs.read(look.found.job)
         if note is None:
             return
-        waits, finding = dependencies.judge(ref.name, [*self._tended(ref.namespace, note.jobs)])
+        waits, finding = dependencies.judge(ref.name, [*self._standing(ref.namespace, note.jobs)])
         try:
             if finding is not None:
                 reason = Reason.DEPENDENCY_FAILED.value
                 steering.give_up(self._api, look.found, look.seen, reason, finding.message)
             elif not waits:
-                self._api.patch(look.found.path, waiting_jobs.release(look.found.job, note))
+                with self._as_owner(look.found.job) as api:
+                    api.patch(look.found.path, waiting_jobs.release(look.found.job, note))
         except ApiError as error:
             if error.status != 403:
                 raise translate(error, doing=f"start job {ref.name}") from error
             self._others.add(ref)  # who may create jobs and not change them leaves it to the controller
 
-    def _tended(self, namespace: str, jobs: Mapping[str, str]) -> Iterator[Dependency]:
-        """Yield where the jobs stand that another waits for; who waits for it waits for them, and tends them too."""
+    def _standing(self, namespace: str, jobs: Mapping[str, str]) -> Iterator[Dependency]:
+        """Yield where the jobs stand that another waits for."""
         for name, uid in jobs.items():
-            state = self._eye.state_of(JobRef(namespace, name, uid))
-            if state is not None and not state.phase.final:
-                self.tend(state)
-            yield Dependency.of(JobRef(namespace, name, uid), state)
+            ref = JobRef(namespace, name, uid)
+            yield Dependency.of(ref, self._eye.state_of(ref))
 
     def _overdue(self, state: JobState) -> bool:
         """Whether the workers had all the time that the job gives them, counted from when they were made."""

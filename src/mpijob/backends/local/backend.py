@@ -26,6 +26,7 @@ from mpijob.settings import LOCAL, history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mpijob.backends.base import Preflight
     from mpijob.backends.local.schedules import LocalSchedules
     from mpijob.backends.local.store import Row
     from mpijob.backends.models import Registered
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from mpijob.model import (
         Artifact,
         Event,
-        Facts,
         JobState,
         LogLine,
         LogQuery,
@@ -100,17 +100,18 @@ class LocalBackend:
         """Return the fabrics whose adapters are in this machine; jobs use them without asking for a device."""
         return machine.fabrics()
 
-    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what this machine has and what of it is free."""
+        from mpijob.backends.base import Preflight
         from mpijob.backends.local import offer
 
-        return offer.facts(self._store, self._settings, job)
+        return Preflight(offer.facts(self._store, self._settings, job))
 
-    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run."""
         from mpijob.backends.local import planner
 
-        return planner.plan(job, facts, self._settings, self._home, _here())
+        return planner.plan(job, found.facts, self._settings, self._home, _here())
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here that could judge it."""
@@ -284,7 +285,7 @@ class LocalBackend:
         return row
 
     # -- act ---------------------------------------------------------------------------------------
-    async def tend(self, state: JobState) -> None:
+    async def reconcile(self, state: JobState) -> None:
         """This engine sees to everything by itself."""
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:

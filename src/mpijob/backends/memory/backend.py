@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob.backends import pausing, select
+from mpijob.backends.base import Preflight
 from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import program, shelf
 from mpijob.backends.memory.engine import Engine
@@ -31,7 +32,6 @@ from mpijob.model import (
     Amounts,
     Artifact,
     Event,
-    Facts,
     Identity,
     JobRef,
     JobState,
@@ -105,18 +105,18 @@ class MemoryBackend:
         """Return the devices that the test or demo says there are."""
         return self._devices
 
-    async def facts(self, job: MPIJob, who: Identity) -> Facts:
+    async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what admission needs to judge this job."""
         with self._changed:
             known = shelf.facts(self._engine, job.namespace)
             found = shelf.dependencies(self._engine, (JobRef(job.namespace, name) for name in job.after))
             known = msgspec.structs.replace(known, dependencies=found)
-        return msgspec.structs.replace(known, max_workers=self._max_workers)
+        return Preflight(msgspec.structs.replace(known, max_workers=self._max_workers))
 
-    async def plan(self, job: MPIJob, facts: Facts) -> Plan:
+    async def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return what would be played; start nothing."""
         with self._changed:
-            return planning.make(job, facts, self._engine.new_uid())
+            return planning.make(job, found.facts, self._engine.new_uid())
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Return nothing: there is no server here."""
@@ -226,7 +226,7 @@ class MemoryBackend:
             shelf.find(self._engine, ref)
         return ()
 
-    async def tend(self, state: JobState) -> None:
+    async def reconcile(self, state: JobState) -> None:
         """This engine sees to everything by itself."""
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:

@@ -74,7 +74,8 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
         graphs.follow(app, graphs.submit(app, several), look, stays=not remove)
         return
     handle = _submitted(app, asked[0])
-    state = Follower(app, handle, look, stays=not remove).to_the_end()
+    with app.client.reconciling(handle.ref):
+        state = Follower(app, handle, look, stays=not remove).to_the_end()
     if remove:
         app.client.delete(handle.ref)
     exits.end(exits.after(state.phase))
