@@ -7,28 +7,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from mpijob.admission import incoming as judgement
-from mpijob.dialects import incoming, mpioperator, trainjob
+from mpijob.dialects import incoming, mpioperator, terms, trainjob
 from mpijob.dialects.terms import Document, Shape
-from mpijob.model import Family, MPIJob
+from mpijob.model import Family, MPIJob, job_uid
 from mpijob.model.governance import NamespaceLimits
 from mpijob.model.incoming import Around, Incoming
 
 JANE = {"username": "jane@example.org", "groups": ["team-cv", "system:authenticated"]}
 RULE = "AdmissionPolicy 'mpijob-fixed' with binding 'mpijob-fixed'"
-CONTROLLER = {"username": "x", "groups": ["system:serviceaccounts:mpijob-system"]}
+UID = job_uid.issue("cv", str(JANE["username"]))
 
 
 def a_job(**fields: Any) -> MPIJob:
     return MPIJob(**{"name": "bert", "namespace": "cv", "image": "x/y:1", "command": ("true",)} | fields)
 
 
-def documents(job: MPIJob, kind: str = "TrainJob", uid: str = "abc") -> tuple[Document, ...]:
-    family = Family.OPENMPI if kind == "TrainJob" else Family.MPICH
+def documents(job: MPIJob, kind: str = "TrainJob", uid: str = UID) -> tuple[Document, ...]:
+    """Return what jane's client sends."""
+    family, job = Family.OPENMPI if kind == "TrainJob" else Family.MPICH, job.replace(owner=JANE["username"])
     shape = Shape(uid=uid, user=1000, family=family)
     return trainjob.write(job, shape) if kind == "TrainJob" else mpioperator.write(job, shape)
 
 
-def a_review(document: Mapping[str, Any], user: Mapping[str, Any] = JANE, **more: Any) -> dict[str, Any]:
+def a_review(
+    document: Mapping[str, Any], user: Mapping[str, Any] = JANE, *, raw: bool = False, **more: Any
+) -> dict[str, Any]:
+    """Return a request as it is judged: what creates something has the owner that was added to it, unless `raw`."""
+    if more.get("operation", "CREATE") == "CREATE" and not raw:
+        document = json.loads(json.dumps(document))
+        document["metadata"].setdefault("annotations", {})[terms.OWNER_LABEL] = user["username"]
     request: dict[str, Any] = {
         "uid": "r1",
         "kind": {"kind": document["kind"]},

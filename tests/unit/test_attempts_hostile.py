@@ -312,6 +312,6 @@ def test_whoever_has_a_job_of_the_name_finds_their_own() -> None:
 def test_nobody_of_the_cluster_itself_is_acted_for(
     user: str, groups: list[str], expected: tuple[str, ...] | None
 ) -> None:
-    notes = {terms.OWNER_LABEL: user, terms.OWNER_GROUPS: json.dumps(groups)}
+    notes = {terms.OWNER_LABEL: user, terms.OWNER_GROUPS: "\n".join(groups)}
     found = impersonation.owner({"annotations": notes})
     assert (None if found is None else found.groups) == expected

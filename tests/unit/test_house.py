@@ -9,7 +9,7 @@ import pytest
 from tools import measure
 from tools.measure import Module
 
-MOST_LINES_IN_A_FILE = 400
+MOST_LINES_IN_A_FILE = 800
 MOST_LINES_IN_A_FUNCTION = 60
 LONG: dict[str, str] = {}  # module:function → a reason that a reader would accept
 OUTERMOST = {  # where whatever comes may end, and why

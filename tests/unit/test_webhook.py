@@ -25,7 +25,7 @@ from tests.unit.kube_store import Store
 
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import ApiError, Listing
-from mpijob.cluster import certificates, webhook, webhook_keys, webhook_objects
+from mpijob.cluster import certificates, trust, webhook, webhook_keys, webhook_objects
 from mpijob.cluster.webhook import Options, Server
 from mpijob.cluster.webhook_facts import Knowledge
 
@@ -148,16 +148,22 @@ def test_its_names_are_those_of_the_service() -> None:
 
 # -- what makes an API server ask us -----------------------------------------------------------------
 @pytest.mark.req("E-webhook", "C-ha")
-def test_losing_the_webhook_blocks_nothing_but_strict_namespaces_and_never_the_system() -> None:
+@pytest.mark.security
+def test_what_nobody_judges_is_refused_except_where_an_administrator_says_so_and_never_in_the_system() -> (
+    None
+):
     webhooks = [one for document in webhook_objects.configurations() for one in document["webhooks"]]
     assert {one["name"]: one["failurePolicy"] for one in webhooks} == {
-        "defaults.mpijob.dev": "Ignore",
-        "restricted.mpijob.dev": "Ignore",
-        "judge.mpijob.dev": "Ignore",
+        "defaults.mpijob.dev": "Fail",
+        "restricted.mpijob.dev": "Fail",
+        "judge.mpijob.dev": "Fail",
         "strict.mpijob.dev": "Fail",
+        "open-defaults.mpijob.dev": "Ignore",
+        "open-restricted.mpijob.dev": "Ignore",
+        "open.mpijob.dev": "Ignore",
     }
     for one in webhooks:
-        assert one["timeoutSeconds"] <= 3
+        assert one["timeoutSeconds"] <= 5
         names = one["namespaceSelector"]["matchExpressions"][0]
         assert (names["operator"], set(names["values"]) >= {"kube-system", "mpijob-system"}) == (
             "NotIn",
@@ -175,8 +181,22 @@ def test_every_rule_is_bound_and_spares_the_system() -> None:
     bound = {one["spec"]["policyName"] for one in documents if one["kind"].endswith("Binding")}
     assert named == bound
     for one in documents[::2]:
-        assert "kube-system" in str(one["spec"]["matchConstraints"]["namespaceSelector"])
-        assert one["spec"]["variables"][0].keys() >= {"name", "expression"}
+        spared = "kube-system" in str(one["spec"]["matchConstraints"]["namespaceSelector"])
+        assert spared == (one["metadata"]["name"] != "mpijob-controller"), (
+            "what it may write holds everywhere"
+        )
+        assert one["spec"]["failurePolicy"] == "Fail"
+
+
+@pytest.mark.security
+def test_trust_is_in_exact_accounts_that_hold_an_engines_own_right_and_never_in_a_namespace() -> None:
+    told = trust.expression()
+    assert "system:serviceaccounts" not in told
+    assert "groups" not in told
+    for one in trust.ENGINES:
+        assert f"'{one.user}': ['{one.group}', '{one.plural}']" in told
+    assert ".subresource('status').check('update').allowed()" in told
+    assert trust.expression(()) == f"request.userInfo.username in {list(trust.CONTROL_PLANE)}"
 
 
 class Unreadable:
@@ -209,4 +229,4 @@ def test_the_rule_on_privileges_looks_at_what_runs_first_too_where_there_is_any(
     rule = next(one for one in webhook_objects.policies() if one["metadata"]["name"] == "mpijob-privileges")
     (test,) = (one["expression"] for one in rule["spec"]["validations"] if "privileged" in one["expression"])
     for field in ("containers", "initContainers"):
-        assert f"(has(pod.{field}) && pod.{field}.exists(one, " in test
+        assert f"(has(pod.spec.{field}) && pod.spec.{field}.exists(one, " in test

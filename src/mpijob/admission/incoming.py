@@ -15,7 +15,7 @@ import msgspec
 from mpijob.admission.judge import admit
 from mpijob.admission.waiting import too_many_jobs
 from mpijob.errors import Finding, Fix, MpiJobError, Severity
-from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota
+from mpijob.model import Amounts, Facts, Identity, MPIJob, Quota, network
 from mpijob.model.cluster import ClusterFacts
 from mpijob.model.governance import Enforcement, NamespaceLimits, RetirementStage
 from mpijob.model.incoming import MOST_ACCOUNTS, MOST_SECRETS, Around, Incoming, Verdict
@@ -27,15 +27,13 @@ _QUEUE_LABEL = "the label kueue.x-k8s.io/queue-name"
 
 def judge(asked: Incoming, around: Around, *, strict: bool = False) -> Verdict:
     """Return what is refused and what is warned of; where it is `strict`, a job that could only fail is refused."""
-    if asked.trusted:
-        return Verdict()
     limited = [*_limits(asked, around)]
     limited += _quota(asked, around) if asked.operation == _CREATE else ()
     old = _old(asked, around.limits)
     limited += [one for one in old if one.severity is Severity.ERROR]
     if asked.scaled and asked.job is not None:
         limited += [*_workers(asked.job, around.limits), *_gpus(asked, around.limits)]
-    firm = [*_others(asked, around), *_privileges(asked), *_unchanged(asked)]
+    firm = [*_identity(asked), *_others(asked, around), *_privileges(asked), *_unchanged(asked)]
     soft = around.limits.enforcement is Enforcement.WARN
     fatal = [one for one in asked.traps if strict and one.severity is Severity.ERROR]
     traps = [one for one in asked.traps if one.severity is not Severity.NOTICE and one not in fatal]
@@ -64,6 +62,7 @@ def _limits(asked: Incoming, around: Around) -> Iterator[Finding]:
             yield from _duration(asked, limits)
             yield from _queue(asked, limits)
             yield from _count(asked, around)
+            yield from _egress(asked, limits)
     elif job is not None or asked.unreadable:
         yield from _duration(asked, limits) if "deadline_seconds" in asked.rewritten else ()
         yield from _queue(asked, limits) if "queue" in asked.rewritten else ()
@@ -154,6 +153,17 @@ def _count(asked: Incoming, around: Around) -> Iterator[Finding]:
     yield _limit(said, f"{hint}; request more at {link}" if link else hint, "", {})
 
 
+def _egress(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
+    if not limits.allowed_egress:
+        return  # nothing is opened for who may not open it; who may needs no leave
+    for one in asked.egress:
+        if not network.covered(one, limits.allowed_egress, asked.namespace):
+            message = (
+                f"the job's pods want to reach {one}, which namespace '{asked.namespace}' does not allow"
+            )
+            yield _limit(message, f"allowed: {', '.join(limits.allowed_egress)}", "network.egress", {})
+
+
 def _images(asked: Incoming, limits: NamespaceLimits) -> Iterator[Finding]:
     if not limits.allowed_images:
         return
@@ -207,12 +217,32 @@ def _quota(asked: Incoming, around: Around) -> Iterator[Finding]:
 
 
 # -- what touches others -----------------------------------------------------------------------------
-def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
-    if asked.operation == _CREATE and around.uid_owner not in ("", asked.user):
-        message = f"the label mpijob.dev/uid={asked.uid} belongs to a job of '{around.uid_owner}'"
-        yield _refused(
-            message, "leave the label out: it lets pods into that job's network", "metadata.labels"
+def _identity(asked: Incoming) -> Iterator[Finding]:
+    """Refuse what says that a job is somebody else's, another job, or something else than its own fields tell."""
+    if asked.operation == _CREATE and not asked.uid_is_own:
+        message = f"the label mpijob.dev/uid={asked.uid} was not issued for user '{asked.user}' in '{asked.namespace}'"
+        hint = "leave the label out, or create the job with mpijob of this release or newer"
+        yield _refused(message, hint, "metadata.labels")
+    if asked.operation == _CREATE and asked.owner != asked.user:
+        message = f"the owner is '{asked.owner}', and user '{asked.user}' creates the {asked.kind}"
+        yield _refused(message, "leave label and annotation mpijob.dev/owner out", "metadata.annotations")
+    if asked.operation == _CREATE and asked.uid and asked.unreadable:
+        message = (
+            f"{asked.kind} '{asked.name}' cannot be read as the job that it says it is: {asked.unreadable}"
         )
+        yield _refused(
+            message, "create it with mpijob, or leave the labels mpijob.dev/… out", "metadata.labels"
+        )
+    for field in asked.contradictions:
+        message = f"the annotation mpijob.dev/rest contradicts the {asked.kind}: {field}"
+        hint = "leave the field out of the annotation: the job's own fields tell it"
+        yield _refused(message, hint, "metadata.annotations")
+    for field in asked.reidentified:
+        message = f"{field} of {asked.kind} '{asked.name}' cannot be added, changed or removed"
+        yield _refused(message, "leave it as it was when the job was created", field)
+
+
+def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
     for pod in asked.pods:
         yield from _foreign_labels(asked, pod.labels, pod.part)
     if len(asked.secrets) > MOST_SECRETS:
@@ -223,6 +253,15 @@ def _others(asked: Incoming, around: Around) -> Iterator[Finding]:
         yield _refused(
             message, f"ask for 'get' on Secret '{name}' in '{asked.namespace}', or leave it out", "secrets"
         )
+    if len(asked.config_maps) > MOST_SECRETS:
+        message = f"{len(asked.config_maps)} ConfigMaps are given to pods, and {MOST_SECRETS} is the most"
+        yield _refused(message, "put what is needed into fewer ConfigMaps", "volumes")
+    for name in around.unreadable_config_maps:
+        message = (
+            f"User '{asked.user}' may not read ConfigMap '{name}', and the job would give it to its pods"
+        )
+        hint = f"ask for 'get' on ConfigMap '{name}' in '{asked.namespace}', or leave it out"
+        yield _refused(message, hint, "volumes")
     accounts = {name for pod in asked.pods for name in pod.accounts}
     if len(accounts) > MOST_ACCOUNTS:
         message = (
@@ -254,11 +293,6 @@ def _unchanged(asked: Incoming) -> Iterator[Finding]:
         message = f"{field} of {asked.kind} '{asked.name}' cannot be changed: a job is what it was when it was created"
         hint = "clone it with the change (mpijob clone), or delete it and create it anew"
         yield Finding(code="CONFLICT", message=message, hint=hint, field=field)
-    if asked.operation == "UPDATE" and asked.owner != asked.owner_before and asked.owner_before:
-        message = (
-            f"{asked.kind} '{asked.name}' belongs to '{asked.owner_before}', and its owner cannot be changed"
-        )
-        yield _refused(message, "leave label and annotation mpijob.dev/owner as they are", "metadata")
 
 
 def _small(asked: Incoming) -> Iterator[Finding]:

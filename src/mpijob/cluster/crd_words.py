@@ -28,6 +28,8 @@ FIELDS: Mapping[str, str] = {
     "NamespaceLimits.concurrent_jobs": "How many jobs may run at once.",
     "NamespaceLimits.max_duration_seconds": "How long a job may run.",
     "NamespaceLimits.allowed_images": "Images that jobs may use, by name or by a pattern with *; all if empty.",
+    "NamespaceLimits.allowed_egress": "Where jobs may go, in the words of network.egress (internet:443, 10.1.0.0/16,"
+    " namespace/data), or * for anywhere; if empty, users without rights on NetworkPolicies get no way out.",
     "NamespaceLimits.queue": "The queue of jobs that name none.",
     "NamespaceLimits.priority_classes": "Priority classes that jobs may name; all if empty.",
     "NamespaceLimits.enforcement": "What happens to a job that goes beyond a limit.",

@@ -1,7 +1,7 @@
 """One AdmissionReview answered: what is added to a job, and whether it may be created.
 
-What we cannot judge passes: an error of ours is told as a warning and never holds a job up, except where a
-namespace is strict. The sentences are those of `admission`.
+What we cannot judge is refused: an error of ours must not let somebody read another's Secret. Only a namespace that
+its administrator has labelled `open` passes it, with a warning. The sentences are those of `admission`.
 """
 
 from __future__ import annotations
@@ -51,22 +51,25 @@ def answer(path: str, review: Mapping[str, Any], known: Known) -> Document:
     request = review["request"]
     try:
         response = (
-            _judged(path, review, known) if path in ("/judge", "/strict") else _defaults(path, review, known)
+            _judged(path, review, known)
+            if path in ("/judge", "/strict", "/open")
+            else _defaults(path, review, known)
         )
-    except (MpiJobError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (MpiJobError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         _LOG.exception("a request for %s %s could not be judged", request.get("kind"), request.get("name"))
-        told = f"mpijob could not judge this ({type(error).__name__}): it is passed as it is"
-        response = {"allowed": path != "/strict", "warnings": [told]}
-        if path == "/strict":
-            response["status"] = {
-                "code": 500,
-                "message": "mpijob could not judge this, and the namespace is strict",
-            }
+        response = _unjudged(error, passes=path == "/open")
     return {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "response": {"uid": request["uid"], **response},
     }
+
+
+def _unjudged(error: Exception, *, passes: bool) -> Document:
+    told = f"mpijob could not judge this ({type(error).__name__})"
+    if passes:
+        return {"allowed": True, "warnings": [f"{told}: it is passed as it is"]}
+    return {"allowed": False, "status": {"code": 500, "reason": "InternalError", "message": told}}
 
 
 def _defaults(path: str, review: Mapping[str, Any], known: Known) -> Document:
@@ -88,8 +91,6 @@ def _judged(path: str, review: Mapping[str, Any], known: Known) -> Document:
     named = request["kind"]["kind"] == "TrainJob"
     runtime = known.runtime(request.get("object") or {}, request.get("namespace", "")) if named else None
     asked = incoming.read(review, runtime)
-    if asked.trusted:
-        return {"allowed": True}
     verdict = judgement.judge(asked, known.around(asked), strict=path == "/strict")
     told = {"warnings": _warnings(verdict.warnings)} if verdict.warnings else {}
     if verdict.refusals:

@@ -30,7 +30,7 @@ from mpijob.cluster.webhook_facts import Knowledge
 from mpijob.cluster.webhook_objects import NAME
 
 _LOG = logging.getLogger(__name__)
-_PATHS = ("/defaults", "/restricted", "/judge", "/strict")
+_PATHS = ("/defaults", "/restricted", "/judge", "/strict", "/open")
 _LARGEST = 3 << 20  # an object of etcd's largest size, twice
 _GREETING_SECONDS, _SILENT_SECONDS = 5.0, 90.0
 _DECODER = shapes.decoder(dict[str, Any])

@@ -17,7 +17,7 @@ from mpijob.backends.kubernetes import kinds, namespace_limits
 from mpijob.backends.kubernetes.api import Api, ApiError, Document
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.reflecting import Cache, Source
-from mpijob.dialects import incoming
+from mpijob.dialects import incoming, terms
 from mpijob.model import governance
 from mpijob.model.cluster import Ask, Ceiling
 from mpijob.model.governance import NamespaceLimits
@@ -118,8 +118,12 @@ class Knowledge:
             unreadable_secrets=tuple(
                 name for name in asked.secrets[:MOST_SECRETS] if not self._may(asked, "get", "secrets", name)
             ),
+            unreadable_config_maps=tuple(
+                name
+                for name in asked.config_maps[:MOST_SECRETS]
+                if not self._is_own_code(asked, name) and not self._may(asked, "get", "configmaps", name)
+            ),
             forbidden_accounts=tuple(self._forbidden(asked)),
-            uid_owner=self._uid_owner(asked),
         )
 
     def admitted(self, asked: Incoming) -> None:
@@ -145,16 +149,17 @@ class Knowledge:
             jobs |= {name for place, name in self._admitted if place == asked.namespace}
         return len(jobs - {asked.name})
 
-    def _uid_owner(self, asked: Incoming) -> str:
-        """Return whose job has the uid that this one claims, if somebody else's has."""
-        if not asked.uid:
-            return ""
-        for kind in _ENGINE:
-            for one in self._in(kind, asked.namespace):
-                labels = one["metadata"].get("labels") or {}
-                if labels.get("mpijob.dev/uid") == asked.uid and (theirs := incoming.owner(one)):
-                    return theirs
-        return ""
+    def _is_own_code(self, asked: Incoming, name: str) -> bool:
+        """Whether a ConfigMap holds the code of the job itself, which its creator need not be able to read back.
+
+        It is called after the first attempt's object, of which the job is one, or a further attempt of its owner.
+        """
+        first = name.removesuffix(terms.CODE_SUFFIX)
+        if first == name:
+            return False
+        places = [self._cache.find(kind, asked.namespace, first) for kind in _ENGINE]
+        owners = {incoming.owner(one) for one in places if one is not None}
+        return owners == {asked.user} or (not owners and asked.name == first)
 
     def _forbidden(self, asked: Incoming) -> Iterable[str]:
         named = {name for one in asked.pods for name in one.accounts}
@@ -163,8 +168,6 @@ class Knowledge:
                 yield name
 
     def _may(self, asked: Incoming, verb: str, resource: str, name: str, sub: str = "") -> bool:
-        if asked.trusted:
-            return True
         attributes = {
             "namespace": asked.namespace,
             "verb": verb,
@@ -195,6 +198,6 @@ def _job_only(document: Document) -> Document:
         if key in metadata
     }
     owner = incoming.owner(document)
-    kept["annotations"] = {"mpijob.dev/owner": owner} if owner else {}
+    kept["annotations"] = {terms.OWNER_LABEL: owner} if owner else {}
     conditions = (document.get("status") or {}).get("conditions") or []
     return {"metadata": kept, "status": {"conditions": conditions}}

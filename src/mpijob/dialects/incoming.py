@@ -1,18 +1,21 @@
 """An AdmissionReview read into what is judged, and the changes that make an ordinary job safe.
 
-Only what is missing is added: an explicit word of the user stands, and is judged. The neighbour `trainjob` reads
+Only what is missing is added: an explicit word of the user stands, and is judged. Nobody is trusted here: requests of
+the cluster's own engines do not reach us (`cluster.trust`). The neighbour `trainjob` reads
 jobs with their runtimes, `mpioperator` those of the MPI Operator, `incoming_pods` what their pods would be given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from mpijob.dialects import (
     extra,
+    identity,
     incoming_gpus,
     incoming_pods,
+    isolation,
     lint,
     mpioperator,
     runtimes,
@@ -22,16 +25,19 @@ from mpijob.dialects import (
 )
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
-from mpijob.model import MPIJob
+from mpijob.model import MPIJob, job_uid
 from mpijob.model.incoming import Incoming, Pods
+from mpijob.model.network import Destination
 from mpijob.model.quantity import parse
 
-TRUSTED_NAMESPACES = (
-    *("kube-system", "mpijob-system", "jobset-system", "kueue-system", "mpi-operator"),
-    *("kubeflow", "kubeflow-system", "opendatahub", "redhat-ods-applications", "openshift-operators"),
-    *("openshift-kueue-operator", "openshift-jobset-operator", "kserve", "volcano-system"),
+_IDENTITY_LABELS = (
+    terms.UID_LABEL,
+    terms.JOB_LABEL,
+    terms.ATTEMPT_LABEL,
+    terms.OWNER_LABEL,
+    terms.MANAGED_LABEL,
 )
-TRUSTED_USERS = ("system:kube-controller-manager", "system:kube-scheduler")
+_IDENTITY_NOTES = (terms.OWNER_LABEL, terms.OWNER_GROUPS, terms.REST_ANNOTATION)
 _JOBS = ("TrainJob", "MPIJob")
 _FIXED = {
     "TrainJob": ("trainer", "runtimeRef", "initializer"),  # queues lay patches over it: those are judged
@@ -64,10 +70,12 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         name=name,
         user=user,
         groups=groups,
-        trusted=is_trusted(request["userInfo"]),
         uid=labels.get(terms.UID_LABEL, ""),
+        uid_is_own=_uid_is_own(labels.get(terms.UID_LABEL, ""), request.get("namespace", ""), user),
         owner=owner(document),
-        owner_before=owner(old),
+        reidentified=tuple(_reidentified(document, old)) if updating else (),
+        contradictions=() if updating else told.contradictions,
+        egress=() if updating else _egress(document, runtime, request.get("namespace", "")),
         job=job,
         unreadable=told.unreadable,
         gpus=told.gpus,
@@ -78,30 +86,46 @@ def read(review: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) ->
         pods=() if updating and pods == before else pods,  # judged when they were new
         images=tuple(sorted({*_images(document, pods), image} - {"", *_images(old, before)})),
         classes=tuple(sorted({*_classes(document, pods)} - {"", *_classes(old, before)})),
-        secrets=tuple(
-            sorted(
-                {name for part in given for name in incoming_pods.secrets(part.get("spec"))}
-                - {*incoming_pods.secrets(old)}
-            )
-        ),
+        secrets=_newly(incoming_pods.secrets, given, old),
+        config_maps=_newly(incoming_pods.config_maps, given, old),
         changed=tuple(_changed(kind, document, old, scaled)) if updating else (),
         scaled=scaled,
         traps=() if trainjob.is_managed(document) else lint.lint(document) or (),
     )
 
 
-def is_trusted(user: Mapping[str, Any]) -> bool:
-    """Whether the cluster's own services ask: controllers make pods, engines and queues complete jobs."""
-    groups = user.get("groups") or ()
-    own = any(f"system:serviceaccounts:{name}" in groups for name in TRUSTED_NAMESPACES)
-    return own or user.get("username") in TRUSTED_USERS
-
-
 def owner(document: Mapping[str, Any]) -> str:
     """Return whose a job is: the annotation has the name in full."""
-    metadata = document.get("metadata") or {}
-    told = (metadata.get("annotations") or {}).get(terms.OWNER_LABEL)
-    return str(told or (metadata.get("labels") or {}).get(terms.OWNER_LABEL) or "")
+    return identity.owner_of(document.get("metadata") or {})
+
+
+def _uid_is_own(uid: str, namespace: str, user: str) -> bool:
+    return not uid or job_uid.belongs_to(uid, namespace, user)
+
+
+def _reidentified(document: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the labels and annotations of a job's identity that an update adds, changes or takes away."""
+    now, before = document.get("metadata") or {}, old.get("metadata") or {}
+    for place, keys in (("labels", _IDENTITY_LABELS), ("annotations", _IDENTITY_NOTES)):
+        told, was = now.get(place) or {}, before.get(place) or {}
+        yield from (f"metadata.{place}[{key}]" for key in keys if told.get(key) != was.get(key))
+
+
+def _newly(
+    named: Callable[[Any], Iterator[str]], given: Iterable[Mapping[str, Any]], old: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the names that documents give to pods and that were not given before."""
+    return tuple(sorted({name for part in given for name in named(part.get("spec"))} - {*named(old)}))
+
+
+def _egress(
+    document: Mapping[str, Any], runtime: Mapping[str, Any] | None, namespace: str
+) -> tuple[Destination, ...]:
+    """Return where a job wants its pods to go: by our annotation and by its variables."""
+    if document.get("kind", "") not in _JOBS:
+        return ()
+    metadata = {**(document.get("metadata") or {}), "namespace": namespace}
+    return isolation.egress({**document, "metadata": metadata}, runtime)
 
 
 def runtime_name(document: Mapping[str, Any]) -> tuple[str, str]:
@@ -153,6 +177,7 @@ class _Told(NamedTuple):
     worker_gpus: int = 0
     gpus: int = 0
     unreadable: str = ""
+    contradictions: tuple[str, ...] = ()
 
 
 def _told(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _Told:
@@ -164,11 +189,21 @@ def _told(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> _To
         for part in (job.resources, job.launcher):
             for amount in (part.cpu, part.memory):
                 parse(amount)  # what is no number could be held against no quota
-        return _Told(job, *incoming_gpus.count(document, runtime, job.workers))
+        workers, gpus = incoming_gpus.count(document, runtime, job.workers)
+        return _Told(job, workers, gpus, contradictions=_contradictions(document, runtime))
     except MpiJobError as error:
         return _Told(unreadable=error.message)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return _Told(unreadable=f"{type(error).__name__}: {error}")
+
+
+def _contradictions(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Return the fields of which our annotation says something else than the document."""
+    notes = (document.get("metadata") or {}).get("annotations") or {}
+    if document["kind"] == "MPIJob":
+        return extra.contradictions(mpioperator.native(document), notes, mpioperator.launch_line(document))
+    whole = [document, *([runtime] if runtime is not None else ())]
+    return extra.contradictions(trainjob.native(whole), notes, trainjob.launch_line(whole))
 
 
 def _job(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> MPIJob | None:
@@ -210,7 +245,7 @@ def _changed(kind: str, document: Mapping[str, Any], old: Mapping[str, Any], sca
     if kind in _FIXED:
         fixed = [name for name in _FIXED[kind] if not (scaled and name == "mpiReplicaSpecs")]
         yield from (f"spec.{name}" for name in fixed if now.get(name) != before.get(name))
-    elif (old.get("metadata") or {}).get("labels", {}).get(terms.UID_LABEL) and now != before:
+    elif now != before and any(_labels(one).get(terms.UID_LABEL) for one in (document, old)):
         yield "spec"
 
 
@@ -222,7 +257,7 @@ def patches(
     deadline_seconds: float | None = None,
     queue: str = "",
 ) -> list[Document]:
-    """Return the changes, as a JSON patch, that an ordinary job gets: owner, no mesh, no token.
+    """Return the changes, as a JSON patch, that every job gets: owner, no mesh, no token.
 
     Pods of a `restricted` namespace get the security context without which they would be refused there; elsewhere
     an image may need to be root, and is left alone.
@@ -234,12 +269,9 @@ def patches(
         _harmless(made, path)
         if restricted:
             _restricted(made, path, template.get("spec") or {})
-    if not is_trusted(request["userInfo"]):
-        own = kind == "MPIJob" or bool(
-            (document.get("metadata") or {}).get("labels", {}).get(terms.UID_LABEL)
-        )
-        places = [path for path, _ in incoming_pods.templates(document, kind)] if own else []
-        _owned(made, request["userInfo"].get("username", ""), ["", *places])
+    own = kind == "MPIJob" or bool(_labels(document).get(terms.UID_LABEL))
+    places = [path for path, _ in incoming_pods.templates(document, kind)] if own else []
+    _owned(made, request["userInfo"], places)
     if kind in _JOBS:
         _limited(made, document, kind, deadline_seconds, queue)
     return made.operations
@@ -311,9 +343,11 @@ def _restricted(made: Patch, path: str, spec: Mapping[str, Any]) -> None:
             made.put(f"{own}/capabilities/drop", ["ALL"])
 
 
-def _owned(made: Patch, user: str, places: Iterable[str]) -> None:
+def _owned(made: Patch, who: Mapping[str, Any], places: Iterable[str]) -> None:
     """Write down who asked and who pays, whatever the document says: an owner is not a claim."""
-    for place in places:
+    user, groups = str(who.get("username", "")), "\n".join(who.get("groups") or ())
+    made.put(f"/metadata/annotations/{_escaped(terms.OWNER_GROUPS)}", groups, anyway=True)
+    for place in ("", *places):
         if label := terms.as_label(user):
             made.put(f"{place}/metadata/labels/{_escaped(terms.OWNER_LABEL)}", label, anyway=True)
             made.put(f"{place}/metadata/labels/{_escaped(terms.COST_PREFIX + 'user')}", label, anyway=True)

@@ -47,18 +47,38 @@ def _laid_over(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, 
 
 
 def secrets(part: Any) -> Iterator[str]:
-    """Yield the names of Secrets that a document gives to its pods, wherever they stand."""
-    if isinstance(part, Mapping):
-        for key, value in part.items():
-            if (key in ("secretKeyRef", "secret") or key.lower().endswith("secretref")) and isinstance(
-                value, Mapping
-            ):
-                name = value.get("secretName") or value.get("name")
-                yield from (str(name),) if name else ()
-            yield from secrets(value)
-    elif isinstance(part, (list, tuple)):
-        for one in part:
-            yield from secrets(one)
+    """Yield the names of Secrets that a document gives to its pods or their images, wherever they stand."""
+    for key, value in _pairs(part):
+        if key in ("secretKeyRef", "secret") or key.lower().endswith("secretref"):
+            yield from _names(value)
+        elif key == "imagePullSecrets" and isinstance(value, list):
+            yield from (name for one in value for name in _names(one))
+
+
+def config_maps(part: Any) -> Iterator[str]:
+    """Yield the names of ConfigMaps that a document gives to its pods, wherever they stand."""
+    for key, value in _pairs(part):
+        if key in ("configMap", "configMapRef", "configMapKeyRef"):
+            yield from _names(value)
+
+
+def _pairs(part: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every key of a document with its value, at any depth."""
+    waiting = [part]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            for key, value in one.items():
+                yield str(key), value
+                waiting.append(value)
+        elif isinstance(one, (list, tuple)):
+            waiting.extend(one)
+
+
+def _names(reference: Any) -> Iterator[str]:
+    """Yield the names in a reference: `secretName` of a volume, `name` everywhere else; both, where both stand."""
+    if isinstance(reference, Mapping):
+        yield from (str(reference[key]) for key in ("secretName", "name") if reference.get(key))
 
 
 def read(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None = None) -> Iterator[Pods]:
@@ -84,10 +104,14 @@ def _pods(part: str, template: Mapping[str, Any], accounts: Iterable[str]) -> Po
 
 
 def _accounts(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the service account whose token a pod holds; nobody needs a right for the one that every pod has."""
-    holds = spec.get(_AUTOMOUNT) is not False or _projects(spec)
+    """Yield the service account whose token a pod holds: the one that it names, or the namespace's default one.
+
+    A template that says nothing of either is given no token (`incoming._harmless`).
+    """
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the field's old name still works
-    yield from (str(name),) if holds and name and name != "default" else ()
+    asks = spec.get(_AUTOMOUNT) is True or _projects(spec)
+    if asks or (name and spec.get(_AUTOMOUNT) is not False):
+        yield str(name or "default")
 
 
 def _accounts_over(spec: Mapping[str, Any], below: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -117,16 +141,36 @@ def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield from (words for field, words in _HOST.items() if spec.get(field))
+    pod = spec.get("securityContext") or {}
+    yield from (f"the kernel setting {one.get('name')}" for one in pod.get("sysctls") or ())
+    yield from _unconfined(pod)
     yield from (
         f"the host's directory {one['hostPath'].get('path')}"
         for one in spec.get("volumes") or ()
         if one.get("hostPath")
     )
     for container in containers:
+        yield from (
+            f"the host's port {one['hostPort']}"
+            for one in container.get("ports") or ()
+            if one.get("hostPort")
+        )
         security = container.get("securityContext") or {}
+        yield from _unconfined(security)
+        if security.get("procMount") not in (None, "", "Default"):
+            yield f"the mount {security['procMount']} of /proc"
         if security.get("privileged"):
             yield "a privileged container"
         if security.get("allowPrivilegeEscalation"):
             yield "privilege escalation"
         added = set((security.get("capabilities") or {}).get("add") or ()) - {"NET_BIND_SERVICE", "IPC_LOCK"}
         yield from (f"the capability {name}" for name in sorted(added))
+
+
+def _unconfined(security: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a security context takes away of a pod's walls."""
+    for field, words in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+        if (security.get(field) or {}).get("type") == "Unconfined":
+            yield f"a container without {words}"
+    if (security.get("windowsOptions") or {}).get("hostProcess"):
+        yield "a process of the host"

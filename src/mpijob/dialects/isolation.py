@@ -9,7 +9,7 @@ judged by the neighbour `netpolicies`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mpijob.dialects import extra, terms, trainjob
@@ -59,17 +59,20 @@ def write(
 
 
 def of_object(
-    document: Mapping[str, Any], runtime: Mapping[str, Any] | None = None, *, monitoring: Iterable[str] = ()
+    document: Mapping[str, Any],
+    runtime: Mapping[str, Any] | None = None,
+    *,
+    allowed: Callable[[Destination], bool] = lambda one: True,
+    monitoring: Iterable[str] = (),
 ) -> Document | None:
     """Return the policy of a TrainJob or MPIJob as the cluster has it; None where the job wants none.
 
-    A job of ours gets the very policy that `write` gives; anybody else's is known by its engine's label. A
-    TrainJob's variables stand in its runtime, too.
+    A job of ours gets the very policy that `write` gives, as far as its ways out are `allowed`; anybody else's is
+    known by its engine's label. A TrainJob's variables stand in its runtime, too.
     """
     metadata = document["metadata"]
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    job = _told(metadata, annotations)
-    if not job.network.isolated:
+    labels = metadata.get("labels") or {}
+    if not _told(metadata).network.isolated:
         return None
     uid, name = labels.get(terms.UID_LABEL, ""), metadata["name"]
     selector = _selector(document["kind"], name, uid)
@@ -79,10 +82,15 @@ def of_object(
         "namespace": metadata["namespace"],
         "labels": marks | ({terms.UID_LABEL: uid} if uid else {}),
     }
-    egress = destinations(
-        job.network.egress, _variables(document, runtime) | dict(job.env), metadata["namespace"]
-    )
-    return _policy(made, selector, egress, monitoring)
+    wanted = egress(document, runtime)
+    return _policy(made, selector, filter(allowed, wanted), monitoring)
+
+
+def egress(document: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) -> tuple[Destination, ...]:
+    """Return where the pods of a TrainJob or MPIJob want to go: by its words, and by its variables."""
+    metadata = document["metadata"]
+    words = _told(metadata).network.egress
+    return destinations(words, _variables(document, runtime), metadata["namespace"])
 
 
 def _selector(kind: str, name: str, uid: str) -> dict[str, str]:
@@ -106,11 +114,11 @@ def namespace_defaults(namespace: str) -> tuple[Document, ...]:
     )
 
 
-def _told(metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> MPIJob:
+def _told(metadata: Mapping[str, Any]) -> MPIJob:
     """Return what the job's annotation tells of its network; a job that cannot be read gets the closed one."""
-    plain = MPIJob(name=metadata["name"], namespace=metadata["namespace"])
+    plain = MPIJob(name=metadata.get("name") or "", namespace=metadata["namespace"])
     try:
-        job = extra.whole(plain, annotations)
+        job = extra.whole(plain, metadata.get("annotations") or {})
         destinations(job.network.egress, {}, job.namespace)
     except (InvalidJob, ValueError):
         return plain
@@ -119,7 +127,7 @@ def _told(metadata: Mapping[str, Any], annotations: Mapping[str, str]) -> MPIJob
 
 def _variables(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> dict[str, str]:
     """Return the variables that an engine's objects set by themselves."""
-    spec = document["spec"]
+    spec = document.get("spec") or {}
     replicas = (spec.get("mpiReplicaSpecs") or {}).values()
     pods = [one.get("template") or {} for one in replicas] + [*trainjob.pod_templates(runtime).values()]
     containers = [one for pod in pods for one in (pod.get("spec") or {}).get("containers") or ()]

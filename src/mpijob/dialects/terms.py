@@ -40,7 +40,9 @@ ACTS_ANNOTATION = f"{DOMAIN}/acts"  # what was done to the job, in order, as JSO
 REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot
 # By which label an engine itself says to which of its job objects a pod belongs; users may not write it onto pods.
 ENGINE_NAMES = {"TrainJob": "jobset.sigs.k8s.io/jobset-name", "MPIJob": "training.kubeflow.org/job-name"}
-OWNER_GROUPS = f"{DOMAIN}/owner-groups"  # the owner's groups when the job was created, as JSON, by admission
+OWNER_GROUPS = (
+    f"{DOMAIN}/owner-groups"  # the owner's groups when the job was created, a line each, by admission
+)
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"

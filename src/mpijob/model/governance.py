@@ -114,6 +114,7 @@ class NamespaceLimits(Part, frozen=True, kw_only=True):
     concurrent_jobs: Count | None = None
     max_duration_seconds: Seconds | None = None
     allowed_images: tuple[str, ...] = ()
+    allowed_egress: tuple[str, ...] = ()
     queue: str = ""
     priority_classes: tuple[str, ...] = ()
     gang: Gang | None = None

@@ -15,15 +15,16 @@ from mpijob.model.cluster import Ask, Bound, Ceiling
 from mpijob.model.facts import Quota
 from mpijob.model.governance import NamespaceLimits
 from mpijob.model.job import MPIJob
+from mpijob.model.network import Destination
 
-MOST_SECRETS = 32  # more would take longer to look at than an API server waits
+MOST_SECRETS = 32  # and as many ConfigMaps: more would take longer to look at than an API server waits
 MOST_ACCOUNTS = 8
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
     """One pod template: what in it gives more than an ordinary job needs.
 
-    `accounts` are the service accounts, named by the user, whose token its pods would hold.
+    `accounts` are the service accounts whose token its pods would hold.
     """
 
     part: str
@@ -37,11 +38,13 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
 class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     """One request: who creates or changes what.
 
-    `trusted` says that the cluster itself asks (an engine, our controller). `job` is None for a runtime, for a job
-    that is none of MPI, and for one that cannot be read; `unreadable` then says why. `gpus` are those of all its pods,
-    `worker_gpus` those of one worker, of every kind and container. `images` and priority `classes` are all that it
-    names, `secrets` those that pods would be newly given, `changed` the fields that an update changes though jobs do
-    not change; `scaled` says that an elastic job gets another number of workers.
+    `job` is None for a runtime, for a job that is none of MPI, and for one that cannot be read; `unreadable` then says
+    why. `gpus` are those of all its pods, `worker_gpus` those of one worker, of every kind and container. `images` and
+    priority `classes` are all that it names, `secrets` and `config_maps` those that pods would be newly given,
+    `changed` the fields that an update changes though jobs do not change; `scaled` says that an elastic job gets
+    another number of workers. `uid` is believed where it was issued for this user (`uid_is_own`), `reidentified`
+    names labels and annotations of its identity that an update changes, `contradictions` the fields of which our
+    annotation says something else than the document, `egress` where its pods want to go.
 
     Of an update only the images and classes are told that are new, and `rewritten` says whether the queue and the
     time that a job may take are: such an update is held against limits that leave the rest of the job alone.
@@ -53,10 +56,12 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     user: str
     groups: tuple[str, ...] = ()
-    trusted: bool = False
     uid: str = ""
+    uid_is_own: bool = True
     owner: str = ""
-    owner_before: str = ""
+    reidentified: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+    egress: tuple[Destination, ...] = ()
     job: MPIJob | None = None
     unreadable: str = ""
     gpus: int = 0
@@ -68,16 +73,14 @@ class Incoming(msgspec.Struct, frozen=True, kw_only=True):
     images: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     scaled: bool = False
     traps: tuple[Finding, ...] = ()
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known around a request: the namespace's limits, what runs there, what the user may not read.
-
-    `uid_owner` is whose job has the same uid already; "" when nobody's has.
-    """
+    """What is known around a request: the namespace's limits, what runs there, what the user may not read."""
 
     limits: NamespaceLimits = NamespaceLimits()
     jobs_running: int = 0
@@ -86,8 +89,8 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     ceilings: tuple[Ceiling, ...] = ()
     bounds: tuple[Bound, ...] = ()
     unreadable_secrets: tuple[str, ...] = ()
+    unreadable_config_maps: tuple[str, ...] = ()
     forbidden_accounts: tuple[str, ...] = ()
-    uid_owner: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True):

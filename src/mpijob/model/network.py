@@ -55,6 +55,37 @@ class Destination(msgspec.Struct, frozen=True, order=True):
     value: str = ""
     port: int | None = None
 
+    def __str__(self) -> str:
+        name = {
+            Where.INTERNET: INTERNET,
+            Where.NAMESPACE: f"{_NAMESPACE}{self.value}",
+            Where.BLOCK: self.value,
+        }[self.where]
+        return name if self.port is None else f"{name}:{self.port}"
+
+
+def covered(wanted: Destination, allowed: Iterable[str], home: str) -> bool:
+    """Return whether an administrator's words allow a destination to jobs of the namespace `home`.
+
+    The words are those of `network.egress`; `*` allows everything, the job's own namespace is always allowed.
+    """
+    if wanted.where is Where.NAMESPACE and wanted.value == home:
+        return True
+    return any(word == "*" or _covers(word, wanted, home) for word in allowed)
+
+
+def _covers(word: str, wanted: Destination, home: str) -> bool:
+    try:
+        allowed = destination(word, home)
+    except ValueError:
+        return False  # a word that names no place allows none
+    if allowed is None or allowed.where is not wanted.where or allowed.port not in (None, wanted.port):
+        return False
+    if wanted.where is not Where.BLOCK:
+        return allowed.value == wanted.value
+    wide, narrow = ipaddress.ip_network(allowed.value), ipaddress.ip_network(wanted.value)
+    return wide.version == narrow.version and narrow.subnet_of(wide)  # type: ignore[arg-type] # both of one version
+
 
 def destination(word: str, home: str) -> Destination | None:
     """Return what a word means to a job of the namespace `home`; None where it is the pod itself.

@@ -43,7 +43,7 @@ from mpijob.dialects import isolation, proclamations, seen_kinds, terms
 from mpijob.dialects.seen_fields import time_of
 from mpijob.dialects.terms import Document
 from mpijob.errors import BackendError, Finding, MpiJobError, NotFound
-from mpijob.model import JobRef, JobState, Phase, Sample
+from mpijob.model import JobRef, JobState, Phase, Sample, network
 from mpijob.model.governance import API as GOVERNANCE
 from mpijob.model.governance import (
     SINGLETON,
@@ -53,6 +53,7 @@ from mpijob.model.governance import (
     limits_of,
     platform_of,
 )
+from mpijob.model.network import Destination
 from mpijob.observation import governing
 from mpijob.observation.phase import Reason
 from mpijob.settings import Settings
@@ -93,7 +94,7 @@ class Controller:
         self._silence = silence.Silence()
         self._told_silent: dict[JobRef, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
-        self._isolated: set[JobRef] = set()
+        self._isolated: set[tuple[JobRef, str]] = set()  # with the name of the attempt's object
         self._led = False
         self._swept = 0.0
         self.beat = time.monotonic()
@@ -111,7 +112,7 @@ class Controller:
 
     def _forget(self, ref: JobRef) -> None:
         self._samples.pop(ref, None)
-        self._isolated.discard(ref)
+        self._isolated -= {one for one in self._isolated if one[0] == ref}
         self._told_silent.pop(ref, None)
         self._tending.forget(ref)
 
@@ -175,7 +176,7 @@ class Controller:
             self._told_silent.setdefault(ref, frozenset(noted.split(",")))  # by the one that led before
         self._reconcile(look)
         self._tending.mend(look)
-        self._isolate(look)
+        self._isolate(look, limits)
         self._note_reached(look)
         self._crowning.crown(look)
         if self._ended_by_limit(look, limits):
@@ -197,20 +198,33 @@ class Controller:
                 self._api, look.found.job, "Refused", message, key, warning=True, when=self._api.now()
             )
 
-    def _isolate(self, look: Look) -> None:
-        """Give a job its NetworkPolicy where whoever created it could not."""
-        ref = look.state.ref
-        if ref in self._isolated or look.state.phase.final:
+    def _isolate(self, look: Look, limits: NamespaceLimits) -> None:
+        """Give a job its NetworkPolicy where whoever created it could not; it opens what the limits allow."""
+        key = (look.state.ref, look.found.name)
+        if key in self._isolated or look.state.phase.final:
             return
-        policy = isolation.of_object(look.found.job, look.seen.runtime)
+        job, runtime, namespace = look.found.job, look.seen.runtime, look.state.ref.namespace
+        may = partial(network.covered, allowed=limits.allowed_egress, home=namespace)
+        policy = isolation.of_object(job, runtime, allowed=may)
         if policy is not None:
-            policy["metadata"]["ownerReferences"] = [owning.reference(look.found.job)]
+            policy["metadata"]["ownerReferences"] = [owning.reference(job)]
             try:
-                self._api.create(kinds.NETWORK_POLICY.path(ref.namespace), policy, accept=PARTIAL)
+                self._api.create(kinds.NETWORK_POLICY.path(namespace), policy, accept=PARTIAL)
             except ApiError as error:
                 if error.status not in (403, 409):  # there already, or the namespace goes
                     raise
-        self._isolated.add(ref)
+            else:
+                self._tell_closed(job, [one for one in isolation.egress(job, runtime) if not may(one)])
+        self._isolated.add(key)
+
+    def _tell_closed(self, job: Document, closed: list[Destination]) -> None:
+        """Tell on a job where its pods wanted to go and may not."""
+        if closed:
+            names = ", ".join(str(one) for one in closed)
+            message = f"no way is opened to {names}: ask an administrator (allowedEgress of MPIJobLimits)"
+            proclaiming.say(
+                self._api, job, "EgressNotAllowed", message, names, warning=True, when=self._api.now()
+            )
 
     def _note_reached(self, look: Look) -> None:
         """Keep how far a pre-empted job had come: what its launcher said goes with its pods."""

@@ -7,7 +7,6 @@ owners of jobs that may need a further attempt, and nobody else (`cluster.owners
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -36,11 +35,8 @@ def owner(metadata: Mapping[str, Any]) -> Impersonation | None:
 
 
 def _groups(metadata: Mapping[str, Any]) -> list[str]:
-    try:
-        told = json.loads((metadata.get("annotations") or {}).get(terms.OWNER_GROUPS) or "[]")
-    except ValueError:
-        return []
-    return [one for one in told if isinstance(one, str)] if isinstance(told, list) else []
+    told = str((metadata.get("annotations") or {}).get(terms.OWNER_GROUPS) or "")
+    return [one for one in told.split("\n") if one]
 
 
 class Owners:

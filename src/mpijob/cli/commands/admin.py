@@ -112,6 +112,7 @@ def _limit_pairs(found: Governed) -> Iterator[tuple[str, str]]:
     yield "Jobs at once", _most(held.concurrent_jobs)
     yield "Duration", text.duration(held.max_duration_seconds) if held.max_duration_seconds else "no limit"
     yield "Images", ", ".join(held.allowed_images) or "all"
+    yield "Egress", ", ".join(held.allowed_egress) or "the namespace itself, for users who may not open more"
     yield "Queue", held.queue or "-"
     yield "Queues", ", ".join(f"{name} → {behind}" for name, behind in found.queues.items())
     yield "Priorities", ", ".join(held.priority_classes) or "all"
@@ -160,6 +161,9 @@ _LIMITS = {
 @click.option(
     "--allow-image", "images", multiple=True, metavar="PATTERN", help="Images that may be used: repo/*."
 )
+@click.option(
+    "--allow-egress", "egress", multiple=True, metavar="WORD", help="Where jobs may go: internet:443."
+)
 @click.option("--queue", metavar="NAME", help="The queue that jobs go to.")
 @click.option("--cluster-queue", metavar="NAME", help="Make that queue, a LocalQueue for this ClusterQueue.")
 @click.option(
@@ -193,6 +197,7 @@ def set_limits(
     app: App,
     whose: str,
     images: Sequence[str],
+    egress: Sequence[str],
     classes: Sequence[str],
     cluster_queue: str | None,
     quota: Sequence[str],
@@ -205,6 +210,7 @@ def set_limits(
 
     wanted = {_LIMITS[name]: value for name, value in given.items() if value is not None}
     wanted |= {"allowed_images": tuple(images)} if images else {}
+    wanted |= {"allowed_egress": tuple(egress)} if egress else {}
     wanted |= {"priority_classes": tuple(classes)} if classes else {}
     wishes = Wishes(
         limits=wanted, unset=tuple(unset), quota=dict(_amounts(quota)), cluster_queue=cluster_queue or ""
