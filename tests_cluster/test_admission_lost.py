@@ -1,4 +1,4 @@
-"""What an admission webhook costs that is lost, killed, slow or expired: strict namespaces wait, and nobody else."""
+"""What an admission webhook costs that is lost, killed, slow or expired: all wait but namespaces that are open."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ place = pytest.fixture(scope="module")(judged)
 
 
 @pytest.fixture
-def strict(kubeconfig: Path, webhook: Governed) -> Iterator[Place]:
-    labels = webhook.labels | {"mpijob.dev/admission": "strict"}
-    with own_place(kubeconfig, "adm-strict", labels) as made:
+def opened(kubeconfig: Path, webhook: Governed) -> Iterator[Place]:
+    labels = webhook.labels | {"mpijob.dev/admission": "open"}
+    with own_place(kubeconfig, "adm-open", labels) as made:
         yield made
 
 
@@ -46,42 +46,42 @@ def timed(place: Place, name: str) -> tuple[int, str, float]:
 
 
 @pytest.mark.req("E-webhook", "C-ha")
-def test_its_loss_blocks_nothing_but_strict_namespaces(
-    webhook: Governed, place: Place, strict: Place
+def test_without_it_nothing_is_created_that_nobody_judged_but_in_open_namespaces(
+    webhook: Governed, place: Place, opened: Place
 ) -> None:
-    assert timed(strict, "well")[0] == 0
+    assert timed(place, "well")[0] == 0
     webhook.scale(0)
     try:
-        assert timed(place, "alone")[0] == 0
+        assert timed(opened, "alone")[0] == 0
         first = {"name": "first", "image": "none", "securityContext": {"privileged": True}}
-        assert "a privileged container" in refusal(place, by_hand("raw", initContainers=[first]))
-        status, text, taken = timed(strict, "alone")
+        assert "a privileged container" in refusal(opened, by_hand("raw", initContainers=[first]))
+        status, text, taken = timed(place, "alone")
         assert status != 0
-        assert "strict.mpijob.dev" in text
-        print(f"without the webhook a strict namespace refuses in {taken:.2f} s")
+        assert ".mpijob.dev" in text
+        print(f"without the webhook a create is refused in {taken:.2f} s")
         assert "alone" not in place.kubectl("get", "mpijobs.kubeflow.org")
     finally:
         webhook.scale(1)
-    eventually(lambda: timed(strict, "back")[0] == 0, "strict namespaces work again")
+    eventually(lambda: timed(place, "back")[0] == 0, "jobs are created again")
 
 
 @pytest.mark.req("E-webhook", "C-ha")
-def test_a_webhook_that_is_killed_comes_back_by_itself(webhook: Governed, place: Place) -> None:
+def test_a_webhook_that_is_killed_comes_back_by_itself(webhook: Governed, opened: Place) -> None:
     found = webhook.processes()
     assert found
     for process in found:
         os.kill(process, signal.SIGKILL)
-    assert timed(place, "meanwhile")[0] == 0
+    assert timed(opened, "meanwhile")[0] == 0
     eventually(lambda: webhook.ready() == 1 and webhook.processes(), "it is back")
     eventually(webhook.acts, "it is asked again")
 
 
 @pytest.mark.req("E-webhook")
-def test_a_slow_webhook_costs_three_seconds_and_no_job(
-    webhook: Governed, place: Place, strict: Place
+def test_a_slow_webhook_costs_an_open_namespace_three_seconds_and_no_job(
+    webhook: Governed, place: Place, opened: Place
 ) -> None:
     def costs_little() -> bool:
-        status, text, taken = timed(place, "slow")
+        status, text, taken = timed(opened, "slow")
         assert status == 0, text
         print(f"with a webhook that does not answer a create takes {taken:.2f} s")
         return taken < 3.0 + REFUSED_SECONDS
@@ -92,7 +92,7 @@ def test_a_slow_webhook_costs_three_seconds_and_no_job(
         os.kill(process, signal.SIGSTOP)
     try:
         eventually(costs_little, "a create takes three seconds", 20)  # its node ends it after thirty
-        assert timed(strict, "slow")[0] != 0
+        assert timed(place, "slow")[0] != 0
     finally:
         for process in found:
             os.kill(process, signal.SIGCONT)
@@ -100,7 +100,7 @@ def test_a_slow_webhook_costs_three_seconds_and_no_job(
 
 
 @pytest.mark.req("E-webhook", "C-ha")
-def test_an_expired_certificate_is_renewed_by_itself(webhook: Governed, place: Place, strict: Place) -> None:
+def test_an_expired_certificate_is_renewed_by_itself(webhook: Governed, place: Place, opened: Place) -> None:
     names = (f"{webhook.name}.{webhook.namespace}.svc",)
     old = certificates.renewed(names, now=datetime.now(UTC) - timedelta(days=60))
     path = kinds.SECRET.path(webhook.namespace, f"{webhook.name}-keys")
@@ -108,6 +108,6 @@ def test_an_expired_certificate_is_renewed_by_itself(webhook: Governed, place: P
     found = webhook.api.get(path)
     webhook_keys._write(webhook.api, path, old, found)
     webhook_keys.publish(webhook.api, b"", name=webhook.name)
-    assert timed(place, "expired")[0] == 0  # nothing waits for it
+    assert timed(opened, "expired")[0] == 0  # nothing waits for it
     eventually(lambda: webhook.api.get(path)["data"]["tls.crt"] != before, "new keys are made")
-    eventually(lambda: timed(strict, "renewed")[0] == 0, "and trusted")
+    eventually(lambda: timed(place, "renewed")[0] == 0, "and trusted")

@@ -93,7 +93,10 @@ def test_who_deletes_a_job_deletes_what_has_no_owner(monkeypatch: pytest.MonkeyP
     found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
     steering.delete(api, found, [found.job])
     left = [] if strays else ["bert"]  # what has an owner follows it, in a real cluster
-    assert (api.names("trainingruntimes"), len(api.names("secrets"))) == (left, len(left))
+    assert api.names("trainingruntimes") == left
+    (secret,) = (one for path, one in api.objects.items() if "/secrets/" in path)
+    owner = "TrainingRuntime" if strays else "TrainJob"
+    assert [one["kind"] for one in secret["metadata"]["ownerReferences"]] == [owner]
 
 
 def test_what_may_not_be_looked_at_does_not_hold_up_a_deletion() -> None:

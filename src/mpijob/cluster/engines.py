@@ -97,10 +97,15 @@ def seen(objects: Objects, known: Known) -> Seen:
     """Return how an engine is found, whoever keeps it."""
     if objects.api.find(CRD.path("", known.crd)) is None:
         return Seen(False)
-    listed = objects.api.list(DEPLOYMENT.path(), fields=f"metadata.name={known.deployment}").items
+    listed = deployments(objects, known)
     if not listed:
         return Seen(True)
     return Seen(True, version_of(listed[0]), is_available(listed[0]))
+
+
+def deployments(objects: Objects, known: Known) -> list[Document]:
+    """Return the Deployments of an engine, wherever they are."""
+    return objects.api.list(DEPLOYMENT.path(), fields=f"metadata.name={known.deployment}").items
 
 
 def version_of(deployment: Document) -> str:

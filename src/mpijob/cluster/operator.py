@@ -14,6 +14,7 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,13 @@ from mpijob.cluster.platform import WELL, Keeper
 from mpijob.cluster.status import refused, status
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
-from mpijob.model.governance import GROUP, SINGLETON, VERSION, PlatformStatus, platform_of
+from mpijob.model.governance import GROUP, SINGLETON, VERSION, Platform, PlatformStatus, platform_of
 
 PLATFORM = Kind(f"{GROUP}/{VERSION}", "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 LEASE = "mpijob-operator"
 _RESYNC_SECONDS = 60.0
 _SOON_SECONDS = 3.0
+_OWNERS_SECONDS = 5.0
 _STUCK_SECONDS = 300.0
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Operator:
         self._keeper = Keeper(api, namespace, deploy)
         self._woken = threading.Event()
         self._stop = threading.Event()
+        self._wanted: Platform | None = None
         self.beat = time.monotonic()
         self.looks = 0
 
@@ -66,15 +69,19 @@ class Operator:
     def run(self) -> None:
         """Keep the platform until told to stop."""
         with self._election:
+            due = 0.0
             while not self._stop.is_set():
                 self.beat = time.monotonic()
-                pause = self._carefully() if self._election.leads else 1.0
-                self._woken.wait(pause)
-                self._woken.clear()
+                if self._election.leads and (self.beat >= due or self._woken.is_set()):
+                    self._woken.clear()
+                    due = self.beat + self._carefully(self.look)
+                elif self._election.leads:
+                    self._carefully(self.look_at_owners)
+                self._woken.wait(min(max(due - time.monotonic(), 0.0), _OWNERS_SECONDS) or 1.0)
 
-    def _carefully(self) -> float:
+    def _carefully(self, look: Callable[[], float]) -> float:
         try:
-            return self.look()
+            return look()
         except MpiJobError as error:
             _log.warning("the platform is looked at again in a moment: %s", error.message)
         except Exception:  # the outermost place: the next look may fare better
@@ -96,7 +103,14 @@ class Operator:
             return _RESYNC_SECONDS
         after = status(before, self._keeper.keep(wanted), generation)
         self._tell(found, before, after)
+        self._wanted = wanted
         return _RESYNC_SECONDS if all(one.state in WELL for one in after.components) else _SOON_SECONDS
+
+    def look_at_owners(self) -> float:
+        """Keep whom the controller may act as; jobs come and go more often than the platform changes."""
+        if self._wanted is not None:
+            self._keeper.keep_owners(self._wanted)
+        return _OWNERS_SECONDS
 
     def _tell(self, platform: Document, before: PlatformStatus, after: PlatformStatus) -> None:
         if before == after:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mpijob.backends.kubernetes.api import Api, ApiError
-from mpijob.cluster import engines, page, parts, serving, sources
+from mpijob.cluster import engines, owners, page, parts, serving, sources, trust, webhook_objects
 from mpijob.cluster.engines import DEPLOYMENT, Known
 from mpijob.cluster.inventory import Inventory
 from mpijob.cluster.objects import CRD, Entry, Objects, entry_of, in_order, mark_of, marked
@@ -44,6 +44,7 @@ class Keeper:
         self._inventory = Inventory(api, namespace)
         self._namespace = namespace
         self._deploy = deploy
+        self._owners: list[Document] = []
 
     def keep(self, platform: Platform) -> tuple[Component, ...]:
         """Do what is to be done now and return how every component stands."""
@@ -68,6 +69,22 @@ class Keeper:
             for name in parts.services(platform)
         ]
         return tuple(_carefully(name, step) for name, step in steps)
+
+    def keep_owners(self, platform: Platform) -> bool:
+        """Let the controller act as the owners of jobs that it may have to start again; return whether it may.
+
+        Who an owner is, is proved by admission: where ours is not kept, nobody is acted for.
+        """
+        proved = parts.is_kept(platform.services.admission.management_state, platform)
+        needed = parts.is_kept(platform.services.controller.management_state, platform)
+        if not (proved and needed and self._objects.find(_IDENTITY_POLICY) is not None):
+            self._take_away("owners", self._inventory.read("owners"), Component(name="owners", state=ABSENT))
+            return False
+        wanted = owners.documents(owners.of_jobs(self._objects.api), self._namespace)
+        if wanted != self._owners:
+            self._make("owners", wanted)
+            self._owners = wanted
+        return True
 
     # -- engines ------------------------------------------------------------------------------------
     def _engine(self, known: Known, platform: Platform) -> Component:
@@ -171,6 +188,8 @@ class Keeper:
             documents = [*map(parts.ranged, documents)]
         if others := self._installed_otherwise(name, documents):
             return msgspec.structs.replace(told, state=ADOPTED, kept_by="somebody else", message=others)
+        if name == "admission":
+            documents = self._trusting(documents)
         documents = serving.certified(self._objects.api, name, documents, openshift=openshift)
         if isinstance(wanted, Page):
             documents = page.completed(self._objects.api, documents, wanted.host)
@@ -178,6 +197,18 @@ class Keeper:
         ready = all(map(self._is_available, filter(_is_deployment, documents)))
         state, message = (READY, "") if ready else (WAITING, "its pods are not available yet")
         return msgspec.structs.replace(told, state=state, kept_by="mpijob", message=message)
+
+    def _trusting(self, documents: list[Document]) -> list[Document]:
+        """Return admission's documents with the accounts of the engines that are there, and of no others."""
+        found = trust.of_deployments(
+            [one for known in engines.KNOWN for one in engines.deployments(self._objects, known)]
+        )
+        made = (
+            *webhook_objects.configurations(self._namespace, engines=found),
+            *webhook_objects.policies(found, self._namespace),
+        )
+        named = {entry_of(one): one for one in made}
+        return [named.get(entry_of(one), one) for one in documents]
 
     def _without_service(self, name: str, entries: list[Entry], told: Component) -> Component:
         """Take a service of ours away, and the certificate that was made for it."""
@@ -241,6 +272,7 @@ class Keeper:
         return found is not None and bool(self._objects.instances(found))
 
 
+_IDENTITY_POLICY = Entry(webhook_objects.API, "ValidatingAdmissionPolicy", "", "mpijob-identity")
 _WHERE_SERVED = (
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ServiceMonitor", "PodMonitor", "PrometheusRule",
     "Route", "ConsoleLink",

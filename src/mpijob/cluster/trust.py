@@ -7,8 +7,8 @@ the engine has: to write the status of its own objects in every namespace. Both 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 _ACCOUNT = "system:serviceaccount:"
 
@@ -43,8 +43,20 @@ ENGINES = (
     *_accounts(*KUEUE, "kueue-system", "openshift-kueue-operator"),
     *_accounts(*MPI_OPERATOR, "mpi-operator", "kubeflow"),
 )
+_RIGHTS = {one[0]: one[1:] for one in (JOBSET, TRAINER, KUEUE, MPI_OPERATOR)}  # by their Deployments' names
 # The control plane makes the pods of Jobs; its accounts are in a namespace that exists on every cluster.
 CONTROL_PLANE = ("system:kube-controller-manager", f"{_ACCOUNT}kube-system:job-controller")
+
+
+def of_deployments(deployments: Iterable[Mapping[str, Any]]) -> tuple[Account, ...]:
+    """Return the accounts of engines by their Deployments, whatever namespace they are in."""
+    found = []
+    for one in deployments:
+        metadata, pod = one["metadata"], one["spec"]["template"]["spec"]
+        right = _RIGHTS.get(metadata["name"])
+        if right is not None:
+            found.append(Account(metadata["namespace"], pod.get("serviceAccountName") or "default", *right))
+    return tuple(sorted(found))
 
 
 def expression(engines: Iterable[Account] = ENGINES) -> str:

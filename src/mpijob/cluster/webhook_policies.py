@@ -37,7 +37,7 @@ _MAKERS = [
     ("jobset.x-k8s.io", ["v1alpha2"], ["jobsets"]),
 ]
 _WRITTEN_BY_CONTROLLER = [
-    ("", ["v1"], ["configmaps", "pods"]),
+    ("", ["v1"], ["configmaps", "secrets", "pods"]),
     ("networking.k8s.io", ["v1"], ["networkpolicies"]),
     _RUNTIMES,
     *_JOBS,
@@ -282,12 +282,12 @@ def _some_container(test: str) -> str:
 
 # -- what our controller may write ---------------------------------------------------------------------
 def _controller(account: str) -> list[Document]:
-    """Return the rules for our controller: no ConfigMap but the code of jobs, no policy, pod or runtime of others."""
+    """Return the rules for our controller: no ConfigMap, no Secret, no policy, pod or runtime of others."""
     ours = f"'{_UID}' in {_of('variables.old', 'labels')}"
     other = f"request.userInfo.username != '{account}' || "
-    name = "request.name"
     rules = {
-        "ConfigMap": f"request.operation == 'DELETE' && {ours} && {name}.endsWith('{terms.CODE_SUFFIX}')",
+        "ConfigMap": "false",
+        "Secret": "false",
         "NetworkPolicy": f"{ours} && variables.old.metadata.name.endsWith('{terms.NETWORK_SUFFIX}')",
         "Pod": f"request.operation == 'DELETE' && {ours}",
         "TrainingRuntime": f"request.operation != 'CREATE' && {ours}",

@@ -30,6 +30,7 @@ from mpijob.model import MPIJob, Plan, quantity
 LARGEST_ARCHIVE = 700_000  # a config map holds 1 MiB, and base64 adds a third
 ABANDONED_SECONDS = 60.0
 _PAUSES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0)
+_GONE = ("connection refused", "connection reset", "no endpoints available", "no route to host", "EOF")
 _CREATED = (
     kinds.TRAINJOB,
     kinds.TRAINING_RUNTIME,
@@ -96,11 +97,22 @@ def again(api: Api, documents: Sequence[Mapping[str, Any]], uid: str) -> Documen
 
 def _all(api: Api, documents: Sequence[Mapping[str, Any]], uid: str, tried: Tried) -> Made:
     """Create all objects, the job last, and let it own the others."""
-    companions = documents[:-1]
+    companions, owner = documents[:-1], list[Document]()
     for document in companions:
-        _create(api, document, uid, tried)
+        created = _create(api, _owned(document, owner), uid, tried)
+        if kind_of(document) is kinds.TRAINING_RUNTIME:
+            owner = [
+                owning.reference({**created, "apiVersion": document["apiVersion"], "kind": document["kind"]})
+            ]
     made = _create(api, documents[-1], uid, tried)
     return Made(made, owning.adopt(api, made, [_path(document) for document in companions]))
+
+
+def _owned(document: Mapping[str, Any], owner: list[Document]) -> Mapping[str, Any]:
+    """Return a companion that goes with the job's runtime, should its creator be killed before the job is there."""
+    if not owner:
+        return document
+    return {**document, "metadata": {**document["metadata"], "ownerReferences": owner}}
 
 
 def _begun(api: Api, job: Mapping[str, Any], uid: str, tried: Tried) -> Document | None:
@@ -131,8 +143,9 @@ def _create(api: Api, document: Mapping[str, Any], uid: str, tried: Tried) -> Do
         try:
             return _post(api, document, tried)
         except ApiError as error:
-            if is_unseen_runtime(error):
-                time.sleep(next(pauses, 1.0))
+            pause = next(pauses, None) if is_unseen_runtime(error) or is_missed_webhook(error) else None
+            if pause is not None:
+                time.sleep(pause)
                 continue
             if not (error.status == 409 or error.ambiguous):
                 raise failures.translate(error, doing=f"create {kind.name} {metadata['name']}") from error
@@ -169,6 +182,12 @@ def is_unseen_runtime(error: ApiError) -> bool:
     return (
         error.status in (400, 403, 404, 422) and "webhook" in error.message and "not found" in error.message
     )
+
+
+def is_missed_webhook(error: ApiError) -> bool:
+    """Whether the API server asked a pod of our own webhook that has just gone: another one answers in a moment."""
+    ours = "failed calling webhook" in error.message and ".mpijob.dev" in error.message
+    return error.status == 500 and ours and any(one in error.message for one in _GONE)
 
 
 def _uid(document: Mapping[str, Any]) -> str:
