@@ -66,7 +66,8 @@ class Governed:
         try:
             kept = self.api.create(kinds.MPIJOB.path(self.asked), job, dry_run=True)
         except ApiError as error:
-            assert "failed calling webhook" in error.message, error
+            if "failed calling webhook" not in error.message:
+                raise
             return False
         return terms.OWNER_LABEL in (kept["metadata"].get("annotations") or {})
 
