@@ -116,7 +116,7 @@ lock: $(VENV)/.dev ## Pin the packages of the services by hash anew, in deploy/i
 	$(BIN)/python -m pip install --quiet --group release
 	env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --extra kubernetes --extra regex --extra ui --extra cluster --extra metrics --extra postgres \
+	  --extra kubernetes --extra regex --extra ui --extra cluster --extra metrics --extra postgres --extra s3 \
 	  --output-file deploy/images/requirements.txt pyproject.toml
 
 matrix: $(VENV)/.dev ## Write docs/reference/compatibility.md from the last results of `make test` and `make test-cluster`
@@ -257,5 +257,5 @@ $(VENV)/.servers: $(VENV)/.dev
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres,schedule,zstd]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,terminal,notebook,regex,kubernetes,stacks,ui,cluster,metrics,postgres,s3,schedule,zstd]' --group dev
 	@touch $@

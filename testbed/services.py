@@ -22,7 +22,7 @@ from testbed.shell import run, say
 _NAME = f"{places.IMAGES}/mpijob"
 IMAGE = f"{_NAME}:1"
 _PACKAGES = ("python3", "ca-certificates")
-_EXTRAS = ("kubernetes", "regex", "ui", "cluster", "metrics", "postgres")
+_EXTRAS = ("kubernetes", "regex", "ui", "cluster", "metrics", "postgres", "s3")
 _CHECKOUT = places.SOURCES.parent
 _HOME = Path("usr/local/lib") / f"python{versions.PYTHON}" / "dist-packages"
 _PROGRAM = "#!/usr/bin/python3\nimport sys\n\nfrom mpijob.cli.main import main\n\nsys.exit(main())\n"

@@ -12,6 +12,7 @@ three parts: what happened (with the real numbers and names), where, and what wo
   - Conflict          it clashes with what is there already
   - NotFound          no such job, template, worker …
   - BackendError      the place did not answer as agreed
+    - NotStored       an object store did not confirm what was sent to it
   - Unsupported       this engine cannot do that
   - WaitTimeout       it did not happen in the time given
   - JobFailed         it ran, and failed; carries the findings
@@ -188,6 +189,12 @@ class BackendError(MpiJobError):
     ) -> None:
         super().__init__(message, hint=hint, findings=findings)
         self.passing = passing
+
+
+class NotStored(BackendError):
+    """An object store did not confirm that it holds what was sent to it; nothing was removed here."""
+
+    code = "NOT_STORED"
 
 
 class Unsupported(MpiJobError):

@@ -16,6 +16,8 @@ import msgspec
 from mpijob import shapes
 from mpijob.errors import InvalidJob
 
+AddressingStyle = Literal["auto", "path", "virtual"]
+
 
 class QuotaSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The hard limits of one namespace on the local engine."""
@@ -50,7 +52,10 @@ class BudgetSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ObjectsSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An object store that speaks S3: for the lines of a cluster's record, or a data connection of this machine."""
+    """An object store that speaks S3: for the lines of a cluster's record, or a data connection of this machine.
+
+    Without keys those are used that the AWS libraries find: variables, profiles, web identity, a machine's role.
+    """
 
     endpoint: str = ""
     bucket: str = ""
@@ -58,6 +63,22 @@ class ObjectsSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     region: str = "us-east-1"
     access_key: str = ""
     secret_key_file: str = ""
+    session_token_file: str = ""
+    addressing_style: AddressingStyle = "auto"
+    ca_file: str = ""
+
+
+class OutboundSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the page's server may connect on behalf of its visitors, and how much it takes from there.
+
+    Public addresses are allowed, and what `allow` names: networks, addresses, names, also with a port.
+    """
+
+    allow: tuple[str, ...] = ()
+    seconds: float = 60.0
+    download_seconds: float = 3600.0
+    download_bytes: str = "10Gi"
+    listed_objects: int = 10_000
 
 
 class CallbackSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,6 +144,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     callbacks: tuple[CallbackSetting, ...] = ()
     objects: ObjectsSetting = ObjectsSetting()
     connections: dict[str, ObjectsSetting] = {}
+    outbound: OutboundSetting = OutboundSetting()
     model_registry: str = ""
     model_registry_token_file: str = ""
 

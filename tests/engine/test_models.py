@@ -13,6 +13,7 @@ from mpijob.backends import models
 from mpijob.backends.local import LocalBackend
 from mpijob.errors import BackendError, Conflict, InvalidJob, NotAllowed
 from mpijob.model import Model, Volume, VolumeKind
+from mpijob.outbound.http import Answer
 from mpijob.settings import Settings
 
 from .models_support import Registry, a_registry
@@ -127,6 +128,6 @@ def test_where_a_model_is_is_told_as_servers_of_models_read_it() -> None:
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{"])
 def test_something_that_is_no_registry_is_told_so(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.Registry, "_sent", lambda *_: (200, answer))
+    monkeypatch.setattr(models.Registry, "_sent", lambda *_: Answer(200, answer))
     with pytest.raises(BackendError, match="is no model registry"):
         models.Registry("http://localhost:1").register(models.Entry("m", "v", "file:///"))

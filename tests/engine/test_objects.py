@@ -1,17 +1,15 @@
-"""Lines in an object store: a real server that speaks S3, signatures as AWS's own library makes them, nothing lost."""
+"""Lines in an object store: a real server that speaks S3, nothing lost; stores that fail: `test_refusing_stores`."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 from tests.unit.history_support import a_state, a_voice, line, texts
 
 from mpijob.errors import BackendError, InvalidJob, Unsupported
-from mpijob.history import keeping, moving, objects, offload
+from mpijob.history import keeping, moving, offload
 from mpijob.history.archive import Archive
 from mpijob.history.capture import Capture
 from mpijob.history.objects import Objects
@@ -89,36 +87,6 @@ def test_a_store_that_is_away_loses_nothing(setting: ObjectsSetting, tmp_path: P
     assert texts(Past(archive)) == ["line 1"]
     archive.objects = Objects(setting)
     assert offload.move(archive) == 1
-
-
-@pytest.mark.security
-@pytest.mark.parametrize(
-    ("method", "name", "query"),
-    [
-        ("PUT", "record/a/u/x.log", {}),
-        ("GET", "", {"list-type": "2", "prefix": "a b/ä+&=", "continuation-token": "1/x=="}),
-        ("POST", "odd näme +&=", {"uploads": ""}),
-        ("PUT", "large", {"uploadId": "A~b-c_d.e/f", "partNumber": "10"}),
-    ],
-)
-def test_signatures_are_those_of_the_vendors_own_library(
-    setting: ObjectsSetting, monkeypatch: pytest.MonkeyPatch, method: str, name: str, query: dict[str, str]
-) -> None:
-    import botocore.auth
-    from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials
-
-    now = time.gmtime(1_700_000_000)
-    monkeypatch.setattr(time, "gmtime", lambda *_: now)
-    path = quote(f"/lines/{name}", safe="/~-._")
-    ours = Objects(setting)._signed(method, path, b"content", objects._query(query))
-    request = AWSRequest(method, f"{setting.endpoint}{path}", data=b"content", params=query)
-    request.headers["x-amz-content-sha256"] = ours["x-amz-content-sha256"]
-    signer = botocore.auth.S3SigV4Auth(Credentials("access", "secret"), "s3", setting.region)
-    request.context["timestamp"] = ours["x-amz-date"]
-    request.headers["X-Amz-Date"] = ours["x-amz-date"]
-    text = signer.string_to_sign(request, signer.canonical_request(request))
-    assert ours["authorization"].endswith(signer.signature(text, request))
 
 
 def test_what_is_no_object_store_is_told() -> None:

@@ -40,6 +40,10 @@ def test_pods_fetch_every_volume_and_workers_store_those_that_may_be_written_to(
     )
     assert fetch["envFrom"] == [{"secretRef": {"name": "lake"}}]
     assert "envFrom" not in worker["containers"][0]  # the user's own container never sees the keys
+    variables = {one["name"]: one["value"] for one in fetch["env"]}
+    # the home is the volume: a profile that a job writes there must not count
+    assert variables["HOME"] == "/mpijob/data"
+    assert {variables["AWS_CONFIG_FILE"], variables["AWS_SHARED_CREDENTIALS_FILE"]} == {"/dev/null"}
     assert {"name": "mpijob-volume-0", "mountPath": "/in", "readOnly": True} in worker["containers"][0][
         "volumeMounts"
     ]

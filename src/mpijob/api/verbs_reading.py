@@ -16,7 +16,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from mpijob.accounting.reports import Report
-from mpijob.api import glance, listing, rows
+from mpijob.api import file_stream, glance, listing, rows
 from mpijob.api.answers import (
     Artifacts,
     Events,
@@ -43,10 +43,10 @@ from mpijob.model.accounts import AccountPage
 from mpijob.observation import masking, usage
 from mpijob.observation.curves import Curves
 from mpijob.observation.usage import Usage
+from mpijob.outbound.policy import TooLarge
 
 T = TypeVar("T")
 _WAITING = 20  # so many are told in full
-_LARGEST = 1 << 30
 
 
 async def list_jobs(ask: Ask) -> Response:
@@ -157,7 +157,8 @@ async def _accounts(ask: Ask) -> dict[str, Any]:
 
 async def artifacts(ask: Ask) -> Artifacts:
     """Return the files that a job left."""
-    return Artifacts(await ask.client.artifacts(ask.ref))
+    async with ask.act():  # a store that does not answer holds few threads of one visitor
+        return Artifacts(await ask.client.artifacts(ask.ref))
 
 
 async def facts(ask: Ask) -> FactsAnswer:
@@ -200,7 +201,7 @@ async def guide(ask: Ask) -> Guide:
 async def fetch(ask: Ask) -> Response:
     """Hand over one of the files that a job left."""
     if ask.guest is not None:
-        await _refuse_large(ask)
+        return await _streamed(ask)
 
     async def fetched(place: Path) -> Path:
         (path,) = await ask.client.fetch(ask.ref, place, (ask.query.path,))
@@ -231,16 +232,16 @@ async def _handed_over(make: Callable[[Path], Awaitable[Path]], media: str) -> R
     return FileResponse(path, media_type=media, filename=path.name, background=away)
 
 
-async def _refuse_large(ask: Ask) -> None:
-    """Refuse a file that would fill the disk of a server that many share."""
-    for one in await ask.client.artifacts(ask.ref):
-        if one.path == ask.query.path and one.size > _LARGEST:
-            raise Refused(
-                413,
-                f"{one.path} has {quantity.as_bytes(one.size)}, more than the page hands over",
-                f"fetch it with: mpijob fetch {ask.ref.name} {one.path}",
-                "USAGE",
-            )
+async def _streamed(ask: Ask) -> Response:
+    """Hand a file over while it is fetched: a server that many share keeps no copy."""
+    path = ask.query.path
+    try:
+        return await file_stream.streamed(
+            lambda pipe: ask.client.port.fetch(ask.ref, path, pipe), path.rpartition("/")[2], ask.act()
+        )
+    except TooLarge as error:
+        hint = f"fetch it with: mpijob artifacts fetch {ask.ref.name} {path}"
+        raise Refused(413, error.message, hint, "USAGE") from error
 
 
 def _room(facts: Facts) -> str:

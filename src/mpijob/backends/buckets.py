@@ -10,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from xml.etree import ElementTree
+from typing import Any, get_args
 
 import msgspec
 
-from mpijob.errors import BackendError, InvalidJob
-from mpijob.history.objects import Objects
-from mpijob.settings import ObjectsSetting
+from mpijob.errors import BackendError, InvalidJob, MpiJobError, NotStored
+from mpijob.history.objects import Digest, Objects
+from mpijob.outbound import s3
+from mpijob.outbound.guard import Guard
+from mpijob.outbound.s3 import Connection as Connection
+from mpijob.settings import AddressingStyle, ObjectsSetting
 
 VARIABLES = {
     "endpoint": "AWS_S3_ENDPOINT",
@@ -26,24 +29,14 @@ VARIABLES = {
     "region": "AWS_DEFAULT_REGION",
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+    "addressing_style": "AWS_S3_ADDRESSING_STYLE",
 }
 ENVIRONMENT = "env"  # the connection that stands for the variables of whoever submits
+_NEEDED, _KEYS = ("endpoint", "bucket"), ("access_key", "secret_key")
 _PART = 16 << 20  # larger files are stored in parts, each of which is held in memory
-_MOST_XML = 16 << 20
-
-
-class Connection(msgspec.Struct, frozen=True):
-    """Everything that is needed to reach one bucket; it holds a secret and is never part of a plan or a log."""
-
-    endpoint: str
-    bucket: str
-    access_key: str
-    secret_key: str
-    region: str = "us-east-1"
-    prefix: str = ""
-
-    def __repr__(self) -> str:
-        return f"<Connection {self.endpoint}/{self.bucket}>"
+_MOST_PARTS = 10_000
+_PIECE = 1 << 20
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -62,7 +55,13 @@ Known = dict[str, tuple[int, int]]  # size and time of change of each file, as i
 
 
 def named(name: str, settings: Mapping[str, ObjectsSetting], environ: Mapping[str, str]) -> Connection:
-    """Return a connection by its name; `env` is that of the variables."""
+    """Return a connection by its name, with which files can be moved from here; `env` is that of the variables."""
+    found = _named(name, settings, environ)
+    s3.check(found.endpoint, found.bucket, Bucket._hint)
+    return found
+
+
+def _named(name: str, settings: Mapping[str, ObjectsSetting], environ: Mapping[str, str]) -> Connection:
     if name == ENVIRONMENT:
         return from_variables(environ)
     if name not in settings:
@@ -71,26 +70,22 @@ def named(name: str, settings: Mapping[str, ObjectsSetting], environ: Mapping[st
             f"there is no data connection '{name}' on this machine ({known})",
             hint=f"add [connections.{name}] to the settings, or use s3:env with the AWS_… variables set",
         )
-    one = settings[name]
-    try:
-        secret = Path(one.secret_key_file).read_text().strip()
-    except OSError as error:
-        raise InvalidJob(
-            f"data connection '{name}': its key {one.secret_key_file} cannot be read: {error.strerror}",
-            hint=f"look at secret_key_file under [connections.{name}]",
-        ) from error
-    return Connection(one.endpoint, one.bucket, one.access_key, secret, one.region, one.prefix)
+    return s3.from_setting(settings[name], f"data connection '{name}'", f"connections.{name}", InvalidJob)
 
 
 def from_variables(environ: Mapping[str, str]) -> Connection:
     """Return the connection that the variables of a data connection tell."""
-    found = {field: environ.get(name, "") for field, name in VARIABLES.items()}
-    if missing := [VARIABLES[field] for field, value in found.items() if not value and field != "region"]:
+    found: dict[str, Any] = {field: text for field, name in VARIABLES.items() if (text := environ.get(name))}
+    needed = (*_NEEDED, *_KEYS) if any(key in found for key in _KEYS) else _NEEDED
+    if missing := [VARIABLES[field] for field in needed if field not in found]:
         raise InvalidJob(
             f"the data connection lacks {', '.join(missing)}",
             hint="a data connection has these keys; on this machine set the variables",
         )
-    found["region"] = found["region"] or "us-east-1"
+    if (style := found.get("addressing_style", "auto")) not in get_args(AddressingStyle):
+        raise InvalidJob(
+            f"{VARIABLES['addressing_style']} is {style!r}", hint=f"write one of {get_args(AddressingStyle)}"
+        )
     return Connection(**found)
 
 
@@ -99,95 +94,96 @@ class Bucket(Objects):
 
     _hint = "look at the data connection: endpoint, bucket, access key, secret key"
 
-    def __init__(self, connection: Connection, folder: str = "") -> None:
+    def __init__(self, connection: Connection, folder: str = "", guard: Guard | None = None) -> None:
         prefix = "/".join(part.strip("/") for part in (connection.prefix, folder) if part.strip("/"))
-        super().__init__(
-            ObjectsSetting(
-                endpoint=connection.endpoint,
-                bucket=connection.bucket,
-                prefix=prefix,
-                region=connection.region,
-                access_key=connection.access_key,
-            )
-        )
-        self._key = connection.secret_key
-        self._folder = f"{prefix}/" if prefix else ""
+        super().__init__(ObjectsSetting(connection.endpoint, connection.bucket, prefix), guard)
+        self._reached = connection
 
-    def _secret(self) -> bytes:
-        return self._key.encode()
+    def _connection(self) -> Connection:
+        return self._reached
 
     def names(self) -> Iterator[tuple[str, int]]:
         """Yield the objects of the folder by their names in it, with their sizes."""
-        more: dict[str, str] = {}
+        for page in self._pages():
+            for one in page.get("Contents", ()):
+                yield one.get("Key", "").removeprefix(self._prefix), one.get("Size", 0)
+
+    def _pages(self) -> Iterator[dict[str, Any]]:
+        with self._asking("the list of its objects"):
+            paginator = self._api().get_paginator("list_objects_v2")
+            pages = iter(paginator.paginate(Bucket=self._reached.bucket, Prefix=self._prefix))
         while True:
-            asked = {"list-type": "2", "prefix": self._folder, **more}
-            answered = self._answer("GET", f"/{self._setting.bucket}", asked)
-            if answered is None:
-                raise BackendError(f"there is no bucket '{self._setting.bucket}'", hint=self._hint)
-            root = _document(answered[1])
-            for one in root.iter("Contents"):
-                yield one.findtext("Key", "").removeprefix(self._folder), int(one.findtext("Size", "0"))
-            token = root.findtext("NextContinuationToken", "")
-            if root.findtext("IsTruncated") != "true" or not token:
+            with self._asking("the list of its objects"):
+                page = next(pages, None)
+            if page is None:
                 return
-            more = {"continuation-token": token}
+            yield page
 
-    def download(self, name: str, target: int) -> None:
-        """Write an object into an open file."""
-
-        def sink(piece: bytes) -> None:
-            view = memoryview(piece)
-            while view:
-                view = view[os.write(target, view) :]
-
-        if self._answer("GET", self._path(name), {}, sink=sink) is None:
-            raise BackendError(f"{name} went away while it was fetched")
+    def read(self, name: str) -> Iterator[bytes]:
+        """Yield an object in pieces; raise NotFound where there is none."""
+        self._guard.limit(self._guard.policy.download_seconds)
+        with self._asking("GET"):
+            body = self._api().get_object(**self._at(name))["Body"]
+        try:
+            while True:
+                with self._asking("GET"):
+                    piece: bytes = body.read(_PIECE)
+                if not piece:
+                    return
+                yield piece
+        finally:
+            body.close()
 
     def upload(self, name: str, source: int, size: int) -> None:
-        """Store an open file as an object; a large one in parts, which appear together or not at all."""
+        """Store an open file as an object; a large one in parts, which appear together or not at all.
+
+        Raise NotStored unless the store confirms that it holds what was read.
+        """
         if size <= _PART:
-            self.put(name, _whole(source, size))
+            self.put(name, _read(source, size))
             return
-        started = self._answer("POST", self._path(name), {"uploads": ""})
-        assert started is not None
-        upload = _document(started[1]).findtext("UploadId", "")
+        digest, api = Digest(), self._api()
+        with self._storing(name):
+            upload = self._at(name)
+            started = api.create_multipart_upload(**upload, ChecksumAlgorithm="SHA256")
+            upload["UploadId"] = _required(started, "UploadId")
         try:
-            done = [*self._parts(name, source, size, upload)]
-            listed = "".join(
-                f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>" for number, tag in done
-            )
-            body = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
-            self._answer("POST", self._path(name), {"uploadId": upload}, body)
-        except BackendError:
-            self._answer("DELETE", self._path(name), {"uploadId": upload})
+            with self._storing(name):
+                parts = [*self._parts(upload, source, size, digest)]
+                api.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+            self._verify(name, digest, in_parts=True)
+        except BaseException:
+            with contextlib.suppress(MpiJobError), self._asking("the end of an upload"):
+                api.abort_multipart_upload(**upload)
             raise
 
-    def _parts(self, name: str, source: int, size: int, upload: str) -> Iterator[tuple[int, str]]:
-        for number in range(1, -(-size // _PART) + 1):
-            content = _whole(source, min(_PART, size - (number - 1) * _PART))
-            asked = {"partNumber": str(number), "uploadId": upload}
-            answered = self._answer("PUT", self._path(name), asked, content)
-            yield number, answered[0].get("etag", "") if answered is not None else ""
+    def _parts(
+        self, upload: dict[str, str], source: int, size: int, digest: Digest
+    ) -> Iterator[dict[str, Any]]:
+        """Send the parts; yield what the store is told of each at the end."""
+        length = max(_PART, -(-size // _MOST_PARTS))
+        for number in range(1, -(-size // length) + 1):
+            content = _read(source, min(length, size - digest.size))
+            part = {"PartNumber": number, "ChecksumSHA256": digest.add(content)}
+            sent = self._api().upload_part(**upload, **part, Body=content)
+            yield {**part, "ETag": _required(sent, "ETag")}
 
 
-def _document(body: bytes) -> ElementTree.Element:
-    """Return an answer of the store without namespaces; one that is too large or no XML is refused."""
-    if len(body) > _MOST_XML or b"<!" in body:  # no document types: what they can do is not wanted here
-        raise BackendError("the object store answered with something that is no list of objects")
-    try:
-        root = ElementTree.fromstring(body)  # noqa: S314 - without document types there is nothing to expand
-    except ElementTree.ParseError as error:
-        raise BackendError(f"the object store answered with something that is no XML: {error}") from error
-    for one in root.iter():
-        one.tag = one.tag.rpartition("}")[2]
-    return root
+def _required(answer: dict[str, Any], key: str) -> str:
+    """Return what an answer must hold; one without it was cut, or is not S3."""
+    if not answer.get(key):
+        raise NotStored(f"the object store answered without {key}", hint="it will be stored again")
+    return str(answer[key])
 
 
-def _whole(source: int, size: int) -> bytes:
-    pieces = []
-    while size > 0 and (piece := os.read(source, min(size, 1 << 20))):
+def _read(source: int, size: int) -> bytes:
+    """Read so many bytes of a file; raise NotStored where it has become shorter meanwhile."""
+    pieces, missing = [], size
+    while missing > 0 and (piece := os.read(source, min(missing, _PIECE))):
         pieces.append(piece)
-        size -= len(piece)
+        missing -= len(piece)
+    if missing:
+        raise NotStored("a file became shorter while it was stored", hint="it will be stored again")
     return b"".join(pieces)
 
 
@@ -207,11 +203,19 @@ def fetch(bucket: Bucket, target: Path, pulse: Callable[[], object] = lambda: No
             continue  # a marker that a folder is there
         handle = _new_file(target, _inside(name))
         try:
-            bucket.download(name, handle)
+            write(handle, bucket.read(name))
         finally:
             os.close(handle)
         files, size = files + 1, size + length
     return Moved(files, size)
+
+
+def write(target: int, pieces: Iterable[bytes]) -> None:
+    """Write pieces into an open file."""
+    for piece in pieces:
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(target, view) :]
 
 
 def _inside(name: str) -> PurePosixPath:
@@ -269,9 +273,10 @@ def store(bucket: Bucket, source: Path, known: Known) -> tuple[Moved, Known]:
         except FileNotFoundError:
             continue
         try:
-            length = os.fstat(handle).st_size
-            bucket.upload(name, handle, length)
+            before = os.fstat(handle)
+            bucket.upload(name, handle, before.st_size)
         finally:
             os.close(handle)
-        files, size, now[name] = files + 1, size + length, about
+        # what was stored is what the file held then: one that has changed since `seen` is stored again next time
+        files, size, now[name] = files + 1, size + before.st_size, about
     return Moved(files, size), now

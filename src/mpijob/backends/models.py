@@ -6,8 +6,6 @@ the files are. So registering is repeated without harm, after a failure or by tw
 
 from __future__ import annotations
 
-import http.client
-import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -16,6 +14,7 @@ import msgspec
 
 from mpijob.errors import BackendError, Finding, InvalidJob, MpiJobError, NotAllowed, Severity
 from mpijob.model import MPIJob, VolumeKind
+from mpijob.outbound import http
 
 UPLOAD_FAILED = "Training completed, but model upload failed. Manual upload required."
 _ROOT = "/api/model_registry/v1alpha3"
@@ -55,7 +54,7 @@ class Registry:
                 f"{address!r} is no address of a model registry" if address else "no model registry is set",
                 hint='set model_registry = "https://registry.example.org" in the settings',
             )
-        self._secure, self._host, self._path = parts.scheme == "https", parts.netloc, parts.path.rstrip("/")
+        self._host, self._base = parts.netloc, address.rstrip("/")
         self._token = token
 
     def register(self, entry: Entry) -> Registered:
@@ -108,38 +107,26 @@ class Registry:
         if self._token:
             headers["authorization"] = f"Bearer {self._token}"
         content = msgspec.json.encode(body) if body is not None else None
-        status, text = self._sent(method, f"{self._path}{_ROOT}/{what}", content, headers)
-        if status == 404 or (status == 409 and method == "POST"):
+        answer = self._sent(method, f"{self._base}{_ROOT}/{what}", content, headers)
+        if answer.status == 404 or (answer.status == 409 and method == "POST"):
             return None
-        if status in (401, 403):
+        if answer.status in (401, 403):
             raise NotAllowed(
-                f"the model registry {self._host} lets you in no further ({status})",
+                f"the model registry {self._host} lets you in no further ({answer.status})",
                 hint="look at model_registry_token_file, and ask who keeps the registry for rights",
             )
-        if not 200 <= status < 300:
-            raise BackendError(f"the model registry {self._host} answered {status}: {text[:200]!r}")
+        if not answer.ok:
+            raise BackendError(f"the model registry {self._host} {answer}")
         try:
-            return msgspec.json.decode(text)
+            return msgspec.json.decode(answer.body)
         except msgspec.DecodeError as error:
             raise BackendError(f"{self._host} is no model registry: it answers with no JSON") from error
 
-    def _sent(
-        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
-        connection = self._connection()
+    def _sent(self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]) -> http.Answer:
         try:
-            connection.request(method, path, content, dict(headers))
-            answer = connection.getresponse()
-            return answer.status, answer.read(_MOST_BYTES)
-        except (OSError, http.client.HTTPException) as error:
+            return http.request(method, url, content, headers, seconds=_SECONDS, most_bytes=_MOST_BYTES)
+        except OSError as error:
             raise BackendError(f"the model registry {self._host} did not answer: {error}") from error
-        finally:
-            connection.close()
-
-    def _connection(self) -> http.client.HTTPConnection:
-        if not self._secure:
-            return http.client.HTTPConnection(self._host, timeout=_SECONDS)
-        return http.client.HTTPSConnection(self._host, timeout=_SECONDS, context=ssl.create_default_context())
 
 
 def told(made: Registered) -> str:

@@ -137,7 +137,7 @@ class Guests:
         namespace: str | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings = msgspec.structs.replace(settings, image_check="off", registries={})
+        self._settings = for_visitors(settings)
         self._open, self._namespace, self._now = open_backend, namespace, now
         self._known: dict[bytes, Guest] = {}
         self._asking: dict[bytes, asyncio.Lock] = {}
@@ -222,14 +222,20 @@ def _close(client: AsyncClient) -> None:
         close()
 
 
+def for_visitors(settings: Settings) -> Settings:
+    """Return the settings with which a server acts for others: it asks no registry that an image of theirs names."""
+    return msgspec.structs.replace(settings, image_check="off", registries={})
+
+
 def cluster_guests(settings: Settings, namespace: str | None = None) -> Guests:
     """Return the guests of a server at a cluster, which act as themselves there."""
     from mpijob.backends.kubernetes import kubeconfig, visiting
     from mpijob.backends.kubernetes.backend import KubernetesBackend
 
     server = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+    outbound, restricted = visiting.outbound(settings, server), for_visitors(settings)
     return Guests(
         settings,
-        lambda token: KubernetesBackend(settings, visiting.access_of(server, token)),
+        lambda token: KubernetesBackend(restricted, visiting.access_of(server, token), outbound),
         namespace=namespace,
     )

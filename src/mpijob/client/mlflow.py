@@ -10,36 +10,27 @@ from __future__ import annotations
 import json
 import math
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from mpijob.errors import BackendError, InvalidJob
 from mpijob.model import JobState, Phase
+from mpijob.outbound import http
 
 if TYPE_CHECKING:
     from mpijob.observation.curves import Point
     from mpijob.settings import Settings
 
 _SECONDS = 10.0
+_MOST_BYTES = 16 << 20
+_CODES = re.compile(rb'"error_code"\s*:\s*"([A-Z_]{1,60})"')
 _BATCH = 1000  # of so many values does a server take at once
 _UID = "mpijob.uid"
 _PLACES = ("step", "global_step", "iteration", "iter", "batch", "epoch")
 _ENDS = {Phase.SUCCEEDED: "FINISHED", Phase.FAILED: "FAILED", Phase.CANCELLED: "KILLED"}
 
 Value = dict[str, Any]
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """A token goes to the server that was named, and nowhere else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_open = urllib.request.build_opener(_Stay).open
 
 
 class Server:
@@ -121,20 +112,19 @@ class Server:
     def _ask(self, path: str, body: bytes | None, *, missing: bool = False) -> Value:
         url = f"{self.address}/api/2.0/mlflow/{path}"
         headers = {"content-type": "application/json", **self._credentials()}
-        request = urllib.request.Request(url, body, headers)  # noqa: S310 http or https only
+        method = "GET" if body is None else "POST"
         try:
-            with _open(request, timeout=self._seconds) as answer:
-                found: Value = json.loads(answer.read() or b"{}")
+            answer = http.request(method, url, body, headers, seconds=self._seconds, most_bytes=_MOST_BYTES)
+            if answer.ok:
+                found: Value = json.loads(answer.body or b"{}")
                 return found
-        except urllib.error.HTTPError as error:
-            if missing and error.code == 404:
-                return {}
-            said = error.read(500).decode(errors="replace")
-            raise BackendError(f"MLflow at {self.address} answered {error.code}: {said}") from error
         except (OSError, ValueError) as error:
             raise BackendError(
                 f"MLflow at {self.address} does not answer: {error}", hint="look at the setting mlflow"
             ) from error
+        if missing and answer.status == 404:
+            return {}
+        raise BackendError(f"MLflow at {self.address} {answer}{_code(answer.body)}")
 
     def _credentials(self) -> dict[str, str]:
         if not self._token_file:
@@ -144,6 +134,12 @@ class Server:
                 return {"authorization": f"Bearer {file.read().strip()}"}
         except OSError as error:
             raise BackendError(f"{self._token_file}: {error.strerror}") from error
+
+
+def _code(body: bytes) -> str:
+    """Return MLflow's own code of an error, which is all that is told of a body."""
+    found = _CODES.search(body)
+    return f": {found[1].decode()}" if found else ""
 
 
 def server_of(settings: Settings, seconds: float = _SECONDS) -> Server | None:

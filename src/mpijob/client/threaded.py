@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _AHEAD = 256
 _WAITING_THREADS = 64
+_TRANSFER_THREADS = 32  # a slow object store, or a slow reader of a file, delays no other call
 
 
 class Threaded:
@@ -172,11 +173,11 @@ class Threaded:
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left."""
-        return await moved(lambda: self._inner.artifacts(ref))
+        return await _on(_transfers(), lambda: self._inner.artifacts(ref))
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
-        await moved(lambda: self._inner.fetch(ref, path, target))
+        await _on(_transfers(), lambda: self._inner.fetch(ref, path, target))
 
     async def note(self, *told: Any) -> None:
         """Tell the audit of what did not go through the port (see `witness`)."""
@@ -203,14 +204,23 @@ async def moved(start: Callable[[], Awaitable[T]]) -> T:
 
 async def waited(start: Callable[[], Awaitable[T]]) -> T:
     """Do the same with a call that may wait for as long as a job takes to end."""
+    return await _on(_patient(), start)
+
+
+async def _on(threads: ThreadPoolExecutor, start: Callable[[], Awaitable[T]]) -> T:
     context = contextvars.copy_context()
     work = functools.partial(context.run, lambda: drive(start()))
-    return await asyncio.get_running_loop().run_in_executor(_patient(), work)
+    return await asyncio.get_running_loop().run_in_executor(threads, work)
 
 
 @functools.cache
 def _patient() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="mpijob-waiting")
+
+
+@functools.cache
+def _transfers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_TRANSFER_THREADS, thread_name_prefix="mpijob-transfer")
 
 
 async def _streamed(stream: AsyncIterator[T]) -> AsyncIterator[T]:

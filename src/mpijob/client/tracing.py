@@ -11,8 +11,6 @@ import json
 import logging
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,6 +20,7 @@ from mpijob.client.stages import moments
 from mpijob.errors import BackendError, InvalidJob, MpiJobError
 from mpijob.model import Event, Phase
 from mpijob.model.accounts import Account, AccountQuery
+from mpijob.outbound import http
 
 if TYPE_CHECKING:
     from mpijob.client.exporting import Source
@@ -123,11 +122,12 @@ def send(endpoint: str, document: dict[str, Any]) -> None:
         )
     url = endpoint if address.path.rstrip("/").endswith("/v1/traces") else f"{endpoint.rstrip('/')}/v1/traces"
     body = json.dumps(document).encode()
-    request = urllib.request.Request(url, body, {"content-type": "application/json"})  # noqa: S310 http or https only
+    headers = {"content-type": "application/json"}
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310
-            pass
-    except (urllib.error.URLError, OSError) as error:
+        answer = http.request("POST", url, body, headers, seconds=_SECONDS, most_bytes=0)
+        if not answer.ok:
+            raise OSError(f"it {answer}")
+    except OSError as error:
         raise BackendError(
             f"the collector at {url} did not take the trace: {error}", hint="look at the setting traces"
         ) from error

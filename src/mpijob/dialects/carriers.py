@@ -14,6 +14,10 @@ from mpijob.model import MPIJob, Role, Volume, VolumeKind
 FETCH, KEEP = mounts.FETCH, "mpijob-keep-"
 STORING_SECONDS = 600  # how long a pod may take to store what is left
 _PLACE = "/mpijob/data"
+# the home is the volume itself: a profile that a job writes there is nobody's (it could name a program to run)
+_NO_PROFILES = [
+    {"name": name, "value": "/dev/null"} for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
+]
 
 
 def is_ours(name: str) -> bool:
@@ -54,7 +58,7 @@ def _container(name: str, verb: str, at: int, volume: Volume, shape: Shape, secu
         "image": shape.service_image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["data", verb, f"env/{folder}", _PLACE],
-        "env": [{"name": "HOME", "value": _PLACE}],
+        "env": [{"name": "HOME", "value": _PLACE}, *_NO_PROFILES],
         "envFrom": [{"secretRef": {"name": connection}}],
         "resources": {"requests": amounts, "limits": {"memory": amounts["memory"]}},
         "securityContext": security,

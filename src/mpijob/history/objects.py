@@ -1,33 +1,67 @@
-"""Files of lines in an object store that speaks S3: put, got, removed; requests signed as AWS Signature Version 4 says.
+"""Objects in an object store (S3): stored, verified, read, removed.
 
-Chunks that will not change any more go there (`offload`), and the disk keeps what is still written. A reader that finds
-no file on the disk gets the object and keeps a few for the next look.
+Nothing counts as stored before the store has confirmed it: after each upload its size and a checksum that the store
+computed are compared with what was sent, and where the store knows no such checksum, the object is read back. Sealed
+chunks go there (`offload`), and the disk keeps what is still written. A reader that finds no file on the disk fetches
+the object and keeps a few for the next look.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
-import hmac
-import http.client
 import os
-import ssl
-import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from mpijob import wholly
-from mpijob.errors import BackendError, InvalidJob
+from mpijob.errors import BackendError, NotFound, NotStored
+from mpijob.outbound import s3
+from mpijob.outbound.guard import Guard
 
 if TYPE_CHECKING:
     from mpijob.settings import ObjectsSetting
 
-_SECONDS = 60.0
 _PIECE = 1 << 20
-Sink = Callable[[bytes], object]
 _KEPT_FILES = 64
-_GONE = 404
+
+
+class Digest:
+    """Checksums of an object and of the parts in which it is sent, as a store computes them."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._whole = hashlib.sha256()
+        self._sha256: list[bytes] = []
+        self._md5: list[bytes] = []
+
+    def add(self, part: bytes) -> str:
+        """Take the next part; return its SHA-256 as S3 writes it."""
+        self.size += len(part)
+        self._whole.update(part)
+        self._sha256.append(hashlib.sha256(part).digest())
+        self._md5.append(hashlib.md5(part, usedforsecurity=False).digest())  # what an ETag is made of
+        return _base64(self._sha256[-1])
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the whole object."""
+        return _base64(self._whole.digest())
+
+    def matches(self, head: dict[str, Any], *, in_parts: bool) -> bool | None:
+        """Return whether an object is what was sent, by the checksums of its head; None where they do not tell.
+
+        An ETag that differs tells nothing: that of an encrypted object is no MD5.
+        """
+        sha256s, etag = {self.sha256}, self._md5[0].hex()
+        if in_parts:
+            sha256s.add(_base64(hashlib.sha256(b"".join(self._sha256)).digest()))
+            md5 = hashlib.md5(b"".join(self._md5), usedforsecurity=False).hexdigest()
+            etag = f"{md5}-{len(self._md5)}"
+        if checksum := head.get("ChecksumSHA256"):
+            return checksum.partition("-")[0] in sha256s  # that of parts ends with their number
+        return True if str(head.get("ETag", "")).strip('"') == etag else None
 
 
 class Objects:
@@ -35,107 +69,98 @@ class Objects:
 
     _hint = "look at bucket, access_key and secret_key_file under [objects]"
 
-    def __init__(self, setting: ObjectsSetting) -> None:
-        parts = urlsplit(setting.endpoint)
-        if parts.scheme not in ("http", "https") or not parts.hostname or not setting.bucket:
-            raise InvalidJob(
-                f"{setting.endpoint!r} with bucket {setting.bucket!r} is no object store",
-                hint='write endpoint = "https://s3.example.com" and bucket = "mpijob" under [objects]',
-            )
-        self._scheme, self._host = parts.scheme, parts.netloc
-        self._setting = setting
+    def __init__(self, setting: ObjectsSetting, guard: Guard | None = None) -> None:
+        """Reach the bucket of a setting over connections of a guard, over any that there are without one."""
+        s3.check(
+            setting.endpoint,
+            setting.bucket,
+            'write endpoint = "https://s3.example.com" and bucket = "mpijob" under [objects]',
+        )
+        self._setting, self._guard = setting, guard or Guard()
+        self._prefix = f"{setting.prefix.strip('/')}/" if setting.prefix.strip("/") else ""
+        self._used: s3.Connection | None = None
+        self._client: s3.Client | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
 
     def put(self, name: str, content: bytes) -> None:
-        """Store an object."""
-        self._ask("PUT", name, content)
+        """Store an object; raise NotStored unless the store confirms that it holds it."""
+        digest = Digest()
+        checksum = digest.add(content)
+        with self._storing(name):
+            self._api().put_object(**self._at(name), Body=content, ChecksumSHA256=checksum)
+        self._verify(name, digest)
 
     def get(self, name: str) -> bytes | None:
         """Return an object; None where there is none."""
-        return self._ask("GET", name)
+        try:
+            with self._asking("GET"):
+                content: bytes = self._api().get_object(**self._at(name))["Body"].read()
+                return content
+        except NotFound:
+            return None
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
-        self._ask("DELETE", name)
+        with self._asking("DELETE"):
+            self._api().delete_object(**self._at(name))
 
-    def _ask(self, method: str, name: str, content: bytes = b"") -> bytes | None:
-        answered = self._answer(method, self._path(name), {}, content)
-        return None if answered is None else answered[1]
+    def _verify(self, name: str, digest: Digest, *, in_parts: bool = False) -> None:
+        """Raise NotStored unless the store holds what was sent."""
+        with self._storing(name):
+            head = self._api().head_object(**self._at(name), ChecksumMode="ENABLED")
+        same = head.get("ContentLength") == digest.size and digest.matches(head, in_parts=in_parts)
+        if same or (same is None and self._checksum(name) == digest.sha256):
+            return
+        raise NotStored(
+            f"the object store {self._connection().host} holds something else than was sent as {name}",
+            hint="what was sent is kept here and will be sent again",
+        )
 
-    def _path(self, name: str) -> str:
-        prefix = f"{self._setting.prefix.strip('/')}/" if self._setting.prefix else ""
-        return f"/{self._setting.bucket}/{prefix}{name}"
+    def _checksum(self, name: str) -> str:
+        """Return the SHA-256 of an object, which is read for it."""
+        found = hashlib.sha256()
+        with self._storing(name):
+            body = self._api().get_object(**self._at(name))["Body"]
+            while piece := body.read(_PIECE):
+                found.update(piece)
+        return _base64(found.digest())
 
-    def _answer(
-        self,
-        method: str,
-        where: str,
-        query: Mapping[str, str],
-        content: bytes = b"",
-        sink: Sink | None = None,
-    ) -> tuple[Mapping[str, str], bytes] | None:
-        """Return headers (their names in small letters) and body; None where nothing is. A sink takes the body."""
-        path, asked = quote(where, safe="/~-._"), _query(query)
-        headers = self._signed(method, path, content, asked)
-        connection = self._connection()
+    # -- the client ---------------------------------------------------------------------------------
+    def _at(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._setting.bucket, "Key": f"{self._prefix}{name}"}
+
+    def _asking(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        return s3.errors_of(self._connection(), self._guard, doing, self._hint)
+
+    @contextlib.contextmanager
+    def _storing(self, name: str) -> Iterator[None]:
         try:
-            connection.request(method, f"{path}?{asked}" if asked else path, content or None, headers)
-            answer = connection.getresponse()
-            good = 200 <= answer.status < 300
-            body = b"" if sink is not None and good else answer.read()
-            if sink is not None and good:
-                while piece := answer.read(_PIECE):
-                    sink(piece)
-        except (OSError, http.client.HTTPException) as error:
-            raise BackendError(f"the object store {self._host} did not answer: {error}") from error
-        finally:
-            connection.close()
-        if answer.status == _GONE:
-            return None
-        if not good:
-            raise BackendError(
-                f"the object store {self._host} answered {answer.status} to {method} {path}: {body[:200]!r}",
-                hint=self._hint,
-            )
-        return {name.lower(): value for name, value in answer.getheaders()}, body
+            with s3.errors_of(
+                self._connection(), self._guard, f"the upload of {name}", self._hint, NotStored
+            ):
+                yield
+        except NotFound as error:  # it was sent, and it is not there
+            raise NotStored(f"{error.message}: {name}", hint=self._hint) from error
 
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._scheme == "http":
-            return http.client.HTTPConnection(self._host, timeout=_SECONDS)
-        return http.client.HTTPSConnection(self._host, timeout=_SECONDS, context=ssl.create_default_context())
+    def _api(self) -> Any:
+        """Return the client, a new one when the keys in the files have changed."""
+        found = self._connection()
+        client = self._client
+        if client is None or found != self._used:
+            client = s3.Client(found, self._guard)
+            self._used, self._client = found, client
+        return client.api
 
-    # -- AWS Signature Version 4 --------------------------------------------------------------------
-    def _signed(self, method: str, path: str, content: bytes, query: str = "") -> dict[str, str]:
-        moment, day = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()), time.strftime("%Y%m%d", time.gmtime())
-        digest = hashlib.sha256(content).hexdigest()
-        headers = {"host": self._host, "x-amz-content-sha256": digest, "x-amz-date": moment}
-        names = ";".join(sorted(headers))
-        lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-        request = "\n".join((method, path, query, lines, names, digest))
-        scope = f"{day}/{self._setting.region}/s3/aws4_request"
-        text = "\n".join(("AWS4-HMAC-SHA256", moment, scope, hashlib.sha256(request.encode()).hexdigest()))
-        key = b"AWS4" + self._secret()
-        for part in (day, self._setting.region, "s3", "aws4_request"):
-            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-        who = f"Credential={self._setting.access_key}/{scope}"
-        headers["authorization"] = f"AWS4-HMAC-SHA256 {who}, SignedHeaders={names}, Signature={signature}"
-        return headers
-
-    def _secret(self) -> bytes:
-        try:
-            with open(self._setting.secret_key_file, "rb") as file:
-                return file.read().strip()
-        except OSError as error:
-            raise BackendError(
-                f"the key of the object store cannot be read: {error}",
-                hint="look at secret_key_file under [objects]",
-            ) from error
+    def _connection(self) -> s3.Connection:
+        return s3.from_setting(self._setting, "the object store of the record", "objects", BackendError)
 
 
-def _query(query: Mapping[str, str]) -> str:
-    """Return the parts of an address behind the question mark, in the order in which they are signed."""
-    parts = sorted((quote(name, safe="~-._"), quote(value, safe="~-._")) for name, value in query.items())
-    return "&".join(f"{name}={value}" for name, value in parts)
+def _base64(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()
 
 
 def cached(objects: Objects, name: str, directory: str) -> str | None:

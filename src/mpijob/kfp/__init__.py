@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["component", "job_text", "run_job"]
 
-PACKAGES = ("mpijob[kubernetes]",)
+PACKAGES = ("mpijob[kubernetes]", "mpijob[s3]")
 IMAGE = "python:3.12"
 
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from mpijob.model.overseen import Overseen
     from mpijob.model.reporting import Progress
     from mpijob.model.rights import Question
+    from mpijob.outbound.policy import Policy
     from mpijob.settings import RateSetting, Settings
 
 
@@ -64,12 +65,19 @@ class KubernetesBackend:
 
     plain = True
 
-    def __init__(self, settings: Settings, visitor: Access | None = None) -> None:
-        """Reach the cluster of the settings as its user, or as a visitor of the server that this is."""
-        self._settings = settings
-        self._visitor = visitor
+    def __init__(
+        self, settings: Settings, visitor: Access | None = None, outbound: Policy | None = None
+    ) -> None:
+        """Reach the cluster as its user, or as a visitor of this server, which connects for them as `outbound` says."""
+        self._settings, self._visitor, self._given_outbound = settings, visitor, outbound
         self._access = visitor or kubeconfig.load(path=settings.kubeconfig, context=settings.context)
         self._api = Api(self._access)
+
+    @property
+    def _outbound(self) -> Policy:
+        from mpijob.outbound.policy import ANYWHERE, strict  # a list does without: start-up is a feature
+
+        return self._given_outbound or (ANYWHERE if self._visitor is None else strict())
 
     @cached_property
     def _eye(self) -> Eye:
@@ -357,13 +365,13 @@ class KubernetesBackend:
         """Return the files that the job left in buckets: a cluster keeps none outside a volume."""
         from mpijob.backends.kubernetes import results
 
-        return tuple(sorted(results.left(self._api, results.kept(self._eye, ref))))
+        return tuple(sorted(results.left(self._api, results.kept(self._eye, ref), self._outbound)))
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
         from mpijob.backends.kubernetes import results
 
-        results.fetch(self._api, results.kept(self._eye, ref), path, target)
+        results.fetch(self._api, results.kept(self._eye, ref), path, target, self._outbound)
 
     def schedules(self) -> ClusterSchedules:
         """Return the recurring jobs of the cluster."""

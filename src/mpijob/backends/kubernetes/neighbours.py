@@ -1,15 +1,19 @@
-"""Services of the platform beside its API server: asked over HTTP, with a token that lies in a file."""
+"""Services of the platform beside its API server: asked over HTTP, with a token that lies in a file.
+
+The token goes to the address of the settings and nowhere else: a redirect is an error.
+"""
 
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
+
+from mpijob.outbound import http
 
 _SECONDS = 5.0
+_MOST_BYTES = 64 << 20  # a page of 2000 long lines
 FAILURES = (OSError, ValueError, KeyError, TypeError)  # away, or it answers what nobody understands
 
 
@@ -21,16 +25,24 @@ class Neighbour:
 
     def get(self, path: str, words: Mapping[str, str]) -> Any:
         """Return the `data` of an answer; the words stand in the address."""
-        return self._ask(f"{path}?{urllib.parse.urlencode(words)}", None)
+        return self._ask(f"{path}?{urlencode(words)}", None)
 
     def post(self, path: str, words: Mapping[str, str]) -> Any:
         """Return the `data` of an answer; the words may be long."""
-        return self._ask(path, urllib.parse.urlencode(words).encode())
+        return self._ask(path, urlencode(words).encode())
 
     def _ask(self, path: str, body: bytes | None) -> Any:
-        request = urllib.request.Request(f"{self.address}{path}", body, self._headers())  # noqa: S310
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 the administrator's own address
-            return json.load(answer)["data"]
+        answer = http.request(
+            "GET" if body is None else "POST",
+            f"{self.address}{path}",
+            body,
+            self._headers() | ({} if body is None else {"content-type": "application/x-www-form-urlencoded"}),
+            seconds=_SECONDS,
+            most_bytes=_MOST_BYTES,
+        )
+        if not answer.ok:
+            raise OSError(f"it {answer}")
+        return json.loads(answer.body)["data"]
 
     def _headers(self) -> dict[str, str]:
         if not self._token_file:

@@ -1,13 +1,16 @@
 """What a cluster's job left, as far as it lies where it can be read from here: in the buckets of its S3 volumes.
 
 A file is called by its path in the job without the first slash: `out/model/weights`. The bucket is reached from this
-machine with the Secret of the data connection, which the user must be able to read.
+machine with the Secret of the data connection, which the user must be able to read. Whoever can write such a Secret
+chooses where this process connects: a server that acts for others passes a restricted policy.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from mpijob.backends import buckets
@@ -17,6 +20,11 @@ from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.looking import Eye
 from mpijob.errors import BackendError, NotAllowed, NotFound, Unsupported
 from mpijob.model import Artifact, JobRef, MPIJob, Volume, VolumeKind
+from mpijob.outbound.guard import Guard
+from mpijob.outbound.policy import Policy, TooLarge
+
+# a pipe that nobody reads any more is an error, and does not wait for a reader
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def kept(eye: Eye, ref: JobRef) -> MPIJob:
@@ -35,41 +43,59 @@ def volumes(job: MPIJob) -> list[Volume]:
     return [one for one in job.volumes if one.kind is VolumeKind.S3 and not one.read_only]
 
 
-def left(api: Api, job: MPIJob) -> Iterator[Artifact]:
+def left(api: Api, job: MPIJob, policy: Policy) -> Iterator[Artifact]:
     """Yield the files of those volumes."""
-    for volume in volumes(job):
-        for name, size in _bucket(api, job, volume).names():
-            if name and not name.endswith("/"):
-                yield Artifact(f"{_stem(volume)}{name}", size, 0.0)
+    count, most = 0, policy.listed_objects
+    with Guard(policy) as guard:
+        for volume in volumes(job):
+            with closing(_bucket(api, job, volume, guard)) as bucket:
+                for name, size in bucket.names():
+                    count += 1
+                    if 0 < most < count:
+                        raise TooLarge(
+                            f"the job left more than {most} files, the most that this server lists",
+                            hint="list them with: mpijob artifacts list",
+                        )
+                    if name and not name.endswith("/"):
+                        yield Artifact(f"{_stem(volume)}{name}", size, 0.0)
 
 
-def fetch(api: Api, job: MPIJob, path: str, target: Path) -> None:
+def fetch(api: Api, job: MPIJob, path: str, target: Path, policy: Policy) -> None:
     """Copy one of those files to this machine."""
+    missing = NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
     volume = next((one for one in volumes(job) if path.startswith(_stem(one))), None)
-    if volume is None:
-        raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
-    name = path.removeprefix(_stem(volume))
-    bucket = _bucket(api, job, volume)
-    if name not in (known for known, _ in bucket.names()):
-        raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+    name = path.removeprefix(_stem(volume)) if volume is not None else ""
+    if volume is None or not name or name.endswith("/") or ".." in name.split("/"):
+        raise missing
+    with Guard(policy) as guard, closing(_bucket(api, job, volume, guard)) as bucket:
+        pieces = bucket.read(name)
+        try:
+            first = next(pieces, b"")  # before anything is made here
+        except NotFound:
+            raise missing from None
+        _write(target, chain((first,), pieces))
+
+
+def _write(target: Path, pieces: Iterator[bytes]) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        handle = os.open(target, _NEW_FILE, 0o644)
+        try:
+            os.set_blocking(handle, True)
+            buckets.write(handle, pieces)
+        finally:
+            os.close(handle)
     except OSError as error:
         raise BackendError(f"cannot write {target}: {error.strerror}") from error
-    try:
-        bucket.download(name, handle)
-    finally:
-        os.close(handle)
 
 
 def _stem(volume: Volume) -> str:
     return volume.mount.strip("/") + "/"
 
 
-def _bucket(api: Api, job: MPIJob, volume: Volume) -> Bucket:
+def _bucket(api: Api, job: MPIJob, volume: Volume, guard: Guard) -> Bucket:
     name, folder = buckets.parted(volume.source)
-    return Bucket(connection(api, job.namespace, name), folder)
+    return Bucket(connection(api, job.namespace, name), folder, guard)
 
 
 def connection(api: Api, namespace: str, name: str) -> buckets.Connection:

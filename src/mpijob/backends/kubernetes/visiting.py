@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from mpijob.backends.kubernetes import kinds, reads
 from mpijob.backends.kubernetes.access import Access
 from mpijob.errors import Finding, InvalidJob
 from mpijob.model import MPIJob
 from mpijob.model.rights import Question
+from mpijob.outbound import policy
+from mpijob.outbound.policy import Policy
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
+    from mpijob.settings import Settings
 
 AGAIN = "sign in again: your login at the cluster has ended"
 _LANES = 8
@@ -37,6 +41,20 @@ def access_of(server: Access, token: str) -> Access:
         compress=server.compress,
         again=AGAIN,
     )
+
+
+def outbound(settings: Settings, server: Access) -> Policy:
+    """Return where this server may connect for its visitors: not to the API server, nor to services of its own."""
+    services = (
+        settings.broker,
+        settings.history_database,
+        settings.loki,
+        settings.mlflow,
+        settings.model_registry,
+        settings.prometheus,
+        settings.traces,
+    )
+    return policy.for_others(settings.outbound, (urlsplit(server.server).hostname or "", *services))
 
 
 def may(api: Api, questions: Sequence[Question]) -> tuple[bool, ...]:
