@@ -18,16 +18,20 @@ from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.kubernetes.surroundings import Surroundings
 from mpijob.dialects import extra, identity, mpioperator, next_attempt, terms, trainjob
 from mpijob.dialects.terms import Document, Shape
+from mpijob.history import ledger
 from mpijob.model import (
     Amounts,
     Facts,
     Family,
     JobRef,
+    JobState,
     LogQuery,
     MPIJob,
     Network,
+    Phase,
     Plan,
     Program,
+    Resources,
     Retry,
     job_uid,
 )
@@ -315,3 +319,17 @@ def test_nobody_of_the_cluster_itself_is_acted_for(
     notes = {terms.OWNER_LABEL: user, terms.OWNER_GROUPS: "\n".join(groups)}
     found = impersonation.owner({"annotations": notes})
     assert (None if found is None else found.groups) == expected
+
+
+# -- accounts -------------------------------------------------------------------------------------
+def test_what_a_job_held_is_counted_by_its_own_fields() -> None:
+    """128 GPUs were counted as none, and paid by nobody, where the annotation said so."""
+    runtime, document = trainjob.write(a_job(workers=16, resources=Resources(gpu=8, cpu="4")))
+    forged = annotated(document, {"workers": 1, "resources": {"gpu": 0, "cpu": "1m"}, "cost": {"team": "b"}})
+    state = JobState(ref=JobRef("team-cv", "bert", "u"), phase=Phase.SUCCEEDED, started=1.0, finished=3601.0)
+    accounts = [
+        ledger.made(state, msgspec.json.encode(trainjob.read((runtime, one)).job), None, {}, 7200.0)
+        for one in (document, forged)
+    ]
+    assert accounts[0] == accounts[1]
+    assert accounts[1].gpu_hours == 128.0
