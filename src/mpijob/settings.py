@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from mpijob import shapes
-from mpijob.errors import InvalidJob
+from mpijob import ownership, shapes
+from mpijob.errors import InvalidJob, UnsafePath
 
 
 class QuotaSetting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -214,6 +214,11 @@ def config_path(environ: Mapping[str, str]) -> str:
 def _from_file(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
+            if problem := ownership.of_file(os.fstat(file.fileno())):
+                raise UnsafePath(
+                    f"settings file {path} is not believed: {problem}",
+                    hint=f"settings name programs that are run: chown it to you, and chmod go-w {path}",
+                )
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
