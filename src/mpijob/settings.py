@@ -118,6 +118,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     broker: str = ""
     broker_ca: str = ""
     audit_days: float = 90.0
+    trusted_proxies: tuple[str, ...] = ()
+    connections_per_address: int = 256
     rates: dict[str, RateSetting] = {}
     budgets: dict[str, BudgetSetting] = {}
     callbacks: tuple[CallbackSetting, ...] = ()
@@ -133,7 +135,8 @@ _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memo
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
-_NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days")
+_NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days", "connections_per_address")
+_LISTS = ("trusted_proxies",)  # with commas between
 
 
 def at(settings: Settings, place: str) -> Settings:
@@ -174,6 +177,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     for field in (*_TEXTS, *_NUMBERS):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
+    for field in _LISTS:
+        if text := environ.get(f"MPIJOB_{field.upper()}"):
+            values[field] = [one.strip() for one in text.split(",") if one.strip()]
     values.setdefault("home", _default_home(environ))
     try:
         return shapes.convert(values, Settings, strict=False)

@@ -11,7 +11,8 @@ from mpijob.api.problems import Refused
 
 BODY_BYTES = 2 << 20
 BODY_SECONDS = 20.0
-HEAD_SECONDS = 20.0
+HEAD_SECONDS = 20.0  # for a request's first line and headers, from the last answer on
+WAITING = 512  # connections without a request
 SEND_SECONDS = 30.0  # a reader who takes nothing for so long is let go
 STREAMS = 100
 ACTS, ACTS_AT_ONCE = 100, 8
