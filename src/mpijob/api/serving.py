@@ -74,7 +74,9 @@ async def _serve(options: Options) -> int:
         door = _login(options) if options.login else await _gate(options, client, listening)
         room = Room(client, door, metrics_page(options.settings, options.namespace))
         server = uvicorn.Server(config(application(room), options.tls))
+        ready = asyncio.create_task(room.parsers.start())  # the first document finds it warm
         await server.serve(sockets=[listening])
+        ready.cancel()
     return 0 if server.started else 1
 
 
