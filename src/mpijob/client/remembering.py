@@ -146,7 +146,3 @@ async def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, 
             ) from error
     if forget and (past := backend.past()) is not None:
         past.forget(ref)
-        from mpijob.client import witness
-        from mpijob.model.audit import Verb
-
-        await witness.tell(backend, Verb.FORGET, ref)

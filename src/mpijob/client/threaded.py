@@ -179,6 +179,13 @@ class Threaded:
         """Copy one of those files to this machine."""
         await moved(lambda: self._inner.fetch(ref, path, target))
 
+    async def act(
+        self, verb: Any, ref: JobRef, work: Callable[[], Awaitable[T]], *told: Any, **more: Any
+    ) -> T:
+        """Do something that does not go through the port, and tell the audit where there is one (see `witness`)."""
+        auditor = getattr(self._inner, "act", None)
+        return await moved(work if auditor is None else lambda: auditor(verb, ref, work, *told, **more))
+
     async def note(self, *told: Any) -> None:
         """Tell the audit of what did not go through the port (see `witness`)."""
         if note := getattr(self._inner, "note", None):

@@ -37,6 +37,11 @@ class Verb(StrEnum):
     END = "end"
     PRUNE = "prune"
     SET = "set"
+    TEND = "tend"
+    REGISTER = "register"
+    STORE = "store"
+    RESTORE = "restore"
+    INSTALL = "install"
 
 
 _WORDS = {
