@@ -230,8 +230,8 @@ def test_a_next_attempt_that_whoever_waits_lets_begin_is_told_once(tmp_path: Pat
     backing_off = msgspec.structs.replace(state, reason="BackingOff")
     before = len(stages(client))
     for _ in range(3):
-        drive(client.audited.tend(backing_off))
-        drive(client.audited.tend(state))
+        drive(client._audited.tend(backing_off))
+        drive(client._audited.tend(state))
     assert stages(client)[before:] == pair("tend")
 
 
@@ -294,7 +294,8 @@ def test_the_same_look_of_two_people_is_told_for_each(tmp_path: Path) -> None:
 # -- nobody goes past it ----------------------------------------------------------------------------
 ONLY_READ = {  # what is handed an engine itself, and calls nothing of it that is told of
     "accounts.advise", "accounts.budgets", "accounts.estimate", "accounts.of", "accounts.page", "accounts.rates",
-    "accounts.report", "accounts.told", "again.pages", "auditing.entries", "auditing.verify", "bridge_to",
+    "accounts.report", "accounts.told", "again.pages", "audit_directory", "auditing.entries", "auditing.verify",
+    "bridge_to",
     "brokering.fit", "fleet.look", "flow.plan", "remembering.deleted", "remembering.record", "witnessed",
     "training_curves.points_of", "training_curves.read",  # numbers in lines, not the lines
     "_reviewed", "getattr", "hasattr",

@@ -20,6 +20,7 @@ from mpijob.api.limits import Limits
 from mpijob.api.metrics import MetricsPage
 from mpijob.api.opinions import OpinionBox
 from mpijob.api.parsing import Parsers
+from mpijob.api.peers import Proxies
 from mpijob.client import AsyncClient
 from mpijob.client.entries import ORIGIN, Origin
 from mpijob.client.guests import Guest
@@ -59,6 +60,7 @@ class Room:
         self.client, self.gate, self.metrics = client, gate, metrics
         self.board, self.limits, self.pages = Board(client), Limits(), Pages()
         self.parsers = Parsers()
+        self.proxies = Proxies(client.settings.trusted_proxies)
         self.opinions = OpinionBox(client.settings.home)
         self.projects = Projects(client)
 
@@ -218,21 +220,18 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
 async def admitted(route: Route, room: Room, request: HTTPConnection, visitor: Visitor | None) -> Ask:
     """Return what is asked, once the visitor may see the namespace that it is about."""
     query = _query(request, route.query) if route.query else None
-    ORIGIN.set(_origin(request))  # each request has a context of its own
+    ORIGIN.set(_origin(request, room.proxies))  # each request has a context of its own
     ask = Ask(room, request, visitor, query)
     if "{name}" in route.path:
         await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
     return ask
 
 
-def _origin(request: HTTPConnection) -> Origin:
-    """Return from where somebody asks, for the audit."""
+def _origin(request: HTTPConnection, proxies: Proxies) -> Origin:
+    """Return from where somebody asks, for the audit; only a proxy that is trusted may say for whom it asks."""
     nearest = request.client.host if request.client else ""
-    before = [one.strip()[:64] for one in request.headers.get("x-forwarded-for", "").split(",")[:4]]
-    return Origin(
-        tuple(one for one in (*before, nearest) if one),
-        f"page; {request.headers.get('user-agent', '')[:150]}",
-    )
+    addresses = proxies.forwarded_for(nearest, request.headers.get("x-forwarded-for", ""))
+    return Origin(addresses, f"page; {request.headers.get('user-agent', '')[:150]}")
 
 
 def _query(request: HTTPConnection, kind: type[T]) -> T:

@@ -11,7 +11,7 @@ import resource
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 
@@ -19,7 +19,7 @@ import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 
-from mpijob.api import connections, limits
+from mpijob.api import audit_stream, connections, limits
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.gate import Gate
@@ -28,6 +28,7 @@ from mpijob.api.metrics import metrics_page
 from mpijob.api.peers import Proxies
 from mpijob.client import AsyncClient
 from mpijob.client.guests import cluster_guests
+from mpijob.client.witness import OFF, audit_directory
 from mpijob.settings import Settings
 
 _THREADS = 32  # an engine's calls block; each open log has a thread beside these
@@ -75,7 +76,8 @@ async def _serve(options: Options) -> int:
         room = Room(client, door, metrics_page(options.settings, options.namespace))
         server = uvicorn.Server(config(application(room), options.tls))
         ready = asyncio.create_task(room.parsers.start())  # the first document finds it warm
-        await server.serve(sockets=[listening])
+        with _audit_copied(options, client):
+            await server.serve(sockets=[listening])
         ready.cancel()
     return 0 if server.started else 1
 
@@ -114,6 +116,13 @@ async def _gate(options: Options, client: AsyncClient, listening: socket.socket)
     gate = Gate(user, options.hosts, cookie=f"mpijob-session-{port}")  # cookies do not tell ports apart
     gate.invite(options.token)
     return gate
+
+
+def _audit_copied(options: Options, client: AsyncClient) -> AbstractContextManager[None]:
+    """Let the cluster's log collection have a copy of the audit, where the server is for everybody."""
+    if not options.login or options.settings.audit == OFF:
+        return nullcontext()
+    return audit_stream.copied(audit_directory(client.backend, options.settings))
 
 
 def _login(options: Options) -> Login:

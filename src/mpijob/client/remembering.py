@@ -72,7 +72,18 @@ class _Remembering:
         )
 
     def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
-        return self._told(ref, self._backend.logs(ref, query), lambda past, known: past.logs(known, query))
+        from mpijob.client.entries import ORIGIN
+
+        origin = ORIGIN.get()  # a thread that reads the stream does not know it
+
+        def kept(past: Past, known: JobRef) -> Iterable[LogLine]:
+            token = ORIGIN.set(origin)
+            try:
+                return past.logs(known, query)
+            finally:
+                ORIGIN.reset(token)
+
+        return self._told(ref, self._backend.logs(ref, query), kept)
 
     async def _told(
         self, ref: JobRef, stream: AsyncIterator[T], kept: Callable[[Past, JobRef], Iterable[T]]
