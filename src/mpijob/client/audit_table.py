@@ -30,7 +30,7 @@ PORT: Mapping[str, Kind] = {
     **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks tend"),
 }  # fmt: skip
 ABILITIES: Mapping[str, Kind] = {  # what only some engines have
-    **_of(Kind.READ, "secret_values workplace choices projects rates told usual_image may oversee"),
+    **_of(Kind.READ, "secret_values workplace choices projects rates told usual_image may oversee checkup"),
     **_of(Kind.LOOK, "merge_logs"),
     **_of(Kind.ACT, "register store"),
     **_of(Kind.BARE, "api close now"),

@@ -115,6 +115,11 @@ class Threaded:
         known = getattr(self._inner, "secret_values", None)
         return () if known is None else await moved(lambda: known(ref, secrets))
 
+    async def checkup(self) -> tuple[Finding, ...] | None:
+        """Return whether the place is ready for jobs, as the engine's user sees it; None from one that cannot tell."""
+        look = getattr(self._inner, "checkup", None)
+        return None if look is None else await moved(look)
+
     def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines in time order."""
         return _streamed(self._inner.logs(ref, query))
