@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -302,6 +304,39 @@ def test_the_process_that_reads_is_started_again_when_it_was_killed() -> None:
         return await parsers.encoded("eve", "reading", QUICK, 100)
 
     assert json.loads(asyncio.run(story()))["job"]["name"] == "hello"
+
+
+@pytest.mark.thorough
+def test_a_process_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PARSE_SECONDS", 0.5)
+    monkeypatch.setattr(limits, "PARSE_SOON_SECONDS", 0.5)
+
+    async def story() -> tuple[list[Any], bytes]:
+        parsers = Parsers()
+        await parsers.start()
+        assert PROCESS._process is not None
+        os.kill(PROCESS._process.pid, signal.SIGSTOP)
+        asked = [parsers.encoded("eve", "reading", QUICK, 100)]
+        results = [*await asyncio.gather(*asked, return_exceptions=True)]
+        monkeypatch.undo()
+        assert (parsers._running, parsers._slow, parsers._users) == (0, 0, {})
+        return results, await parsers.encoded("fred", "reading", QUICK, 100)
+
+    results, other = asyncio.run(story())
+    assert refusals(results) == [(503, "BUSY", limits.RETRY_SECONDS)]
+    assert json.loads(other)["job"]["name"] == "hello"
+
+
+def test_one_user_sends_only_so_many_documents_at_once() -> None:
+    parsers = Parsers()
+    with ExitStack() as ends:
+        for _ in range(limits.PARSES_OF_USER):
+            ends.enter_context(parsers.upload("eve"))
+        with pytest.raises(Refused) as caught:
+            ends.enter_context(parsers.upload("eve"))
+        assert (caught.value.status, caught.value.problem.code) == (429, "BUSY")
+        ends.enter_context(parsers.upload("fred"))
+    assert not parsers._uploads
 
 
 def test_a_document_that_takes_too_much_memory_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:

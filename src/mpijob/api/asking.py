@@ -207,8 +207,9 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
     elif route.changes:
         room.gate.check_origin(request)
     ask = await admitted(route, room, request, visitor)
-    if route.document:
-        ask.document = await _taken(request, route)
+    if route.document and visitor is not None:
+        with room.parsers.upload(visitor.user):
+            ask.document = await _taken(request, route)
     elif route.body:
         ask.body = await _body(request, route)
     found = await route.handler(ask)

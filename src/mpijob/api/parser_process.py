@@ -220,7 +220,7 @@ def serve(control: socket.socket) -> None:
             break
         work = msgspec.msgpack.decode(message, type=Work)
         if fds:
-            with socket.socket(fileno=fds[0]) as line:
+            with socket.socket(fileno=fds[0]) as line, contextlib.suppress(OSError):  # no room for a child
                 children[work.number] = _forked(line, work, (control.fileno(), ended, wake))
         elif work.number in children:
             os.kill(children[work.number], signal.SIGKILL)

@@ -15,9 +15,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -72,8 +72,17 @@ class ParserProcess:
             await asyncio.get_running_loop().sock_sendall(ours, _framed(order))
         except OSError as error:
             ours.close()
-            raise _busy("the process that reads documents does not answer") from error
+            raise _silent() from error
+        except BaseException:
+            ours.close()
+            raise
         return Reader(self, number, ours)
+
+    def stop(self) -> None:
+        """End the process; the next document starts another."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def kill(self, number: int) -> None:
         """End a child at once."""
@@ -145,6 +154,7 @@ class Parsers:
         self._process = process
         self._users: dict[str, deque[asyncio.Future[None]]] = {}  # who reads or waits, and for what
         self._turns: deque[str] = deque()  # users of whom one waits, in their order
+        self._uploads: Counter[str] = Counter()
         self._running = self._slow = self._waiting = 0
 
     async def start(self) -> None:
@@ -163,18 +173,40 @@ class Parsers:
         """Return what was made of a body, as a value."""
         return shapes.decode(await self.encoded(user, what, body, max_workers), kind)
 
-    async def _read(self, order: Order) -> Result:
-        reader = await self._process.begin(order)
+    @contextmanager
+    def upload(self, user: str) -> Iterator[None]:
+        """Hold one of the documents that a user may send at once: each takes memory while it comes."""
+        if self._uploads[user] >= limits.PARSES_OF_USER:
+            raise _busy(f"{self._uploads[user]} of your documents are on their way already", 429)
+        self._uploads[user] += 1
         try:
-            if not await reader.is_soon_done():
-                await self._go_on(reader)
-            result = await reader.result()
+            yield
         finally:
-            await reader.close()
+            self._uploads[user] -= 1
+            if not self._uploads[user]:
+                del self._uploads[user]
+
+    async def _read(self, order: Order) -> Result:
+        await self._process.start()
+        try:
+            async with asyncio.timeout(limits.PARSE_SECONDS + limits.PARSE_SOON_SECONDS):
+                result = await self._read_in_time(order)
+        except TimeoutError as error:  # a child ends by itself: nobody forked one
+            self._process.stop()
+            raise _silent() from error
         if result is None:
             what = f"the document takes more than {limits.PARSE_SECONDS:g} s or too much memory to read"
             raise Refused(422, what, _LOCALLY, code="TOO_SLOW")
         return result
+
+    async def _read_in_time(self, order: Order) -> Result | None:
+        reader = await self._process.begin(order)
+        try:
+            if not await reader.is_soon_done():
+                await self._go_on(reader)
+            return await reader.result()
+        finally:
+            await reader.close()
 
     async def _go_on(self, reader: Reader) -> None:
         """Let a slow document have its whole time, if not too many do; its place goes to the next one."""
@@ -192,11 +224,11 @@ class Parsers:
     @asynccontextmanager
     async def _turn(self, user: str) -> AsyncIterator[None]:
         """Wait for the user's turn, and hold it."""
-        own = self._users.setdefault(user, deque())
-        if len(own) >= limits.PARSES_OF_USER:
-            raise _busy(f"{len(own)} of your documents are being read already", 429)
+        if len(self._users.get(user, ())) >= limits.PARSES_OF_USER:
+            raise _busy(f"{limits.PARSES_OF_USER} of your documents are being read already", 429)
         if self._waiting >= limits.PARSES_WAITING:
             raise _busy("too many documents wait to be read")
+        own = self._users.setdefault(user, deque())
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         own.append(place)
         if len(own) == 1:
@@ -235,6 +267,10 @@ class Parsers:
 
 def _busy(message: str, status: int = 503) -> Refused:
     return Refused(status, message, "try again in a moment", code="BUSY", retry_after=limits.RETRY_SECONDS)
+
+
+def _silent() -> Refused:
+    return _busy("the process that reads documents does not answer")
 
 
 def _framed(order: Order) -> bytes:
