@@ -19,7 +19,7 @@ from tests.other_user import NOBODY, SOMEBODY, give, running_as
 from mpijob import Client, Phase
 from mpijob.model import Retry
 
-from .support import PATIENCE, a_job, eventually, private_dirs, running
+from .support import PATIENCE, a_job, eventually, private_dirs, running, said
 
 pytestmark = [pytest.mark.engine, pytest.mark.security, pytest.mark.hostile]
 
@@ -155,3 +155,17 @@ def test_a_directory_that_was_exchanged_while_the_job_runs_is_used_no_more(
     finally:
         place.rmdir()
         shutil.rmtree(away)
+
+
+def test_the_agent_of_a_job_is_in_the_runtime_directory_of_its_owner(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There nobody else may even look; the ranks' own files are elsewhere, for it is small."""
+    with tempfile.TemporaryDirectory(prefix="xdg-", dir="/tmp") as runtime:  # of mode 0700
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        job = client.submit(
+            a_job("victim", 'echo "${HYDRA_LAUNCHER_EXEC%/*/agent} ${TMPDIR%/*}"', mpi="mpich")
+        )
+        job.wait_for_completion(PATIENCE)
+        assert set(said(job)[0]) == {f"{runtime} /tmp"}
+        eventually(lambda: not os.listdir(runtime), "nothing is left there")
