@@ -20,11 +20,12 @@ import pytest
 from tests.unit.test_api_stream import Server, serving
 from tests.visitor import Page, opened
 
-from mpijob.api import connections, limits, streams
+from mpijob.api import streams
 from mpijob.api.peers import Proxies
 from mpijob.api.serving import Options
 from mpijob.cluster import certificates
 from mpijob.errors import InvalidJob
+from mpijob.serving import connections
 from mpijob.settings import Settings
 
 pytestmark = [pytest.mark.security, pytest.mark.hostile]
@@ -138,13 +139,13 @@ def test_half_requests_by_the_thousand_keep_nobody_else_waiting(page: Page, kind
         assert slowest(ask) < SOON
         flood.drip()
         assert slowest(ask) < SOON
-        assert flood.open_ones() <= limits.WAITING
+        assert flood.open_ones() <= connections.WAITING
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server on which a request must come soon."""
-    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
     with serving() as server:
         yield server
 
@@ -274,7 +275,8 @@ def test_a_proxy_that_is_no_address_is_refused() -> None:
 
 # -- TLS of our own ---------------------------------------------------------------------------------
 SERVER = (
-    "from mpijob.api import limits; limits.HEAD_SECONDS = 0.5\nfrom mpijob.api.__main__ import main; main()"
+    "from mpijob.serving import connections; connections.HEAD_SECONDS = 0.5\n"
+    "from mpijob.api.__main__ import main; main()"
 )
 
 

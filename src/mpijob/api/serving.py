@@ -12,14 +12,13 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
 from importlib.util import find_spec
 
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 
-from mpijob.api import audit_stream, connections, limits
+from mpijob.api import audit_stream
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.gate import Gate
@@ -29,6 +28,7 @@ from mpijob.api.peers import Proxies
 from mpijob.client import AsyncClient
 from mpijob.client.guests import cluster_guests
 from mpijob.client.witness import OFF, audit_directory
+from mpijob.serving import connections, server
 from mpijob.settings import Settings
 
 _THREADS = 32  # an engine's calls block; each open log has a thread beside these
@@ -67,38 +67,30 @@ async def _serve(options: Options) -> int:
     )
     _allow_files()
     loop = asyncio.get_running_loop()
-    # uvicorn hands no such limit on; asyncio's own is a minute for whoever opens a connection and says nothing
-    handshake = {"ssl_handshake_timeout": limits.HEAD_SECONDS} if options.tls else {}
-    loop.create_server = partial(loop.create_server, **handshake)  # type: ignore[method-assign]  # as said
+    connections.bound_handshakes(loop, encrypted=options.tls is not None)
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="asked"))
     async with AsyncClient(namespace=options.namespace, settings=options.settings) as client:
         door = _login(options) if options.login else await _gate(options, client, listening)
         room = Room(client, door, metrics_page(options.settings, options.namespace))
-        server = uvicorn.Server(config(application(room), options.tls))
+        served = uvicorn.Server(config(application(room), options.tls))
         ready = asyncio.create_task(room.parsers.start())  # the first document finds it warm
         with _audit_copied(options, client):
-            await server.serve(sockets=[listening])
+            await served.serve(sockets=[listening])
         ready.cancel()
-    return 0 if server.started else 1
+    return 0 if served.started else 1
 
 
 def config(app: ASGIApp, tls: tuple[str, str] | None = None) -> uvicorn.Config:
-    """Return how requests are read: bounded in size, number and time."""
+    """Return how the page's requests are read."""
     certificate, key = tls or (None, None)
-    return uvicorn.Config(
+    return server.config(
         app,
-        http=connections.protocol(),
+        connections.protocol(),
         ws="wsproto" if find_spec("wsproto") else "none",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-        h11_max_incomplete_event_size=32 << 10,
-        limit_concurrency=_CONNECTIONS + limits.WAITING,
+        limit_concurrency=_CONNECTIONS + connections.WAITING,
         ws_max_size=4 << 10,
         ssl_certfile=certificate,
         ssl_keyfile=key,
-        proxy_headers=False,  # no header is believed about who asks
     )
 
 

@@ -1,7 +1,7 @@
-"""Connections to the page: how long one may be without a request, and how many an address may have.
+"""Connections to a server: how long one may be without a request, and how many an address may have.
 
 A connection waits before its first request, between two, and while the rest of a body comes that nobody reads. Each
-wait ends after `limits.HEAD_SECONDS`, whatever was sent meanwhile. Of those that wait only so many are kept: the one
+wait ends after `HEAD_SECONDS`, whatever was sent meanwhile. Of those that wait only so many are kept: the one
 that has waited longest makes way. So whoever opens connections without asking anything takes nobody else's place.
 """
 
@@ -17,9 +17,10 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from mpijob.api import limits
-
+CLIENT_NAME = "client_name"  # in a request's state: the name in a client's certificate, where it was verified
 _log = logging.getLogger(__name__)
+HEAD_SECONDS = 20.0  # for a request's first line and headers, from the last answer on
+WAITING = 512  # connections without a request
 _REFUSED_AT_ONCE = 64  # then others have their turn
 _WARN_SECONDS = 60.0
 
@@ -27,7 +28,7 @@ _WARN_SECONDS = 60.0
 class Waiting:
     """The connections without a request, the one that waits longest first."""
 
-    def __init__(self, most: int = limits.WAITING) -> None:
+    def __init__(self, most: int = WAITING) -> None:
         self._most = most
         self._lines: dict[TimedProtocol, None] = {}
 
@@ -52,8 +53,10 @@ class TimedProtocol(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for a request."""
+        """Begin to wait for a request; what its certificate says of a client is known to every one."""
         super().connection_made(transport)
+        if certificate := transport.get_extra_info("peercert"):
+            self.app_state = {**self.app_state, CLIENT_NAME: _common_name(certificate)}
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -92,7 +95,7 @@ class TimedProtocol(H11Protocol):
     def _wait(self) -> None:
         self._stop_waiting()
         self.waiting.add(self)
-        self._timer = self.loop.call_later(limits.HEAD_SECONDS, self.hang_up)
+        self._timer = self.loop.call_later(HEAD_SECONDS, self.hang_up)
 
     def _stop_waiting(self) -> None:
         self.waiting.discard(self)
@@ -101,9 +104,24 @@ class TimedProtocol(H11Protocol):
             self._timer = None
 
 
+def _common_name(certificate: dict[str, Any]) -> str:
+    pairs = (pair for names in certificate.get("subject", ()) for pair in names)
+    return next((str(value) for key, value in pairs if key == "commonName"), "")
+
+
+def bound_handshakes(loop: asyncio.AbstractEventLoop, *, encrypted: bool) -> None:
+    """Let TLS handshakes of servers of this loop take no longer than a request's headers.
+
+    uvicorn hands no such limit on; asyncio's own is a minute for whoever opens a connection and says nothing.
+    """
+    if encrypted:
+        bounded = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS)
+        loop.create_server = bounded  # type: ignore[method-assign]  # as said
+
+
 def protocol() -> type[TimedProtocol]:
     """Return the protocol of one server."""
-    return type("PageProtocol", (TimedProtocol,), {"waiting": Waiting()})
+    return type("ServerProtocol", (TimedProtocol,), {"waiting": Waiting()})
 
 
 class Listener(socket.socket):
