@@ -65,22 +65,16 @@ def lair() -> Iterator[Path]:
 
 
 @pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory for temporary files that all users share; nobody has a runtime directory here."""
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory for temporary files that all users share, like /tmp; nobody has a runtime directory here.
+
+    It is one of its own: the attackers leave alone whoever else works on this machine.
+    """
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    return Path("/tmp")
-
-
-def remove_all_of(uid: int, place: Path) -> None:
-    for path in place.glob("mpijob-*"):
-        if path.lstat().st_uid == uid:
-            path.unlink() if path.is_symlink() else _remove(path)
-
-
-def _remove(directory: Path) -> None:
-    for path in directory.iterdir():
-        path.unlink()
-    directory.rmdir()
+    with tempfile.TemporaryDirectory(prefix="all-", dir="/tmp") as place:
+        os.chmod(place, 0o1777)
+        monkeypatch.setenv("TMPDIR", place)
+        yield Path(place)
 
 
 @pytest.mark.parametrize("attacker", [NOBODY, SOMEBODY])
@@ -88,7 +82,6 @@ def test_a_directory_made_again_during_back_off_runs_nothing_of_its_maker(
     client: Client, family: str, lair: Path, shared: Path, attacker: int
 ) -> None:
     with ExitStack() as ends:
-        ends.callback(remove_all_of, attacker, shared)
         ends.enter_context(running_as(attacker, "sh", "-c", SWAP, "attack", str(shared), str(lair)))
         eventually(lambda: (lair / "evil").exists(), "the attacker is at work")
         job = client.submit(a_job("victim", SECOND_TIME_LUCKY, mpi=family, retry=BACK_OFF))
@@ -106,7 +99,6 @@ def test_a_link_in_the_place_of_the_directory_leads_no_file_astray(
     (precious / "hostfile").write_text("mine")
     (precious / "agent").write_text("mine too")
     with ExitStack() as ends:
-        ends.callback(remove_all_of, NOBODY, shared)
         ends.enter_context(
             running_as(NOBODY, "sh", "-c", LINK, "attack", str(shared), str(lair), str(precious))
         )
@@ -124,7 +116,6 @@ def test_a_suspended_job_is_resumed_in_a_directory_that_nobody_could_prepare(
     client: Client, lair: Path, shared: Path
 ) -> None:
     with ExitStack() as ends:
-        ends.callback(remove_all_of, NOBODY, shared)
         ends.enter_context(running_as(NOBODY, "sh", "-c", SWAP, "attack", str(shared), str(lair)))
         job = client.submit(a_job("victim", "test -e again || { touch again; sleep 600; }"))
         eventually(lambda: job.state().phase is Phase.RUNNING, "it runs")
@@ -161,6 +152,7 @@ def test_the_agent_of_a_job_is_in_the_runtime_directory_of_its_owner(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There nobody else may even look; the ranks' own files are elsewhere, for it is small."""
+    monkeypatch.delenv("TMPDIR", raising=False)
     with tempfile.TemporaryDirectory(prefix="xdg-", dir="/tmp") as runtime:  # of mode 0700
         monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
         job = client.submit(

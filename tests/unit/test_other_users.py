@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import os
 import stat
@@ -251,20 +252,38 @@ def test_without_its_namespaces_an_attempt_has_no_pipe_where_others_can_write(
     assert orders.isolation is isolation.Isolation.GROUPS
 
 
-def test_a_plan_of_an_older_release_runs_in_no_directory_that_others_could_make(tmp_path: Path) -> None:
-    """It names one in /tmp by the job's uid."""
-    old = "/tmp/mpijob-0123456789ab"
+def test_the_name_in_a_plan_is_never_used(tmp_path: Path) -> None:
+    """It is known from the job's uid, so anybody could make it."""
+    named = private_dirs.planned("0123456789abcdef")
     plan = Plan(
         job=MPIJob(name="j", command=("true",)), uid="0123456789abcdef", engine="local", family=Family.MPICH,
-        family_version="", workers=(), world=1, hostfile="", launch=("mpiexec", "-f", f"{old}/hostfile"),
-        env={"HYDRA_LAUNCHER_EXEC": f"{old}/agent"}, isolation="process-groups",
+        family_version="", workers=(), world=1, hostfile="", launch=("mpiexec", "-f", f"{named}/hostfile"),
+        census_launch=("mpiexec", f"--agent={named}/agent"), env={"HYDRA_LAUNCHER_EXEC": f"{named}/agent"},
+        isolation="process-groups",
     )  # fmt: skip
     orders = Orders(Home(tmp_path), plan.uid, 1, plan, ())
     orders.prepare()
     run_dir = orders.private.run.path
     assert orders.launch == ("mpiexec", "-f", f"{run_dir}/hostfile")
+    assert orders.census_launch == ("mpiexec", f"--agent={run_dir}/agent")
     assert orders.environ()["HYDRA_LAUNCHER_EXEC"] == f"{run_dir}/agent"
+    assert named not in " ".join(orders.environ().values())
+    assert not os.path.lexists(named)
     private_dirs.remove(orders.directory)
+
+
+def test_only_an_attempts_orders_read_the_line_and_the_variables_of_a_plan() -> None:
+    """They alone put the run directory in the place of its name."""
+    source = Path(private_dirs.__file__).parent
+    readers = {
+        path.name
+        for path in source.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("launch", "census_launch", "env")
+        and ast.unparse(node.value).endswith("plan")
+    }
+    assert readers == {"orders.py"}
 
 
 # -- the engine's home ------------------------------------------------------------------------------

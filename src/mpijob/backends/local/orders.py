@@ -16,7 +16,7 @@ from mpijob.backends.local import artifacts, cgroups, linux, machine, private_di
 from mpijob.backends.local.isolation import Isolation
 from mpijob.backends.local.keepsakes import read_connections, read_secrets
 from mpijob.backends.local.paths import Home
-from mpijob.backends.local.private_dirs import RUN_DIR, PrivateDirs
+from mpijob.backends.local.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import WorkerOrder
 from mpijob.dialects import launch
 from mpijob.model import Family, Plan, VolumeKind
@@ -99,12 +99,8 @@ class Orders:
         return self._private
 
     def _in_run_dir(self, word: str) -> str:
-        """Return a word of the plan with the run directory of this attempt in it.
-
-        A plan of a release before 0.2 names a directory in /tmp by the job's uid, which anybody could make.
-        """
-        before = f"/tmp/mpijob-{self.uid[:12]}"  # noqa: S108 - replaced, never used
-        return word.replace(RUN_DIR, self.private.run.path).replace(before, self.private.run.path)
+        """Return a word of the plan with the run directory of this attempt in it."""
+        return word.replace(private_dirs.planned(self.uid), self.private.run.path)
 
     def environ(self) -> dict[str, str]:
         """The launcher's environment; MPI hands it on to every rank."""

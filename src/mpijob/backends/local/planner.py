@@ -11,10 +11,18 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code, endings
-from mpijob.backends.local import cgroups, choosing, isolation, machine, programs, scheduler, volumes
+from mpijob.backends.local import (
+    cgroups,
+    choosing,
+    isolation,
+    machine,
+    private_dirs,
+    programs,
+    scheduler,
+    volumes,
+)
 from mpijob.backends.local.families import Installation
 from mpijob.backends.local.paths import SHIM, Home
-from mpijob.backends.local.private_dirs import RUN_DIR
 from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
 from mpijob.model import Facts, Family, MPIJob, Plan
@@ -35,7 +43,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     group = cgroups.delegated(settings)
     _refuse_shared_names(job, found, chosen)
     uid = os.urandom(8).hex()
-    place = Path(RUN_DIR)
+    place = Path(private_dirs.planned(uid))
     own = launcher_of(job)
     workers = launch.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
     environ = _environ(job, found, place)

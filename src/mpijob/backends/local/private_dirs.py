@@ -27,12 +27,20 @@ from mpijob import ownership, shapes, wholly
 from mpijob.backends.local.paths import Home
 from mpijob.errors import UnsafePath
 
-RUN_DIR = "@rundir@"  # in a plan, which knows no attempt: its run directory, whose name is not known before
 _PREFIX = "mpijob-"
 _MOST_BYTES = 64  # of a directory's own path: a library's sockets in it have 44 bytes left
 _PLAIN = re.compile(r"[\w/.+-]+", re.ASCII)
 _RECORD = "private-dirs.json"
 _log = logging.getLogger(__name__)
+
+
+def planned(uid: str) -> str:
+    """Return what stands in a plan for the run directory, whose name no plan knows: each attempt has one of its own.
+
+    Nothing is ever made or looked for there. It is the path that releases before 0.2 used, so that a runner of theirs,
+    still at work when a newer release is installed beside it, can run a plan of ours.
+    """
+    return f"/tmp/mpijob-{uid[:12]}"  # noqa: S108 - a name only: `Orders` puts the run directory in its place
 
 
 class Parent(msgspec.Struct, frozen=True):
