@@ -113,6 +113,14 @@ def test_a_flood_of_large_bodies_takes_neither_memory_nor_anybodys_answer(
     assert peak_megabytes(process) < LIMIT_MEGABYTES
 
 
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(webhook: tuple[int, int]) -> None:
+    with closing(connect(webhook[0], MALLORY)) as line:
+        line.putrequest("POST", "/judge")
+        line.putheader("Content-Length", str((3 << 20) + 1))
+        line.endheaders()
+        assert line.getresponse().status == 413
+
+
 @pytest.mark.parametrize("said", ["nothing", "half a handshake", "half a request"])
 def test_half_open_connections_take_nobodys_place(webhook: tuple[int, int], said: str) -> None:
     port, process = webhook
