@@ -105,19 +105,17 @@ dist: $(VENV)/.dev $(MPIJOB_PAGE) ## Build the source distribution and the wheel
 test-dist: dist ## Install what `make dist` made with pip, pipx and uv, without a compiler and without Node, and run a job with each
 	$(BIN)/python -m tools.installs dist
 
-sbom: dist ## Write dist/sbom.json: what the services are made of, as CycloneDX, the same bytes each time
+sbom: dist ## Write dist/sbom.json: what the services are made of, as CycloneDX, the same bytes each time; signed with SIGNING_KEY=FILE
 	$(PYTHON) -m venv --clear .make/sbom
-	.make/sbom/bin/python -m pip install --quiet --only-binary :all: --require-hashes --requirement deploy/images/requirements.txt
+	.make/sbom/bin/python -m pip install --quiet --only-binary :all: --require-hashes --requirement deploy/images/requirements/services.txt
 	.make/sbom/bin/python -m pip install --quiet --no-deps dist/*.whl
 	$(BIN)/cyclonedx-py environment --output-reproducible --of JSON --output-file dist/sbom.json .make/sbom/bin/python
 	$(BIN)/python -m tools.dist sbom
+	$(if $(SIGNING_KEY),$(BIN)/python -m tools.signing sign "$(SIGNING_KEY)" dist/sbom.json dist/*.whl dist/*.tar.gz,@echo "dist/sbom.json is not signed: SIGNING_KEY names no key")
 
-lock: $(VENV)/.dev ## Pin the packages of the services by hash anew, in deploy/images/requirements.txt
+lock: $(VENV)/.dev ## Pin the packages of all images by hash anew, in deploy/images/requirements
 	$(BIN)/python -m pip install --quiet --group release
-	env -u PIP_FIND_LINKS $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --extra kubernetes --extra regex --extra ui --extra cluster --extra metrics --extra postgres --extra s3 \
-	  --output-file deploy/images/requirements.txt pyproject.toml
+	$(BIN)/python -m tools.lock
 
 matrix: $(VENV)/.dev ## Write docs/reference/compatibility.md from the last results of `make test` and `make test-cluster`
 	$(BIN)/python -m tools.matrix

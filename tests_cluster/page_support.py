@@ -98,10 +98,12 @@ class Pod:
             ["kubectl", "kustomize", str(SHIPPED)], capture_output=True, text=True, check=True, timeout=60
         )
         text = made.stdout.replace("mpijob-page", self._name).replace("mpijob-system", self._place.namespace)
-        found = [one for one in yaml.safe_load_all(text) if one]
+        found = [one for one in yaml.safe_load_all(text) if one and one["kind"] != "PersistentVolumeClaim"]
         for one in found:
             if one["kind"] == "Deployment":
-                one["spec"]["replicas"] = 1
+                for volume in one["spec"]["template"]["spec"]["volumes"]:
+                    if volume.pop("persistentVolumeClaim", None):
+                        volume["emptyDir"] = {}  # the bed's own volumes are for jobs
                 one["spec"]["template"]["spec"]["containers"][0]["image"] = service_image
         tls = {"tls.crt": keys.certificate.decode(), "tls.key": keys.key.decode()}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{self._name}-tls"},

@@ -8,16 +8,19 @@ that the operator would name.
 from __future__ import annotations
 
 import copy
+import http.client
 import json
+import socket
+import ssl
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests_cluster.accounts import an_account, kubeconfig_with, shipped_account
+from tests_cluster.accounts import allowed_everywhere, an_account, kubeconfig_with, shipped_account
 from tests_cluster.admission_support import (
     DEPLOY,
     ROLE_BINDING,
@@ -39,7 +42,7 @@ from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.api import Api, ApiError, Document
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.kubeconfig import load
-from mpijob.cluster import owners
+from mpijob.cluster import certificates, owners
 from mpijob.dialects import isolation, terms
 from mpijob.errors import NotFound
 from mpijob.model import Code, Network, Retry, job_uid
@@ -605,3 +608,50 @@ def test_nobody_creates_a_job_in_another_teams_namespace(alice: Place, team_b: P
     done = run(alice.kubeconfig, "create", "--filename=-", stdin=json.dumps(document))
     assert done.returncode != 0
     assert "forbidden" in done.stderr.lower()
+
+
+# -- M7: what is told of all tenants -------------------------------------------------------------------
+def scraped(port: int, token: str) -> int:
+    """Return how a request for the metrics is answered."""
+    context = ssl._create_unverified_context()
+    with closing(http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)) as line:
+        line.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
+        return line.getresponse().status
+
+
+def test_the_recorders_metrics_are_read_by_whom_the_cluster_lets_read_them(
+    team_a: Place, tmp_path: Path
+) -> None:
+    keys = certificates.renewed(("127.0.0.1",))
+    (tmp_path / "tls.crt").write_bytes(keys.certificate)
+    (tmp_path / "tls.key").write_bytes(keys.key)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    reader, stranger = an_account(team_a, "prometheus"), an_account(team_a, "stranger")
+    name = f"metrics-{team_a.namespace}"
+    rights = yaml.safe_load_all((DEPLOY / "base" / "recorder" / "rights.yaml").read_text())
+    role = next(one for one in rights if one["metadata"]["name"] == "mpijob-metrics-reader")
+    team_a.api.create(CLUSTER_ROLE.path(), role | {"metadata": {"name": name}})
+    words = (
+        f"--metrics-port={port}",
+        f"--metrics-certificate={tmp_path}/tls.crt",
+        f"--metrics-key={tmp_path}/tls.key",
+    )
+    try:
+        with allowed_everywhere(team_a, "prometheus", name, name):
+            service = Service(
+                team_a, "recorder", "--metrics-address=0.0.0.0", *words, ready="recording",
+                MPIJOB_HISTORY=str(tmp_path / "record"),
+            )  # fmt: skip
+            try:
+                answers = [scraped(port, token) for token in (reader, stranger, "made-up", "")]
+                assert answers == [200, 401, 401, 401]
+            finally:
+                service.kill()
+            plain = team_a.mpijob("recorder", "--metrics-address=0.0.0.0", f"--metrics-port={port}")
+            assert plain.returncode != 0
+            assert "without TLS" in plain.stderr
+    finally:
+        team_a.api.delete(CLUSTER_ROLE.path("", name))
+        for one in ("prometheus", "stranger"):
+            team_a.take_away(kinds.SERVICE_ACCOUNT, one)

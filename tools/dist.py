@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 DIST = Path(__file__).resolve().parent.parent / "dist"
-LOCK = DIST.parent / "deploy" / "images" / "requirements.txt"
+LOCK = DIST.parent / "deploy" / "images" / "requirements" / "services.txt"
 PAGE = "mpijob/api/page/index.html"
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mpijob.model import JobState, MPIJob, Phase, Resources
     from mpijob.model.reporting import report
 
-__version__ = "0.1.0"
+__version__ = "0.1.1"
 __all__ = [
     "AsyncClient",
     "Client",

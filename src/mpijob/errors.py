@@ -8,6 +8,7 @@ three parts: what happened (with the real numbers and names), where, and what wo
   - InvalidJob        the job contradicts itself            (before anything is sent)
   - InvalidImage      an image is broken, or made to harm whoever reads it
   - NotAllowed        the user may not do this here
+  - UnsafePath        another user could change what would be believed or run
   - QuotaExceeded     it would not fit
   - Conflict          it clashes with what is there already
   - NotFound          no such job, template, worker …
@@ -154,6 +155,13 @@ class NotAllowed(MpiJobError):
     """The user may not do this here."""
 
     code = "NOT_ALLOWED"
+    kind = Kind.FORBIDDEN
+
+
+class UnsafePath(MpiJobError):
+    """A file or directory that would be believed or run belongs to another user, or others may change it."""
+
+    code = "UNSAFE_PATH"
     kind = Kind.FORBIDDEN
 
 

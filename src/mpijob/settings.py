@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from mpijob import shapes
-from mpijob.errors import InvalidJob
+from mpijob import ownership, shapes
+from mpijob.errors import InvalidJob, UnsafePath
 
 AddressingStyle = Literal["auto", "path", "virtual"]
 
@@ -139,6 +139,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     broker: str = ""
     broker_ca: str = ""
     audit_days: float = 90.0
+    trusted_proxies: tuple[str, ...] = ()
+    connections_per_address: int = 256
     rates: dict[str, RateSetting] = {}
     budgets: dict[str, BudgetSetting] = {}
     callbacks: tuple[CallbackSetting, ...] = ()
@@ -155,7 +157,8 @@ _TEXTS = ("home", "engine", "namespace", "isolation", "cgroups", "cgroup", "memo
           "context", "image", "service_image", "image_check", "history", "history_bytes", "audit", "broker",
           "broker_ca", "model_registry", "model_registry_token_file", "mlflow", "mlflow_token_file", "wandb",
           "prometheus", "prometheus_token_file", "loki", "loki_token_file")  # fmt: skip
-_NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days")
+_NUMBERS = ("cores", "gpus", "max_workers", "warn_after_seconds", "audit_days", "connections_per_address")
+_LISTS = ("trusted_proxies",)  # with commas between
 
 
 def at(settings: Settings, place: str) -> Settings:
@@ -196,6 +199,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     for field in (*_TEXTS, *_NUMBERS):
         if text := environ.get(f"MPIJOB_{field.upper()}"):
             values[field] = text
+    for field in _LISTS:
+        if text := environ.get(f"MPIJOB_{field.upper()}"):
+            values[field] = [one.strip() for one in text.split(",") if one.strip()]
     values.setdefault("home", _default_home(environ))
     try:
         return shapes.convert(values, Settings, strict=False)
@@ -236,6 +242,11 @@ def config_path(environ: Mapping[str, str]) -> str:
 def _from_file(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
+            if problem := ownership.of_file(os.fstat(file.fileno())):
+                raise UnsafePath(
+                    f"settings file {path} is not believed: {problem}",
+                    hint=f"settings name programs that are run: chown it to you, and chmod go-w {path}",
+                )
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}

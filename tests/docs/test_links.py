@@ -80,3 +80,18 @@ def test_a_decision_has_its_parts(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for part in ("**Context.**", "ecision", "**Invariants.**", "**Rejected.**"):
         assert part in text
+
+
+@pytest.mark.security
+def test_every_promise_of_the_page_on_security_names_a_test_that_there_is() -> None:
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    promises = [line for line in rows if line.count("|") == 5]
+    assert len(promises) > 20
+    for row in promises[
+        : promises.index(next(one for one in promises if "object store that lies" in one)) + 1
+    ]:
+        named = re.findall(r"`(tests\w*/[\w/]+\.py)::(test_\w+)`", row)
+        assert named, row
+        for path, name in named:
+            assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"

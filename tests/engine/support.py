@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,12 @@ def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T
         if time.monotonic() > deadline:
             raise AssertionError(f"after {seconds:g} s it is still not so: {what}")
         time.sleep(0.02)
+
+
+def private_dirs(client: Client, job: Job, attempt: int = 1) -> list[str]:
+    """Return the directories outside the home that an attempt was given: for its agent, and for its ranks' files."""
+    record = Path(client.settings.home, "jobs", job.ref.uid, f"a{attempt}", "private-dirs.json")
+    return [one["path"] for one in json.loads(record.read_text()).values()]
 
 
 # -- the process table --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from mpijob import Client, Job, JobState, Phase
 from mpijob.model import Code, Resources
 
 from . import sight
-from .support import PATIENCE, a_job, check_nothing_runs, eventually, said
+from .support import PATIENCE, a_job, check_nothing_runs, eventually, private_dirs, said
 
 pytestmark = pytest.mark.engine
 
@@ -56,11 +56,8 @@ def strike(client: Client, job: Job, pid: int, number: signal.Signals = signal.S
 
 def check_nothing_left(client: Client, job: Job) -> None:
     check_nothing_runs(Path(client.settings.home) / "jobs" / job.ref.uid)
-    eventually(lambda: not temporary(job).exists(), f"{temporary(job)} is gone")
-
-
-def temporary(job: Job) -> Path:
-    return Path(os.environ.get("TMPDIR", "/tmp")) / f"mpijob-{job.ref.uid[:12]}"
+    made = private_dirs(client, job)
+    eventually(lambda: not any(map(os.path.lexists, made)), f"{made} are gone")
 
 
 def shared_memory() -> set[str]:

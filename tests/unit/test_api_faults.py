@@ -19,6 +19,7 @@ from tests.visitor import Page
 
 from mpijob.api import limits, streams
 from mpijob.api.board import Board
+from mpijob.serving import connections
 
 pytestmark = pytest.mark.security
 
@@ -38,7 +39,7 @@ def line_to(server: Server, text: str) -> socket.socket:
 
 
 def test_who_does_not_finish_a_request_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
     with serving() as server:
         silent, slow = line_to(server, ""), line_to(server, "GET /api/v1/health HTTP/1.1\r\nHost: a")
         assert (silent.recv(100), slow.recv(100)) == (b"", b"")

@@ -13,7 +13,7 @@ from tests.unit.api_support import COOKIE, HOST, Browser, served
 
 from mpijob.api.asking import Route
 from mpijob.api.gate import CSRF_HEADER, Gate
-from mpijob.api.limits import ACTS, ACTS_AT_ONCE, BODY_BYTES, BURST, STREAMS, Limits
+from mpijob.api.limits import ACTS, ACTS_AT_ONCE, BURST, DOCUMENT_BYTES, STREAMS, Limits
 from mpijob.api.openapi import PREFIX
 from mpijob.api.problems import Refused
 from mpijob.api.routes import ROUTES
@@ -193,7 +193,7 @@ def test_an_unknown_address_of_the_api_is_no_page(user: Browser) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused(user: Browser) -> None:
-    assert user.post("/drafts", {"yaml": "a" * BODY_BYTES}).status_code == 413
+    assert user.post("/drafts", {"yaml": "a" * DOCUMENT_BYTES}).status_code == 413
 
 
 def test_a_body_of_another_kind_is_refused(user: Browser) -> None:

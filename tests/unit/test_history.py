@@ -241,6 +241,16 @@ def test_when_there_is_no_room_the_oldest_lines_go_first_and_that_is_told(
     assert len(os.listdir(archive.folder(a_key()))) == len(left)
 
 
+def test_chunks_of_a_job_that_was_erased_while_it_spoke_make_room_too(archive: Archive) -> None:
+    archive.put(a_state(phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
+    capture = said(archive, 300)
+    keeping.erase(archive, (a_key(),))
+    capture.end()
+    assert archive.chunks(capture.voice.id)
+    keeping.tidy(archive, Policy(most_bytes=1), 2.0)
+    assert not archive.chunks(capture.voice.id)
+
+
 @pytest.mark.security
 def test_what_is_forgotten_is_in_no_file_any_more(archive: Archive) -> None:
     archive.put(a_state(description="a-very-secret-word"), now=1.0, spec=encoded(a_spec()))

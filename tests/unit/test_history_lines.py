@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.unit.history_support import (
 )
 from tests.unit.properties import examples
 
+from mpijob.errors import BackendError
 from mpijob.history import capture as capturing
 from mpijob.history import chunks
 from mpijob.history.archive import Archive
@@ -126,6 +128,26 @@ def test_a_writer_stopped_anywhere_goes_on_without_loss_or_repetition(
 
 
 # -- damage ----------------------------------------------------------------------------------------
+def test_lines_are_stored_once_where_their_full_chunk_could_not_be_sealed(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.put(a_state(), now=1.0)
+    capture = Capture(archive, archive.voice(a_voice()))
+    capture.take(line(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(capturing, "CHUNK_BYTES", 1)
+        patch.setattr(chunks, "count", _no_room)
+        with pytest.raises(BackendError, match="No space left"):
+            capture.flush()
+    capture.take(line(1))
+    capture.end()
+    assert recorded(archive, "u1") == line(0) + line(1)
+
+
+def _no_room(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_what_was_written_and_never_counted_is_cut_off(archive: Archive) -> None:
     archive.put(a_state(), now=1.0)
     capture = said(archive, 5)

@@ -148,7 +148,8 @@ def test_the_secrets_of_a_second_job_of_a_name_are_its_own(
     if attempt > 1:
         found = gathering.find(api, ref, lambda: SERVED)
         attempts.start(api, found, gathering.runtime(api, found.job))
-    known = secretvalues.known(api, ref, secrets, lambda ref: gathering.find(api, ref, lambda: SERVED))
+    find = lambda ref: gathering.find(api, ref, lambda: SERVED)  # noqa: E731
+    known = secretvalues.known(api, ref, secrets, find, own_machine=True)
     assert known == ("secret-new",)
 
 
@@ -165,5 +166,5 @@ def test_of_a_job_that_is_gone_secrets_are_known_by_their_sources(monkeypatch: p
     }
     secrets = (Secret(env="TOKEN", source="env:HERE"), Secret(env="OLD", source="env:NOT_HERE"),
                Secret(env="KEY", source="shared/key"))  # fmt: skip
-    known = secretvalues.known(api, JobRef("cv", "bert"), secrets, find)
+    known = secretvalues.known(api, JobRef("cv", "bert"), secrets, find, own_machine=True)
     assert set(known) == {"secret-two", "secret-here"}

@@ -183,18 +183,17 @@ def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
 
     archive.put(ended, now=now, spec=msgspec.json.encode(a_spec()))
     exporter = exporting.exporter(OfRecord(archive, Past(archive)), Settings())
-    server = exporting.serve(exporter, "127.0.0.1", 0)
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics") as answer:
-            page = answer.read().decode()
-    finally:
-        server.shutdown()
+    with (
+        exporting.serve(exporter, exporting.Door("127.0.0.1", 0)) as server,
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer,
+    ):
+        page = answer.read().decode()
     assert 'mpijob_worker_cpu_cores{job="run",namespace="team",worker="0"} 0.75' in page
     assert 'mpijob_worker_gpus_busy{job="run",namespace="team",worker="0"} 0.5' in page
     assert 'mpijob_job_failures_total{cause="OOM_KILLED",namespace="team"} 1.0' in page
     assert "mpijob_record_lines 0.0" in page
-    with pytest.raises(BackendError, match="cannot be served"):
-        exporting.serve(exporter, "203.0.113.1", 9464)
+    with pytest.raises(BackendError, match="cannot listen"):
+        exporting.serve(exporter, exporting.Door("203.0.113.1", 9464))
 
 
 def rules() -> dict[str, Any]:

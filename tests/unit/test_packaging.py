@@ -18,7 +18,7 @@ import pytest
 from tools import dist, installs
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK = (ROOT / "deploy" / "images" / "requirements.txt").read_text(encoding="utf-8")
+LOCK = (ROOT / "deploy" / "images" / "requirements" / "services.txt").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SERVICES = ("kubernetes", "regex", "ui", "cluster", "metrics", "postgres")
 
@@ -103,8 +103,8 @@ def test_the_pinned_file_names_no_index_and_no_machine() -> None:
 @pytest.mark.security
 def test_the_services_image_installs_what_is_pinned_and_nothing_else() -> None:
     recipe = (ROOT / "deploy" / "images" / "Containerfile").read_text(encoding="utf-8")
-    assert "--require-hashes -r requirements.txt" in recipe
-    assert "--no-deps ." in recipe
+    assert "--require-hashes -r services.txt" in recipe
+    assert "--no-deps --no-build-isolation" in recipe
     assert "--only-binary :all:" in recipe
 
 

@@ -41,6 +41,7 @@ RESOURCES = {
         ("ConfigMap", "configmaps", True),
         ("Namespace", "namespaces", False),
         ("ServiceAccount", "serviceaccounts", True),
+        ("Secret", "secrets", True),
     ],
     "apps/v1": [("Deployment", "deployments", True)],
     "apiextensions.k8s.io/v1": [("CustomResourceDefinition", "customresourcedefinitions", False)],

@@ -31,7 +31,8 @@ RULES = f"/apis/{PROMETHEUS}/namespaces/sys/prometheusrules/mpijob"
 BROKER = "/apis/apps/v1/namespaces/mpijob-system/deployments/mpijob-broker"
 KEYS = "/api/v1/namespaces/mpijob-system/secrets/mpijob-broker-tls"
 SERVED = {
-    "v1": [("Secret", "secrets", True), ("Service", "services", True)],
+    "v1": [("Secret", "secrets", True), ("Service", "services", True),
+           ("PersistentVolumeClaim", "persistentvolumeclaims", True)],
     TRAINER: [("ClusterTrainingRuntime", "clustertrainingruntimes", False)],
     PROMETHEUS: [("ServiceMonitor", "servicemonitors", True), ("PrometheusRule", "prometheusrules", True),
                  ("PodMonitor", "podmonitors", True)],

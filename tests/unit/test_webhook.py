@@ -6,7 +6,6 @@ import base64
 import http.client
 import json
 import ssl
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -83,19 +82,17 @@ def test_keys_are_kept_in_a_secret_that_all_share_and_the_bundle_is_published() 
 # -- the server --------------------------------------------------------------------------------------
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server(("127.0.0.1", 0))
+    made = Server(Options(host="127.0.0.1", port=0))
     made.use(certificates.renewed(("127.0.0.1",)))
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    yield made
-    made.shutdown()
-    made.server_close()
+    with made:
+        yield made
 
 
 def ask(server: Server, path: str, body: bytes | None = None, bundle: bytes = b"") -> tuple[int, bytes]:
     context = (
         ssl.create_default_context(cadata=bundle.decode()) if bundle else ssl._create_unverified_context()
     )
-    line = http.client.HTTPSConnection("127.0.0.1", server.server_port, context=context, timeout=5)
+    line = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=5)
     line.request("POST" if body is not None else "GET", path, body)
     answer = line.getresponse()
     read = answer.read()
@@ -120,9 +117,9 @@ def test_the_server_is_ready_when_everything_is_known_and_answers_reviews(server
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        *(("/judge", body, 400) for body in (b"{", b"[]", b"{}")),
+        *(("/judge", body, 400) for body in (b"", b"{", b"[]", b"{}", b"[" * 100_000)),
         ("/other", b"{}", 404),
-        ("/judge", b"", 404),
+        ("/judge", b"[" + b"{}," * 100_001 + b"{}]", 413),
     ],
 )
 def test_nonsense_is_answered_and_harms_nobody(server: Server, path: str, body: bytes, status: int) -> None:

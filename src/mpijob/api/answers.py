@@ -329,7 +329,7 @@ class Delta(msgspec.Struct, frozen=True):
 class ArtifactQuery(Where, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which of the files that a job left."""
 
-    path: str
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
 
 
 class FieldHelp(msgspec.Struct, frozen=True):

@@ -19,6 +19,8 @@ from mpijob.api.gate import CSRF_WORD, SAFE, Door, Visitor
 from mpijob.api.limits import Limits
 from mpijob.api.metrics import MetricsPage
 from mpijob.api.opinions import OpinionBox
+from mpijob.api.parsing import Parsers
+from mpijob.api.peers import Proxies
 from mpijob.client import AsyncClient
 from mpijob.client.entries import ORIGIN, Origin
 from mpijob.client.guests import Guest
@@ -57,6 +59,8 @@ class Room:
     def __init__(self, client: AsyncClient, gate: Door, metrics: MetricsPage | None = None) -> None:
         self.client, self.gate, self.metrics = client, gate, metrics
         self.board, self.limits, self.pages = Board(client), Limits(), Pages()
+        self.parsers = Parsers()
+        self.proxies = Proxies(client.settings.trusted_proxies)
         self.opinions = OpinionBox(client.settings.home)
         self.projects = Projects(client)
 
@@ -76,6 +80,7 @@ class Ask:
         self.room, self.request, self.visitor = room, request, visitor
         self.query = query
         self.body: Any = None
+        self.document = b""  # a body that is not read here
 
     @property
     def client(self) -> AsyncClient:
@@ -117,6 +122,19 @@ class Ask:
         """Refuse a visitor who may not see the jobs of a namespace, there and in the record of what is gone."""
         if self.guest is not None:
             await self.guest.check(namespace, logs=logs)
+
+    async def parsed(self, what: str, kind: type[T]) -> T:
+        """Return what a document holds, read in another process (`parsing`)."""
+        assert self.visitor is not None
+        most = self.client.settings.max_workers
+        return await self.room.parsers.decoded(self.visitor.user, what, self.document, most, kind)
+
+    async def parsed_answer(self, what: str) -> Response:
+        """Return what comes of a document as the answer, just as the other process has written it."""
+        assert self.visitor is not None
+        most = self.client.settings.max_workers
+        made = await self.room.parsers.encoded(self.visitor.user, what, self.document, most)
+        return Response(made, media_type=JSON)
 
     @property
     def last_seen(self) -> str:
@@ -170,6 +188,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     open: bool = False
     flow: Flowing | None = None  # the same as a WebSocket
     bodiless: bool = False  # the body may be left out
+    document: bool = False  # the body is a user's document: the verb has it read in another process
+    most_bytes: int = limits.BODY_BYTES
 
     @property
     def changes(self) -> bool:
@@ -187,7 +207,10 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
     elif route.changes:
         room.gate.check_origin(request)
     ask = await admitted(route, room, request, visitor)
-    if route.body:
+    if route.document and visitor is not None:
+        with room.parsers.upload(visitor.user):
+            ask.document = await _taken(request, route)
+    elif route.body:
         ask.body = await _body(request, route)
     found = await route.handler(ask)
     if isinstance(found, Response):
@@ -198,21 +221,18 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
 async def admitted(route: Route, room: Room, request: HTTPConnection, visitor: Visitor | None) -> Ask:
     """Return what is asked, once the visitor may see the namespace that it is about."""
     query = _query(request, route.query) if route.query else None
-    ORIGIN.set(_origin(request))  # each request has a context of its own
+    ORIGIN.set(_origin(request, room.proxies))  # each request has a context of its own
     ask = Ask(room, request, visitor, query)
     if "{name}" in route.path:
         await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
     return ask
 
 
-def _origin(request: HTTPConnection) -> Origin:
-    """Return from where somebody asks, for the audit."""
+def _origin(request: HTTPConnection, proxies: Proxies) -> Origin:
+    """Return from where somebody asks, for the audit; only a proxy that is trusted may say for whom it asks."""
     nearest = request.client.host if request.client else ""
-    before = [one.strip()[:64] for one in request.headers.get("x-forwarded-for", "").split(",")[:4]]
-    return Origin(
-        tuple(one for one in (*before, nearest) if one),
-        f"page; {request.headers.get('user-agent', '')[:150]}",
-    )
+    addresses = proxies.forwarded_for(nearest, request.headers.get("x-forwarded-for", ""))
+    return Origin(addresses, f"page; {request.headers.get('user-agent', '')[:150]}")
 
 
 def _query(request: HTTPConnection, kind: type[T]) -> T:
@@ -258,9 +278,7 @@ def _gathered(items: list[tuple[str, str]], kind: Any) -> Mapping[str, Any]:
 async def _body(request: Request, route: Route) -> Any:
     if route.bodiless and request.headers.get("content-length", "0") == "0":
         return route.body()
-    if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
-        raise problems.Refused(415, "the body must be application/json", code="USAGE")
-    taken = await _read(request)
+    taken = await _taken(request, route)
     try:
         return shapes.decode(taken, route.body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -269,20 +287,29 @@ async def _body(request: Request, route: Route) -> Any:
         raise InvalidJob("the body is nested too deeply") from error
 
 
-async def _read(request: Request) -> bytes:
-    """Return the body; one that is too large or too slow is refused."""
+async def _taken(request: Request, route: Route) -> bytes:
+    """Return the body; one of another kind, too large or too slow is refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != JSON:
+        raise problems.Refused(415, "the body must be application/json", code="USAGE")
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > route.most_bytes:
+        raise _too_large(route)
     taken = bytearray()
     try:
         async with asyncio.timeout(limits.BODY_SECONDS):
             async for chunk in request.stream():
                 taken += chunk
-                if len(taken) > limits.BODY_BYTES:
-                    size = f"{limits.BODY_BYTES >> 20} MiB"
-                    raise problems.Refused(
-                        413, f"the body is larger than {size}", "leave large files to volumes", "USAGE"
-                    )
+                if len(taken) > route.most_bytes:
+                    raise _too_large(route)
     except TimeoutError as error:
         raise problems.Refused(
             408, f"the body did not come within {limits.BODY_SECONDS:g} s", "send it again", "USAGE"
         ) from error
     return bytes(taken)
+
+
+def _too_large(route: Route) -> problems.Refused:
+    size = f"{route.most_bytes >> 10} KiB"
+    return problems.Refused(
+        413, f"the body is larger than {size}", "leave large files to volumes", "TOO_LARGE"
+    )

@@ -9,9 +9,16 @@ from contextlib import asynccontextmanager, contextmanager
 
 from mpijob.api.problems import Refused
 
-BODY_BYTES = 2 << 20
+BODY_BYTES = 64 << 10  # of a request that holds no document
+DOCUMENT_BYTES = 1536 << 10  # of a job: what an API server takes
+SCRIPT_BYTES = 512 << 10  # of what is converted
+PARSE_SECONDS = 5.0  # for one document
+PARSE_SOON_CPU_SECONDS, PARSE_SOON_SECONDS = 0.2, 1.5  # after which, of a processor or at all, only few go on
+PARSED_BYTES = 16 << 20  # of what comes of one
+PARSES_AT_ONCE, PARSES_SLOW, PARSES_WAITING = 4, 2, 48
+PARSES_OF_USER = 8  # on their way, and as many waiting, of which one is read at a time
+RETRY_SECONDS = 2
 BODY_SECONDS = 20.0
-HEAD_SECONDS = 20.0
 SEND_SECONDS = 30.0  # a reader who takes nothing for so long is let go
 STREAMS = 100
 ACTS, ACTS_AT_ONCE = 100, 8

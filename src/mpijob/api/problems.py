@@ -17,9 +17,19 @@ _log = logging.getLogger(__name__)
 class Refused(Exception):
     """A request that never reached a verb: not signed in, forged, too large, too many."""
 
-    def __init__(self, status: int, message: str, hint: str = "", code: str = "NOT_ALLOWED") -> None:
+    def __init__(
+        self, status: int, message: str, hint: str = "", code: str = "NOT_ALLOWED", *, retry_after: int = 0
+    ) -> None:
         super().__init__(message)
         self.status, self.problem = status, problem(code, message, hint)
+        self.retry_after = retry_after  # seconds
+
+    @classmethod
+    def told(cls, status: int, told: Problem) -> Refused:
+        """Return the refusal that another process has put into words."""
+        refusal = cls(status, told.message)
+        refusal.problem = told
+        return refusal
 
 
 def problem(code: str, message: str, hint: str = "") -> Problem:
@@ -41,7 +51,9 @@ def told(error: Exception) -> tuple[int, Problem]:
 def response(error: Exception) -> Response:
     """Return the answer to a request that could not be served."""
     status, body = told(error)
-    return Response(msgspec.json.encode(body), status, media_type="application/json")
+    wait = getattr(error, "retry_after", 0)
+    headers = {"retry-after": str(wait)} if wait else None
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
 
 
 async def on_error(request: Request, error: Exception) -> Response:

@@ -13,6 +13,7 @@ from typing import Any
 from mpijob.accounting.reports import Report
 from mpijob.api import (
     answers,
+    limits,
     overviews,
     questions,
     sheets,
@@ -53,6 +54,12 @@ def _post(path: str, handler: Handler, summary: str, answer: Any, **more: Any) -
     return Route(method="POST", path=path, handler=handler, summary=summary, answer=answer, **more)
 
 
+def _document(path: str, handler: Handler, summary: str, answer: Any, **more: Any) -> Route:
+    """Return a verb whose body is a user's document."""
+    more.setdefault("most_bytes", limits.DOCUMENT_BYTES)
+    return _post(path, handler, summary, answer, document=True, **more)
+
+
 def _of_place() -> Iterator[Route]:
     yield _get("/health", verbs_session.health, "Say that the server answers.", answers.Health, open=True)
     yield _post(
@@ -85,34 +92,36 @@ def _of_place() -> Iterator[Route]:
         "/stream", streams.changes, "Changes of jobs, as server-sent events.", answers.Delta,
         answers.StreamQuery, media="text/event-stream", flow=sockets.changes,
     )  # fmt: skip
-    yield _post(
+    yield _document(
         "/drafts", verbs_acting.read_draft, "Read a draft: the job, or all that is wrong.", answers.Reading,
         body=answers.Draft,
     )  # fmt: skip
-    yield _post("/fit", verbs_acting.fit, "Would it start now, wait, or never?", Fit, body=answers.Draft)
+    yield _document("/fit", verbs_acting.fit, "Would it start now, wait, or never?", Fit, body=answers.Draft)
     yield _get(
         "/overview/cluster", verbs_admin.whole_cluster, "All namespaces, for administrators.", ClusterView
     )
-    yield _post("/plan", verbs_acting.plan, "Exactly what would run.", answers.PlanAnswer, body=answers.Draft)
+    yield _document(
+        "/plan", verbs_acting.plan, "Exactly what would run.", answers.PlanAnswer, body=answers.Draft
+    )
 
 
 def _of_drafts() -> Iterator[Route]:
     """What helps to write a job."""
-    yield _post(
+    yield _document(
         "/drafts/edit", verbs_drafts.edit, "A job file after a form's change, notes and unknown fields kept.",
         sheets.Edited, body=sheets.Edit,
     )  # fmt: skip
-    yield _post(
+    yield _document(
         "/drafts/advice", verbs_drafts.advice, "What earlier runs say.", sheets.Advised, body=answers.Draft
     )
-    yield _post(
+    yield _document(
         "/drafts/convert", verbs_drafts.convert, "A text of another kind, as a job.", sheets.Conversions,
-        body=sheets.ToConvert,
+        body=sheets.ToConvert, most_bytes=limits.SCRIPT_BYTES,
     )  # fmt: skip
     yield _get("/choices", verbs_drafts.choices, "What a form can offer.", Choices, sheets.InNamespace)
     yield _post(
         "/templates", verbs_drafts.save_template, "Keep a job to start from.", answers.TemplateRow,
-        body=sheets.NewTemplate, status=201,
+        body=sheets.NewTemplate, status=201, most_bytes=limits.DOCUMENT_BYTES,
     )  # fmt: skip
     yield Route(
         method="DELETE", path="/templates/{template}", handler=verbs_drafts.delete_template,
@@ -141,7 +150,7 @@ def _of_others() -> Iterator[Route]:
 
 def _of_jobs() -> Iterator[Route]:
     yield _get("/trainjobs", verbs_reading.list_jobs, "List jobs.", answers.JobList, answers.ListQuery)
-    yield _post(
+    yield _document(
         "/trainjobs", verbs_acting.create, "Create a job.", answers.JobRow, body=answers.Draft, status=201
     )
     yield _post(

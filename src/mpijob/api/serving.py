@@ -7,29 +7,33 @@ other, and the token is never in an argument or a variable of the environment (s
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.util import find_spec
 
 import msgspec
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mpijob.api import limits
+from mpijob.api import audit_stream
 from mpijob.api.app import application
 from mpijob.api.asking import Room
 from mpijob.api.gate import Gate
 from mpijob.api.login import Login
 from mpijob.api.metrics import metrics_page
+from mpijob.api.peers import Proxies
 from mpijob.client import AsyncClient
 from mpijob.client.guests import cluster_guests
+from mpijob.client.witness import OFF, audit_directory
+from mpijob.serving import connections, server
 from mpijob.settings import Settings
 
 _THREADS = 32  # an engine's calls block; each open log has a thread beside these
-_CONNECTIONS = 1500
+_CONNECTIONS = 1500  # with a request that is being answered
+_FILES = 8192
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,35 +60,46 @@ def serve(options: Options) -> None:
 
 
 async def _serve(options: Options) -> int:
-    listening = socket.socket(fileno=options.socket)
+    settings = options.settings
+    proxies = Proxies(settings.trusted_proxies)
+    listening = connections.Listener(
+        options.socket, settings.connections_per_address, lambda peer: not proxies.speaks_for_many(peer)
+    )
+    _allow_files()
     loop = asyncio.get_running_loop()
+    connections.bound_handshakes(loop, encrypted=options.tls is not None)
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="asked"))
     async with AsyncClient(namespace=options.namespace, settings=options.settings) as client:
         door = _login(options) if options.login else await _gate(options, client, listening)
         room = Room(client, door, metrics_page(options.settings, options.namespace))
-        server = uvicorn.Server(config(application(room), options.tls))
-        await server.serve(sockets=[listening])
-    return 0 if server.started else 1
+        served = uvicorn.Server(config(application(room), options.tls))
+        ready = asyncio.create_task(room.parsers.start())  # the first document finds it warm
+        with _audit_copied(options, client):
+            await served.serve(sockets=[listening])
+        ready.cancel()
+    return 0 if served.started else 1
 
 
 def config(app: ASGIApp, tls: tuple[str, str] | None = None) -> uvicorn.Config:
-    """Return how requests are read: bounded in size, number and time."""
+    """Return how the page's requests are read."""
     certificate, key = tls or (None, None)
-    return uvicorn.Config(
+    return server.config(
         app,
-        http=Hasty,
+        connections.protocol(),
         ws="wsproto" if find_spec("wsproto") else "none",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-        h11_max_incomplete_event_size=32 << 10,
-        limit_concurrency=_CONNECTIONS,
+        limit_concurrency=_CONNECTIONS + connections.WAITING,
         ws_max_size=4 << 10,
         ssl_certfile=certificate,
         ssl_keyfile=key,
-        proxy_headers=False,  # no header is believed about who asks
     )
+
+
+def _allow_files() -> None:
+    """Let connections not fail for want of descriptors: a login shell's usual limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _gate(options: Options, client: AsyncClient, listening: socket.socket) -> Gate:
@@ -95,24 +110,13 @@ async def _gate(options: Options, client: AsyncClient, listening: socket.socket)
     return gate
 
 
+def _audit_copied(options: Options, client: AsyncClient) -> AbstractContextManager[None]:
+    """Let the cluster's log collection have a copy of the audit, where the server is for everybody."""
+    if not options.login or options.settings.audit == OFF:
+        return nullcontext()
+    return audit_stream.copied(audit_directory(client.backend, options.settings))
+
+
 def _login(options: Options) -> Login:
     guests = cluster_guests(options.settings, options.namespace)
     return Login(options.hosts, guests, sign_out=options.sign_out)
-
-
-class Hasty(H11Protocol):
-    """Reads requests, and hangs up on who does not finish the first line and headers in time."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for a request."""
-        super().connection_made(transport)
-        self._slow = self.loop.call_later(limits.HEAD_SECONDS, self._hang_up)
-
-    def _hang_up(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._slow.cancel()
-        super().connection_lost(exc)

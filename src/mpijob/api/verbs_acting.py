@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import shlex
-
-import msgspec
+from starlette.responses import Response
 
 from mpijob.api import problems, rows
-from mpijob.api.answers import BulkAnswer, Done, Draft, JobRow, PlanAnswer, Reading
+from mpijob.api.answers import BulkAnswer, Done, JobRow, PlanAnswer
 from mpijob.api.asking import Ask
-from mpijob.client import drafts
-from mpijob.errors import Finding, InvalidJob, MpiJobError
+from mpijob.errors import InvalidJob, MpiJobError
 from mpijob.model import JobRef, JobState, MPIJob, Plan, quantity
 from mpijob.model.fit import Fit
 from mpijob.model.stacks import StackReport
 from mpijob.observation import masking
 
 
-async def read_draft(ask: Ask) -> Reading:
+async def read_draft(ask: Ask) -> Response:
     """Return a draft as it is understood; what is wrong with it is told all at once."""
-    job = drafted(ask.body)
-    return Reading(job, drafts.write(job), shlex.join(job.command))
+    return await ask.parsed_answer("reading")
 
 
 async def plan(ask: Ask) -> PlanAnswer:
     """Return exactly what would run; nothing is started."""
-    found = masking.masked_plan(await ask.client.plan(drafted(ask.body)))
+    found = masking.masked_plan(await ask.client.plan(await drafted(ask)))
     return PlanAnswer(found, _summary(found))
 
 
 async def fit(ask: Ask) -> Fit:
     """Return whether a job would start now, wait, or never run here."""
-    return await ask.client.fit(drafted(ask.body))
+    return await ask.client.fit(await drafted(ask))
 
 
 async def create(ask: Ask) -> JobRow:
     """Start a job, or queue it."""
-    return _shown(ask, (await ask.client.submit(drafted(ask.body))).last)
+    return _shown(ask, (await ask.client.submit(await drafted(ask))).last)
 
 
 async def cancel(ask: Ask) -> JobRow:
@@ -125,23 +121,9 @@ def _shown(ask: Ask, state: JobState) -> JobRow:
     return rows.row(state)
 
 
-def drafted(draft: Draft) -> MPIJob:
-    """Return the job of a draft; raise InvalidJob with everything that is wrong in it."""
-    if (draft.job is None) is (not draft.yaml):
-        raise InvalidJob("the body needs either `yaml` or `job`", hint="send one of them")
-    if draft.job is None:
-        return drafts.read(draft.yaml)
-    command = {"command": _words(draft.command_line)} if draft.command_line else {}
-    return drafts.read(msgspec.json.encode({**draft.job, **command}).decode())
-
-
-def _words(line: str) -> list[str]:
-    """Return the words of a command line, split as a shell splits them."""
-    try:
-        return shlex.split(line)
-    except ValueError as error:
-        found = Finding("BAD_COMMAND", f"{line!r} cannot be split into words: {error}", field="command")
-        raise InvalidJob.of((found,)) from error
+async def drafted(ask: Ask) -> MPIJob:
+    """Return the job of a draft; refuse one with everything that is wrong in it."""
+    return await ask.parsed("job", MPIJob)
 
 
 def _summary(plan: Plan) -> str:

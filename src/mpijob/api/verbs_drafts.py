@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 
 import msgspec
+from starlette.responses import Response
 
 from mpijob.api import verbs_acting
-from mpijob.api.answers import TemplateRow
+from mpijob.api.answers import Draft, Reading, TemplateRow
 from mpijob.api.asking import Ask
-from mpijob.api.sheets import Advised, Conversions, Edited
-from mpijob.client import choosing, converting, drafts
-from mpijob.errors import InvalidJob, Unsupported
+from mpijob.api.sheets import Advised, NewTemplate
+from mpijob.client import choosing
+from mpijob.client.templates import Templates
+from mpijob.errors import Unsupported
 from mpijob.model.choices import Choices
 
 
-async def edit(ask: Ask) -> Edited:
+async def edit(ask: Ask) -> Response:
     """Return a job file after a form's change, with every note and unknown field kept; or only read it."""
-    most = ask.client.settings.max_workers
-    return await asyncio.to_thread(_edited, ask.body.yaml, ask.body.job, ask.body.changes, most)
-
-
-def _edited(text: str, job: dict[str, object] | None, changes: dict[str, object], most: int) -> Edited:
-    try:
-        if job is not None:
-            text = drafts.rewrite(text, job)
-        if changes:
-            text = drafts.change(text, changes)
-    except InvalidJob as error:
-        seen = drafts.look(text, max_workers=most)
-        findings = tuple(dict.fromkeys((*error.findings, *seen.findings)))
-        return _told(drafts.Sheet(text=text, job=seen.job, findings=findings, unknown=seen.unknown))
-    return _told(drafts.look(text, max_workers=most))
-
-
-def _told(sheet: drafts.Sheet) -> Edited:
-    return Edited(
-        yaml=sheet.text,
-        job=sheet.job,
-        command_line=shlex.join(sheet.job.command) if sheet.job else "",
-        findings=sheet.findings,
-        unknown=sheet.unknown,
-    )
+    return await ask.parsed_answer("edit")
 
 
 async def choices(ask: Ask) -> Choices:
@@ -55,27 +32,30 @@ async def choices(ask: Ask) -> Choices:
 
 async def advice(ask: Ask) -> Advised:
     """Return what earlier runs of the program say."""
-    job = ask.client.localized(verbs_acting.drafted(ask.body))
+    job = ask.client.localized(await verbs_acting.drafted(ask))
     await ask.check(job.namespace)
     return Advised(counsel=await ask.client.advise(job), estimate=await ask.client.estimate(job))
 
 
-async def convert(ask: Ask) -> Conversions:
+async def convert(ask: Ask) -> Response:
     """Return what a text of another kind holds, converted."""
-    body = ask.body
-    made = await asyncio.to_thread(converting.convert, body.text, to=body.to, image=body.image, moved=None)
-    return Conversions(made)
+    return await ask.parsed_answer("convert")
 
 
 async def save_template(ask: Ask) -> TemplateRow:
     """Keep a job as an own template."""
     _refuse_on_a_server(ask)
-    shelf, body = ask.client.templates, ask.body
-    job = drafts.read(body.yaml)
-    made = shelf.save(body.name, job, overwrite=body.overwrite)
+    body: NewTemplate = ask.body
+    ask.document = msgspec.json.encode(Draft(yaml=body.yaml))
+    read = await ask.parsed("reading", Reading)
+    return await asyncio.to_thread(_saved, ask.client.templates, body, read)
+
+
+def _saved(shelf: Templates, body: NewTemplate, read: Reading) -> TemplateRow:
+    made = shelf.save(body.name, read.job, overwrite=body.overwrite)
     if body.share:
         made = shelf.share(body.name, overwrite=body.overwrite)
-    return TemplateRow(made.name, made.origin.value, made.description, drafts.write(job))
+    return TemplateRow(made.name, made.origin.value, made.description, read.yaml)
 
 
 async def delete_template(ask: Ask) -> None:

@@ -204,8 +204,13 @@ async def fetch(ask: Ask) -> Response:
         return await _streamed(ask)
 
     async def fetched(place: Path) -> Path:
-        (path,) = await ask.client.fetch(ask.ref, place, (ask.query.path,))
-        return path
+        found = await ask.client.fetch(ask.ref, place, (ask.query.path,))
+        if len(found) != 1 or found[0] != place / ask.query.path:
+            raise NotFound(
+                f"{ask.query.path!r} is no file that the job left",
+                hint="…/artifacts lists the files, one by one",
+            )
+        return found[0]
 
     return await _handed_over(fetched, "application/octet-stream")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from functools import lru_cache
 from pathlib import Path
 
 from mpijob.diagnosis import site
 from mpijob.diagnosis.rule import Rule
 from mpijob.dialects import rulefile
-from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound
+from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound, UnsafePath
 from mpijob.model.siterule import SiteRule
 from mpijob.observation import filters
 
@@ -61,7 +62,13 @@ def _slow(pattern: str) -> str:
 
 def _text(path: str) -> bytes:
     try:
-        return Path(path).expanduser().read_bytes()
+        with Path(path).expanduser().open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & stat.S_IWOTH:
+                raise UnsafePath(
+                    f"the file of rules {path} is not believed: everybody may write to it",
+                    hint=f"chmod o-w {path}",
+                )
+            return file.read()
     except FileNotFoundError as error:
         raise NotFound(f"there is no file of rules {path}", hint="see `rules` in the settings") from error
     except OSError as error:

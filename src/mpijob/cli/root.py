@@ -20,6 +20,7 @@ from mpijob.cli.options import SETTINGS
 from mpijob.cli.output import Format
 
 _RUN, _SEE, _STEER, _MORE, _HELP = "Run", "See", "Steer", "Reuse", "Learn"
+_ADMIN, _SERVICE = "Admin", "Services"
 
 ENTRIES: dict[str, Entry] = {
     "create": Entry("submit", _RUN, "Create a job."),
@@ -46,7 +47,6 @@ ENTRIES: dict[str, Entry] = {
     "quota": Entry("usage", _SEE, "Show what there is, what is free and what the namespace may use."),
     "bundle": Entry("bundle", _SEE, "Write everything known of a job into one archive, without secrets."),
     "patterns": Entry("patterns", _SEE, "Show which causes made jobs fail, and how often."),
-    "admin": Entry("admin", _MORE, "Set what namespaces may do, and see the whole cluster."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
     "network": Entry(
         "network", _SEE, "Measure how fast workers talk to each other, and show who talked to whom."
@@ -56,8 +56,6 @@ ENTRIES: dict[str, Entry] = {
         "trace", _SEE, "Show how long a job was in each stage of its life, as an OpenTelemetry trace."
     ),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
-    "register": Entry("register", _MORE, "Write the model of a job down in the model registry."),
-    "data": Entry("data", _MORE, "Fetch and store folders of buckets by their data connections."),
     "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
     "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
     "resume": Entry("steer", _STEER, "Queue suspended jobs again."),
@@ -67,6 +65,8 @@ ENTRIES: dict[str, Entry] = {
     "exec": Entry(
         "inside", _STEER, "Run a command in a worker, beside a rank or in the launcher.", "execute"
     ),
+    "register": Entry("register", _MORE, "Write the model of a job down in the model registry."),
+    "data": Entry("data", _MORE, "Fetch and store folders of buckets by their data connections."),
     "clone": Entry("reuse", _MORE, "Create a copy of a job with changes."),
     "compare": Entry("reuse", _MORE, "Show how jobs differ: configuration, duration, result."),
     "export": Entry("reuse", _MORE, "Print a job as a job file."),
@@ -75,32 +75,37 @@ ENTRIES: dict[str, Entry] = {
         "convert", _MORE, "Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them."
     ),
     "image": Entry("image", _MORE, "Look into container images before jobs run in them."),
-    "runtimes": Entry("runtimes", _MORE, "List, check, install and try runtimes for TrainJobs of a cluster."),
     "rules": Entry("rules", _HELP, "List the causes that are known, and check rules of your own."),
-    "recorder": Entry(
-        "recorder", _MORE, "Record the jobs of a cluster, so that they are known when they are gone."
-    ),
-    "controller": Entry("controller", _MORE, "Tend the jobs of a cluster when nobody waits for them."),
-    "webhook": Entry(
-        "webhook", _MORE, "Judge jobs when they reach a cluster: limits, quota, owners, secrets."
-    ),
-    "operator": Entry("operator", _MORE, "Keep the platform of a cluster as its MPIJobPlatform says."),
-    "broker": Entry("broker", _MORE, "Tell users of a cluster whether their jobs would start."),
-    "record": Entry("record", _MORE, "Back the record of jobs up, put it back, erase a person's part of it."),
-    "notifier": Entry(
-        "recorder",
-        _MORE,
-        "Call the webhooks of the settings when jobs change: signed, again until they answer.",
-    ),
-    "exporter": Entry(
-        "recorder", _MORE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
-    ),
     "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
     "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
     "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),
     "mpi": Entry("learn", _HELP, "List and install MPI families."),
     "completion": Entry("learn", _HELP, "Print the completion script of a shell."),
     "version": Entry("learn", _HELP, "Print the version."),
+    "admin": Entry("admin", _ADMIN, "Set what namespaces may do, and see the whole cluster."),
+    "runtimes": Entry(
+        "runtimes", _ADMIN, "List, check, install and try runtimes for TrainJobs of a cluster."
+    ),
+    "record": Entry(
+        "record", _ADMIN, "Back the record of jobs up, put it back, erase a person's part of it."
+    ),
+    "recorder": Entry(
+        "recorder", _SERVICE, "Record the jobs of a cluster, so that they are known when they are gone."
+    ),
+    "controller": Entry("controller", _SERVICE, "Tend the jobs of a cluster when nobody waits for them."),
+    "webhook": Entry(
+        "webhook", _SERVICE, "Judge jobs when they reach a cluster: limits, quota, owners, secrets."
+    ),
+    "operator": Entry("operator", _SERVICE, "Keep the platform of a cluster as its MPIJobPlatform says."),
+    "broker": Entry("broker", _SERVICE, "Tell users of a cluster whether their jobs would start."),
+    "notifier": Entry(
+        "recorder",
+        _SERVICE,
+        "Call the webhooks of the settings when jobs change: signed, again until they answer.",
+    ),
+    "exporter": Entry(
+        "recorder", _SERVICE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
+    ),
 }
 
 

@@ -95,20 +95,20 @@ class Accounting(Desk):
         """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""
         from mpijob.client import records
 
-        return records.backup(self.backend, self.settings, str(file))
+        return records.backup(self._audited, self.settings, str(file))
 
     def restore_record(self, file: str | Path) -> int:
         """Put a backup back where no record is; return how many jobs are remembered again."""
         from mpijob.client import records
 
-        return records.restore(self.backend, self.settings, str(file))
+        return records.restore(self._audited, self.settings, str(file))
 
     def erase_user(self, user: str) -> tuple[JobRef, ...]:
         """Erase what is remembered of a user's deleted jobs; the audit tells that it was done. Return which."""
         from mpijob.client import records, witness
         from mpijob.model.audit import Verb
 
-        gone = records.erase_user(self.backend, self.settings, user)
+        gone = records.erase_user(self._audited, self.settings, user)
         for ref in gone:
-            self._bridge.call(witness.tell(self._witnessed, Verb.FORGET, ref))
+            self._bridge.call(witness.tell(self._audited, Verb.FORGET, ref))
         return gone

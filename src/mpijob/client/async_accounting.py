@@ -96,20 +96,20 @@ class AsyncAccounting(AsyncDesk):
         """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""
         from mpijob.client import records
 
-        return await asyncio.to_thread(records.backup, self.backend, self.settings, str(file))
+        return await asyncio.to_thread(records.backup, self._audited, self.settings, str(file))
 
     async def restore_record(self, file: str | Path) -> int:
         """Put a backup back where no record is; return how many jobs are remembered again."""
         from mpijob.client import records
 
-        return await asyncio.to_thread(records.restore, self.backend, self.settings, str(file))
+        return await asyncio.to_thread(records.restore, self._audited, self.settings, str(file))
 
     async def erase_user(self, user: str) -> tuple[JobRef, ...]:
         """Erase what is remembered of a user's deleted jobs; the audit tells that it was done. Return which."""
         from mpijob.client import records, witness
         from mpijob.model.audit import Verb
 
-        gone = await asyncio.to_thread(records.erase_user, self.backend, self.settings, user)
+        gone = await asyncio.to_thread(records.erase_user, self._audited, self.settings, user)
         for ref in gone:
             await witness.tell(self.port, Verb.FORGET, ref)
         return gone

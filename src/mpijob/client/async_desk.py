@@ -30,9 +30,9 @@ class AsyncDesk(Front):
         settings: Settings | None = None,
     ) -> None:
         super().__init__(backend, namespace=namespace, settings=settings)
-        self._witnessed = acts = witnessed(self.backend, self.settings)  # tells the audit
-        self.port: Backend = Threaded(acts) if self.backend.plain else acts
-        reads = remembering(acts)  # asks the past for jobs that are gone
+        self._audited: Backend = witnessed(self.backend, self.settings)  # blocks where the engine does
+        self.port: Backend = Threaded(self._audited) if self.backend.plain else self._audited
+        reads = remembering(self._audited)  # asks the past for jobs that are gone
         self._records: Backend = Threaded(reads) if self.backend.plain else reads
 
     async def apart(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

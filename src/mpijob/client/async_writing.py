@@ -65,7 +65,7 @@ class AsyncWriting(AsyncDesk):
             return nullcontext()
         from mpijob.client.reconciling import reconciling
 
-        return reconciling(self._witnessed, [self.ref(one, namespace) for one in targets])
+        return reconciling(self._audited, [self.ref(one, namespace) for one in targets])
 
     async def cancel(
         self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
@@ -187,7 +187,7 @@ class AsyncWriting(AsyncDesk):
         """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
         from mpijob.client import fetching
 
-        return await self.apart(lambda: fetching.store(self.backend, self.ref(name, namespace)))
+        return await self.apart(lambda: fetching.store(self._audited, self.ref(name, namespace)))
 
     async def register(
         self, name: Target, model: Model | None = None, *, namespace: str | None = None
@@ -195,7 +195,7 @@ class AsyncWriting(AsyncDesk):
         """Write the model of a job that has succeeded down in the model registry; repeated, it changes nothing."""
         from mpijob.client import registering
 
-        return await self.apart(lambda: registering.register(self.backend, self.ref(name, namespace), model))
+        return await self.apart(lambda: registering.register(self._audited, self.ref(name, namespace), model))
 
     async def submit_all(self, jobs: Iterable[MPIJob]) -> list[AsyncJob]:
         """Submit jobs of which some wait for others (`after`), all of them or none that is not sound."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mpijob.errors import BackendError, Unsupported
+from mpijob.errors import Unsupported
 from mpijob.settings import CLUSTER, Settings
 
 if TYPE_CHECKING:
@@ -42,15 +42,7 @@ def serve(
     from mpijob.backends.kubernetes.broker_server import Server
 
     access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
-    try:
-        server = Server(Broker(Api(access), settings, f"cluster {access.context}".strip()), address, tls)
-    except OSError as error:
-        raise BackendError(
-            f"the broker cannot listen on {address[0]}:{address[1]}: {error.strerror or error}"
-        ) from error
-    thread = threading.Thread(target=server.serve_forever, name="mpijob-broker", daemon=True)
-    thread.start()
-    ready(f"{'https' if tls else 'http'}://{address[0]}:{server.server_address[1]}")
-    stop.wait()
-    server.shutdown()
-    server.server_close()
+    broker = Broker(Api(access), settings, f"cluster {access.context}".strip())
+    with Server(broker, address, tls) as server:
+        ready(f"{'https' if tls else 'http'}://{address[0]}:{server.port}")
+        stop.wait()

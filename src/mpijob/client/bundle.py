@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mpijob import __version__
-from mpijob.backends import secrets
 from mpijob.client import archive, lookingin
 from mpijob.client.bridge import close
 from mpijob.client.logparts import LogParts
@@ -26,6 +25,7 @@ from mpijob.errors import MpiJobError
 from mpijob.model import LogQuery, MPIJob, Phase
 from mpijob.observation import masking
 from mpijob.observation.sealing import Seal, values_of
+from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
@@ -79,7 +79,7 @@ async def write(
     spec = await backend.spec(state.ref)
     path = target or Path(f"{archive.plain(state.ref.name)}-bundle.tar.gz")
     archive.refuse_existing(path)
-    seal = Seal(values_of(spec, (*secrets.found(spec.secrets), *await _told(state.ref, spec, backend))))
+    seal = Seal(values_of(spec, await _told(state.ref, spec, backend)))
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
     async for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
@@ -143,7 +143,7 @@ async def _values(
     yield "samples.jsonl", "cores and memory of each worker", await _samples(state, backend)
     yield "findings.json", "the causes that were found", state.findings
     yield "warnings.json", "what is worrying now, where it runs", await _or_why(backend.warnings(state.ref))
-    yield "doctor.json", "whether the place is ready for jobs", _doctor(settings)
+    yield "doctor.json", "whether the place is ready for jobs", await _doctor(backend, settings)
     yield "versions.json", "what is installed", versions(state)
     if stacks and state.phase is Phase.RUNNING:
         yield "stacks.json", "where each rank stood", await _or_why(lookingin.stacks(state.ref, backend, ()))
@@ -188,13 +188,15 @@ async def _taken(stream: AsyncIterator[Any]) -> list[Any]:
     return rows[-_MOST_ROWS:]
 
 
-def _doctor(settings: Settings) -> Any:
+async def _doctor(backend: Backend, settings: Settings) -> Any:
+    """Return what is found about the place; a cluster is looked at by the engine, as whoever asks for the bundle."""
     from mpijob.client import doctor
 
-    try:
+    if settings.engine != CLUSTER:
         return doctor.report(settings)
-    except MpiJobError as error:
-        return {"missing": error.message, "hint": error.hint}
+    look = getattr(backend, "checkup", None)
+    found = None if look is None else await _or_why(look())
+    return {"missing": "this engine does not look at its cluster", "hint": ""} if found is None else found
 
 
 def versions(state: JobState) -> dict[str, str]:
@@ -225,7 +227,10 @@ async def _logs(ref: JobRef, backend: Backend, seal: Seal, most_bytes: int) -> A
 
 
 async def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
-    """Return the values of the job's secrets that its engine can tell: a cluster has Secret objects."""
+    """Return the values of the job's secrets that its engine can tell: a cluster has Secret objects.
+
+    Only the engine knows whether this machine is the user's own, and its files and variables are theirs.
+    """
     known = getattr(backend, "secret_values", None)
     if known is None or not spec.secrets:
         return ()

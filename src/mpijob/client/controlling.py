@@ -59,17 +59,17 @@ def _watched(controller: Controller, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
-    from mpijob.backends.kubernetes.health import Health
+    from mpijob.serving.health import Health, Number
 
-    numbers: dict[str, Callable[[], float]] = {
-        "mpijob_controller_jobs": lambda: controller.jobs,
-        "mpijob_controller_leads": lambda: controller.leads,
-        "mpijob_controller_looks_total": lambda: controller.looks,
+    numbers = {
+        "mpijob_controller_jobs": Number("Jobs that are there.", lambda: controller.jobs),
+        "mpijob_controller_leads": Number("Whether this is the one that acts.", lambda: controller.leads),
+        "mpijob_controller_looks_total": Number("Looks at jobs.", lambda: controller.looks, counter=True),
     }
     with Health(
         port,
         alive=lambda: time.monotonic() - controller.beat < _STUCK_SECONDS,
         ready=lambda: True,
-        numbers=lambda: {name: tell() for name, tell in numbers.items()},
+        numbers=numbers,
     ):
         yield

@@ -29,7 +29,7 @@ class Desk(Front):
         self._bridge = bridge_to(self.backend)
 
     @cached_property
-    def _witnessed(self) -> Backend:
+    def _audited(self) -> Backend:
         """The engine for what the audit tells of: acts, and looks into jobs."""
         from mpijob.client.witness import witnessed  # a list needs none: start-up is a feature
 
@@ -40,7 +40,7 @@ class Desk(Front):
         """The engine for questions, which the past answers for jobs that are gone."""
         from mpijob.client.remembering import remembering
 
-        return remembering(self._witnessed)
+        return remembering(self._audited)
 
     def _job(self, ref: JobRef) -> Job:
         from mpijob.client.blocking import Client

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from mpijob.backends.local import families, isolation, machine
 from mpijob.backends.local.paths import Home
-from mpijob.errors import BackendError, Finding, MpiJobError, Severity
+from mpijob.errors import BackendError, Finding, MpiJobError, Severity, UnsafePath
 from mpijob.model import quantity
 from mpijob.settings import CLUSTER, Settings, load
 
@@ -49,7 +49,7 @@ def _home(settings: Settings) -> Iterator[Finding]:
     try:
         Home(settings.home).ensure()
         free = shutil.disk_usage(settings.home).free
-    except BackendError as error:
+    except (BackendError, UnsafePath) as error:
         yield Finding("DOCTOR_HOME", error.message, error.hint)
         return
     if not os.access(settings.home, os.W_OK):

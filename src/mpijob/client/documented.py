@@ -32,7 +32,7 @@ class Documented(Desk):
         job = legacy.job(
             name=name, workers=num_nodes, image=image, command=command, resources=resources, runtime=runtime
         )
-        work = flow.submit(self.localized(job), self._witnessed, max_workers=self.settings.max_workers)
+        work = flow.submit(self.localized(job), self._audited, max_workers=self.settings.max_workers)
         return self._job(self._bridge.call(work))
 
     def get_job_status(self, name: str) -> JobStatus:
@@ -48,7 +48,7 @@ class Documented(Desk):
         from mpijob.client import legacy
 
         query = log_query(roles=legacy.roles(pod_type), workers=() if pod_index is None else (pod_index,))
-        lines = self._bridge.iterate(saying.lines(self.ref(name), self._witnessed, query))
+        lines = self._bridge.iterate(saying.lines(self.ref(name), self._audited, query))
         return "".join(legacy.shown(line) for line in lines)
 
     def get_job(self, name: str) -> Job:
@@ -72,9 +72,9 @@ class Documented(Desk):
         from mpijob.client import legacy, waiting
 
         wanted = legacy.phases(status)
-        work = waiting.wait(self.ref(name), self.backend, seconds=timeout, phases=wanted)
+        work = waiting.wait(self.ref(name), self._audited, seconds=timeout, phases=wanted)
         return self._bridge.call(work)
 
     def delete_job(self, name: str, grace_period: float | None = None) -> None:
         """Delete a job, with this grace period if it still runs."""
-        self._bridge.call(self._witnessed.delete(self.ref(name), grace_seconds=grace_period))
+        self._bridge.call(self._audited.delete(self.ref(name), grace_seconds=grace_period))

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mpijob.accounting import costs
 from mpijob.client.stages import STAGES, stages
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mpijob.model import Event, JobKey, JobRef, JobState, Sample
     from mpijob.model.accounts import Account
     from mpijob.observation.curves import Curves
+    from mpijob.serving.server import Server
     from mpijob.settings import RateSetting, Settings
 
     Rates = Callable[[], Mapping[str, RateSetting]]
@@ -333,16 +334,23 @@ def exporter(source: Source, settings: Settings, rates: Rates | None = None) -> 
     return Exporter(source, settings, rates=rates)
 
 
-def serve(made: Exporter, address: str, port: int) -> Any:
-    """Serve the page at /metrics, beside what this process does; return the server."""
-    from prometheus_client import start_http_server
+class Door(NamedTuple):
+    """Where the numbers are read: an address, TLS where others than this machine ask, and who may read them."""
 
-    try:
-        server, _ = start_http_server(port, addr=address, registry=made.registry)
-    except OSError as error:
-        from mpijob.errors import BackendError
+    address: str
+    port: int
+    tls: tuple[str, str] | None = None
+    allowed: Callable[[str], bool] | None = None
 
-        raise BackendError(
-            f"metrics cannot be served at {address}:{port}: {error.strerror}", hint="choose another port"
-        ) from error
-    return server
+
+def serve(made: Exporter, door: Door) -> Server:
+    """Return a server of the page at /metrics; it answers while it is open."""
+    if find_spec("uvicorn") is None or find_spec("starlette") is None:
+        raise Unsupported("serving metrics needs starlette and uvicorn", hint="run: pip install 'mpijob[ui]'")
+    from mpijob.serving import server, service
+
+    gets = {"/metrics": service.metrics(made.registry, door.allowed)}
+    app = service.application(gets=gets, alive=lambda: True, ready=lambda: True)
+    context = server.tls_context(*door.tls) if door.tls else None
+    sock = server.listening(door.address, door.port, what="the metrics")
+    return server.Server(app, sock, tls=context, most=64, of_one=16)

@@ -123,6 +123,6 @@ async def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
 def _inside(path: str) -> PurePosixPath:
     """Refuse a path that would lead out of the directory it is fetched to."""
     pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts:
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path:
         raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
     return pure

@@ -9,10 +9,13 @@ import msgspec
 
 from mpijob import shapes
 from mpijob.admission import alerts
+from mpijob.client import witness
 from mpijob.client.bridge import drive
 from mpijob.client.entries import changed
 from mpijob.client.witness import witnessed
 from mpijob.errors import InvalidJob, Unsupported
+from mpijob.model import JobRef
+from mpijob.model.audit import Verb
 from mpijob.model.governance import NamespaceLimits, effective
 from mpijob.model.overview import ClusterView, Line
 from mpijob.model.words import choice_hint
@@ -102,11 +105,8 @@ class Administration:
 
     def _written_down(self, namespace: str, told: str, work: Any) -> None:
         port = witnessed(self._client.backend, self._client.settings)
-        govern = getattr(port, "govern", None)
-        if govern is None:
-            work()
-        else:
-            drive(govern(namespace, {"changed": told}, work))
+        ref, details = JobRef(namespace, namespace), {"changed": told}
+        drive(witness.act(port, Verb.SET, ref, work, details, resource="mpijoblimits"))
 
     def _api(self) -> Any:
         if api := getattr(self._client.backend, "api", None):  # as whoever the client is for

@@ -38,7 +38,7 @@ class Inspecting(Desk):
         """
         from mpijob.client import lookingin
 
-        return self._bridge.call(lookingin.stacks(self.ref(name, namespace), self._witnessed, ranks, bring))
+        return self._bridge.call(lookingin.stacks(self.ref(name, namespace), self._audited, ranks, bring))
 
     def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
         """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
@@ -131,5 +131,5 @@ class Inspecting(Desk):
 
         ref, where = self.ref(name, namespace), None if file is None else Path(file)
         return self._bridge.call(
-            bundle.write(ref, self._witnessed, self.settings, where, stacks=stacks, most_bytes=most_bytes)
+            bundle.write(ref, self._audited, self.settings, where, stacks=stacks, most_bytes=most_bytes)
         )

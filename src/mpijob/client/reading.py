@@ -86,7 +86,7 @@ class Reading(Desk):
         from mpijob.client import fetching
 
         ref = self.ref(name, namespace)
-        fetched = fetching.fetch(self._witnessed, ref, directory, tuple(paths), overwrite=overwrite)
+        fetched = fetching.fetch(self._audited, ref, directory, tuple(paths), overwrite=overwrite)
         return self._bridge.call(fetched)
 
     def list(
@@ -178,7 +178,7 @@ class Reading(Desk):
         """
         ref = self.ref(name, namespace)
         with _goes_on(ref):
-            return self._bridge.call(waiting.wait(ref, self.backend, seconds=timeout, phases=for_phases))
+            return self._bridge.call(waiting.wait(ref, self._audited, seconds=timeout, phases=for_phases))
 
     def wait_for_completion(
         self, name: Target, timeout: float | None = None, *, namespace: str | None = None
@@ -186,7 +186,7 @@ class Reading(Desk):
         """Return the state once the job has succeeded; raise JobFailed with the findings, or WaitTimeout."""
         ref = self.ref(name, namespace)
         with _goes_on(ref):
-            return self._bridge.call(waiting.completion(ref, self.backend, seconds=timeout))
+            return self._bridge.call(waiting.completion(ref, self._audited, seconds=timeout))
 
     def logs(
         self, name: Target, *, namespace: str | None = None, **options: Unpack[LogOptions]

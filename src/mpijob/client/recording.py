@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mpijob.errors import Unsupported
+from mpijob.errors import InvalidJob, Unsupported
 from mpijob.settings import CLUSTER, RateSetting, Settings, history_directory
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.api import Api
-    from mpijob.client.exporting import Rates
+    from mpijob.client.exporting import Door, Rates
     from mpijob.history.archive import Archive
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def record(
@@ -22,11 +25,13 @@ def record(
     stop: threading.Event,
     ready: Callable[[str], None] = lambda _: None,
     *,
-    metrics: tuple[str, int] | None = None,
+    metrics: Door | None = None,
+    health_port: int | None = None,
 ) -> None:
     """Record the jobs of a namespace, "" for all, until `stop`; `ready` hears where the record is.
 
-    `metrics` is an address and a port at which Prometheus is answered.
+    `metrics` is where Prometheus is answered: from other machines only with TLS, and only who may read `/metrics` by
+    the cluster's word. At `health_port` a kubelet is.
     """
     if settings.engine != CLUSTER:
         raise Unsupported(
@@ -46,20 +51,26 @@ def record(
     archive = Archive(directory, shared=True, database=settings.history_database, objects=store_of(settings))
     api = Api(access)
     rates = partial(_rates, api, settings)
-    server = None if metrics is None else _serve_metrics(archive, settings, rates, *metrics)
     if settings.traces:
         _send_traces(archive, settings, stop)
     if settings.mlflow:
         _mirror(archive, settings, stop)
-    try:
+    with ExitStack() as held:
+        held.callback(archive.close)
+        if metrics is not None:
+            held.enter_context(_metrics(api, archive, settings, rates, metrics))
+        if health_port is not None:
+            held.enter_context(_health(health_port))
         with telling("record jobs"):
             prometheus = platform_metrics.of_settings(settings)
             recorder = Recorder(api, archive, Policy.of(settings), namespace, settings.rules, prometheus)
             recorder.run(stop, lambda: ready(directory))
-    finally:
-        if server is not None:
-            server.shutdown()
-        archive.close()
+
+
+def _health(port: int) -> AbstractContextManager[object]:
+    from mpijob.serving.health import Health
+
+    return Health(port, alive=lambda: True, ready=lambda: True, numbers={})
 
 
 def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
@@ -70,12 +81,22 @@ def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
         return {**settings.rates, **Governor(api).rates()}
 
 
-def _serve_metrics(archive: Archive, settings: Settings, rates: Rates, address: str, port: int) -> Any:
+def _metrics(
+    api: Api, archive: Archive, settings: Settings, rates: Rates, door: Door
+) -> AbstractContextManager[object]:
     from mpijob.backends.kubernetes.remembered import of_archive
+    from mpijob.backends.kubernetes.token_access import Tokens
     from mpijob.client import exporting, sources
 
+    if door.address not in _LOOPBACK:
+        if door.tls is None:
+            raise InvalidJob(
+                f"without TLS metrics of all tenants are served on this machine alone, not on {door.address}",
+                hint="give --metrics-certificate and --metrics-key, or leave --metrics-address out",
+            )
+        door = door._replace(allowed=partial(Tokens(api).reads, "/metrics"))
     source = sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
-    return exporting.serve(exporting.exporter(source, settings, rates), address, port)
+    return exporting.serve(exporting.exporter(source, settings, rates), door)
 
 
 def _send_traces(archive: Archive, settings: Settings, stop: threading.Event) -> None:

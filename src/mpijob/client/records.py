@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
+from mpijob.client import witness
+from mpijob.client.bridge import drive
 from mpijob.errors import NotFound
 from mpijob.history import keeping, moving
 from mpijob.history.archive import Archive
 from mpijob.history.objects import Objects
+from mpijob.model import JobRef
 from mpijob.model.accounts import AccountQuery
+from mpijob.model.audit import Verb
 from mpijob.settings import LOCAL, history_directory
 
 if TYPE_CHECKING:
     from mpijob.backends.base import Backend
-    from mpijob.model import JobRef
     from mpijob.settings import Settings
+
+T = TypeVar("T")
 
 
 def directory(backend: Backend, settings: Settings) -> str:
@@ -25,30 +31,46 @@ def directory(backend: Backend, settings: Settings) -> str:
 
 def backup(backend: Backend, settings: Settings, target: str) -> int:
     """Write the record into one file; return how many jobs are in it."""
-    archive = _opened(backend, settings)
-    try:
-        return moving.backup(archive, target)
-    finally:
-        archive.close()
+
+    def work() -> int:
+        archive = _opened(backend, settings)
+        try:
+            return moving.backup(archive, target)
+        finally:
+            archive.close()
+
+    return _acted(backend, Verb.FETCH, "record", work, {"path": target[:200]})
 
 
 def restore(backend: Backend, settings: Settings, source: str) -> int:
     """Put a backup back; return how many jobs are in it."""
-    return moving.restore(source, directory(backend, settings))
+    place = directory(backend, settings)
+    return _acted(
+        backend, Verb.RESTORE, "record", lambda: moving.restore(source, place), {"path": source[:200]}
+    )
 
 
 def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef, ...]:
     """Erase the records of one user's jobs that are gone, logs and accounts too; return whose they were."""
-    archive = _opened(backend, settings)
-    try:
+
+    def work() -> tuple[JobRef, ...]:
         from mpijob.history import ledger
 
-        query = AccountQuery(owners=(user,), limit=1_000_000)
-        found = tuple(one.ref for one in ledger.find(archive, query) if one.deleted)
-        keeping.erase(archive, (ref.key for ref in found))
-        return found
-    finally:
-        archive.close()
+        archive = _opened(backend, settings)
+        try:
+            query = AccountQuery(owners=(user,), limit=1_000_000)
+            found = tuple(one.ref for one in ledger.find(archive, query) if one.deleted)
+            keeping.erase(archive, (ref.key for ref in found))
+            return found
+        finally:
+            archive.close()
+
+    return _acted(backend, Verb.FORGET, user, work, {})
+
+
+def _acted(backend: Backend, verb: Verb, name: str, work: Callable[[], T], details: dict[str, str]) -> T:
+    """Do something to the whole record, and tell the audit."""
+    return drive(witness.act(backend, verb, JobRef("", name), work, details, resource="records"))
 
 
 def _opened(backend: Backend, settings: Settings) -> Archive:

@@ -40,7 +40,7 @@ class Schedules:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._kept = client.backend.schedules()
+        self._kept = client._audited.schedules()
 
     def create(self, schedule: Schedule) -> Recurrence:
         """Keep a new schedule once its job is known to be sound; nothing is started now."""

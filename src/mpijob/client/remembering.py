@@ -72,7 +72,18 @@ class _Remembering:
         )
 
     def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
-        return self._told(ref, self._backend.logs(ref, query), lambda past, known: past.logs(known, query))
+        from mpijob.client.entries import ORIGIN
+
+        origin = ORIGIN.get()  # a thread that reads the stream does not know it
+
+        def kept(past: Past, known: JobRef) -> Iterable[LogLine]:
+            token = ORIGIN.set(origin)
+            try:
+                return past.logs(known, query)
+            finally:
+                ORIGIN.reset(token)
+
+        return self._told(ref, self._backend.logs(ref, query), kept)
 
     async def _told(
         self, ref: JobRef, stream: AsyncIterator[T], kept: Callable[[Past, JobRef], Iterable[T]]
@@ -146,7 +157,3 @@ async def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, 
             ) from error
     if forget and (past := backend.past()) is not None:
         past.forget(ref)
-        from mpijob.client import witness
-        from mpijob.model.audit import Verb
-
-        await witness.tell(backend, Verb.FORGET, ref)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from mpijob.client import witness
+from mpijob.client.bridge import drive
+from mpijob.client.engines import open_backend
 from mpijob.dialects import lint, manifests, runtime_trial, runtimes
 from mpijob.dialects.terms import Document
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity, Unsupported
+from mpijob.model import JobRef
+from mpijob.model.audit import Verb
 from mpijob.settings import CLUSTER, Settings, namespace_at
+
+T = TypeVar("T")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -79,10 +86,18 @@ class Runtimes:
             errors = [one for one in lint.lint(document) or () if one.severity is Severity.ERROR]
             if errors:
                 raise InvalidJob.of(tuple(errors), f"runtime {document['metadata']['name']}")
-        with self._api() as api:
-            done = [cluster.install(api, document, dry_run=dry_run) for document in documents]
-        names = ", ".join(one["metadata"]["name"] for one in done)
-        return f"{names} would be installed" if dry_run else f"{names} installed"
+        names = ", ".join(one["metadata"]["name"] for one in documents)
+
+        def work() -> None:
+            with self._api() as api:
+                for document in documents:
+                    cluster.install(api, document, dry_run=dry_run)
+
+        if dry_run:
+            work()
+            return f"{names} would be installed"
+        self._acted(Verb.INSTALL, JobRef("", names[:200]), work)
+        return f"{names} installed"
 
     def test(self, name: str) -> tuple[Finding, ...]:
         """Run a small real job with a runtime of the cluster and return what it proved, lint's findings with it."""
@@ -91,9 +106,15 @@ class Runtimes:
         with self._api() as api:
             namespace = namespace_at(self._settings, api.access.namespace)
             runtime = cluster.find(api, name, namespace)
-            tried = tuple(cluster.try_out(api, runtime, namespace))
+            trial = lambda: tuple(cluster.try_out(api, runtime, namespace))  # noqa: E731
+            tried = self._acted(Verb.CREATE, JobRef(namespace, name), trial)
         traps = lint.lint(runtime, openshift=self._openshift()) or ()
         return (*tried, *(one for one in traps if one.severity is not Severity.NOTICE))
+
+    def _acted(self, verb: Verb, ref: JobRef, work: Callable[[], T]) -> T:
+        """Do something on the cluster, and tell the audit."""
+        audited = witness.witnessed(open_backend(self._settings), self._settings)
+        return drive(witness.act(audited, verb, ref, work, resource="runtimes"))
 
     def _known(self) -> tuple[Document, ...]:
         if not self.on_cluster:

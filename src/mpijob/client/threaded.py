@@ -115,6 +115,11 @@ class Threaded:
         known = getattr(self._inner, "secret_values", None)
         return () if known is None else await moved(lambda: known(ref, secrets))
 
+    async def checkup(self) -> tuple[Finding, ...] | None:
+        """Return whether the place is ready for jobs, as the engine's user sees it; None from one that cannot tell."""
+        look = getattr(self._inner, "checkup", None)
+        return None if look is None else await moved(look)
+
     def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines in time order."""
         return _streamed(self._inner.logs(ref, query))
@@ -178,6 +183,13 @@ class Threaded:
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
         await _on(_transfers(), lambda: self._inner.fetch(ref, path, target))
+
+    async def act(
+        self, verb: Any, ref: JobRef, work: Callable[[], Awaitable[T]], *told: Any, **more: Any
+    ) -> T:
+        """Do something that does not go through the port, and tell the audit where there is one (see `witness`)."""
+        auditor = getattr(self._inner, "act", None)
+        return await moved(work if auditor is None else lambda: auditor(verb, ref, work, *told, **more))
 
     async def note(self, *told: Any) -> None:
         """Tell the audit of what did not go through the port (see `witness`)."""

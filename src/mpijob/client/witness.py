@@ -1,9 +1,9 @@
 """The one place where acts are told to the audit: an engine's port that writes down what goes through it.
 
-Every face acts through the clients, and the clients act through this; so nobody writes audit lines
-anywhere else. Before an act a line says that it was asked for, after it another with the result: whoever is
-killed in between leaves a request without a result, which is told as such. A job that is refused before an
-engine hears of it is told by `flow`.
+Every face acts through the clients, and the clients act through this; so nobody writes audit lines anywhere else.
+What becomes of each method is in `audit_table`, and one that is not in it raises. Before an act a line says that it
+was asked for, after it another with the result: whoever is killed in between leaves a request without a result, which
+is told as such. A job that is refused before an engine hears of it is told by `flow`.
 
 What is written never holds a value that might be a secret: of variables, arguments and files only names.
 
@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from mpijob.client import audit_table
+from mpijob.client.audit_table import Kind
+from mpijob.client.audited_parts import AuditedPast, AuditedSchedules
 from mpijob.client.bridge import close
 from mpijob.client.entries import (
     ORIGIN,
@@ -36,7 +39,7 @@ from mpijob.client.entries import (
     selection,
     spanned,
 )
-from mpijob.errors import BackendError, MpiJobError
+from mpijob.errors import BackendError, MpiJobError, NotFound
 from mpijob.history.audit import Trail, directory_of
 from mpijob.history.audit_keeping import days
 from mpijob.model import Identity, JobRef
@@ -47,13 +50,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from pathlib import Path
 
-    from mpijob.backends.base import Backend
-    from mpijob.model import JobState, LogLine, LogQuery, MPIJob, Plan, RankStack
+    from mpijob.backends.base import Backend, Schedules
+    from mpijob.history.past import Past
+    from mpijob.model import JobState, LogLine, LogQuery, Model, MPIJob, Plan, RankStack
 
 T = TypeVar("T")
 OFF, ON, REQUIRED = "off", "on", "required"
 _SAME_LOOK_SECONDS = 60.0
 _MOST_LOOKS = 1000
+_RECONCILED = ("BackingOff", "WaitingForJobs")  # where an attached command starts something
+_TABLE = {**audit_table.PORT, **audit_table.ABILITIES}
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -91,10 +97,28 @@ def meaning(verb: Verb, of: JobRef, old: MPIJob | None = None, new: MPIJob | Non
         _MEANING.reset(token)
 
 
+async def act(
+    backend: Backend,
+    verb: Verb,
+    ref: JobRef,
+    work: Callable[[], T],
+    details: Mapping[str, str] = {},
+    *,
+    resource: str = "jobs",
+) -> T:
+    """Do what does not go through the port, and tell the audit: erase a record, install a runtime."""
+    auditor = getattr(backend, "act", None)  # none where no audit is kept
+
+    async def acted() -> T:
+        return work()
+
+    return await acted() if auditor is None else await auditor(verb, ref, acted, details, resource=resource)
+
+
 async def tell(
     backend: Backend, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
 ) -> None:
-    """Tell the audit of something that did not go through the port: a refusal, a record that was erased."""
+    """Tell the audit of a refusal before the port was reached."""
     if note := getattr(backend, "note", None):
         await note(verb, ref, job, error)
 
@@ -107,10 +131,24 @@ class Witness:
         self._required = settings.audit == REQUIRED
         self._trail = Trail(audit_directory(backend, settings), keep_days=days(settings.audit_days))
         self._looks: dict[tuple[object, ...], float] = {}
+        self._reconciled: set[tuple[object, ...]] = set()
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         found = getattr(self._backend, name)
-        return self._merging(found) if name == "merge_logs" else found
+        kind = audit_table.checked(_TABLE, name)
+        return found if kind is Kind.READ else {"merge_logs": self._merging, "register": self._registering,
+                                                "store": self._storing}[name](found)  # fmt: skip
+
+    def past(self) -> Past | None:
+        """Return what is remembered of jobs that are gone."""
+        past = self._backend.past()
+        return None if past is None else cast("Past", AuditedPast(past, self))
+
+    def schedules(self) -> Schedules:
+        """Return the recurring jobs of this place."""
+        return cast("Schedules", AuditedSchedules(self._backend.schedules(), self))
 
     # -- acts --------------------------------------------------------------------------------------
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
@@ -118,30 +156,56 @@ class Witness:
         meant = _meant()
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         details = {**described(plan.job), **meant.details}
-        return await self._done(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
+        return await self.act(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
+
+    async def reconcile(self, state: JobState) -> None:
+        """Do what an engine does not do by itself: on a cluster, start a next attempt or a job that waited for others.
+
+        An attached command asks again and again; an attempt of its job is written down once.
+        """
+        key = (state.ref, state.attempt, state.reason)
+        if self._backend.name == LOCAL or state.reason not in _RECONCILED or key in self._reconciled:
+            await self._backend.reconcile(state)
+            return
+        self._reconciled.add(key)
+        details = {"attempt": str(state.attempt), "reason": state.reason}
+        await self.act(Verb.RECONCILE, state.ref, lambda: self._backend.reconcile(state), details)
+
+    def _registering(self, register: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def registered(ref: JobRef, model: Model | None) -> Any:
+            details = {"model": model.name, "version": model.version} if model is not None else {}
+            return await self.act(Verb.REGISTER, ref, lambda: register(ref, model), details)
+
+        return registered
+
+    def _storing(self, store: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def stored(ref: JobRef) -> Any:
+            return await self.act(Verb.STORE, ref, lambda: store(ref))
+
+        return stored
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End a job."""
         work = lambda: self._backend.cancel(ref, grace_seconds=grace_seconds)  # noqa: E731
-        return await self._done(Verb.CANCEL, ref, work, ended=phase_of)
+        return await self.act(Verb.CANCEL, ref, work, ended=phase_of)
 
     async def suspend(self, ref: JobRef) -> JobState:
         """Put a job to rest."""
-        return await self._done(Verb.SUSPEND, ref, lambda: self._backend.suspend(ref), ended=phase_of)
+        return await self.act(Verb.SUSPEND, ref, lambda: self._backend.suspend(ref), ended=phase_of)
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a job again."""
-        return await self._done(Verb.RESUME, ref, lambda: self._backend.resume(ref), ended=phase_of)
+        return await self.act(Verb.RESUME, ref, lambda: self._backend.resume(ref), ended=phase_of)
 
     async def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers."""
         work = lambda: self._backend.scale(ref, workers)  # noqa: E731
-        return await self._done(Verb.SCALE, ref, work, {"workers": str(workers)}, ended=phase_of)
+        return await self.act(Verb.SCALE, ref, work, {"workers": str(workers)}, ended=phase_of)
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove a job."""
         work = lambda: self._backend.delete(ref, grace_seconds=grace_seconds)  # noqa: E731
-        await self._done(Verb.DELETE, ref, work, await self._standing(ref))
+        await self.act(Verb.DELETE, ref, work, await self._standing(ref))
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
@@ -154,14 +218,14 @@ class Witness:
             "arguments": str(max(0, len(argv) - 1)),
         }
         work = lambda: self._backend.execute(ref, argv, worker=worker, rank=rank)  # noqa: E731
-        return await self._done(Verb.EXEC, ref, work, details, ended=lambda code: {"exit-code": str(code)})
+        return await self.act(Verb.EXEC, ref, work, details, ended=lambda code: {"exit-code": str(code)})
 
     async def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where ranks stand."""
         details = {"ranks": spanned(ranks)} | ({"brought": "py-spy"} if bring else {})
-        return await self._done(
+        return await self.act(
             Verb.STACKS, ref, lambda: self._backend.stacks(ref, ranks, bring=bring), details
         )
 
@@ -171,29 +235,34 @@ class Witness:
         return self._listened(ref, query, ORIGIN.get())
 
     async def _listened(self, ref: JobRef, query: LogQuery, origin: Origin | None) -> AsyncIterator[LogLine]:
-        entry = await self._looked(Verb.LOGS, ref, selection(query), origin)
+        entry = await self.look(Verb.LOGS, ref, selection(query), origin)
         stream, begun = self._backend.logs(ref, query), False
         try:
             async for line in stream:
                 begun = True
                 yield line
         except MpiJobError as error:
-            if entry is not None and not begun:
+            if entry is not None and not begun and not self._remembered(ref, error):
                 self._add(finished(entry, error), on_disk=False)
             raise
         finally:
             await close(stream)
 
+    def _remembered(self, ref: JobRef, error: MpiJobError) -> bool:
+        """Return whether the record has a job that the engine does not know: then reading that is told."""
+        past = self._backend.past() if isinstance(error, NotFound) else None
+        return past is not None and past.state(ref) is not None
+
     def _merging(self, merge: Callable[..., Awaitable[bool]]) -> Callable[..., Awaitable[bool]]:
         async def merged(ref: JobRef, query: LogQuery, *rest: Any, **more: Any) -> bool:
-            await self._looked(Verb.LOGS, ref, selection(query), ORIGIN.get())
+            await self.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
             return await merge(ref, query, *rest, **more)
 
         return merged
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy a file that a job left."""
-        entry = await self._looked(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
+        entry = await self.look(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
         try:
             await self._backend.fetch(ref, path, target)
         except MpiJobError as error:
@@ -201,17 +270,18 @@ class Witness:
                 self._add(finished(entry, error), on_disk=False)
             raise
 
-    async def _looked(
+    async def look(
         self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
     ) -> AuditEvent | None:
         """Write that somebody looks; one who looks again and again at the same is told once a minute."""
-        now, key = time.monotonic(), (verb, ref, *details.items())
+        who = await self._who()
+        now, key = time.monotonic(), (who.user, verb, ref, *details.items())
         if now - self._looks.get(key, -_SAME_LOOK_SECONDS) < _SAME_LOOK_SECONDS:
             return None
         if len(self._looks) >= _MOST_LOOKS:  # a server lives long
             self._looks = {one: at for one, at in self._looks.items() if now - at < _SAME_LOOK_SECONDS}
         self._looks[key] = now
-        entry = event(verb, ref, await self._who(), details, STARTED, origin)
+        entry = event(verb, ref, who, details, STARTED, origin)
         entry = msgspec.structs.replace(entry, response_status=ResponseStatus(status="Success", code=200))
         self._add(entry, on_disk=False)
         return entry
@@ -220,7 +290,7 @@ class Witness:
     async def note(
         self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
     ) -> None:
-        """Write down what did not go through this port; a submit is named by what it means."""
+        """Write down what was refused before this port was reached; a submit is named by what it means."""
         extra: Mapping[str, str] = {}
         if verb is Verb.CREATE:
             verb, extra = _meant().verb, _meant().details
@@ -228,16 +298,7 @@ class Witness:
         entry = event(verb, ref, await self._who(), details, COMPLETE, ORIGIN.get())
         self._add(finished(entry, error, job))
 
-    async def govern(self, namespace: str, details: Mapping[str, str], work: Callable[[], None]) -> None:
-        """Do what an administrator sets for a namespace, and write it down."""
-
-        async def act() -> None:
-            work()
-
-        ref = JobRef(namespace, namespace)
-        await self._done(Verb.SET, ref, act, details, resource="mpijoblimits")
-
-    async def _done(
+    async def act(
         self,
         verb: Verb,
         ref: JobRef,

@@ -49,7 +49,7 @@ class Writing(Desk):
 
         if dry_run:
             return self.plan(job)
-        work = flow.submit(self.localized(job), self._witnessed, max_workers=self.settings.max_workers)
+        work = flow.submit(self.localized(job), self._audited, max_workers=self.settings.max_workers)
         return self._job(self._bridge.call(work))
 
     def run(self, job: MPIJob, timeout: float | None = None) -> Job:
@@ -69,26 +69,26 @@ class Writing(Desk):
             return nullcontext()
         from mpijob.client.reconciling import reconciling
 
-        return reconciling(self._witnessed, [self.ref(one, namespace) for one in targets])
+        return reconciling(self._audited, [self.ref(one, namespace) for one in targets])
 
     def cancel(
         self, name: Target, grace_period: float | None = None, *, namespace: str | None = None
     ) -> JobState:
         """Ask the job to end, with its grace period or this one."""
         ref = self.ref(name, namespace)
-        return self._bridge.call(self._witnessed.cancel(ref, grace_seconds=grace_period))
+        return self._bridge.call(self._audited.cancel(ref, grace_seconds=grace_period))
 
     def suspend(self, name: Target, *, namespace: str | None = None) -> JobState:
         """End the processes, free what they held, keep the job to be resumed."""
-        return self._bridge.call(self._witnessed.suspend(self.ref(name, namespace)))
+        return self._bridge.call(self._audited.suspend(self.ref(name, namespace)))
 
     def resume(self, name: Target, *, namespace: str | None = None) -> JobState:
         """Queue a suspended job again, as its next attempt."""
-        return self._bridge.call(self._witnessed.resume(self.ref(name, namespace)))
+        return self._bridge.call(self._audited.resume(self.ref(name, namespace)))
 
     def scale(self, name: Target, workers: int, *, namespace: str | None = None) -> JobState:
         """Give an elastic job another number of workers, within its bounds; any other job is refused."""
-        return self._bridge.call(self._witnessed.scale(self.ref(name, namespace), workers))
+        return self._bridge.call(self._audited.scale(self.ref(name, namespace), workers))
 
     def delete(
         self,
@@ -102,7 +102,7 @@ class Writing(Desk):
         from mpijob.client import remembering
 
         ref = self.ref(name, namespace)
-        self._bridge.call(remembering.delete(self._witnessed, ref, grace_period, forget=forget))
+        self._bridge.call(remembering.delete(self._audited, ref, grace_period, forget=forget))
 
     def delete_all(
         self,
@@ -118,10 +118,10 @@ class Writing(Desk):
         from mpijob.client import again, remembering
 
         async def act(ref: JobRef) -> None:
-            await remembering.delete(self._witnessed, ref, grace_period, forget=forget)
+            await remembering.delete(self._audited, ref, grace_period, forget=forget)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
-        return self._bridge.call(again.each(scope, self._witnessed, act, unlimited=every))
+        return self._bridge.call(again.each(scope, self._audited, act, unlimited=every))
 
     def cancel_all(
         self,
@@ -136,10 +136,10 @@ class Writing(Desk):
         from mpijob.client import again
 
         async def act(ref: JobRef) -> None:
-            await self._witnessed.cancel(ref, grace_seconds=grace_period)
+            await self._audited.cancel(ref, grace_seconds=grace_period)
 
         scope = self.scope(namespace=namespace, selector=selector, phases=phases)
-        return self._bridge.call(again.each(scope, self._witnessed, act, unlimited=every))
+        return self._bridge.call(again.each(scope, self._audited, act, unlimited=every))
 
     def retry(self, name: Target, *, namespace: str | None = None, with_fix: int | None = None) -> Job:
         """Submit the configuration of a job that has ended again, under the same name.
@@ -178,9 +178,7 @@ class Writing(Desk):
         limit = self.settings.max_workers
         if replace:
             again.refuse_new_name(ref, new_name)
-            return self._job(
-                self._bridge.call(again.replace(ref, wanted, self._witnessed, max_workers=limit))
-            )
+            return self._job(self._bridge.call(again.replace(ref, wanted, self._audited, max_workers=limit)))
         return self._job(
             self._bridge.call(again.clone(ref, new_name, wanted, self._records, max_workers=limit))
         )
@@ -198,7 +196,7 @@ class Writing(Desk):
         """Store what a job wrote to its S3 volumes once more; return a sentence or a finding for each."""
         from mpijob.client import fetching
 
-        return self._bridge.call(fetching.store(self.backend, self.ref(name, namespace)))
+        return self._bridge.call(fetching.store(self._audited, self.ref(name, namespace)))
 
     def register(
         self, name: Target, model: Model | None = None, *, namespace: str | None = None
@@ -206,7 +204,7 @@ class Writing(Desk):
         """Write the model of a job that has succeeded down in the model registry; repeated, it changes nothing."""
         from mpijob.client import registering
 
-        return self._bridge.call(registering.register(self.backend, self.ref(name, namespace), model))
+        return self._bridge.call(registering.register(self._audited, self.ref(name, namespace), model))
 
     def submit_all(self, jobs: Iterable[MPIJob]) -> list[Job]:
         """Submit jobs of which some wait for others (`after`), all of them or none that is not sound.
@@ -232,4 +230,4 @@ class Writing(Desk):
     ) -> int:
         """Run a command with this terminal inside a worker, beside a rank or in the launcher."""
         ref = self.ref(name, namespace)
-        return self._bridge.call(self._witnessed.execute(ref, tuple(argv), worker=worker, rank=rank))
+        return self._bridge.call(self._audited.execute(ref, tuple(argv), worker=worker, rank=rank))

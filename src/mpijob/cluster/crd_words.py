@@ -37,6 +37,7 @@ FIELDS: Mapping[str, str] = {
     "Engine.management_state": "Whether the engine is installed and kept, left alone, or taken away.",
     "Engine.source": "A directory, a file or an address of its manifests; the platform's own source if empty.",
     "Engine.version": "The version to install, as in the name of its file.",
+    "Engine.digest": "What the file of manifests must be, as sha256:…; needed for one that comes from an address.",
     "Engines.jobset": "JobSet, on which Trainer stands.",
     "Engines.trainer": "Kubeflow Trainer, the default engine.",
     "Engines.kueue": "Kueue: queues, quota and gangs.",

@@ -25,7 +25,6 @@ from mpijob import shapes
 from mpijob.backends.kubernetes import kubeconfig
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.election import Election
-from mpijob.backends.kubernetes.health import Health
 from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.cluster import crds
 from mpijob.cluster.objects import Objects, marked
@@ -34,6 +33,7 @@ from mpijob.cluster.status import refused, status
 from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
 from mpijob.model.governance import GROUP, SINGLETON, VERSION, Platform, PlatformStatus, platform_of
+from mpijob.serving.health import Health, Number
 
 PLATFORM = Kind(f"{GROUP}/{VERSION}", "MPIJobPlatform", "mpijobplatforms", namespaced=False)
 LEASE = "mpijob-operator"
@@ -144,7 +144,11 @@ def serve(namespace: str, deploy: Path, *, health_port: int | None = None) -> No
                 health_port,
                 alive=lambda: time.monotonic() - operator.beat < _STUCK_SECONDS,
                 ready=lambda: True,
-                numbers=lambda: {"mpijob_operator_looks_total": operator.looks},
+                numbers={
+                    "mpijob_operator_looks_total": Number(
+                        "Looks at the platform.", lambda: operator.looks, counter=True
+                    )
+                },
             ):
                 _watch(operator, who)
     finally:

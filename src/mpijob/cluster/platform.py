@@ -20,7 +20,7 @@ from mpijob.cluster.engines import DEPLOYMENT, Known
 from mpijob.cluster.inventory import Inventory
 from mpijob.cluster.objects import CRD, Entry, Objects, entry_of, in_order, mark_of, marked
 from mpijob.dialects.terms import Document
-from mpijob.errors import MpiJobError, NotFound
+from mpijob.errors import MpiJobError, NotAllowed, NotFound
 from mpijob.model.governance import Component, Management, Page, Platform
 
 READY, WAITING, ADOPTED, ABSENT, REMOVING, FAILED = (
@@ -97,7 +97,9 @@ class Keeper:
             return msgspec.structs.replace(told, state=ADOPTED, kept_by=keeper, message=message)
         if not parts.is_kept(wanted.management_state, platform):
             return self._without_engine(known, told)
-        documents = sources.manifests(wanted.source or platform.source, known.name, wanted.version)
+        documents = sources.manifests(
+            wanted.source or platform.source, known.name, wanted.version, wanted.digest
+        )
         self._make(known.name, sources.with_images(documents, platform.registry))
         found = engines.seen(self._objects, known)
         state, message = (READY, "") if found.ready else (WAITING, "its controller is not available yet")
@@ -300,5 +302,5 @@ def _carefully(name: str, step: Callable[[], Component]) -> Component:
         return step()
     except (MpiJobError, ApiError) as error:
         hint = f"; {error.hint}" if error.hint else ""
-        state = FAILED if isinstance(error, NotFound) else WAITING
+        state = FAILED if isinstance(error, (NotAllowed, NotFound)) else WAITING
         return Component(name=name, state=state, message=f"{error.message}{hint}")

@@ -16,7 +16,7 @@ from mpijob.cluster.objects import COMPONENT_LABEL, Entry
 from mpijob.dialects.terms import DOMAIN, Document
 
 ANNOTATION = f"{DOMAIN}/certificate"
-_NEEDED = ("broker", "page")
+_NEEDED = ("broker", "page", "recorder")
 
 
 def secret_of(service: str, namespace: str) -> Entry:

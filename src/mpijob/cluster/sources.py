@@ -6,6 +6,7 @@ is read as kustomize reads it, as far as its files go that far: resources, names
 
 from __future__ import annotations
 
+import hashlib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -15,18 +16,38 @@ from typing import Any
 import yaml
 
 from mpijob.dialects.terms import Document
-from mpijob.errors import NotFound
+from mpijob.errors import NotAllowed, NotFound
 
 _LARGEST = 64 << 20
 _SECONDS = 30.0
 
 
-def manifests(source: str, name: str, version: str) -> list[Document]:
-    """Return the documents of one engine; raise NotFound with the place that was looked at."""
+def manifests(source: str, name: str, version: str, digest: str = "") -> list[Document]:
+    """Return the documents of one engine; raise NotFound with the place that was looked at.
+
+    What does not have the digest is refused, and so is what comes from an address without one: the operator would
+    apply with an administrator's rights whatever the address gives today.
+    """
     if source.startswith("https://"):
-        return _read(_fetched(_address(source, name, version)))
+        address = _address(source, name, version)
+        if not digest:
+            raise NotAllowed(
+                f"the manifests of {name} at {address} are not installed without a digest",
+                hint=f"look at them, then set spec.engines.{name}.digest to sha256:… of the file",
+            )
+        return _read(_proved(_fetched(address), digest, address))
     path = _file(Path(source), name, version)
-    return _read(path.read_text())
+    return _read(_proved(path.read_bytes(), digest, str(path)))
+
+
+def _proved(content: bytes, digest: str, place: str) -> str:
+    found = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    if digest and found != digest:
+        raise NotAllowed(
+            f"{place} is {found}, and {digest} is to be installed",
+            hint="look at what has changed, and set the digest of what you want",
+        )
+    return content.decode()
 
 
 def _file(source: Path, name: str, version: str) -> Path:
@@ -58,7 +79,7 @@ class _Encrypted(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _fetched(address: str) -> str:
+def _fetched(address: str) -> bytes:
     try:
         with urllib.request.build_opener(_Encrypted).open(address, timeout=_SECONDS) as answer:
             body: bytes = answer.read(_LARGEST)
@@ -67,7 +88,7 @@ def _fetched(address: str) -> str:
             f"{address} cannot be read: {error}",
             hint="on a cluster without a way out, give a directory or a mirror as the source",
         ) from error
-    return body.decode()
+    return body
 
 
 def _read(text: str) -> list[Document]:

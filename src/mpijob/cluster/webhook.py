@@ -1,21 +1,20 @@
 """The admission webhook: an HTTPS server that an API server asks about each job before it keeps it.
 
-It is Python's own threading server with TLS 1.2 or newer: a request is one thread's work of a millisecond or two,
-and no framework is needed for three paths. Certificates are renewed while it serves; it may be killed at any time.
+Its port is open to every pod, because no policy can name an API server. So what it reads is bounded before it is
+parsed, one address gets only some of its turns (`serving.turns`), and where the API server shows a certificate
+(`--client-ca`), nobody else is answered. Certificates are renewed while it serves; it may be killed at any time.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 import ssl
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,27 +22,32 @@ from mpijob import shapes
 from mpijob.backends.kubernetes.api import Api, ApiError
 from mpijob.backends.kubernetes.kubeconfig import load
 from mpijob.client.ending import until_ended
-from mpijob.cluster import reviewing, webhook_keys
+from mpijob.cluster import webhook_app, webhook_keys
 from mpijob.cluster.certificates import Keys
-from mpijob.cluster.reviewing import Known
 from mpijob.cluster.webhook_facts import Knowledge
 from mpijob.cluster.webhook_objects import NAME
+from mpijob.serving import server as serving
+
+if TYPE_CHECKING:
+    from mpijob.cluster.reviewing import Known
 
 _LOG = logging.getLogger(__name__)
-_PATHS = ("/defaults", "/restricted", "/judge", "/strict", "/open")
-_LARGEST = 3 << 20  # an object of etcd's largest size, twice
-_GREETING_SECONDS, _SILENT_SECONDS = 5.0, 90.0
-_DECODER = shapes.decoder(dict[str, Any])
+_CONNECTIONS, _CONNECTIONS_OF_ONE = 1024, 256
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How the webhook is run; `address` is set where it is no service of the cluster (see `names`)."""
+    """How the webhook is run; `address` is set where it is no service of the cluster (see `names`).
+
+    `client_ca` is the file of the authority whose certificate the API server shows, `client_name` the name in it.
+    """
 
     name: str = NAME
     namespace: str = "mpijob-system"
     host: str = "0.0.0.0"  # noqa: S104 - the API server comes from outside the pod
     port: int = 8443
     address: str = ""
+    client_ca: str = ""
+    client_name: str = ""
     kubeconfig: str = ""
     context: str = ""
     renew_seconds: float = 60.0
@@ -57,17 +61,29 @@ def names(options: Options) -> tuple[str, ...]:
     return (f"{service}.svc", service, f"{service}.svc.cluster.local")
 
 
-class Server(ThreadingHTTPServer):
+class Server(serving.Server):
     """Serves reviews; `known` is what they are judged by, None until it is there."""
 
-    daemon_threads = True
-    request_queue_size = 128
+    def __init__(self, options: Options) -> None:
+        self.reviews = webhook_app.Reviews(client_name=options.client_name if options.client_ca else None)
+        self.context: ssl.SSLContext = serving.tls_context(client_ca=options.client_ca)
+        sock = serving.listening(options.host, options.port, what="the webhook")
+        super().__init__(
+            webhook_app.application(self.reviews),
+            sock,
+            tls=self.context,
+            most=_CONNECTIONS,
+            of_one=_CONNECTIONS_OF_ONE,
+        )
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.known: Known | None = None
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        super().__init__(address, Handler)
+    @property
+    def known(self) -> Known | None:
+        """What requests are judged by."""
+        return self.reviews.known
+
+    @known.setter
+    def known(self, known: Known | None) -> None:
+        self.reviews.known = known
 
     def use(self, keys: Keys) -> None:
         """Serve these keys to every connection that begins from now on."""
@@ -75,65 +91,6 @@ class Server(ThreadingHTTPServer):
             file.write(keys.certificate + keys.key)
             file.flush()
             self.context.load_cert_chain(file.name)
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Greet in the connection's own thread: a client that says nothing holds up nobody."""
-        request.settimeout(_GREETING_SECONDS)
-        request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            wrapped = self.context.wrap_socket(request, server_side=True)
-        except (OSError, ValueError):
-            return
-        wrapped.settimeout(_SILENT_SECONDS)
-        try:
-            super().finish_request(wrapped, client_address)
-        finally:
-            wrapped.close()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is no news."""
-        _LOG.debug("a connection ended", exc_info=sys.exc_info())
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers what an API server and a kubelet ask."""
-
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def do_GET(self) -> None:
-        """Answer the probes: alive always, ready when everything is known."""
-        ready = self.path == "/healthz" or (self.path == "/readyz" and self.server.known is not None)
-        self._send(200 if ready else 503, b"ok\n" if ready else b"not ready\n", "text/plain")
-
-    def do_POST(self) -> None:
-        """Answer a review."""
-        length = int(self.headers.get("Content-Length") or 0)
-        if self.path.partition("?")[0] not in _PATHS or not 0 < length <= _LARGEST:
-            self.close_connection = True
-            self._send(404 if length <= _LARGEST else 413, b"", "text/plain")
-            return
-        known = self.server.known
-        if known is None:
-            self._send(503, b"not ready\n", "text/plain")
-            return
-        try:
-            review = _DECODER.decode(self.rfile.read(length))
-            answer = reviewing.answer(self.path.partition("?")[0], review, known)
-        except (msgspec.DecodeError, KeyError, TypeError):
-            self._send(400, b"this is no AdmissionReview\n", "text/plain")
-            return
-        self._send(200, msgspec.json.encode(answer), "application/json")
-
-    def _send(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response_only(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the API server's audit log tells who asked for what."""
 
 
 def _private_place() -> str | None:
@@ -158,22 +115,21 @@ def keep_keys(
 
 def serve(options: Options, stop: threading.Event) -> None:
     """Serve until somebody says stop."""
-    api = Api(load(path=options.kubeconfig, context=options.context))
-    server = Server((options.host, options.port))
+    api: Any = Api(load(path=options.kubeconfig, context=options.context))
+    made = Server(options)
     with Knowledge(api) as knowledge:
         keys = None
         while keys is None and not stop.is_set():
-            keys = keep_keys(api, options, server.use)
+            keys = keep_keys(api, options, made.use)
             stop.wait(0 if keys else 1.0)
-        threading.Thread(target=server.serve_forever, daemon=True, name="webhook").start()
-        knowledge.settled(10.0)
-        while not knowledge.governed() and not stop.wait(0.2):
-            pass  # without the limits everything would be let in: not ready yet
-        server.known = knowledge
-        _LOG.warning("serving on port %s", server.server_port)
-        while not stop.wait(options.renew_seconds):
-            keys = keep_keys(api, options, server.use, keys)
-        server.shutdown()
+        with made:
+            knowledge.settled(10.0)
+            while not knowledge.governed() and not stop.wait(0.2):
+                pass  # without the limits everything would be let in: not ready yet
+            made.known = knowledge
+            _LOG.warning("serving on port %s", made.port)
+            while not stop.wait(options.renew_seconds):
+                keys = keep_keys(api, options, made.use, keys)
     api.close()
 
 

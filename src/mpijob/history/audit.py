@@ -7,7 +7,7 @@ DIRECTORY/missed                   there when something could not be written; th
 
 A line's hash covers its bytes, which hold the hash of the line before. So a line that was changed, removed,
 inserted or moved is found by `audit_verify`. What a chain cannot show is that somebody who may write the
-files has written all of them anew; for that a copy of the last hash must be kept elsewhere.
+files has written all of them anew; for that a copy of the last hash is kept elsewhere (`audit_anchor`).
 
 Killed in the middle, a writer leaves at most a torn line at the end; the next one goes on behind it and
 says so. Several processes may write at once. What was acted upon is on the disk before the caller hears of
@@ -21,7 +21,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -46,6 +46,7 @@ _NUMBER = f'"{SEQUENCE}":"'.encode()
 _SEALED = len(_SEAL) + 64 + len(_END)
 _FILE = "audit-0000-00-00.jsonl"
 _HEXADECIMAL = frozenset(b"0123456789abcdef")
+_COPIES: list[Callable[[bytes], None]] = []
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -110,6 +111,12 @@ def number_of(line: bytes) -> int:
     return int(digits) if digits.isdigit() and len(digits) < 19 else 0
 
 
+def copy_to(write: Callable[[bytes], None]) -> Callable[[], None]:
+    """Let each line that this process adds be written elsewhere too; return what ends that."""
+    _COPIES.append(write)
+    return lambda: _COPIES.remove(write)
+
+
 class Trail:
     """The audit of one directory, for writers; one without `keep_days` leaves it to others to remove old days."""
 
@@ -151,8 +158,11 @@ class Trail:
         """Write behind the last line; return the open file and where the chain is now."""
         last, torn = tip(self.directory)
         name = self._file_of(event)
-        if self._keep_days is not None and last.sequence and not os.path.exists(self._path(name)):
-            last = self._new_day(name, last, self._keep_days)
+        if last.sequence and not os.path.exists(self._path(name)):
+            from mpijob.history import audit_anchor  # once a day: start-up is a feature
+
+            audit_anchor.tell_system(self.directory, last)
+            last = last if self._keep_days is None else self._new_day(name, last, self._keep_days)
         handle = os.open(self._path(name), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             missed = self._missed_since()
@@ -189,6 +199,8 @@ class Trail:
             raise
         head = Head(last.sequence + 1, digest)
         self._put_head(head)
+        for copy in _COPIES:
+            copy(line)
         return head
 
     def _put_head(self, head: Head) -> None:

@@ -62,6 +62,9 @@ class Capture:
             if self._held:
                 self._store(b"".join(self._held))
                 self._held, self._size = [], 0
+            if self._chunk and self._chunk.raw_bytes >= CHUNK_BYTES:
+                self._seal(self._chunk)
+                self._chunk = None
 
     def drop(self) -> None:
         """Let go of what is held: it will be read from the engine again."""
@@ -120,9 +123,6 @@ class Capture:
             ranks=spans(said),
         )
         self._chunk = self._archive.put_chunk(self.voice.key, chunk)
-        if chunk.raw_bytes >= CHUNK_BYTES:
-            self._seal(self._chunk)
-            self._chunk = None
 
     def _fresh(self) -> Chunk:
         ranks = "" if self.voice.rank is None else str(self.voice.rank)

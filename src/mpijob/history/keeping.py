@@ -142,9 +142,10 @@ def _make_room(archive: Archive, most_bytes: int) -> int:
             if total <= most_bytes:
                 break
             key = JobKey(namespace, uid)
-            voice = next(one for one in archive.voices(key) if one.id == speaker)
             reason = f"the record had grown beyond {most_bytes} bytes, and the oldest lines went first"
-            archive.add_gap(key, gap_of(voice, first_ns, last_ns, reason))
+            for voice in archive.voices(key):
+                if voice.id == speaker:  # none: its job was erased while it still spoke
+                    archive.add_gap(key, gap_of(voice, first_ns, last_ns, reason))
             _remove(archive, number, file)
             total -= size
             touched.add(key)

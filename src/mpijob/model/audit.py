@@ -37,6 +37,11 @@ class Verb(StrEnum):
     END = "end"
     PRUNE = "prune"
     SET = "set"
+    RECONCILE = "reconcile"
+    REGISTER = "register"
+    STORE = "store"
+    RESTORE = "restore"
+    INSTALL = "install"
 
 
 _WORDS = {

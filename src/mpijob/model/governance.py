@@ -27,6 +27,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Days = Annotated[float, msgspec.Meta(ge=0)]
 Rate = Annotated[float, msgspec.Meta(ge=0)]
 AMOUNT = r"^([0-9]{1,18}(\.[0-9]{1,9})?|\.[0-9]{1,9})([mkMGTPE]|[KMGTPE]i)?$"
+Digest = Annotated[str, msgspec.Meta(pattern="^(sha256:[0-9a-f]{64})?$")]
 Quantity = Annotated[str, msgspec.Meta(pattern=AMOUNT)]
 
 
@@ -131,12 +132,14 @@ class Engine(Part, frozen=True, kw_only=True):
     """One engine: whether it is ours to keep, and where its manifests come from.
 
     `source` is a directory, a file or an address of manifests; "" takes the platform's own source, in which the
-    file is called `<engine>.yaml` or `<engine>-<version>.yaml`.
+    file is called `<engine>.yaml` or `<engine>-<version>.yaml`. `digest` is what the manifests must be; what comes
+    from an address is installed only with one.
     """
 
     management_state: Management = Management.MANAGED
     source: str = ""
     version: str = ""
+    digest: Digest = ""
 
 
 class OptionalEngine(Engine, frozen=True, kw_only=True):

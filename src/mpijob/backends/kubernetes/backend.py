@@ -144,6 +144,12 @@ class KubernetesBackend:
         with telling("ask what you may do"):
             return visiting.may(self._api, questions)
 
+    async def checkup(self) -> tuple[Finding, ...]:
+        """Return whether the cluster is ready for jobs, as this user sees it."""
+        from mpijob.backends.kubernetes import checkup
+
+        return tuple(checkup.report(self._settings, self._api))
+
     def close(self) -> None:
         """Close the connections that are kept."""
         self._api.close()
@@ -248,7 +254,7 @@ class KubernetesBackend:
         """Return the values of a job's secrets that this user may read in the cluster."""
         from mpijob.backends.kubernetes import secretvalues
 
-        return secretvalues.known(self._api, ref, secrets, self._eye.find)
+        return secretvalues.known(self._api, ref, secrets, self._eye.find, own_machine=self._visitor is None)
 
     async def projects(self) -> tuple[Option, ...]:
         """Return the namespaces that this user may list, with what people call them."""

@@ -7,37 +7,23 @@ name of somebody else's job. Judging is `admission`'s business, here and at the 
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 
 from mpijob.admission import estimating
 from mpijob.admission.estimating import Held
 from mpijob.backends.kubernetes import discovery, kinds, preflight
 from mpijob.backends.kubernetes.api import Api
 from mpijob.backends.kubernetes.failures import ApiError, telling
-from mpijob.backends.kubernetes.kinds import Kind
 from mpijob.backends.kubernetes.lately import Lately
+from mpijob.backends.kubernetes.token_access import Tokens
 from mpijob.dialects import seen_workload
 from mpijob.dialects.seen_workload import Entry
 from mpijob.dialects.terms import Document
-from mpijob.errors import BackendError, NotAllowed
+from mpijob.errors import NotAllowed
 from mpijob.model import Facts, Identity, MPIJob
 from mpijob.model.cluster import QueueFacts
 from mpijob.model.fit import Seen
 from mpijob.settings import Settings
-
-TOKEN_REVIEW = Kind("authentication.k8s.io/v1", "TokenReview", "tokenreviews", namespaced=False)
-SUBJECT_REVIEW = Kind(
-    "authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
-)
-_SAME_USER_SECONDS = 10.0
-_MOST_USERS = 1000
-
-
-class Unauthenticated(BackendError):
-    """Nobody stands behind the token."""
 
 
 class Broker:
@@ -45,42 +31,18 @@ class Broker:
 
     def __init__(self, api: Api, settings: Settings, place: str) -> None:
         self._api, self._settings, self._place = api, settings, place
-        self._users: dict[bytes, tuple[float, Identity]] = {}
-        self._lock = threading.Lock()
+        self._tokens = Tokens(api)
         self._lately = Lately()
 
     def seen(self, token: str, job: MPIJob) -> Seen:
         """Return what is to be known for a job of the token's user; raise Unauthenticated or NotAllowed."""
-        self._permit(self.user(token), job.namespace)
+        self._permit(self._tokens.user(token), job.namespace)
         with telling("look at the cluster"):
             served = discovery.served(self._api)
         gathered = preflight.gather(
             self._api, job, served, self._settings, place=self._place, lately=self._lately
         )
         return self._seen(job, gathered.facts)
-
-    def user(self, token: str) -> Identity:
-        """Return who stands behind a token, as the cluster knows them or knew them a moment ago."""
-        key, now = sha256(token.encode()).digest(), time.monotonic()
-        with self._lock:
-            when, known = self._users.get(key, (0.0, None))
-        if known is not None and now - when < _SAME_USER_SECONDS:
-            return known
-        found = self._review(token)
-        with self._lock:
-            if len(self._users) >= _MOST_USERS:
-                self._users.clear()
-            self._users[key] = now, found
-        return found
-
-    def _review(self, token: str) -> Identity:
-        body = {"apiVersion": TOKEN_REVIEW.api, "kind": TOKEN_REVIEW.name, "spec": {"token": token}}
-        with telling("ask who you are"):
-            status = self._api.create(TOKEN_REVIEW.path(), body).get("status") or {}
-        user = status.get("user") or {}
-        if not status.get("authenticated") or not user.get("username"):
-            raise Unauthenticated("the cluster does not know this token", hint="log in again")
-        return Identity(user=str(user["username"]), groups=tuple(user.get("groups") or ()))
 
     def _permit(self, who: Identity, namespace: str) -> None:
         for kind in (kinds.TRAINJOB, kinds.MPIJOB):
@@ -90,11 +52,7 @@ class Broker:
                 "group": kind.group,
                 "resource": kind.plural,
             }
-            spec = {"user": who.user, "groups": list(who.groups), "resourceAttributes": attributes}
-            body = {"apiVersion": SUBJECT_REVIEW.api, "kind": SUBJECT_REVIEW.name, "spec": spec}
-            with telling("ask what you may do"):
-                made = self._api.create(SUBJECT_REVIEW.path(), body)
-            if (made.get("status") or {}).get("allowed"):
+            if self._tokens.may(who, resourceAttributes=attributes):
                 return
         raise NotAllowed(
             f"User '{who.user}' lacks 'create' permission for MPIJobs in namespace '{namespace}'",

@@ -1,31 +1,31 @@
 """The broker's door: POST /v1/fit with a bearer token and a job, answered with numbers; nothing else is served.
 
-Python's own threading server. Tokens are neither logged nor kept. Without TLS it listens on loopback alone.
+Tokens are neither logged nor kept. Without TLS it listens on loopback alone.
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 import ssl
-import threading
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from mpijob import shapes
 from mpijob.admission.fitting import fit
-from mpijob.backends.kubernetes.broker import Broker, Unauthenticated
+from mpijob.backends.kubernetes.broker import Broker
 from mpijob.backends.kubernetes.broker_client import with_seen
-from mpijob.errors import HTTP_STATUS, InvalidJob, Kind, MpiJobError
+from mpijob.backends.kubernetes.token_access import Unauthenticated
+from mpijob.errors import HTTP_STATUS, InvalidJob, MpiJobError
 from mpijob.model import Amounts, Facts, Identity, MPIJob
 from mpijob.model.fit import Fit, Seen
+from mpijob.serving import server, service
+from mpijob.serving.turns import TooMany, Turns
 
 PATH = "/v1/fit"
 MOST_BYTES = 256 << 10
-AT_ONCE = 16
+AT_ONCE, _OF_ONE, _WAITING_OF_ONE = 16, 8, 64
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _log = logging.getLogger(__name__)
 
@@ -43,11 +43,8 @@ class Asked(msgspec.Struct, frozen=True):
     job: MPIJob
 
 
-class Server(ThreadingHTTPServer):
+class Server(server.Server):
     """Serves one broker."""
-
-    daemon_threads = True
-    request_queue_size = 64
 
     def __init__(self, broker: Broker, address: tuple[str, int], tls: tuple[str, str] | None = None) -> None:
         if tls is None and address[0] not in _LOOPBACK:
@@ -55,83 +52,45 @@ class Server(ThreadingHTTPServer):
                 f"without TLS the broker listens on this machine alone, not on {address[0]}",
                 hint="give --certificate and --key, or leave --address out",
             )
-        super().__init__(address, _Handler)
-        self.broker = broker
-        self.room = threading.BoundedSemaphore(AT_ONCE)
-        if tls is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            context.load_cert_chain(*tls)
-            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self._broker = broker
+        self._turns = Turns(AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fitting")
+        app = service.application(posts={PATH: self._asked}, alive=lambda: True, ready=lambda: True)
+        context: ssl.SSLContext | None = server.tls_context(*tls) if tls is not None else None
+        super().__init__(app, server.listening(*address, what="the broker"), tls=context)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say what broke; a visitor who goes away breaks nothing."""
-        _log.debug("a request ended early", exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = 10
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def do_GET(self) -> None:
-        """Say that it answers."""
-        known = self.path in ("/healthz", "/readyz")
-        self._send(200 if known else 404, {"status": "ok" if known else "not found"})
-
-    def do_POST(self) -> None:
-        """Answer a question."""
-        if self.path.partition("?")[0] != PATH:
-            self._send(404, {"code": "NOT_FOUND", "message": f"there is only {PATH}"}, close=True)
-        elif not self.server.room.acquire(blocking=False):
-            self._send(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"}, close=True)
-        else:
-            try:
-                self._told(self._answer)
-            finally:
-                self.server.room.release()
-
-    def _answer(self) -> Answer:
-        scheme, _, token = self.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise Unauthenticated("a bearer token is needed")
-        job = self._job()
-        return answer(self.server.broker, token.strip(), job)
-
-    def _job(self) -> MPIJob:
-        length = self.headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
-            raise InvalidJob(f"a body of at most {MOST_BYTES >> 10} KiB with its length is needed")
+    async def _asked(self, request: service.Request) -> service.Answer:
         try:
-            return shapes.decode(self.rfile.read(int(length)), Asked).job
-        except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
-            raise InvalidJob(f"the body is no job: {error}") from error
+            async with self._turns.of(request.peer):
+                content = await request.body(MOST_BYTES)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads, self._answer, request.token, content)
+        except TooMany:
+            return _told(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"})
 
-    def _told(self, work: Callable[[], Answer]) -> None:
+    def _answer(self, token: str, content: bytes) -> service.Answer:
         try:
-            self._send(200, msgspec.to_builtins(work()))
+            if not token:
+                raise Unauthenticated("a bearer token is needed")
+            return _told(200, answer(self._broker, token, _job(content)))
         except Unauthenticated as error:
-            self._send(401, _problem(error), close=True)
+            return _told(401, _problem(error))
         except MpiJobError as error:
-            self._send(HTTP_STATUS[error.kind], _problem(error), close=error.kind is Kind.INVALID)
+            return _told(HTTP_STATUS[error.kind], _problem(error))
         except Exception:  # the outermost place: whatever it is, the asker gets an answer
             _log.exception("a question could not be answered")
-            self._send(500, {"code": "INTERNAL", "message": "the broker could not answer"}, close=True)
+            return _told(500, {"code": "INTERNAL", "message": "the broker could not answer"})
 
-    def _send(self, status: int, body: Any, *, close: bool = False) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Cache-Control", "no-store")
-        if close:
-            self.send_header("Connection", "close")
-            self.close_connection = True
-        self.end_headers()
-        self.wfile.write(data)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet: addresses of a request are nobody's business."""
+def _job(content: bytes) -> MPIJob:
+    try:
+        return shapes.decode(content, Asked).job
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+        raise InvalidJob(f"the body is no job: {error}") from error
+
+
+def _told(status: int, body: object) -> service.Answer:
+    return service.Answer(status, msgspec.json.encode(body), service.JSON, {"cache-control": "no-store"})
 
 
 def answer(broker: Broker, token: str, job: MPIJob) -> Answer:

@@ -28,14 +28,23 @@ _ADDRESS = re.compile(r"(ENDPOINT|URL|URI|HOST)(_URL)?$")
 
 
 def known(
-    api: Api, ref: JobRef, secrets: tuple[Secret, ...], find: Callable[[JobRef], Found]
+    api: Api,
+    ref: JobRef,
+    secrets: tuple[Secret, ...],
+    find: Callable[[JobRef], Found],
+    *,
+    own_machine: bool,
 ) -> tuple[str, ...]:
-    """Return the values that can be read; a job that is gone has taken its own Secret along: then of their sources."""
+    """Return the values that can be read; a job that is gone has taken its own Secret along: then of their sources.
+
+    Sources are looked for on this machine only where it is the user's own (`own_machine`): a visitor's job could name
+    any file of a server.
+    """
+    here = found(one for one in secrets if one.source.startswith(_OURS)) if own_machine else ()
     try:
         job = find(ref)
-        return read(api, job.ref.namespace, job.first, secrets)
+        return tuple(dict.fromkeys((*read(api, job.ref.namespace, job.first, secrets), *here)))
     except NotFound:
-        here = found(one for one in secrets if one.source.startswith(_OURS))
         return (*read(api, ref.namespace, ref.name, secrets), *here)
 
 

@@ -14,6 +14,7 @@ from mpijob.backends.kubernetes.gathering import Found
 from mpijob.backends.kubernetes.looking import Eye
 from mpijob.backends.kubernetes.states import Document
 from mpijob.backends.refusals import refuse_resuming, refuse_scaling, refuse_suspending
+from mpijob.dialects import identity
 from mpijob.errors import BackendError, NotFound
 from mpijob.model import JobRef, JobState, Phase
 
@@ -69,9 +70,10 @@ class Wishes:
         return self._eye.look(found.ref).state
 
     def delete(self, ref: JobRef, grace_seconds: float | None) -> None:
-        """End the job if needed and remove everything of it; by name, every job that had the name."""
+        """End the job if needed and remove everything of it; by name, every job of its owner that had the name."""
         found: Found | None = self._eye.find(ref)
-        while found is not None:
+        owner = identity.owner_of(found.job["metadata"]) if found is not None else ""
+        while found is not None and identity.owner_of(found.job["metadata"]) == owner:
             self._remove(found, grace_seconds)
             found = None if ref.uid else self._next(ref)
 

@@ -1,4 +1,4 @@
-"""What belongs to a job and must go with it: its secrets' values, what went along, its temporary directory."""
+"""What belongs to a job and must go with it: its secrets' values, what went along."""
 
 from __future__ import annotations
 
@@ -12,19 +12,10 @@ from mpijob import shapes
 from mpijob.backends.local.paths import Home
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mpijob.backends.buckets import Connection
     from mpijob.backends.code import Stamp
 
 _SECRETS, _CONNECTIONS, _ALONG = "secrets.json", "connections.json", "along.json"
-
-
-def temporary(uid: str) -> Path:
-    """Return the job's own temporary directory; short, because sockets are made there (108 bytes at most)."""
-    from pathlib import Path  # a list needs none: start-up is a feature
-
-    return Path("/tmp") / f"mpijob-{uid[:12]}"  # noqa: S108 - of mode 0700, and the same for every caller
 
 
 def write_secrets(home: Home, uid: str, values: dict[str, str]) -> None:

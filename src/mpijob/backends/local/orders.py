@@ -6,15 +6,17 @@ values are not in the plan: they lie in a file of mode 0600 beside it until the 
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mpijob import shapes
-from mpijob.backends.local import artifacts, cgroups, linux, machine, volumes
+from mpijob.backends.local import artifacts, cgroups, linux, machine, private_dirs, volumes
 from mpijob.backends.local.isolation import Isolation
-from mpijob.backends.local.keepsakes import read_connections, read_secrets, temporary
+from mpijob.backends.local.keepsakes import read_connections, read_secrets
 from mpijob.backends.local.paths import Home
+from mpijob.backends.local.private_dirs import PrivateDirs
 from mpijob.backends.local.worker import WorkerOrder
 from mpijob.dialects import launch
 from mpijob.model import Family, Plan, VolumeKind
@@ -48,10 +50,12 @@ class Orders:
         self.uid = uid
         self.attempt = attempt
         self.directory = home.attempt(uid, attempt)
+        self.isolation = Isolation(plan.isolation)  # how the attempt's processes are kept together
         self.pipes = PRIVATE if self.isolation is Isolation.NAMESPACES else self.directory / "pipes"
         self.work = home.work(uid)
         self.logs = home.logs(uid, attempt)
-        self.temporary = temporary(uid)
+        self._parents = private_dirs.parents(home, os.environ)
+        self._private: PrivateDirs | None = None
         self.group = cgroups.of_attempt(plan.cgroup, uid, attempt)
         self._agent = home.agent
         self._gpus = gpu_ids
@@ -60,10 +64,18 @@ class Orders:
         self._home = home
         self._cargo: Cargo | None = None
 
-    @property
-    def isolation(self) -> Isolation:
-        """How the attempt's processes are kept together."""
-        return Isolation(self.plan.isolation)
+    def do_without_namespaces(self) -> None:
+        """Go on where the planned namespaces cannot be had now: /dev/shm is then everybody's, so no pipe is there."""
+        self.isolation = Isolation.GROUPS
+        self.pipes = self.directory / "pipes"
+
+    def refuse_what_needs_namespaces(self) -> None:
+        """Raise for an attempt that would be another one without its namespaces."""
+        names = self.plan.family is Family.OPENMPI and self.plan.job.workers > 1
+        if self.plan.volumes or names:
+            what = "volumes" if self.plan.volumes else "workers' names"
+            why = f"the job's {what} need namespaces, which cannot be had now"
+            raise PermissionError(errno.EPERM, why, "unshare")
 
     @property
     def shimmed(self) -> bool:
@@ -73,18 +85,28 @@ class Orders:
     @property
     def launch(self) -> tuple[str, ...]:
         """The launcher's argv."""
-        return self.plan.launch
+        return tuple(map(self._in_run_dir, self.plan.launch))
 
     @property
     def census_launch(self) -> tuple[str, ...]:
         """The argv that counts the ranks before a command that brings its own launcher."""
-        return self.plan.census_launch
+        return tuple(map(self._in_run_dir, self.plan.census_launch))
+
+    @property
+    def private(self) -> PrivateDirs:
+        """The directories outside the home that were made for this attempt."""
+        assert self._private is not None, "prepare() makes them"
+        return self._private
+
+    def _in_run_dir(self, word: str) -> str:
+        """Return a word of the plan with the run directory of this attempt in it."""
+        return word.replace(private_dirs.planned(self.uid), self.private.run.path)
 
     def environ(self) -> dict[str, str]:
         """The launcher's environment; MPI hands it on to every rank."""
         job = self.plan.job
         return (
-            dict(self.plan.env)
+            {name: self._in_run_dir(value) for name, value in self.plan.env.items()}
             | self.secrets
             | {
                 "MPIJOB_ATTEMPT": str(self.attempt),
@@ -93,7 +115,7 @@ class Orders:
                 "MPIJOB_PIPES": str(self.pipes),
                 "MPIJOB_GATE": "1" if job.census else "0",
                 "MPIJOB_STDIN": self._stdin,
-                "TMPDIR": str(self.temporary),
+                "TMPDIR": self.private.temporary.path,
                 **self._quick_names(),
             }
         )
@@ -133,7 +155,9 @@ class Orders:
         own_name = contained and self.plan.family is Family.OPENMPI
         places = (str(self.directory), str(self.pipes), str(self.work))
         group = str(cgroups.of_worker(self.group, index)) if self.group else ""
-        return WorkerOrder(index, name, *places, environ, contained, own_name, group, self.hidden)
+        return WorkerOrder(
+            index, name, *places, environ, self.private, contained, own_name, group, self.hidden
+        )
 
     def gpus_of(self, index: int) -> tuple[str, ...]:
         """The GPUs of one worker."""
@@ -179,9 +203,11 @@ class Orders:
             linux.mount_bind(str(hosts), str(HOSTS))
 
     def prepare(self) -> None:
-        """Make the attempt's directories and pipes; doing it twice is no error."""
-        for path in (self.work, self._output, self.logs, self.temporary, self.pipes / "ranks"):
+        """Make the attempt's directories and pipes."""
+        for path in (self.work, self._output, self.logs, self.pipes / "ranks"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._private = private_dirs.create(self.directory, self._parents)
+        self._held = self._private.hold()
         for worker in self.plan.workers:
             directory = self.pipes / "workers" / worker.name
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -195,14 +221,13 @@ class Orders:
         if self.group:
             each = self.plan.job.resources
             cgroups.prepare(self.group, range(self.plan.job.workers), each.memory_bytes, each.cores)
-        (self.temporary / "hostfile").write_text(self.plan.hostfile)
+        run_dir = Path(self.private.run.path)
+        (run_dir / "hostfile").write_text(self.plan.hostfile)
         if self.plan.job.elastic is not None:
-            found = self.temporary / "discover_hosts.sh"
+            found = run_dir / "discover_hosts.sh"
             found.write_text(launch.discovery(self.plan.workers))
             found.chmod(0o700)
-        agent = self.temporary / "agent"
-        agent.unlink(missing_ok=True)
-        agent.symlink_to(self._agent)
+        (run_dir / "agent").symlink_to(self._agent)
 
 
 def _spelled(secrets: dict[str, str]) -> tuple[str, ...]:

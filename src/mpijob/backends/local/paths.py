@@ -15,7 +15,8 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mpijob.errors import BackendError
+from mpijob import ownership
+from mpijob.errors import BackendError, UnsafePath
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,11 +92,15 @@ class Home:
         return self.root / "mpi" / family
 
     def ensure(self) -> None:
-        """Make the home, or say in one sentence why that is impossible."""
+        """Make the home, or say in one sentence why that is impossible or another user could do harm there."""
         try:
+            if problem := ownership.above(self._root):
+                raise _not_yours(self._root, problem)
             os.makedirs(self._root, mode=0o700, exist_ok=True)
             about = os.stat(self._root)
-            if about.st_mode & 0o077 and about.st_uid == os.geteuid():
+            if about.st_uid != os.geteuid():
+                raise _not_yours(self._root, f"it belongs to {ownership.name(about.st_uid)}")
+            if about.st_mode & 0o077:
                 os.chmod(self._root, 0o700)
         except (FileExistsError, NotADirectoryError) as error:
             raise BackendError(
@@ -104,6 +109,13 @@ class Home:
             ) from error
         except OSError as error:
             raise cannot_write(self._root, str(error.strerror)) from error
+
+
+def _not_yours(path: str, why: str) -> UnsafePath:
+    return UnsafePath(
+        f"{path} cannot be the home of your jobs: {why}",
+        hint="set MPIJOB_HOME to a directory of your own, in one that others cannot change",
+    )
 
 
 def cannot_write(path: str | Path, why: str) -> BackendError:

@@ -11,9 +11,17 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code, endings
-from mpijob.backends.local import cgroups, choosing, isolation, machine, programs, scheduler, volumes
+from mpijob.backends.local import (
+    cgroups,
+    choosing,
+    isolation,
+    machine,
+    private_dirs,
+    programs,
+    scheduler,
+    volumes,
+)
 from mpijob.backends.local.families import Installation
-from mpijob.backends.local.keepsakes import temporary
 from mpijob.backends.local.paths import SHIM, Home
 from mpijob.dialects import launch
 from mpijob.errors import Finding, InvalidJob, Severity
@@ -35,7 +43,7 @@ def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: P
     group = cgroups.delegated(settings)
     _refuse_shared_names(job, found, chosen)
     uid = os.urandom(8).hex()
-    place = temporary(uid)  # plain and short: MPI libraries stumble over the spaces of a home
+    place = Path(private_dirs.planned(uid))
     own = launcher_of(job)
     workers = launch.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
     environ = _environ(job, found, place)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.backends.local import machine
-from mpijob.backends.local.keepsakes import forget_secrets, temporary
+from mpijob.backends.local.keepsakes import forget_secrets
 from mpijob.errors import BackendError, Finding, Fix, Severity
 from mpijob.model import Event, Phase
 from mpijob.settings import LOCAL
@@ -68,9 +68,9 @@ def declare_lost(store: Store, row: Row) -> None:
 
 def settle(store: Store, state: JobState) -> None:
     """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
-    import shutil  # rarely needed: start-up is a feature
+    from mpijob.backends.local import private_dirs  # rarely needed: start-up is a feature
 
-    shutil.rmtree(temporary(state.ref.uid), ignore_errors=True)
+    private_dirs.remove(store.home.attempt(state.ref.uid, state.attempt))
     job = store.plan(state.ref.uid).job
     if state.phase is Phase.FAILED and tried_again(state, job):
         _queue_again(store, state, job.retry.delay_seconds(state.attempt))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _FORM = re.compile(
-    rb"(?:alive|ready) \d{1,6}|(?:daemon|done|bye|left|guest) \d{1,6} -?\d{1,9}"
+    rb"(?:alive|ready|unsafe) \d{1,6}|(?:daemon|done|bye|left|guest) \d{1,6} -?\d{1,9}"
     rb"|hello \d{1,6} \d{0,6}(?: \d{1,9}){3} [\w,.:-]*"
     rb"|unreached [\w.-]{1,253} (?:missing|refused)"
 )

@@ -226,7 +226,10 @@ def _fork_supervisor(home: Home, orders: Orders) -> int:
     os.waitpid(middle, 0)
     pid = os.read(read, 32)
     os.close(read)
-    return int(pid) if pid else processes.in_child(lambda: _supervise(home, orders))
+    if pid:
+        return int(pid)
+    orders.do_without_namespaces()
+    return processes.in_child(lambda: _supervise(home, orders, orders.refuse_what_needs_namespaces))
 
 
 def _middle(home: Home, orders: Orders, write: int) -> None:

@@ -32,7 +32,7 @@ from mpijob.backends.local.store import Store
 from mpijob.backends.local.teller import Teller
 from mpijob.backends.local.timekeeper import Timekeeper
 from mpijob.backends.local.watchman import Watchman
-from mpijob.errors import Conflict
+from mpijob.errors import Conflict, UnsafePath
 from mpijob.model import JobState, Phase
 from mpijob.model.quantity import ranks_on
 from mpijob.observation.phase import Reason
@@ -101,6 +101,8 @@ class Supervisor:
         except OSError as error:
             what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
             self._ledger.stop(_reason_of(error), what)
+        except UnsafePath as error:
+            self._ledger.stop(Reason.START_REFUSED, error.message)
 
     def _end_if_wished(self) -> None:
         """Leave what is fetched for the job when somebody wants it ended."""
@@ -132,6 +134,7 @@ class Supervisor:
         self._launch(self._orders.census_launch or self._orders.launch)
 
     def _launch(self, argv: tuple[str, ...]) -> None:
+        self._orders.private.check()
         out, out_end = os.pipe2(os.O_CLOEXEC)
         err, err_end = os.pipe2(os.O_CLOEXEC)
         stdin = os.open(self._orders.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
@@ -199,6 +202,11 @@ class Supervisor:
             with self._refusals():
                 self._start_launcher()
             self._teller.advance()
+
+    def _heard_unsafe(self, _index: str) -> None:
+        """A worker found a private directory changed. A rank can say so too, so we look; a cleaner may remove one."""
+        with self._refusals():
+            self._orders.private.check(missing_ok=True)
 
     def _heard_daemon(self, index: str, _pid: str) -> None:
         self._ledger.daemons[int(index)] = self._ledger.daemons.get(int(index), 0) + 1
@@ -287,7 +295,8 @@ class Supervisor:
         if self._teller.failure() is None:
             self._counting = False
             self._ledger.begin_after_census()
-            self._launch(self._orders.launch)
+            with self._refusals():
+                self._launch(self._orders.launch)
 
     def _end_the_silent(self) -> None:
         quiet = self._time.silent(self._workers)

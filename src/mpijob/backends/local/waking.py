@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 SETTINGS = "MPIJOB_RUNNER_SETTINGS"
 _RUNNER = "from mpijob.backends.local.runner import main; main()"
-_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "COVERAGE_PROCESS_START",
-         "COVERAGE_PROCESS_CONFIG", "COVERAGE_FILE")  # fmt: skip
+_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "XDG_RUNTIME_DIR", "TMPDIR",
+         "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "COVERAGE_FILE")  # fmt: skip
 
 
 def wake(home: Home, settings: Settings) -> None:

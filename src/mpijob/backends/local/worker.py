@@ -21,8 +21,10 @@ import msgspec
 from mpijob.backends.local import cgroups, isolation, linux, processes
 from mpijob.backends.local.clock import Clock
 from mpijob.backends.local.logfiles import LogFile, Pump
+from mpijob.backends.local.private_dirs import PrivateDirs
 from mpijob.backends.local.reactor import Reactor
 from mpijob.backends.local.terminal import Guest, listen
+from mpijob.errors import UnsafePath
 
 HEARTBEAT_SECONDS = 1.0
 _SHELL_WORDS = frozenset(";&|<>()$`\n=")
@@ -37,6 +39,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
     pipes: str
     work_dir: str
     environ: Mapping[str, str]
+    private: PrivateDirs
     contained: bool = False
     own_host_name: bool = False
     cgroup: str = ""
@@ -155,6 +158,8 @@ class Worker:
                 (self._start if verb == "start" else self._open_rank)(what)
 
     def _start(self, request: str) -> None:
+        if not self._safe():
+            return self._answer(request, 255)
         command = (self._directory / f"request.{request}").read_text()
         log = self._log(f"worker-{self._order.index}")
         out, out_end = os.pipe()
@@ -169,7 +174,16 @@ class Worker:
         self._daemons[pid] = request
         self._pump(out, log, "stdout")
         self._pump(err, log, "stderr")
-        self._tell(f"daemon {self._order.index} {pid}")
+        return self._tell(f"daemon {self._order.index} {pid}")
+
+    def _safe(self) -> bool:
+        """Whether nobody took the attempt's private directories away; the supervisor is told where somebody did."""
+        try:
+            self._order.private.check()
+        except UnsafePath:
+            self._tell(f"unsafe {self._order.index}")
+            return False
+        return True
 
     def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
         if self._order.contained:
@@ -183,7 +197,9 @@ class Worker:
             self._pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), log, stream)
 
     def _greet(self, guest: Guest | None) -> None:
-        if guest is not None:
+        if guest is not None and not self._safe():
+            guest.farewell(255)
+        elif guest is not None:
             environ = {**self._order.environ, **guest.environ}
             pid = guest.start(environ, self._order.work_dir)
             self._guests[pid] = guest

@@ -45,6 +45,7 @@ from mpijob.model import (
     RankStack,
     Sample,
     Scope,
+    Secret,
 )
 from mpijob.model.accounts import Account, AccountQuery
 from mpijob.observation import sieve
@@ -311,6 +312,12 @@ class MemoryBackend:
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Refuse: there are no files."""
         raise NotFound(f"the job left no file {path!r}")
+
+    async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
+        """Return the values of a job's secrets, by their sources on this machine."""
+        from mpijob.backends.secrets import found
+
+        return found(secrets)
 
     def past(self) -> None:
         """What is deleted here is gone."""

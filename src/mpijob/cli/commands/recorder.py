@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from mpijob.cli.context import App, pass_app
@@ -18,18 +20,35 @@ from mpijob.cli.options import command
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="For other machines: 0.0.0.0.",
+    help="For other machines: 0.0.0.0, with a certificate.",
 )
+@click.option("--metrics-certificate", metavar="FILE", help="TLS for Prometheus on other machines.")
+@click.option("--metrics-key", metavar="FILE", help="The certificate's key.")
+@click.option("--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer probes there.")
 @pass_app
-def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_address: str) -> None:
+def recorder(
+    app: App,
+    all_namespaces: bool,
+    metrics_port: int | None,
+    metrics_address: str,
+    metrics_certificate: str | None,
+    metrics_key: str | None,
+    health_port: int | None,
+) -> None:
     """Record the jobs of a cluster, so that they are known when they are gone.
 
     It goes on until it is ended (SIGTERM, Ctrl-C); started again, it goes on where it was. States, events,
     exit codes and all logs go into the directory of the setting `history`, which `mpijob logs`, `describe`,
-    `events` and `list --deleted` read when a job is gone.
+    `events` and `list --deleted` read when a job is gone. Metrics name jobs of all tenants: on another address than
+    loopback they need TLS, and a token whose holder may `get` the path /metrics by the cluster's RBAC.
     """
-    from mpijob.client import ending, recording, thrift
+    from mpijob.client import ending, exporting, recording, thrift
 
+    tls = (metrics_certificate, metrics_key) if metrics_certificate and metrics_key else None
+    if tls is not None and not all(map(os.path.exists, tls)):
+        app.out.note(f"{tls[0]} or {tls[1]} is not there: metrics are served on this machine alone")
+        metrics_address, tls = "127.0.0.1", None
+    door = None if metrics_port is None else exporting.Door(metrics_address, metrics_port, tls)
     stop = ending.until_ended()
     thrift.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
@@ -39,7 +58,8 @@ def recorder(app: App, all_namespaces: bool, metrics_port: int | None, metrics_a
         namespace,
         stop,
         lambda path: app.out.note(f"recording {where} into {path}"),
-        metrics=None if metrics_port is None else (metrics_address, metrics_port),
+        metrics=door,
+        health_port=health_port,
     )
 
 
@@ -64,10 +84,9 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
     client = app.client.twin()
     source = sources.OfClient(client, all_namespaces=all_namespaces)
     made = exporting.exporter(source, app.client.settings, client.rates)
-    server = exporting.serve(made, address, port)
-    app.out.note(f"metrics at http://{address}:{port}/metrics")
-    stop.wait()
-    server.shutdown()
+    with exporting.serve(made, exporting.Door(address, port)):
+        app.out.note(f"metrics at http://{address}:{port}/metrics")
+        stop.wait()
 
 
 @command("notifier", outputs=())

@@ -35,9 +35,23 @@ from mpijob.errors import Unsupported
 @click.option(
     "--service-namespace", default="mpijob-system", show_default=True, help="Where its keys are kept."
 )
+@click.option(
+    "--client-ca",
+    default="",
+    metavar="FILE",
+    help="Answer only clients with a certificate of this authority, as an API server can show one.",
+)
+@click.option("--client-name", default="", metavar="NAME", help="The name in that certificate; any if empty.")
 @pass_app
 def webhook(
-    app: App, port: int, address: str, service_name: str, renew_every: float, service_namespace: str
+    app: App,
+    port: int,
+    address: str,
+    service_name: str,
+    renew_every: float,
+    service_namespace: str,
+    client_ca: str,
+    client_name: str,
 ) -> None:
     """Judge jobs when they reach a cluster: limits, quota, owners, secrets.
 
@@ -55,6 +69,8 @@ def webhook(
         "name": service_name,
         "namespace": service_namespace,
         "renew_seconds": renew_every,
+        "client_ca": client_ca,
+        "client_name": client_name,
         "kubeconfig": settings.kubeconfig,
         "context": settings.context,
     }

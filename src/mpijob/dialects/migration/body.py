@@ -27,6 +27,12 @@ from mpijob.dialects.migration.shelltext import filled
 from mpijob.dialects.migration.shellwords import Command, Statement, inside, split_group, statements
 from mpijob.dialects.migration.steps import Step, numbered
 from mpijob.dialects.migration.surroundings import Surroundings
+from mpijob.errors import InvalidJob
+
+_MOST_STEPS = 200  # each has all variables and lines before it in its job file
+_LONGEST_PIPE = (
+    2_000  # letters of what a launch line's output went through; told once for each command behind it
+)
 
 
 class Body(Surroundings):
@@ -39,6 +45,7 @@ class Body(Surroundings):
         self.files = request.files
         self.prepared = preparing.Prepared()
         self.functions: dict[str, str] = {}
+        self.called: frozenset[str] = frozenset()
         self.launches = self.went = False
         self.worked: tuple[list[str], dict[str, str]] = [], {}  # what the last work had before it
         self.last = self.behind = False  # this is the last launch line; it has come
@@ -48,6 +55,7 @@ class Body(Surroundings):
         self.every = every = scratch.without(statements(text), self.request)
         self.launches = any(bodylines.use(each) is Use.LAUNCH for one in every for each in one.commands)
         self.functions = {name: one.text for one in every if (name := endings.function_name(one))}
+        self.called = endings.called_functions(every)
         self.strictness = strictness.Strictness(self.functions)
         self._first_line(text)
         last = max((at for at, one in enumerate(every) if bodylines.starts_ranks(one.text)), default=0)
@@ -107,7 +115,7 @@ class Body(Surroundings):
         if one.compound and bodylines.is_conda_block(one.text):
             self.modules(one.text.split("\n")[0])
         elif name and not starts and self.launches:
-            self.function(name, one, endings.is_called(name, self.every))
+            self.function(name, one, name in self.called)
         elif not one.heredoc and (
             self._status(one) or self._keeps(one) or self._reads_log(one) or self._decides(one)
         ):
@@ -240,8 +248,9 @@ class Body(Surroundings):
     def _launch_list(self, one: Statement, uses: list[Use]) -> None:
         """Take over launch lines joined by && and the like, or followed by a tee."""
         before, piped = "", ""
+        last = max(at for at, use in enumerate(uses) if use is Use.LAUNCH)
         for at, (command, use) in enumerate(zip(one.commands, uses, strict=True)):
-            self.behind = self.last and Use.LAUNCH in uses[:at] and Use.LAUNCH not in uses[at:]
+            self.behind = self.last and at > last
             text = " ".join((*command.words, *command.redirects))
             if before in ("|", "|&"):
                 piped = self._piped(command, f"{piped}| {text}")
@@ -274,7 +283,7 @@ class Body(Surroundings):
                 self.output.keep(word, f"{line} {before}".rstrip())
         todo = f"nothing, or {line} {filled(text, self.values)}"
         self.notes.changed("script", text, "", LOGS.replace("NAME", job), todo)
-        return f"{text} "
+        return f"{text} " if len(text) < _LONGEST_PIPE else f"{text[:_LONGEST_PIPE]} … "
 
     def _command(self, command: Command, use: Use) -> None:
         text = " ".join((*command.words, *command.redirects))
@@ -318,6 +327,11 @@ class Body(Surroundings):
 
     def _add(self, step: Step, env: dict[str, str] | None = None) -> None:
         """Add a step with all that stands before it."""
+        if len(self.steps) == _MOST_STEPS:
+            raise InvalidJob(
+                f"the script has more than {_MOST_STEPS} launch lines, each of which would be a job (line {step.line})",
+                hint="split the script, or write one job and mpijob array where only values differ",
+            )
         self._tell_log((Command(("", *self.output.awaited)),), len(self.steps))
         self.output.awaited.clear()
         step.setting, step.env = tuple(self.setting), {**self.env, **(env or {})}

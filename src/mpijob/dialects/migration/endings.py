@@ -21,10 +21,12 @@ from mpijob.dialects.migration.waits import Submitted
 FAILED = "a job whose ranks fail has failed, whatever follows: mpijob wait NAME ends so, and mpijob why NAME explains"
 _QUIET = (Use.INFORMS, Use.END, Use.TEST)
 _STATUS = re.compile(r"\$\?|\$!|\$\{PIPESTATUS\[?")
+_NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _AGAIN = re.compile(
     r"\bscontrol\s+requeue\b|\b(?:sbatch|qsub)\b[^\n;]*(?:\$0|\$\{0\}|\$BASH_SOURCE)|\bqrerun\b"
 )
 _FUNCTION = re.compile(r"(?:function\s+)?([A-Za-z_][-\w]*)\s*(?:\(\s*\))?\s*\{")
+_WORD = re.compile(r"[\w.-]+")
 _WANTS = re.compile(r"-ne\s+0|!=\s*0|-gt\s+0|-eq\s+[1-9]|==?\s*[1-9]")
 _SUBMITS = re.compile(r"(?<![\w./-])(?:sbatch|qsub)\s(?:\\\n|[^\n;&|)])*")
 _DECIDES = re.compile(r"(?:^|[\s;])(?:if|else|elif|for|while|until|select|case|function)\s")
@@ -63,10 +65,8 @@ def _joined(commands: Sequence[Command]) -> str:
 
 def looks_at_status(one: Statement, statuses: set[str]) -> bool:
     """Return whether a statement asks with which status the launch line before it ended."""
-    names = "|".join(re.escape(name) for name in statuses)
-    own = rf"|\$\{{?(?:{names})\b" if statuses else ""
-    asked = [each for each in inside(one) if bodylines.use(each) is Use.TEST]
-    return any(re.search(_STATUS.pattern + own, " ".join(each.words)) for each in asked)
+    asked = [" ".join(each.words) for each in inside(one) if bodylines.use(each) is Use.TEST]
+    return any(_STATUS.search(test) or not statuses.isdisjoint(_NAMED.findall(test)) for test in asked)
 
 
 def tells_status(one: Statement, notes: Notes) -> bool:
@@ -96,11 +96,14 @@ def function_name(one: Statement) -> str:
     return match[1] if match else ""
 
 
-def is_called(name: str, every: Sequence[Statement]) -> bool:
-    """Return whether a line other than a trap calls a function."""
-    word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])")
-    others = [one for one in every if function_name(one) != name and not one.text.startswith("trap ")]
-    return any(word.search(one.text) for one in others)
+def called_functions(every: Sequence[Statement]) -> frozenset[str]:
+    """Return the functions of a script that a line calls; neither a trap nor a function's own text counts."""
+    names = {function_name(one) for one in every} - {""}
+    called: set[str] = set()
+    for one in every if names else ():
+        if not one.text.startswith("trap "):
+            called |= names.intersection(_WORD.findall(one.text)) - {function_name(one)}
+    return frozenset(called)
 
 
 def begins_again(text: str) -> bool:

@@ -13,6 +13,7 @@ _LIST = re.compile(r"\$\{?(PBS_NODEFILE|SLURM_JOB_NODELIST|SLURM_NODELIST)\b")
 _FILTERS = frozenset(
     {"cat", "sort", "uniq", "wc", "head", "tail", "tr", "paste", "nl", "column", "awk", "cut", "tee"}
 )
+_CHANGES = re.compile(r"[$`\"]")
 _INTO = re.compile(r"[0-9]?>>?\s*(.*)", re.DOTALL)
 
 
@@ -27,7 +28,12 @@ def only_shows(one: Statement, every: Sequence[Statement], places: Places) -> bo
     into = [match[1] for each in one.commands for word in each.redirects if (match := _INTO.fullmatch(word))]
     into += [word for each in one.commands if base(each.words[0]) == "tee" for word in each.words[1:]]
     files = [places.path(word) for word in into if word != "/dev/null" and not word.startswith("&")]
-    others = [other for other in every if other is not one]
-    return not any(
-        file in places.path(other.text) or file in other.text for file in files for other in others
-    )
+    if not files:
+        return True
+    others = [text for other in every if other is not one for text in _texts(other.text, places)]
+    return not any(file in text for file in files for text in others)
+
+
+def _texts(text: str, places: Places) -> tuple[str, ...]:
+    """Return a line as it is written and as it is understood, where that is another text."""
+    return (text, places.path(text)) if _CHANGES.search(text) else (text,)

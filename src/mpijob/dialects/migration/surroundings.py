@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+
 import msgspec
 
 from mpijob.dialects.migration import bodylines, endings
@@ -147,7 +149,8 @@ class Surroundings:
 
     def variables(self, command: Command, launched: bool) -> None:
         """Take variables over: values become env, others are worked out by each rank."""
-        words = tuple(filled(word, self.request.known | self.env) for word in command.words)
+        known = ChainMap(self.env, self.request.known)
+        words = tuple(filled(word, known) for word in command.words)
         found = bodylines.assignments(words)
         kept = endings.keeps_status(command) if launched else []
         if kept:

@@ -1,0 +1,39 @@
+"""The page for several people in a process of its own, over the memory engine: `python -m tests.unit.town_server`.
+
+It prints its address. Everybody named on the command line has the token `NAME-token` and may do everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+
+import uvicorn
+from tests.unit.api_town import NAMESPACES, Seat, Town
+
+from mpijob.api.app import application
+from mpijob.api.asking import Room
+from mpijob.api.login import Login
+from mpijob.api.serving import config
+from mpijob.client import AsyncClient
+from mpijob.client.guests import Guests
+from mpijob.model.choices import Option
+from mpijob.settings import Settings
+
+
+def main() -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    host = f"127.0.0.1:{listening.getsockname()[1]}"
+    town = Town()
+    town.people = {f"{name}-token": (name, frozenset({"*"})) for name in sys.argv[1:]}
+    settings = Settings(home="/nowhere", namespace=NAMESPACES[0])
+    guests = Guests(settings, lambda token: Seat(town, token))
+    room = Room(AsyncClient(town.engine, settings=settings), Login([host], guests))
+    room.projects._known = (float("inf"), tuple(map(Option, NAMESPACES)))
+    print(f"http://{host}", flush=True)
+    asyncio.run(uvicorn.Server(config(application(room))).serve(sockets=[listening]))
+
+
+if __name__ == "__main__":
+    main()
