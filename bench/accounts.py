@@ -24,7 +24,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.capture import Capture
 from mpijob.history.past import Past
 from mpijob.history.values import Voice
-from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase, Role
+from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
 from mpijob.model.accounts import AccountQuery
 from mpijob.observation import cri
 
@@ -63,7 +63,8 @@ def _lines(place: Path, count: int) -> Iterator[Line]:
     archive = Archive(str(place))
     archive.put(JobState(ref=JobRef("bench", "job", "u"), phase=Phase.RUNNING), now=1.0)
     capture = Capture(
-        archive, archive.voice(Voice(uid="u", role=Role.RANK, rank=0, worker=0, source="rank-0"))
+        archive,
+        archive.voice(Voice(key=JobKey("bench", "u"), role=Role.RANK, rank=0, worker=0, source="rank-0")),
     )
     begun = time.perf_counter()
     for line in lines:

@@ -22,7 +22,7 @@ from mpijob import MPIJob, Resources
 from mpijob.history.archive import Archive
 from mpijob.history.capture import Capture
 from mpijob.history.values import Voice
-from mpijob.model import JobRef, JobState, Phase
+from mpijob.model import JobKey, JobRef, JobState, Phase
 from mpijob.observation import cri
 
 RANKS, WORKERS = 64, 4
@@ -122,7 +122,7 @@ def _ingesting(there: Place) -> Line:
         for number in range(STORED_LINES)
     ]
     begun = time.perf_counter()
-    capture = Capture(archive, Voice(uid="u"))
+    capture = Capture(archive, Voice(key=JobKey("bench", "u")))
     for line in lines:
         capture.take(line)
     capture.end()

@@ -41,7 +41,7 @@ def test_a_training_is_watched_by_its_curves(page: Page, client: Client, tmp_pat
     )
     links = Path(client.settings.home) / "links"
     links.mkdir(parents=True, exist_ok=True)
-    (links / f"tensorboard-{job.ref.uid}").write_text(f"{os.getpid()} http://127.0.0.1:6006/")
+    (links / f"tensorboard-{job.namespace}.{job.ref.uid}").write_text(f"{os.getpid()} http://127.0.0.1:6006/")
     page.locator('[data-job="default/train"]').get_by_role("link", name="train").click()
     page.get_by_role("tab", name="Metrics").click()
     training = page.get_by_role("region", name="Training")

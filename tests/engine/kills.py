@@ -207,7 +207,7 @@ def _hold(play: Play, directory: str, database: str, gone: Path) -> None:
 
     def wholly() -> bool:
         state = past.state(ref)
-        voices = archive.voices(state.ref.uid) if state is not None else []
+        voices = archive.voices(state.ref.key) if state is not None else []
         return (
             state is not None
             and state.phase is Phase.SUCCEEDED
@@ -227,7 +227,7 @@ def check(play: Play, archive: Archive, past: Past) -> None:
     ref = JobRef(TEAM, play.cluster.spec.name)
     state = past.state(ref)
     assert state is not None
-    stored = {voice.source: [*Past(archive).raw(voice)] for voice in archive.voices(state.ref.uid)}
+    stored = {voice.source: [*Past(archive).raw(voice)] for voice in archive.voices(state.ref.key)}
     for name, said in play.said.items():
         wanted = [one.raw for one in said]
         lost, more = len(set(wanted) - set(stored[name])), len(stored[name]) - len(set(stored[name]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from mpijob.history.archive import Archive
 from mpijob.history.capture import Capture
 from mpijob.history.objects import Objects
 from mpijob.history.past import Past
-from mpijob.model import JobRef, Phase
+from mpijob.history.values import Voice
+from mpijob.model import JobRef, JobState, LogQuery, Phase
 from mpijob.settings import ObjectsSetting
 
 from .buckets_support import s3_server
@@ -56,6 +58,27 @@ def test_sealed_lines_move_and_are_read_as_before(setting: ObjectsSetting, tmp_p
 
 
 @pytest.mark.security
+@pytest.mark.hostile
+def test_objects_of_two_namespaces_with_one_uid_are_apart(setting: ObjectsSetting, tmp_path: Path) -> None:
+    store = Objects(setting)
+    archive = Archive(str(tmp_path / "h"), objects=store)
+    refs = [JobRef("team-a", "a", "same"), JobRef("team-b", "b", "same")]
+    for ref in refs:
+        archive.put(JobState(ref=ref, phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
+        capture = Capture(archive, Voice(key=ref.key, source="pod-0"))
+        capture.take(line(1, ref.name))
+        capture.end()
+    assert offload.move(archive) == 2
+    names = [file for (file,) in archive.read("SELECT file FROM chunks ORDER BY id")]
+    assert [os.path.dirname(name) for name in names] == ["team-a/same", "team-b/same"]
+    past = Past(archive)
+    assert [[one.text for one in past.logs(ref, LogQuery())] for ref in refs] == [[b"a"], [b"b"]]
+    assert past.forget(refs[0]) == 1
+    assert [store.get(name) is None for name in names] == [True, False]
+    assert [one.text for one in past.logs(refs[1], LogQuery())] == [b"b"]
+
+
+@pytest.mark.security
 @pytest.mark.req("C-history")
 def test_forgetting_removes_the_objects_too(setting: ObjectsSetting, tmp_path: Path) -> None:
     store = Objects(setting)
@@ -66,7 +89,7 @@ def test_forgetting_removes_the_objects_too(setting: ObjectsSetting, tmp_path: P
         capture.take(line(1))
         capture.end()
     offload.move(archive)
-    names = [offload.name(archive, uid, file) for uid, file in archive.read("SELECT uid, file FROM chunks")]
+    names = [file for (file,) in archive.read("SELECT file FROM chunks")]
     assert all(store.get(name) for name in names)
     assert Past(archive).forget(JobRef("team", "gone")) == 1
     keeping.tidy(archive, keeping.Policy(), 1.0 + 8 * DAY)

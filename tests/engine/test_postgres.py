@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.history_support import a_spec, a_state, a_voice, line, texts
+from tests.unit import older_records
+from tests.unit.history_support import a_key, a_spec, a_state, a_voice, line, texts
 
-from mpijob.errors import BackendError, Conflict, Finding, Unsupported
+from mpijob.errors import BackendError, Finding, Unsupported
 from mpijob.history import keeping, moving, schema
 from mpijob.history.archive import Archive
 from mpijob.history.capture import Capture
 from mpijob.history.past import Past
 from mpijob.history.sessions import Session
-from mpijob.history.values import Fact, Gap
-from mpijob.model import Event, JobRef, JobState, Phase, Sample, Scope
+from mpijob.history.values import Fact, Gap, Voice
+from mpijob.model import Event, JobRef, JobState, LogQuery, Phase, Sample, Scope
 from mpijob.model.accounts import AccountQuery
 
 from .postgres_support import Server, serving
@@ -52,22 +53,22 @@ def _lived(archive: Archive) -> None:
     event = Event(11.0, "Running", "MPI \0 initialization completed")
     state = a_state(created=10.0, started=11.0, running=12.0, owner="jane", labels={"team": "cv"})
     archive.put(state, now=11.0, events=[event, event], once=frozenset({"Running"}))
-    archive.add_samples("u1", [Sample(20.0, 0, 0.5, 1 << 40), Sample(30.0, 0, 0.5, 1024, 1, 0.5, 7)])
-    archive.add_samples("u1", [Sample(30.0, 0, 0.5, 1024)])
+    archive.add_samples(a_key(), [Sample(20.0, 0, 0.5, 1 << 40), Sample(30.0, 0, 0.5, 1024, 1, 0.5, 7)])
+    archive.add_samples(a_key(), [Sample(30.0, 0, 0.5, 1024)])
     capture = Capture(archive, archive.voice(a_voice(tagged=True)))
     for number in range(3000):
         capture.take(line(number))
         if number % 700 == 0:
             capture.flush()
     capture.end()
-    archive.add_gap("u1", Gap(first_ns=5, last_ns=9, reason="lost", voice=1))
-    archive.add_gap("u1", Gap(first_ns=9, last_ns=12, reason="lost", voice=1))
+    archive.add_gap(a_key(), Gap(first_ns=5, last_ns=9, reason="lost", voice=1))
+    archive.add_gap(a_key(), Gap(first_ns=9, last_ns=12, reason="lost", voice=1))
     failed = (Finding("OOM_KILLED", "x"),)
     archive.put(
         a_state("bad", "u2", Phase.FAILED, finished=50.0, owner="joe", findings=failed, created=40.0),
         now=50.0,
     )
-    archive.mark_deleted("u1", 100.0)
+    archive.mark_deleted(a_key(), 100.0)
     session.beat(2.0)
     session.end(3.0)
 
@@ -81,23 +82,34 @@ def _told(archive: Archive) -> list[Any]:
     )  # fmt: skip
     return [
         past.record(REF), past.spec(REF), past.samples(REF), past.state(REF), past.list(Scope(namespace="team")),
-        texts(past), [[*past.accounts(query)] for query in queries], archive.gaps("u1"),
+        texts(past), [[*past.accounts(query)] for query in queries], archive.gaps(a_key()),
         [one.message.replace("\0", "�") for one in past.events(REF)], [*past.going()],
     ]  # fmt: skip
 
 
 @pytest.mark.security
-def test_both_databases_keep_a_record_from_another_namespace_that_claims_its_uid(
-    pair: tuple[Archive, Archive],
-) -> None:
-    claimed = JobState(ref=JobRef("another", "mine", "u1"), phase=Phase.SUCCEEDED)
+@pytest.mark.hostile
+def test_both_databases_keep_jobs_of_two_namespaces_with_one_uid_apart(pair: tuple[Archive, Archive]) -> None:
+    claimed = JobState(
+        ref=JobRef("another", "mine", "u1"), phase=Phase.SUCCEEDED, created=10.0, finished=20.0
+    )
+    key = claimed.ref.key
     for archive in pair:
         _lived(archive)
-        before = _told(archive)
-        with pytest.raises(Conflict, match="another/mine is not recorded"):
-            archive.put(claimed, now=200.0)
+        before, past = _told(archive), Past(archive)
+        archive.put(claimed, now=5.0)
+        archive.add_samples(key, [Sample(20.0, 0, 4.0, 1024)])
+        capture = Capture(archive, Voice(key=key, source="pod-0", origin=""))
+        capture.take(line(0, "mine"))
+        capture.end()
+        assert archive.state(key) == claimed
+        assert [one.text for one in past.logs(claimed.ref, LogQuery())] == [b"mine"]
+        (account,) = past.accounts(AccountQuery(namespace="another"))
+        assert account.ref == claimed.ref
+        assert account.core_hours_used * 3600 == pytest.approx(4.0)
+        assert [past.record(REF), past.samples(REF), texts(past)] == [before[0], before[2], before[5]]
+        assert past.forget(claimed.ref) == 1
         assert _told(archive) == before
-        assert Past(archive).state(claimed.ref) is None
 
 
 @pytest.mark.req("C-history")
@@ -129,6 +141,35 @@ def test_a_database_of_an_older_format_is_brought_forward_with_what_is_in_it(
     monkeypatch.setattr(schema, "VERSION", 1)
     with pytest.raises(BackendError, match="newer mpijob"):
         Archive(str(tmp_path), database=address)
+
+
+@pytest.mark.req("C-history")
+def test_everything_in_a_database_of_the_format_before_is_found(server: Server, tmp_path: Path) -> None:
+    address = server.database("before")
+    files = older_records.write(tmp_path / "h", address)
+    archive = Archive(str(tmp_path / "h"), database=address)
+    older_records.check_all_is_found(archive)
+    again = Archive(str(tmp_path / "h"), database=address)
+    older_records.check_all_is_found(again)
+    claimed = JobRef("team-c", "claimed", older_records.DONE.uid)
+    archive.put(
+        JobState(ref=claimed, phase=Phase.RUNNING), now=99.0
+    )  # numbers go on behind those that were there
+    capture = Capture(archive, Voice(key=claimed.key, source="pod-0", origin="pod.0"))
+    capture.take(line(0, "mine"))
+    capture.end()
+    assert older_records.texts(archive, claimed) == ["mine"]
+    (voice,) = archive.voices(older_records.GOING.key)
+    going = Capture(archive, voice)
+    going.take(line(older_records.LINES))
+    going.end()
+    assert older_records.texts(archive, older_records.GOING)[-1] == f"line {older_records.LINES}"
+    assert Past(archive).forget(older_records.DONE) == 1
+    logs = tmp_path / "h" / "logs"
+    assert not [file for file in files[older_records.DONE.uid] if (logs / file).exists()]
+    assert older_records.texts(archive, claimed) == ["mine"]
+    tables = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'new_%' OR tablename='owners'"
+    assert archive.read(tables) == [(0,)]
 
 
 @pytest.mark.req("C-history")

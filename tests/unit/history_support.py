@@ -11,7 +11,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.capture import Capture
 from mpijob.history.past import Past
 from mpijob.history.values import Form, Position, Voice
-from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase, Role
+from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
 from mpijob.observation import cri
 
 START_NS = 1_700_000_000_000_000_000
@@ -27,9 +27,13 @@ def a_spec(**fields: Any) -> MPIJob:
     return MPIJob(name="bert", namespace="team", workers=1, command=("true",)).replace(**fields)
 
 
+def a_key(uid: str = "u1") -> JobKey:
+    return JobKey("team", uid)
+
+
 def a_voice(uid: str = "u1", **fields: Any) -> Voice:
     known: dict[str, Any] = {
-        "uid": uid,
+        "key": a_key(uid),
         "role": Role.WORKER,
         "worker": 0,
         "source": "pod-0",
@@ -59,7 +63,7 @@ def texts(past: Past, name: str = "bert", **query: Any) -> list[str]:
 def recorded(archive: Archive, uid: str) -> bytes:
     """Return all stored lines of a job as they were given."""
     past = Past(archive)
-    return b"".join(raw for voice in archive.voices(uid) for raw in past.raw(voice))
+    return b"".join(raw for voice in archive.voices(a_key(uid)) for raw in past.raw(voice))
 
 
 def said(archive: Archive, count: int, **voice: Any) -> Capture:

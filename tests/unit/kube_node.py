@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from tests.unit.cluster_objects import COUNTED, Cluster
-from tests.unit.kube_store import Store
+from tests.unit.kube_store import Store, holds
 
 from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.failures import ApiError
@@ -101,25 +101,26 @@ class Node(Store):
         self._tell(path, "DELETED", self.objects.pop(path))
 
     def _tell(self, path: str, kind: str, document: Document) -> None:
-        for stream in self.watches.get(path.rpartition("/")[0], []):
-            stream.items.put(msgspec.json.encode({"type": kind, "object": document}))
+        for watched, streams in self.watches.items():
+            if holds(watched, path):
+                for stream in streams:
+                    stream.items.put(msgspec.json.encode({"type": kind, "object": document}))
 
 
-def lay_out(node: Node, cluster: Cluster) -> str:
-    """Put a job's objects where an API server has them; return the job's path."""
-    name = cluster.job["metadata"]["name"]
-    path = kinds.TRAINJOB.path(TEAM, name)
+def lay_out(node: Node, cluster: Cluster, said: str = "hello") -> str:
+    """Put a job's objects where an API server has them, its ranks having said something; return the job's path."""
+    name, namespace = cluster.job["metadata"]["name"], cluster.spec.namespace
+    path = kinds.TRAINJOB.path(namespace, name)
     node.put(path, cluster.job)
     if cluster.runtime is not None:
-        node.put(kinds.TRAINING_RUNTIME.path(TEAM, name), cluster.runtime)
+        node.put(kinds.TRAINING_RUNTIME.path(namespace, name), cluster.runtime)
     for pod in cluster.pods.values():
         pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = name
-        node.put(kinds.POD.path(TEAM, pod["metadata"]["name"]), pod)
         launcher = "launcher" in pod["metadata"]["name"]
-        words = (
-            [*COUNTED.splitlines(), "[1,0]<stdout>:hello", "[1,1]<stdout>:hello"] if launcher else ["sshd"]
-        )
-        node.said[kinds.POD.path(TEAM, pod["metadata"]["name"], "log")] = [
+        ranks = [f"[1,{rank}]<stdout>:{said}" for rank in range(2)]
+        words = [*COUNTED.splitlines(), *ranks] if launcher else ["sshd"]
+        node.said[kinds.POD.path(namespace, pod["metadata"]["name"], "log")] = [
             stamped(number, text) for number, text in enumerate(words)
         ]
+        node.put(kinds.POD.path(namespace, pod["metadata"]["name"]), pod)
     return path

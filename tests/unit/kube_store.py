@@ -54,7 +54,7 @@ class Store(Api):
 
     def list(self, path: str, *, labels: str = "", fields: str = "", **more: Any) -> Listing:
         self._asked("GET", path)
-        found = [one for key, one in self.objects.items() if _collection(key) == path or _of_all(key, path)]
+        found = [one for key, one in self.objects.items() if holds(path, key)]
         return Listing([copy.deepcopy(one) for one in found if _selected(one, labels)], "1")
 
     def raws(self, path: str) -> Raws:
@@ -115,10 +115,11 @@ def _collection(address: str) -> str:
     return address.rpartition("/")[0]
 
 
-def _of_all(address: str, path: str) -> bool:
-    """Whether a collection over all namespaces holds an object."""
-    root, _, plural = path.rpartition("/")
-    return address.startswith(f"{root}/namespaces/") and _collection(address).endswith(f"/{plural}")
+def holds(collection: str, address: str) -> bool:
+    """Whether a collection, of a namespace or of all, holds an object."""
+    root, _, plural = collection.rpartition("/")
+    of_all = address.startswith(f"{root}/namespaces/") and _collection(address).endswith(f"/{plural}")
+    return of_all or _collection(address) == collection
 
 
 def _selected(one: Document, labels: str) -> bool:

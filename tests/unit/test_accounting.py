@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.history_support import a_spec, a_state, archived
+from tests.unit.history_support import a_key, a_spec, a_state, archived
 
 from mpijob import Client, MPIJob, Phase
 from mpijob.accounting import costs, estimates, making, reports
@@ -200,8 +200,8 @@ def test_pages_follow_each_other_without_a_hole(archive: Archive) -> None:
 def test_usage_that_is_told_twice_is_counted_once(archive: Archive) -> None:
     _ran(archive, "a", 1000.0, phase=Phase.RUNNING, finished=None)
     samples = [Sample(1010.0, 0, 2.0, GIB), Sample(1020.0, 0, 2.0, GIB)]
-    archive.add_samples("u-a", samples)
-    archive.add_samples("u-a", samples)
+    archive.add_samples(a_key("u-a"), samples)
+    archive.add_samples(a_key("u-a"), samples)
     (found,) = Past(archive).accounts(AccountQuery())
     assert found.core_hours_used * HOUR == pytest.approx(22.0)
     assert len(Past(archive).samples(JobRef("team", "a"))) == 2

@@ -20,7 +20,7 @@ from mpijob.backends.kubernetes.governing import LIMITS, PLATFORM, Governor
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import accounts
 from mpijob.errors import NotAllowed
-from mpijob.model import JobRef, Resources
+from mpijob.model import JobKey, JobRef, Resources
 from mpijob.model.accounts import Account, AccountQuery
 from mpijob.settings import BudgetSetting, RateSetting, Settings
 
@@ -102,7 +102,7 @@ def test_compare_and_budgets_ask_only_for_the_namespaces_that_they_are_about() -
 
     known = (an_account("a"), an_account("b", ref=JobRef("other", "b", "uid-b")))
     found = asyncio.run(accounts.of(Walled(), [one.ref for one in known]))
-    assert [*found] == ["uid-b", "uid-a"]
+    assert [*found] == [JobKey("other", "uid-b"), JobKey("team", "uid-a")]
     settings = Settings(rates=RATES, budgets={"team": BudgetSetting(monthly=8.0)})
     (told,) = asyncio.run(accounts.budgets(Walled(), settings, now=20 * DAY))
     assert (told.namespace, told.spent) == ("team", 4.0)

@@ -263,7 +263,7 @@ def test_changes_flow_to_those_who_may_see_them(place: tuple[Town, TestClient]) 
         uid = told["data"]["upsert"][0]["uid"]
         http.delete(f"{PREFIX}/trainjobs/team-b/two", headers=bob.headers)
         http.delete(f"{PREFIX}/trainjobs/team-a/one", headers=alice.headers)
-        assert next_of(stream, "change")["data"]["delete"] == [uid]
+        assert next_of(stream, "change")["data"]["delete"] == [f"team-a/{uid}"]
 
 
 def test_a_stream_ends_with_the_login_and_begins_anew_with_other_rights(

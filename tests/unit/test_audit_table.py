@@ -30,7 +30,7 @@ from mpijob.client.witness import Witness
 from mpijob.errors import NotFound
 from mpijob.history.archive import Archive
 from mpijob.history.past import Past, past
-from mpijob.model import Identity, JobRef, Model, Phase
+from mpijob.model import Identity, JobKey, JobRef, Model, Phase
 from mpijob.model.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, AuditQuery, ObjectRef
 from mpijob.model.schedule import Schedule
 from mpijob.settings import Settings
@@ -46,7 +46,7 @@ def remembered(directory: Path) -> Past:
     archive = Archive(str(directory))
     archive.put(a_state(phase=Phase.SUCCEEDED, finished=3.0), now=3.0, spec=encoded(a_spec()))
     said(archive, 3).end()
-    archive.mark_deleted("u1", 5.0)
+    archive.mark_deleted(JobKey("team", "u1"), 5.0)
     archive.close()
     found = past(str(directory))
     assert found is not None

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.unit.api_town import Person, Town, at
+from tests.unit.history_support import line
 
+from mpijob import shapes
+from mpijob.api import listing, rows
+from mpijob.api.answers import ListQuery
+from mpijob.api.board import Board
 from mpijob.api.routes import ROUTES
-from mpijob.errors import Conflict
+from mpijob.backends.kubernetes import listing as cluster_listing
+from mpijob.backends.local import LocalBackend
+from mpijob.backends.memory import MemoryBackend
+from mpijob.client import AsyncClient, callbacks, exporting, records, tensorboard, tracing
+from mpijob.client.sources import OfRecord
+from mpijob.history import keeping, ledger
 from mpijob.history.archive import Archive
+from mpijob.history.capture import Capture
 from mpijob.history.intake import Whole, take_in
+from mpijob.history.keeping import Keep, Policy
 from mpijob.history.past import Past, past
-from mpijob.model import JobRef, JobState, LogQuery, MPIJob, Phase
+from mpijob.history.values import Fact, Gap, Voice
+from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Sample, Scope
 from mpijob.model.accounts import AccountQuery
+from mpijob.settings import CallbackSetting, Settings
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.hostile]
 
 UID = "uid-of-bob"
 BOBS = JobRef("team-b", "bobs", UID)
 CLAIMED = JobRef("team-a", "mallorys", UID)
+DAY = 86_400.0
 READ = [
     one.path for one in ROUTES if one.method == "GET" and one.path.startswith("/trainjobs/{namespace}/{name}")
 ]
@@ -36,7 +52,7 @@ def archive(tmp_path: Path) -> Archive:
 
 
 def _state(ref: JobRef, phase: Phase, **fields: Any) -> JobState:
-    return JobState(ref=ref, phase=phase, owner=ref.name, created=1.0, finished=5.0, **fields)
+    return JobState(ref=ref, phase=phase, owner=ref.name, created=1.0, started=1.0, finished=5.0, **fields)
 
 
 def _spec(ref: JobRef) -> bytes:
@@ -77,22 +93,196 @@ def test_a_record_is_read_and_erased_in_its_own_namespace(archive: Archive) -> N
 
 
 # -- writing --------------------------------------------------------------------------------------
-def test_a_job_does_not_take_the_record_of_another_namespace_by_its_uid(archive: Archive) -> None:
-    found = Past(archive)
-    before = (found.record(BOBS), found.spec(BOBS), [*found.accounts(AccountQuery())])
-    claimed = _state(CLAIMED, Phase.SUCCEEDED)
-    said = r"team-a/mallorys is not recorded.* namespace 'team-b'"
-    with pytest.raises(Conflict, match=said):
-        archive.put(claimed, now=20.0, spec=_spec(CLAIMED))
-    with pytest.raises(Conflict, match=said):
-        take_in(archive, Whole(state=claimed, spec=_spec(CLAIMED)), (), 20.0)
-    assert (found.record(BOBS), found.spec(BOBS), [*found.accounts(AccountQuery())]) == before
-    assert found.state(JobRef("team-a", "mallorys")) is None
+def _record(archive: Archive, ref: JobRef, lines: int, cores: float) -> None:
+    """Let a job live in the record with something in every table; both jobs say so at the same times."""
+    key = ref.key
+    archive.put(
+        _state(ref, Phase.RUNNING), now=2.0, spec=_spec(ref), facts=[Fact("pod", "p", 2.0, {"of": ref.name})]
+    )
+    event = Event(3.0, "Running", "the ranks run", attempt=1)
+    archive.put(_state(ref, Phase.RUNNING), now=3.0, events=[event], once=frozenset({"Running"}))
+    archive.add_samples(key, [Sample(3.0, 0, cores, 1024), Sample(4.0, 0, cores, 1024)])
+    capture = Capture(archive, archive.voice(Voice(key=key, source="pod-0", origin="pod-uid.0")))
+    for number in range(lines):
+        capture.take(line(number, f"{ref.name} {number}"))
+    capture.end()
+    archive.add_gap(key, Gap(first_ns=1, last_ns=2, reason=f"lost of {ref.name}"))
+    archive.put(_state(ref, Phase.SUCCEEDED), now=5.0)
+    archive.mark_deleted(key, 6.0)
 
 
-def test_an_account_that_is_kept_longer_than_its_job_is_not_taken_either(archive: Archive) -> None:
-    archive.forget(UID, keep_account=True)
-    with pytest.raises(Conflict):
-        archive.put(_state(CLAIMED, Phase.SUCCEEDED), now=20.0)
+def _answers(archive: Archive, ref: JobRef) -> list[Any]:
+    """Return all that the record says of a job."""
+    found, own = Past(archive), AccountQuery(namespace=ref.namespace)
+    return [
+        found.state(ref), found.record(ref), found.spec(ref), found.events(ref), found.samples(ref),
+        [one.text for one in found.logs(ref, LogQuery())], found.list(Scope(namespace=ref.namespace)),
+        [*found.accounts(own)], archive.voices(ref.key), archive.gaps(ref.key),
+    ]  # fmt: skip
+
+
+@pytest.fixture(params=[(BOBS, CLAIMED), (CLAIMED, BOBS)], ids=["claimed later", "claimed first"])
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
+    """Return a record of two jobs with one uid, in either order: nobody wins by being first."""
+    archive = Archive(str(tmp_path / "both"), shared=True)
+    for ref in request.param:
+        _record(archive, ref, *((30, 0.5) if ref == BOBS else (7, 4.0)))
+    return archive
+
+
+def _alone(tmp_path: Path, ref: JobRef) -> list[Any]:
+    """Return what the record would say if there were this job alone; numbers of voices may differ."""
+    archive = Archive(str(tmp_path / f"alone-{ref.namespace}"))
+    _record(archive, ref, *((30, 0.5) if ref == BOBS else (7, 4.0)))
+    return _answers(archive, ref)[:8]
+
+
+@pytest.mark.req("C-history")
+@pytest.mark.parametrize("ref", [BOBS, CLAIMED], ids=str)
+def test_each_of_two_jobs_with_one_uid_has_the_record_that_it_would_have_alone(
+    both: Archive, tmp_path: Path, ref: JobRef
+) -> None:
+    assert _answers(both, ref)[:8] == _alone(tmp_path, ref)
+    (voice,) = both.voices(ref.key)
+    assert b"".join(Past(both).raw(voice)).count(ref.name.encode()) == (30 if ref == BOBS else 7)
+
+
+def test_accounts_of_one_uid_are_apart_and_pages_of_them_hide_none(both: Archive) -> None:
+    found = {one.ref: one for one in Past(both).accounts(AccountQuery())}
+    assert found.keys() == {BOBS, CLAIMED}
+    assert found[BOBS].core_hours_used * 3600 == pytest.approx(1.0)
+    assert found[CLAIMED].core_hours_used * 3600 == pytest.approx(8.0)
+    pages, after = list[JobRef](), ""
+    for _ in range(2):  # of the same moment and uid: the cursor tells them apart
+        page = ledger.page(both, AccountQuery(limit=1, after=after))
+        pages += [one.ref for one in page.items]
+        after = page.after
+    assert (sorted(pages), after) == (sorted([BOBS, CLAIMED]), "")
+
+
+def _by_uid(archive: Archive, tmp_path: Path) -> None:
+    assert Past(archive).forget(CLAIMED) == 1
+
+
+def _by_name(archive: Archive, tmp_path: Path) -> None:
+    assert Past(archive).forget(JobRef("team-a", "mallorys")) == 1
+
+
+def _of_a_person(archive: Archive, tmp_path: Path) -> None:
+    settings = Settings(home=str(tmp_path))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(records, "directory", lambda backend, settings: archive.directory)
+        assert records.erase_user(LocalBackend(settings), settings, "mallorys") == (CLAIMED,)
+
+
+def _in_time(archive: Archive, tmp_path: Path) -> None:
+    keeping.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 6.0 + 2 * DAY)
+
+
+@pytest.mark.parametrize("erase", [_by_uid, _by_name, _of_a_person, _in_time])
+def test_erasing_one_of_them_leaves_the_other(
+    both: Archive, tmp_path: Path, erase: Callable[[Archive, Path], None]
+) -> None:
+    before = _answers(both, BOBS)
+    files = {*Path(both.folder(BOBS.key)).iterdir()}
+    erase(both, tmp_path)
+    assert _answers(both, BOBS) == before
+    assert {*Path(both.folder(BOBS.key)).iterdir()} == files
+    assert Past(both).state(CLAIMED) is None
+    assert [one.ref for one in Past(both).accounts(AccountQuery())] == [BOBS]
+    assert os.listdir(both.logs) == ["team-b"]
+
+
+def test_lines_that_go_for_want_of_room_or_days_are_missing_in_their_own_job_alone(both: Archive) -> None:
+    before = _answers(both, BOBS)
+    keeping.tidy(both, Policy({"team-a": Keep(1, 30, 400)}), 6.0 + 2 * DAY)
+    assert _answers(both, BOBS) == before
+    assert [one.text for one in Past(both).logs(CLAIMED, LogQuery())][1:] == [
+        b"mpijob: lines are missing here: logs are kept for 1 days"
+    ]
+    keeping.tidy(both, Policy({"*": Keep(100, 100, 400)}, most_bytes=1), 6.0 + 2 * DAY)
+    assert {gap.reason.partition(" of ")[0] for gap in both.gaps(BOBS.key)} >= {"lost"}
+    assert len(both.gaps(BOBS.key)) == 2
+    assert len(both.gaps(CLAIMED.key)) == 2
+
+
+def test_a_job_taken_in_again_replaces_itself_alone(both: Archive, tmp_path: Path) -> None:
+    before = _answers(both, BOBS)
+    log = tmp_path / "log"
+    log.write_bytes(line(0, "again"))
+    whole = Whole(state=_state(CLAIMED, Phase.SUCCEEDED, deleted=7.0), spec=_spec(CLAIMED))
+    take_in(both, whole, [(Voice(key=CLAIMED.key, source="log"), str(log))], 8.0)
+    assert _answers(both, BOBS) == before
+    assert [one.text for one in Past(both).logs(CLAIMED, LogQuery())] == [b"again"]
+
+
+def test_files_of_one_uid_lie_in_directories_of_their_own(both: Archive) -> None:
+    files = [file for (file,) in both.read("SELECT file FROM chunks")]
+    assert {os.path.dirname(file) for file in files} == {f"team-a/{UID}", f"team-b/{UID}"}
+    assert all(os.path.exists(both.path(file)) for file in files)
+
+
+def test_an_account_that_is_kept_longer_than_its_job_stays_with_its_namespace(archive: Archive) -> None:
+    archive.forget(BOBS.key, keep_account=True)
+    archive.put(_state(CLAIMED, Phase.SUCCEEDED), now=20.0)
+    assert {one.ref for one in Past(archive).accounts(AccountQuery())} == {BOBS, CLAIMED}
+    archive.forget(CLAIMED.key, keep_account=True)
+    keeping.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 5.0 + 2 * DAY)
     (account,) = Past(archive).accounts(AccountQuery())
     assert account.ref == BOBS
+
+
+# -- beside the record ----------------------------------------------------------------------------
+def test_both_are_counted_traced_and_called_back_for(both: Archive) -> None:
+    found = [*Past(both).accounts(AccountQuery())]
+    traces = {
+        tracing.trace(one, (), 9.0)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
+        for one in found
+    }
+    assert len(traces) == 2
+    setting = CallbackSetting(url="https://example.com")
+    place = callbacks.place_of(setting)
+    assert len({callbacks.number_of(_state(ref, Phase.FAILED), place) for ref in (BOBS, CLAIMED)}) == 2
+    exporter = exporting.Exporter(OfRecord(both, Past(both)), Settings(), clock=lambda: 10.0)
+    text = exporter.text()[0].decode()
+    for ref in (BOBS, CLAIMED):
+        assert f'mpijob_jobs_finished_total{{namespace="{ref.namespace}",phase="Succeeded"}} 1.0' in text
+
+
+def test_a_link_that_is_kept_for_one_is_not_the_others() -> None:
+    settings = Settings(home="/h")
+    names = {tensorboard.link_file(settings, "mlflow", ref) for ref in (BOBS, CLAIMED)}
+    assert len(names) == 2
+    tricks = (JobRef("a", "x", "b.c"), JobRef("a-b", "x", "c"), JobRef("a", "x", "b-c"))
+    assert len({tensorboard.link_file(settings, "mlflow", ref) for ref in tricks}) == 3
+
+
+def test_rows_of_one_uid_are_two_rows_on_the_page_and_go_one_by_one() -> None:
+    board = Board(AsyncClient(MemoryBackend()))
+    for ref in (BOBS, CLAIMED):
+        board.see(_state(ref, Phase.FAILED))
+    before = board.rev
+    board.forget(CLAIMED)
+    assert [(row.namespace, row.uid) for row in board.rows] == [("team-b", UID)]
+    assert board.since(before).delete == (f"team-a/{UID}",)
+
+
+@pytest.mark.parametrize("sort", ["created", "-created", "duration", "-name"])
+def test_pages_of_rows_with_one_uid_neither_repeat_nor_hide_one(sort: str) -> None:
+    refs = [JobRef(f"team-{letter}", "same", UID) for letter in "abc"]
+    every = [rows.row(_state(ref, Phase.FAILED)) for ref in refs]
+    seen, after = list[str](), ""
+    for _ in every:
+        query = shapes.convert({"limit": 1, "sort": sort, "after": after}, ListQuery)
+        page = listing.page(every, query, rev="r", now=9.0)
+        seen += [row.namespace for row in page.items]
+        after = page.after
+    assert (sorted(seen), after) == (["team-a", "team-b", "team-c"], "")
+
+
+def test_a_workload_that_names_the_object_of_another_namespace_as_its_owner_is_not_its_workload() -> None:
+    def workload(namespace: str) -> dict[str, Any]:
+        return {"metadata": {"namespace": namespace, "ownerReferences": [{"uid": "object-of-bob"}]}}
+
+    found = cluster_listing._by_owner([workload("team-b"), workload("team-a")])
+    assert found["team-b", "object-of-bob"] == workload("team-b")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.history_support import a_spec, a_state, archived, encoded, said, texts
+from tests.unit.history_support import a_key, a_spec, a_state, archived, encoded, said, texts
 
 from mpijob.errors import BackendError, Conflict, InvalidJob
 from mpijob.history import capture as capturing
@@ -18,7 +18,7 @@ from mpijob.history.archive import Archive, decoded
 from mpijob.history.keeping import Keep, Policy
 from mpijob.history.past import Past, past
 from mpijob.history.values import Fact
-from mpijob.model import Event, JobRef, Phase, Sample, Scope
+from mpijob.model import Event, JobKey, JobRef, Phase, Sample, Scope
 from mpijob.model.accounts import AccountQuery
 from mpijob.model.job import Retention
 from mpijob.settings import KeepSetting, Settings, history_directory
@@ -37,7 +37,7 @@ def test_a_job_is_remembered_with_everything_that_was_written_down(archive: Arch
     event = Event(11.0, "Running", "MPI initialization completed")
     archive.put(a_state(phase=Phase.RUNNING), now=11.0, events=[event])
     archive.put(a_state(phase=Phase.RUNNING), now=12.0, events=[event])
-    archive.add_samples("u1", [Sample(11.5, 0, 0.5, 1024)])
+    archive.add_samples(a_key(), [Sample(11.5, 0, 0.5, 1024)])
     found = Past(archive)
     record = found.record(REF)
     assert record is not None
@@ -59,8 +59,8 @@ def test_what_is_no_place_in_the_list_of_deleted_jobs_is_refused(tmp_path: Path,
 
 def test_a_job_deleted_before_its_end_was_seen_ended_by_that(archive: Archive) -> None:
     archive.put(a_state(), now=1.0)
-    archive.mark_deleted("u1", 5.0)
-    archive.mark_deleted("u1", 9.0)  # a second time changes nothing
+    archive.mark_deleted(a_key(), 5.0)
+    archive.mark_deleted(a_key(), 9.0)  # a second time changes nothing
     state = Past(archive).state(REF)
     assert state is not None
     assert (state.phase, state.deleted, state.finished) == (Phase.CANCELLED, 5.0, 5.0)
@@ -69,7 +69,7 @@ def test_a_job_deleted_before_its_end_was_seen_ended_by_that(archive: Archive) -
 
 def test_a_job_that_ended_keeps_its_end_when_it_is_deleted(archive: Archive) -> None:
     archive.put(a_state(phase=Phase.FAILED, finished=3.0, message="rank 1"), now=3.0)
-    archive.mark_deleted("u1", 5.0)
+    archive.mark_deleted(a_key(), 5.0)
     state = Past(archive).state(REF)
     assert state is not None
     assert (state.phase, state.finished, state.deleted, state.message) == (Phase.FAILED, 3.0, 5.0, "rank 1")
@@ -86,7 +86,7 @@ def test_a_job_that_nobody_saw_go_is_told_as_it_was_last_seen(archive: Archive) 
 def test_of_several_jobs_of_one_name_the_newest_is_meant(archive: Archive) -> None:
     for number, uid in enumerate(("u1", "u2", "u3")):
         archive.put(a_state(uid=uid, created=float(number)), now=5.0)
-        archive.mark_deleted(uid, 6.0 + number)
+        archive.mark_deleted(a_key(uid), 6.0 + number)
     found = Past(archive)
     newest, oldest = found.state(REF), found.state(JobRef("team", "bert", "u1"))
     assert newest is not None
@@ -102,7 +102,7 @@ def test_pages_of_deleted_jobs_neither_repeat_nor_hide_while_others_are_deleted(
 ) -> None:
     def deleted(uid: str, when: float, name: str = "bert", **fields: Any) -> None:
         archive.put(a_state(name, uid, **{"owner": "jane", "labels": {"team": "cv"}} | fields), now=5.0)
-        archive.mark_deleted(uid, when)
+        archive.mark_deleted(a_key(uid), when)
 
     deleted("other", 6.5, "BERT", owner="joe", labels={})
     for number in range(5):
@@ -121,7 +121,7 @@ def test_pages_of_deleted_jobs_neither_repeat_nor_hide_while_others_are_deleted(
 def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         archive.put(a_state(uid=f"u{number}"), now=5.0)
-        archive.mark_deleted(f"u{number}", 6.0 + number)
+        archive.mark_deleted(a_key(f"u{number}"), 6.0 + number)
     read = list[Any]()
 
     def watched(kind: type[Any], blob: bytes) -> Any:
@@ -144,7 +144,7 @@ def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None
 @pytest.mark.parametrize("cursor", ["nan:1", "-inf:1", f"1:{'9' * 30}", f"1:-{'9' * 30}"])
 def test_a_cursor_that_nobody_gave_shows_nothing(archive: Archive, cursor: str) -> None:
     archive.put(a_state(), now=5.0)
-    archive.mark_deleted("u1", 6.0)
+    archive.mark_deleted(a_key(), 6.0)
     assert Past(archive).list(Scope(namespace="team", after=cursor)).items == ()
 
 
@@ -161,10 +161,24 @@ def test_the_record_is_closed_to_other_users(archive: Archive) -> None:
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("uid", ["../../etc", "/etc", "..", "a/b", ""])
-def test_a_uid_that_somebody_wrote_cannot_leave_the_directory(archive: Archive, uid: str) -> None:
-    folder = os.path.realpath(archive.folder(uid))
-    assert os.path.dirname(folder) == os.path.realpath(archive.logs)
+@pytest.mark.parametrize("name", ["../../etc", "/etc", "..", "a/b", "", ".", "_x", "a" * 500, "ü", "\udcff"])
+def test_a_uid_or_namespace_that_somebody_wrote_cannot_leave_the_directory(
+    archive: Archive, name: str
+) -> None:
+    logs = os.path.realpath(archive.logs)
+    for key in (JobKey("team", name), JobKey(name, "u1"), JobKey(name, name)):
+        folder = os.path.realpath(archive.folder(key))
+        assert os.path.dirname(os.path.dirname(folder)) == logs
+        file = archive.new_file(key)
+        assert os.path.dirname(os.path.realpath(archive.path(file))) == folder
+    assert len({archive.folder(JobKey("team", one)) for one in (name, "x", "u1", f"{name}.")}) == 4
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("file", ["../history.db", "/etc/passwd", "a/../../x", "..", "", "a//b", "a/./b"])
+def test_a_file_that_a_row_names_lies_below_the_logs(archive: Archive, file: str) -> None:
+    logs = os.path.realpath(archive.logs)
+    assert os.path.realpath(archive.path(file)).startswith(f"{logs}{os.sep}")
 
 
 # -- how long --------------------------------------------------------------------------------------
@@ -177,7 +191,7 @@ def test_logs_go_after_7_days_and_records_after_30(archive: Archive) -> None:
     assert len(texts(found)) == 3
     keeping.tidy(archive, Policy(), 7.1 * DAY)
     assert texts(found) == ["mpijob: lines are missing here: logs are kept for 7 days"]
-    assert not os.path.exists(archive.folder("u1"))
+    assert not os.path.exists(archive.folder(a_key()))
     keeping.tidy(archive, Policy(), 30.1 * DAY)
     assert found.state(REF) is None
     assert (_rows(archive), [one.ref.uid for one in found.accounts(AccountQuery())]) == (1, ["u1"])
@@ -223,8 +237,18 @@ def test_when_there_is_no_room_the_oldest_lines_go_first_and_that_is_told(
     first, *rest = texts(Past(archive))
     assert first.startswith("mpijob: lines are missing here: the record had grown beyond")
     assert rest[-1] == "line 299"
-    assert len(archive.gaps("u1")) == 1
-    assert len(os.listdir(archive.folder("u1"))) == len(left)
+    assert len(archive.gaps(a_key())) == 1
+    assert len(os.listdir(archive.folder(a_key()))) == len(left)
+
+
+def test_chunks_of_a_job_that_was_erased_while_it_spoke_make_room_too(archive: Archive) -> None:
+    archive.put(a_state(phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
+    capture = said(archive, 300)
+    keeping.erase(archive, (a_key(),))
+    capture.end()
+    assert archive.chunks(capture.voice.id)
+    keeping.tidy(archive, Policy(most_bytes=1), 2.0)
+    assert not archive.chunks(capture.voice.id)
 
 
 @pytest.mark.security
@@ -242,7 +266,7 @@ def test_what_is_forgotten_is_in_no_file_any_more(archive: Archive) -> None:
 def test_files_that_nobody_knows_are_removed_when_they_are_old(archive: Archive) -> None:
     archive.put(a_state(), now=1.0)
     said(archive, 3).end()
-    stray, nobodys = Path(archive.folder("u1")) / "stray.log", Path(archive.folder("u9"))
+    stray, nobodys = Path(archive.folder(a_key())) / "stray.log", Path(archive.folder(a_key("u9")))
     stray.write_bytes(b"x")
     nobodys.mkdir()
     keeping.tidy(archive, Policy(), stray.stat().st_mtime + 10)

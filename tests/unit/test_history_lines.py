@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from pathlib import Path
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.history_support import (
     START_NS,
     STEP_NS,
+    a_key,
     a_spec,
     a_state,
     a_voice,
@@ -25,6 +27,7 @@ from tests.unit.history_support import (
 )
 from tests.unit.properties import examples
 
+from mpijob.errors import BackendError
 from mpijob.history import capture as capturing
 from mpijob.history import chunks
 from mpijob.history.archive import Archive
@@ -51,7 +54,9 @@ def test_lines_come_back_byte_for_byte(archive: Archive, monkeypatch: pytest.Mon
     assert len(stored) > 2
     assert sum(chunk.lines for chunk in stored) == 200
     assert all(chunk.sealed for chunk in stored)
-    assert sorted(os.listdir(archive.folder("u1"))) == sorted(chunk.file for chunk in stored)
+    assert sorted(os.listdir(archive.folder(a_key()))) == sorted(
+        os.path.basename(chunk.file) for chunk in stored
+    )
 
 
 def test_every_filter_of_a_query_works_on_the_record(archive: Archive) -> None:
@@ -82,7 +87,7 @@ def test_only_chunks_that_can_hold_a_wanted_line_are_opened(archive: Archive) ->
     new.take(line(1000))
     new.end()
     (chunk,) = archive.chunks(old.voice.id)
-    os.unlink(archive.path("u1", chunk.file))
+    os.unlink(archive.path(chunk.file))
     assert texts(Past(archive), since=(START_NS + 500 * STEP_NS) / 1e9) == ["line 1000"]
 
 
@@ -123,12 +128,32 @@ def test_a_writer_stopped_anywhere_goes_on_without_loss_or_repetition(
 
 
 # -- damage ----------------------------------------------------------------------------------------
+def test_lines_are_stored_once_where_their_full_chunk_could_not_be_sealed(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.put(a_state(), now=1.0)
+    capture = Capture(archive, archive.voice(a_voice()))
+    capture.take(line(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(capturing, "CHUNK_BYTES", 1)
+        patch.setattr(chunks, "count", _no_room)
+        with pytest.raises(BackendError, match="No space left"):
+            capture.flush()
+    capture.take(line(1))
+    capture.end()
+    assert recorded(archive, "u1") == line(0) + line(1)
+
+
+def _no_room(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_what_was_written_and_never_counted_is_cut_off(archive: Archive) -> None:
     archive.put(a_state(), now=1.0)
     capture = said(archive, 5)
     capture.flush()
     (chunk,) = archive.chunks(capture.voice.id)
-    with open(archive.path("u1", chunk.file), "ab") as file:
+    with open(archive.path(chunk.file), "ab") as file:
         file.write(chunks.frame(line(99))[:-3])
     again = Capture(archive, capture.voice)
     again.take(line(5))
@@ -144,7 +169,7 @@ def test_a_torn_open_chunk_is_cut_back_to_what_can_be_believed(archive: Archive,
         capture.take(line(number))
         capture.flush()
     (chunk,) = archive.chunks(capture.voice.id)
-    _damage(archive.path("u1", chunk.file), damage)
+    _damage(archive.path(chunk.file), damage)
     again = Capture(archive, capture.voice)
     assert again.torn is not None
     lines = [line(number) for number in range(12)]
@@ -160,7 +185,7 @@ def test_a_damaged_chunk_is_told_where_it_is_missing(archive: Archive, damage: s
     capture = said(archive, 10)
     capture.end()
     (chunk,) = archive.chunks(capture.voice.id)
-    _damage(archive.path("u1", chunk.file), damage)
+    _damage(archive.path(chunk.file), damage)
     (told,) = texts(Past(archive))
     assert told == "mpijob: lines are missing here: a part of the stored log was damaged"
 
@@ -234,9 +259,9 @@ def test_a_job_taken_in_twice_is_there_once(archive: Archive, tmp_path: Path) ->
     for _ in range(2):
         take_in(archive, whole, [(a_voice(role=Role.RANK, rank=0, source="rank-0.log"), str(log))], 3.0)
     assert texts(Past(archive)) == [f"line {number}" for number in range(51)]
-    (voice,) = archive.voices("u1")
-    assert sorted(os.listdir(archive.folder("u1"))) == sorted(
-        chunk.file for chunk in archive.chunks(voice.id)
+    (voice,) = archive.voices(a_key())
+    assert sorted(os.listdir(archive.folder(a_key()))) == sorted(
+        os.path.basename(chunk.file) for chunk in archive.chunks(voice.id)
     )
 
 

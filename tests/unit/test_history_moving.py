@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.history_support import a_state, a_voice, line, recorded, shared_archive, texts
+from tests.unit.history_support import a_key, a_state, a_voice, line, recorded, shared_archive, texts
 
 from mpijob.backends.local import LocalBackend
 from mpijob.client import records
@@ -27,7 +27,7 @@ archive = pytest.fixture(shared_archive)
 @pytest.mark.req("C-history")
 def test_a_backup_put_back_elsewhere_answers_the_same(archive: Archive, tmp_path: Path) -> None:
     archive.put(a_state(phase=Phase.SUCCEEDED, finished=2.0, owner="jane"), now=3.0)
-    archive.add_samples("u1", [Sample(1.0, 0, 1.0, 1024)])
+    archive.add_samples(a_key(), [Sample(1.0, 0, 1.0, 1024)])
     capture = Capture(archive, archive.voice(a_voice()))
     for number in range(1000):
         capture.take(line(number))
@@ -110,4 +110,4 @@ def test_only_records_of_jobs_that_are_gone_are_erased_of_a_person(
     monkeypatch.setattr(records, "directory", lambda backend, settings: archive.directory)
     found = records.erase_user(LocalBackend(Settings(home=str(tmp_path))), Settings(), "bob")
     assert [ref.name for ref in found] == ["gone"]
-    assert (archive.state("gone"), archive.state("there") is None) == (None, False)
+    assert (archive.state(a_key("gone")), archive.state(a_key("there")) is None) == (None, False)

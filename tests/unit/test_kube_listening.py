@@ -21,6 +21,8 @@ from mpijob.model import Family, JobRef, JobState, Phase, Role
 
 archive = pytest.fixture(shared_archive)
 POD = "/api/v1/namespaces/cv/pods/p"
+REF = JobRef("cv", "bert", "u1")
+KEY = REF.key
 
 
 @pytest.fixture
@@ -40,19 +42,19 @@ def _life(restarts: int = 0) -> Life:
 
 
 def _heard(node: Node, archive: Archive, restarts: int = 0) -> Listener:
-    archive.put(JobState(ref=JobRef("cv", "bert", "u1"), phase=Phase.RUNNING), now=1.0)
-    listener = Listener(node, archive, "u1", _life(restarts))
+    archive.put(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
+    listener = Listener(node, archive, KEY, _life(restarts))
     listener.run()
     return listener
 
 
 def _lines(archive: Archive) -> list[bytes]:
     past = Past(archive)
-    return [raw for voice in archive.voices("u1") for raw in past.raw(voice)]
+    return [raw for voice in archive.voices(KEY) for raw in past.raw(voice)]
 
 
 def _reasons(archive: Archive) -> list[str]:
-    return [gap.reason for gap in archive.gaps("u1")]
+    return [gap.reason for gap in archive.gaps(KEY)]
 
 
 def test_streams_that_break_are_taken_up_behind_the_last_line(
@@ -66,7 +68,7 @@ def test_streams_that_break_are_taken_up_behind_the_last_line(
     _heard(node, archive)
     assert _lines(archive) == lines
     assert _reasons(archive) == []
-    assert archive.voices("u1")[0].ended
+    assert archive.voices(KEY)[0].ended
 
 
 def test_a_stream_that_a_server_ended_too_early_is_looked_at_again(
@@ -91,13 +93,13 @@ def test_a_stream_that_a_server_ended_too_early_is_looked_at_again(
 
 def test_what_a_node_has_rotated_away_is_a_gap_between_its_neighbours(node: Node, archive: Archive) -> None:
     node.objects[POD] = _pod(ended(0, 50))
-    first = Listener(node, archive, "u1", _life())
+    first = Listener(node, archive, KEY, _life())
     for number in range(3):
         first.capture.take(stamped(number))
     first.capture.flush()
     node.said[f"{POD}/log"] = [stamped(number) for number in range(7, 9)]
     _heard(node, archive)
-    (gap,) = archive.gaps("u1")
+    (gap,) = archive.gaps(KEY)
     assert "put this part of the log away" in gap.reason
     told = [line.split(b" ", 1)[1] for line in _lines(archive)]
     assert told[:3] == [b"line 0\n", b"line 1\n", b"line 2\n"]
@@ -110,7 +112,7 @@ def test_a_pod_that_is_gone_leaves_a_gap_and_a_finished_voice(node: Node, archiv
     del node.objects[POD]
     _heard(node, archive)
     assert _reasons(archive) == ["the pod was gone before the rest of its log could be read"]
-    assert archive.voices("u1")[0].ended
+    assert archive.voices(KEY)[0].ended
 
 
 def test_the_life_before_a_restart_is_read_from_its_own_log(node: Node, archive: Archive) -> None:
@@ -121,7 +123,7 @@ def test_the_life_before_a_restart_is_read_from_its_own_log(node: Node, archive:
     assert _lines(archive) == [stamped(1), stamped(2)]
     assert node.opened[-1]["previous"] == "true"
     node.objects[POD] = _pod(running(restarts=2))
-    archive.forget("u1")
+    archive.forget(KEY)
     _heard(node, archive)
     assert _reasons(archive) == ["the container had restarted more than once before this part could be read"]
 
@@ -157,7 +159,7 @@ def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(
 ) -> None:
     """On a busy machine a flush comes between; a second listener of the same log would store its lines twice."""
     node.said[f"{POD}/log"] = [stamped(1)]
-    archive.put(JobState(ref=JobRef("cv", "bert", "u1"), phase=Phase.RUNNING), now=1.0)
+    archive.put(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
     recording = Recorder(node, archive, Policy(), "cv")
     begin, flushes = Listener.start, []
 
@@ -169,7 +171,7 @@ def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(
         begin(listener)
 
     monkeypatch.setattr(Listener, "start", late)
-    recording._hear("u1", _life())
+    recording._hear(KEY, _life())
     (listener,) = recording._listeners.values()
     flushes[0].join(10)
     assert [*recording._listeners.values()] == [listener]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from tests.unit.kube_node import TEAM, Node, lay_out
 from mpijob.backends.kubernetes import gathering, kinds, platform_metrics, recorder, usage
 from mpijob.backends.kubernetes.recorder import Recorder
 from mpijob.backends.kubernetes.recording import richer
-from mpijob.backends.kubernetes.remembered import remembered
+from mpijob.backends.kubernetes.remembered import of_archive, remembered
 from mpijob.backends.kubernetes.usage import METRICS_API, POD_METRICS
 from mpijob.errors import Conflict, Finding
 from mpijob.history import audit_reading
@@ -63,10 +64,10 @@ def test_what_was_known_of_pods_stays_when_they_are_gone() -> None:
 class Running:
     """A recorder in a thread, over a cluster in memory."""
 
-    def __init__(self, node: Node, archive: Archive) -> None:
+    def __init__(self, node: Node, archive: Archive, namespace: str = TEAM) -> None:
         self.stop = threading.Event()
         self.ready = threading.Event()
-        self.recorder = Recorder(node, archive, Policy(), TEAM)
+        self.recorder = Recorder(node, archive, Policy(), namespace)
         self._thread = threading.Thread(target=self.recorder.run, args=(self.stop, self.ready.set))
 
     def __enter__(self) -> Running:
@@ -136,26 +137,42 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
 
 
 @pytest.mark.security
+@pytest.mark.hostile
 @pytest.mark.usefixtures("quick")
-def test_an_object_with_the_uid_of_another_namespaces_job_changes_nothing_of_its_record(
-    archive: Archive, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("order", [(TEAM, "team-b"), ("team-b", TEAM)], ids=" then ".join)
+def test_jobs_of_two_namespaces_with_one_uid_are_recorded_side_by_side(
+    archive: Archive, order: tuple[str, str]
 ) -> None:
-    node, cluster = Node(), at_work()
-    path = lay_out(node, cluster)
-    bobs = JobRef("team-b", "bobs", gathering.ref_of(cluster.job).uid)
-    archive.put(JobState(ref=bobs, phase=Phase.RUNNING, created=1.0), now=1.0)
-    before = Past(archive).record(bobs)
-    with Running(node, archive) as running:
-        _eventually(lambda: "is not recorded" in caplog.text)
-        for name in cluster.pods:
-            node.remove(kinds.POD.path(TEAM, name))
+    """Whoever claims a uid first keeps nobody out: jobs, pods and their uids have the same names in both."""
+    node, clusters = Node(), {namespace: at_work(namespace=namespace) for namespace in order}
+    refs = {namespace: gathering.ref_of(cluster.job) for namespace, cluster in clusters.items()}
+    assert refs[TEAM].uid == refs["team-b"].uid
+    past = of_archive(archive)
+
+    def told(namespace: str) -> dict[int | None, bytes]:
+        return {line.rank: line.text for line in past.logs(refs[namespace], LogQuery(roles=(Role.RANK,)))}
+
+    def complete(namespace: str) -> bool:
+        return told(namespace).keys() == {0, 1}
+
+    with Running(node, archive, namespace=""):
+        for namespace in order:
+            path = lay_out(node, clusters[namespace], said=namespace)
+            _eventually(partial(complete, namespace))
+        for name in clusters[order[1]].pods:
+            node.remove(kinds.POD.path(order[1], name))
         node.remove(path)
-        _eventually(lambda: not running.recorder._rounds.there())
-        running.recorder._write_gone(gathering.ref_of(cluster.job))
-    assert Past(archive).record(bobs) == before
-    assert archive.voices(bobs.uid) == []
-    assert caplog.text.count("is not recorded") == 1
-    assert Past(archive).state(JobRef(TEAM, cluster.spec.name)) is None
+        _eventually(lambda: (found := past.record(refs[order[1]])) and found.deleted)
+    for namespace in order:
+        assert set(told(namespace).values()) == {namespace.encode()}
+        assert len(archive.voices(refs[namespace].key)) == len(clusters[namespace].pods)
+    there, deleted = (past.record(refs[namespace]) for namespace in order)
+    assert there is not None
+    assert deleted is not None
+    assert (there.deleted, there.state.phase) == (None, Phase.CANCELLED)  # as one that nobody saw deleted
+    assert [state.ref for state in past.going()] == [refs[order[0]]]
+    assert deleted.state.ref == refs[order[1]]
+    assert {one.ref for one in past.accounts(AccountQuery())} == {*refs.values()}
 
 
 @pytest.mark.req("FR-OBS-001", "Q17")

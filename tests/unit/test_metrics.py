@@ -13,7 +13,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from tests.unit.api_support import COOKIE, HOST
-from tests.unit.history_support import a_spec, a_state
+from tests.unit.history_support import a_key, a_spec, a_state
 from tools import dashboards
 
 from mpijob import AsyncClient, Client, MPIJob, Phase
@@ -176,7 +176,7 @@ def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path), shared=True)
     now = time.time()
     archive.put(a_state("run", uid="r", created=now), now=now, spec=b"")
-    archive.add_samples("r", [Sample(now, 0, 0.75, 4096, 1, 0.5, 2048)])
+    archive.add_samples(a_key("r"), [Sample(now, 0, 0.75, 4096, 1, 0.5, 2048)])
     ended = a_state("bad", uid="b", created=now - 60, phase=Phase.FAILED, started=now - 50, finished=now,
                     findings=(Finding("OOM_KILLED", "x"),))  # fmt: skip
     import msgspec

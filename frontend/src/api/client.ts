@@ -118,6 +118,9 @@ export async function streamLogs(path: string, signal: AbortSignal, onBatch: (ba
 /** Count whether a piece of help was helpful. */
 export const vote = (topic: string, helpful: boolean): Promise<unknown> => take(api.POST("/api/v1/opinions", { body: { topic, helpful } }));
 
+/** What identifies a row: a uid alone may be that of a job in another namespace too. */
+export const keyOf = (row: JobRow): string => `${row.namespace}/${row.uid}`;
+
 /** The address of exactly this job: a later one of its name is another. */
 export const addressOf = (row: JobRow) => ({
   path: { namespace: row.namespace, name: row.name },

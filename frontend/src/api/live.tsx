@@ -2,7 +2,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from "react";
 import { at } from "../where";
-import type { Delta, JobList, Problem } from "./client";
+import { keyOf, type Delta, type JobList, type Problem } from "./client";
 
 export interface Liveness {
   readonly connected: boolean;
@@ -29,12 +29,12 @@ export function Live({ children }: { children: ReactNode }) {
 
     const changed = (event: MessageEvent<string>): void => {
       const delta = JSON.parse(event.data) as Delta;
-      const fresh = new Map((delta.upsert ?? []).map((row) => [row.uid, row]));
+      const fresh = new Map((delta.upsert ?? []).map((row) => [keyOf(row), row]));
       const gone = new Set(delta.delete ?? []);
       queries.setQueriesData<JobList>({ queryKey: ["jobs"] }, (list) =>
         list && {
           ...list,
-          items: list.items.filter((row) => !gone.has(row.uid)).map((row) => fresh.get(row.uid) ?? row),
+          items: list.items.filter((row) => !gone.has(keyOf(row))).map((row) => fresh.get(keyOf(row)) ?? row),
         },
       );
       for (const row of fresh.values()) void queries.invalidateQueries({ queryKey: ["job", row.namespace, row.name] });

@@ -1809,6 +1809,7 @@ export interface components {
          * Delta
          * @description What a page lays over what it has; `trouble` says why nothing new may come.
          *
+         *         `delete` names rows that are gone as `NAMESPACE/UID`.
          *         `seen` is when the place itself was last heard: what the page shows is as old as that.
          */
         Delta: {

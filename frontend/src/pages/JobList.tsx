@@ -17,7 +17,7 @@ import KeyboardIcon from "@patternfly/react-icons/dist/esm/icons/keyboard-icon";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router-dom";
-import { api, take, type JobRow, type Phase } from "../api/client";
+import { api, keyOf, take, type JobRow, type Phase } from "../api/client";
 import { useActions, useRefusals, WORDS } from "../components/Actions";
 import { Choice } from "../components/Choice";
 import { LOOKS } from "../components/PhaseLabel";
@@ -56,7 +56,7 @@ export function JobList() {
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const { begin, question } = useActions(() => setSelected(new Set()));
   const { rows, held, show } = useHeld(jobs.data?.items ?? [], JSON.stringify(query), filters.after === "", !jobs.isPlaceholderData);
-  const chosen = rows.filter((row) => selected.has(row.uid)).map((row) => `${row.namespace}/${row.name}`);
+  const chosen = rows.filter((row) => selected.has(keyOf(row))).map((row) => `${row.namespace}/${row.name}`);
   const total = jobs.data?.total ?? 0;
   const nothing = jobs.data && total === 0 && !filters.active;
 
@@ -220,7 +220,7 @@ export function JobList() {
               </span>
               {chosen.length
                 ? (["cancel", "suspend", "resume", "retry", "delete"] as const)
-                    .filter((action) => rows.some((row) => selected.has(row.uid) && row.actions.includes(action)))
+                    .filter((action) => rows.some((row) => selected.has(keyOf(row)) && row.actions.includes(action)))
                     .map((action) => (
                       <Button key={action} variant="secondary" size="sm" isDanger={action === "delete"} onClick={() => begin(action, chosen)}>
                         {action === "retry" ? "Retry" : WORDS[action]}

@@ -1,7 +1,7 @@
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr, type ThProps } from "@patternfly/react-table";
 import { memo, useState, type Dispatch, type SetStateAction } from "react";
 import { Link } from "react-router-dom";
-import type { Action, JobRow, ListQuery } from "../api/client";
+import { keyOf, type Action, type JobRow, type ListQuery } from "../api/client";
 import { WORDS } from "../components/Actions";
 import { PhaseLabel } from "../components/PhaseLabel";
 import { useNow } from "../hooks";
@@ -30,22 +30,22 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
     },
     onSort: (_, __, direction) => onSort(`${direction === "desc" ? "-" : ""}${column}` as Sort),
   });
-  const all = rows.length > 0 && rows.every((row) => selected.has(row.uid));
-  const toggle = (uid: string, on: boolean): void => {
+  const all = rows.length > 0 && rows.every((row) => selected.has(keyOf(row)));
+  const toggle = (key: string, on: boolean): void => {
     onSelect((was) => {
       const next = new Set(was); // rows are drawn again only when they change: what they know of the others is old
-      if (on) next.add(uid);
-      else next.delete(uid);
+      if (on) next.add(key);
+      else next.delete(key);
       return next;
     });
   };
   const gpus = rows.some((row) => row.gpus > 0);
   const queues = rows.some((row) => row.queue);
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
-  const peek = (uid: string): void =>
+  const peek = (key: string): void =>
     setOpen((was) => {
       const next = new Set(was);
-      if (!next.delete(uid)) next.add(uid);
+      if (!next.delete(key)) next.add(key);
       return next;
     });
   const columns = 9 + Number(gpus) + Number(queues);
@@ -56,7 +56,7 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
           <Th screenReaderText="A closer look" />
           <Th
             aria-label="Select all jobs"
-            select={{ isSelected: all, onSelect: (_, on) => onSelect(on ? new Set(rows.map((row) => row.uid)) : new Set()) }}
+            select={{ isSelected: all, onSelect: (_, on) => onSelect(on ? new Set(rows.map((row) => keyOf(row))) : new Set()) }}
           />
           <Th modifier="nowrap" sort={sorting("name")}>Name</Th>
           <Th>Type</Th>
@@ -71,21 +71,21 @@ export function JobTable({ rows, sort, onSort, selected, onSelect, onAction }: P
         </Tr>
       </Thead>
       {rows.map((row, index) => (
-        <Tbody key={row.uid} isExpanded={open.has(row.uid)}>
+        <Tbody key={keyOf(row)} isExpanded={open.has(keyOf(row))}>
           <Row
             row={row}
             queues={queues}
-            open={open.has(row.uid)}
+            open={open.has(keyOf(row))}
             onPeek={peek}
             index={index}
             gpus={gpus}
             age={ago(row.created, now)}
             ran={duration(row.started === null ? null : (row.released ?? row.finished ?? now) - row.started)}
-            selected={selected.has(row.uid)}
+            selected={selected.has(keyOf(row))}
             onSelect={toggle}
             onAction={onAction}
           />
-          {open.has(row.uid) ? (
+          {open.has(keyOf(row)) ? (
             <Tr isExpanded>
               <Td colSpan={columns + 1} noPadding>
                 <Peek row={row} />
@@ -104,11 +104,11 @@ interface RowProps {
   gpus: boolean;
   queues: boolean;
   open: boolean;
-  onPeek: (uid: string) => void;
+  onPeek: (key: string) => void;
   age: string;
   ran: string;
   selected: boolean;
-  onSelect: (uid: string, on: boolean) => void;
+  onSelect: (key: string, on: boolean) => void;
   onAction: (action: Action, row: JobRow) => void;
 }
 
@@ -121,12 +121,12 @@ const Row = memo(
           expand={{
             rowIndex: index,
             isExpanded: open,
-            expandId: `peek-${row.uid}`,
-            onToggle: () => onPeek(row.uid),
+            expandId: `peek-${keyOf(row)}`,
+            onToggle: () => onPeek(keyOf(row)),
           }}
         />
         <Td
-          select={{ rowIndex: index, isSelected: selected, onSelect: (_, on) => onSelect(row.uid, on) }}
+          select={{ rowIndex: index, isSelected: selected, onSelect: (_, on) => onSelect(keyOf(row), on) }}
         />
         <Td dataLabel="Name" modifier="breakWord">
           <Link to={place}>{row.name}</Link>

@@ -315,6 +315,7 @@ class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Delta(msgspec.Struct, frozen=True):
     """What a page lays over what it has; `trouble` says why nothing new may come.
 
+    `delete` names rows that are gone as `NAMESPACE/UID`.
     `seen` is when the place itself was last heard: what the page shows is as old as that.
     """
 

@@ -42,7 +42,10 @@ MaySee = Callable[[Scope, bool], bool]
 
 
 class Change(NamedTuple):
-    """What happened since a revision; `whole` is False when that is not known: fetch anew."""
+    """What happened since a revision; `whole` is False when that is not known: fetch anew.
+
+    `delete` holds the keys of rows: `NAMESPACE/UID`.
+    """
 
     rev: str
     upsert: tuple[JobRow, ...] = ()
@@ -128,7 +131,7 @@ class Board:
             return Change(self.rev, whole=epoch == self._epoch and number == str(self._number))
         touched = self._touched(int(number), may_see)
         here = tuple(self._rows[key] for key in touched if key in self._rows)
-        gone = tuple(key.partition("/")[2] for key in touched if key not in self._rows)
+        gone = tuple(key for key in touched if key not in self._rows)
         return Change(self.rev, here, gone)
 
     def _touched(self, number: int, may_see: MaySee) -> list[str]:

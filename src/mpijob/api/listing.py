@@ -1,6 +1,6 @@
 """Filter, sort, count and page the rows that the board holds. Pure; the board does the watching.
 
-Pages are stable: a cursor is the sort key and uid of the last row shown, so rows that come or go meanwhile
+Pages are stable: a cursor is the sort key, uid and namespace of the last row shown, so rows that come or go meanwhile
 neither repeat nor hide others. It also says when the first page was made, for what grows with time is told as of then.
 """
 
@@ -19,7 +19,7 @@ from mpijob import shapes
 from mpijob.api.answers import JobList, JobRow, ListQuery
 from mpijob.errors import InvalidJob
 
-Key = tuple[Any, str]
+Key = tuple[Any, str, str]
 
 _PHASE = attrgetter("phase")
 _NUMBERS = ("created", "duration")
@@ -90,11 +90,11 @@ def _duration(row: JobRow, now: float) -> float:
 
 
 def _key(sort: str, now: float) -> Callable[[JobRow], Key]:
-    """Return the sort key of a row; the uid makes every key different."""
+    """Return the sort key of a row; uid and namespace make every key different."""
     name = sort.removeprefix("-")
     if name == "duration":
-        return lambda row: (_duration(row, now), row.uid)
-    return attrgetter(name, "uid")
+        return lambda row: (_duration(row, now), row.uid, row.namespace)
+    return attrgetter(name, "uid", "namespace")
 
 
 def _after(
@@ -118,9 +118,9 @@ def _position(query: ListQuery) -> _Position:
     kind = float if query.sort.removeprefix("-") in _NUMBERS else str
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-        value, uid, now = shapes.decode(raw, tuple[kind, str, float])  # type: ignore[valid-type]  # chosen at run time
+        value, uid, namespace, now = shapes.decode(raw, tuple[kind, str, str, float])  # type: ignore[valid-type]  # chosen at run time
     except (binascii.Error, UnicodeError, msgspec.DecodeError) as error:
         raise InvalidJob(
             f"after: {cursor!r} is not a cursor of this list", hint="begin at the first page"
         ) from error
-    return _Position((value, uid), now)
+    return _Position((value, uid, namespace), now)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mpijob.cli.context import App
 from mpijob.cli.output import finding_lines
 from mpijob.errors import Finding, MpiJobError, Severity
-from mpijob.model import JobRef
+from mpijob.model import JobKey, JobRef
 
 if TYPE_CHECKING:
     from mpijob.observation.warnings import Key
@@ -24,7 +24,7 @@ class Worries:
     def __init__(self, app: App, say: Callable[[str], None]) -> None:
         self._app = app
         self._say = say
-        self._told: set[tuple[str, Key]] = set()
+        self._told: set[tuple[JobKey, Key]] = set()
 
     def tell(self, ref: JobRef, findings: Iterable[Finding]) -> None:
         """Say what is new among the warnings about a job."""
@@ -33,7 +33,7 @@ class Worries:
         )  # start-up is a feature: most jobs end before anything worries
 
         for finding in findings:
-            key = ref.uid, warnings.key(finding)
+            key = ref.key, warnings.key(finding)
             if finding.severity is Severity.WARNING and key not in self._told:
                 self._told.add(key)
                 for line in finding_lines((finding,)):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
     from mpijob.backends.base import Backend
-    from mpijob.model import JobRef, MPIJob, Plan
+    from mpijob.model import JobKey, JobRef, MPIJob, Plan
     from mpijob.settings import RateSetting, Settings
 
 _ALL = 1_000_000
@@ -60,18 +60,18 @@ async def page(backend: Backend, wanted: AccountQuery) -> AccountPage:
 async def _all(backend: Backend, wanted: AccountQuery) -> Iterator[Account]:
     here = await backend.accounts(wanted)
     past = backend.past()
-    known = {one.ref.uid for one in here}
-    gone = () if past is None else (one for one in past.accounts(wanted) if one.ref.uid not in known)
+    known = {one.ref.key for one in here}
+    gone = () if past is None else (one for one in past.accounts(wanted) if one.ref.key not in known)
     return heapq.merge(here, gone, key=ledger.cursor_key, reverse=True)
 
 
-async def of(backend: Backend, refs: Sequence[JobRef]) -> dict[str, Account]:
-    """Return the accounts of some jobs, by uid."""
-    found: dict[str, Account] = {}
+async def of(backend: Backend, refs: Sequence[JobRef]) -> dict[JobKey, Account]:
+    """Return the accounts of some jobs."""
+    found: dict[JobKey, Account] = {}
     for namespace in sorted({ref.namespace for ref in refs}):  # few may ask for all of them at once
-        here = {ref.uid: ref.name for ref in refs if ref.namespace == namespace}
+        here = {ref.key: ref.name for ref in refs if ref.namespace == namespace}
         wanted = AccountQuery(namespace=namespace, names=tuple(here.values()), limit=_ALL)
-        found |= {one.ref.uid: one for one in await _all(backend, wanted) if one.ref.uid in here}
+        found |= {one.ref.key: one for one in await _all(backend, wanted) if one.ref.key in here}
     return found
 
 

@@ -67,7 +67,7 @@ def place_of(setting: CallbackSetting) -> str:
 
 def number_of(state: JobState, place: str) -> str:
     """Return the id of a change: the same however often it is told."""
-    return _digest(f"{state.ref.uid}/{state.attempt}/{state.phase.value}/{place}")
+    return _digest(f"{state.ref.namespace}/{state.ref.uid}/{state.attempt}/{state.phase.value}/{place}")
 
 
 def _digest(text: str) -> str:

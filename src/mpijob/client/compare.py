@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import InvalidJob
-from mpijob.model import JobRef, JobState, MPIJob, Phase
+from mpijob.model import JobKey, JobRef, JobState, MPIJob, Phase
 from mpijob.model.accounts import Account
 from mpijob.observation import masking
 
@@ -81,9 +81,9 @@ def _percent(first: Column, other: Column) -> float:
 
 
 def compare(
-    pairs: Sequence[tuple[MPIJob, JobState]], accounts: Mapping[str, Account] | None = None
+    pairs: Sequence[tuple[MPIJob, JobState]], accounts: Mapping[JobKey, Account] | None = None
 ) -> Comparison:
-    """Return how two or more jobs differ; `accounts`, by uid, add what they used. Secret values are masked.
+    """Return how two or more jobs differ; `accounts` add what they used. Secret values are masked.
 
     >>> from mpijob import Client, MPIJob
     >>> from mpijob.backends.memory import MemoryBackend
@@ -100,7 +100,7 @@ def compare(
     fields = [field for field in dict.fromkeys(key for one in flat for key in one) if field != "name"]
     differing = [field for field in fields if any(one.get(field) != flat[0].get(field) for one in flat)]
     return Comparison(
-        tuple(_column(state, (accounts or {}).get(state.ref.uid)) for _, state in pairs),
+        tuple(_column(state, (accounts or {}).get(state.ref.key)) for _, state in pairs),
         tuple(Difference(field, tuple(one.get(field) for one in shown)) for field in differing),
     )
 

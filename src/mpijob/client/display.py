@@ -51,7 +51,7 @@ def _follow(job: Job, view: Any) -> None:
     """Show each change; the thread has a client of its own, for engines' handles may not cross threads."""
     client = job.client.twin()
     for state in client.watch(names=(job.name,), namespace=job.namespace):
-        if state.ref.uid == job.ref.uid:
+        if state.ref.key == job.ref.key:
             view.value = html(state)
         if state.phase.final or state.phase is Phase.DELETING:
             return

@@ -23,7 +23,7 @@ from mpijob.model.accounts import AccountQuery
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from mpijob.model import Event, JobRef, JobState, Sample
+    from mpijob.model import Event, JobKey, JobRef, JobState, Sample
     from mpijob.model.accounts import Account
     from mpijob.observation.curves import Curves
     from mpijob.serving.server import Server
@@ -90,7 +90,7 @@ class Exporter:
         self._ready = False
         self._lock = threading.Lock()
         self._since = clock() - _BACK_SECONDS
-        self._counted: OrderedDict[str, None] = OrderedDict()
+        self._counted: OrderedDict[JobKey, None] = OrderedDict()
         self._words: dict[str, set[str]] = {}
         self._families: list[Any] = []  # of jobs, as they were last seen
         self._own: list[Any] = []
@@ -173,8 +173,8 @@ class Exporter:
         finals = tuple(phase.value for phase in Phase if phase.final)
         query = AccountQuery(since=self._since, phases=finals, by_end=True, limit=10_000)
         for account in self._source.ended(query):
-            if account.ref.uid not in self._counted:
-                self._counted[account.ref.uid] = None
+            if account.ref.key not in self._counted:
+                self._counted[account.ref.key] = None
                 self._count_one(account)
         while len(self._counted) > 100_000:
             self._counted.popitem(last=False)

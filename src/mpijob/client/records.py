@@ -60,7 +60,7 @@ def erase_user(backend: Backend, settings: Settings, user: str) -> tuple[JobRef,
         try:
             query = AccountQuery(owners=(user,), limit=1_000_000)
             found = tuple(one.ref for one in ledger.find(archive, query) if one.deleted)
-            keeping.erase(archive, (ref.uid for ref in found))
+            keeping.erase(archive, (ref.key for ref in found))
             return found
         finally:
             archive.close()

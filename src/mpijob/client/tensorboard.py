@@ -153,4 +153,9 @@ def _known(settings: Settings, ref: JobRef, found: str) -> Iterator[None]:
 
 
 def _link(settings: Settings, ref: JobRef) -> str:
-    return os.path.join(settings.home, "links", f"tensorboard-{ref.uid}")
+    return link_file(settings, "tensorboard", ref)
+
+
+def link_file(settings: Settings, tool: str, ref: JobRef) -> str:
+    """Return the file that keeps the link to a job in another tool; no namespace has a dot in its name."""
+    return os.path.join(settings.home, "links", f"{tool}-{ref.namespace}.{ref.uid}")

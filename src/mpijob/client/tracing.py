@@ -1,7 +1,7 @@
 """A job's life as an OpenTelemetry trace: one span for the job, one for each stage, sent by OTLP over HTTP as JSON.
 
-Ids follow from the job's uid, so a trace that is sent twice is the same trace. Labels of jobs become attributes;
-commands, variables and output do not leave this machine.
+Ids follow from the job's namespace and uid, so a trace that is sent twice is the same trace. Labels of jobs become
+attributes; commands, variables and output do not leave this machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from mpijob import __version__
 from mpijob.client.stages import moments
 from mpijob.errors import BackendError, InvalidJob, MpiJobError
-from mpijob.model import Event, Phase
+from mpijob.model import Event, JobKey, Phase
 from mpijob.model.accounts import Account, AccountQuery
 from mpijob.outbound import http
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 def trace(account: Account, events: Iterable[Event], now: float) -> dict[str, Any]:
     """Return the trace of a job as OTLP's JSON; of one that goes on, as far as it is."""
     events = tuple(events)
-    root = _id(account.ref.uid, "job", 8)
+    root = _id(account.ref.key, "job", 8)
     end = account.ended or now
     spans = [_span(account, "job", f"mpijob {account.ref.name}", account.created, end, "", events)]
     spans += [
@@ -66,8 +66,8 @@ def _span(
     events: Iterable[Event] = (),
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "traceId": _id(account.ref.uid, "trace", 16),
-        "spanId": _id(account.ref.uid, part, 8),
+        "traceId": _id(account.ref.key, "trace", 16),
+        "spanId": _id(account.ref.key, part, 8),
         "name": name,
         "kind": _INTERNAL,
         "startTimeUnixNano": str(int(begin * 1e9)),
@@ -109,8 +109,8 @@ def _value(value: Any) -> dict[str, Any]:
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}
 
 
-def _id(uid: str, part: str, size: int) -> str:
-    return hashlib.blake2b(f"{uid}/{part}".encode(), digest_size=size).hexdigest()
+def _id(key: JobKey, part: str, size: int) -> str:
+    return hashlib.blake2b("/".join((*key, part)).encode(), digest_size=size).hexdigest()
 
 
 def send(endpoint: str, document: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ class Sender(threading.Thread):
         super().__init__(name="mpijob-traces", daemon=True)
         self._source, self._endpoint, self._stop_event, self._clock = source, endpoint, stop, clock
         self._since = clock()
-        self._sent: set[str] = set()
+        self._sent: set[JobKey] = set()
 
     def run(self) -> None:
         """Look every few seconds until told to stop."""
@@ -158,7 +158,7 @@ class Sender(threading.Thread):
         finals = tuple(phase.value for phase in Phase if phase.final)
         query = AccountQuery(since=self._since, phases=finals, by_end=True, limit=1000)
         for account in self._source.ended(query):
-            if account.ref.uid not in self._sent:
+            if account.ref.key not in self._sent:
                 send(self._endpoint, trace(account, self._source.events(account.ref), now))
-                self._sent.add(account.ref.uid)
+                self._sent.add(account.ref.key)
         self._since = max(self._since, now - _OVERLAP_SECONDS)

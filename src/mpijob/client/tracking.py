@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mpijob.client import mlflow, tensorboard
 from mpijob.errors import MpiJobError
-from mpijob.model import JobRef, JobState, Phase
+from mpijob.model import JobKey, JobRef, JobState, Phase
 from mpijob.model.accounts import Account, AccountQuery
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Mirror:
     def __init__(self, source: Source, server: mlflow.Server, clock: Callable[[], float] = time.time) -> None:
         self._source, self._server, self._clock = source, server, clock
         self._since = clock() - _DAY
-        self._sent: dict[str, _Sent] = {}
-        self._done: set[str] = set()
+        self._sent: dict[JobKey, _Sent] = {}
+        self._done: set[JobKey] = set()
 
     def look(self) -> None:
         """Send what is new of all jobs; one that cannot be sent is tried again at the next look."""
@@ -61,7 +61,7 @@ class Mirror:
         finals = tuple(phase.value for phase in Phase if phase.final)
         query = AccountQuery(since=self._since, phases=finals, by_end=True, limit=1000)
         refs = [state.ref for state in self._source.going() if state.started]
-        refs += [one.ref for one in self._source.ended(query) if one.ref.uid not in self._done]
+        refs += [one.ref for one in self._source.ended(query) if one.ref.key not in self._done]
         failed = False
         for ref in refs:
             try:
@@ -75,9 +75,9 @@ class Mirror:
     def tell(self, ref: JobRef) -> JobState | None:
         """Send what is new of one job, and its end when it has ended; return where it stands."""
         state = self._source.state(ref)
-        if state is None or state.ref.uid in self._done:
+        if state is None or state.ref.key in self._done:
             return state
-        sent = self._sent.setdefault(state.ref.uid, _Sent())
+        sent = self._sent.setdefault(state.ref.key, _Sent())
         fresh = sent.fresh(self._source.points(state.ref, sent.since))
         if fresh and not sent.run:
             run = self._server.begin(state)
@@ -90,8 +90,8 @@ class Mirror:
         if state.phase.final:
             if sent.run:
                 self._server.end(sent.run, state)
-            self._done.add(state.ref.uid)
-            self._sent.pop(state.ref.uid, None)
+            self._done.add(state.ref.key)
+            self._sent.pop(state.ref.key, None)
         return state
 
 
@@ -150,7 +150,7 @@ def links(settings: Settings, state: JobState) -> dict[str, str]:
 
 def _mlflow_link(settings: Settings, state: JobState) -> str:
     """Return the link to a run; it is asked for once, and a server that does not answer has none."""
-    path = os.path.join(settings.home, "links", f"mlflow-{state.ref.uid}")
+    path = tensorboard.link_file(settings, "mlflow", state.ref)
     if link := kept_link(path, settings.mlflow):
         return link
     try:

@@ -6,11 +6,11 @@ when it is one of the server of the settings: a job's lines may hold anything.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING
 
 from mpijob.client.bridge import close
+from mpijob.client.tensorboard import link_file
 from mpijob.client.tracking import keep_link, kept_link
 from mpijob.dialects.launch import uses_wandb
 from mpijob.errors import MpiJobError
@@ -28,7 +28,7 @@ _ADDRESS = re.compile(rb"View run .*?(https?://[^\s\x1b]+)")
 
 async def links(reads: Backend, state: JobState, settings: Settings) -> dict[str, str]:
     """Return the link to a job's run, nothing where there is none; only a job with `WANDB_…` variables has one."""
-    path = os.path.join(settings.home, "links", f"wandb-{state.ref.uid}")
+    path = link_file(settings, "wandb", state.ref)
     if found := kept_link(path, settings.wandb):
         return {"wandb": found}
     try:

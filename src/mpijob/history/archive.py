@@ -1,8 +1,11 @@
 """An archive: the directory in which the record of jobs is written down, and the only door to its database.
 
 DIRECTORY/history.db              jobs, where they stood over time, events, facts, samples, the index of logs
-DIRECTORY/logs/UID/*.log          compressed chunks of lines (see `chunks`)
+DIRECTORY/logs/NAMESPACE/UID/*    compressed chunks of lines (see `chunks`, `layout`)
 DIRECTORY/recorder.lock           held by the recorder that writes here
+
+A job is identified by its namespace and uid (`JobKey`), in every table and in the names of files: what is recorded in
+one namespace never touches another.
 
 Everything is closed to other users. Every change is one transaction; what a killed process leaves behind is
 found by the next (`capture` for open chunks, `keeping` for files that nobody knows).
@@ -13,8 +16,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
-import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,19 +24,18 @@ import msgspec
 
 from mpijob import shapes
 from mpijob.errors import Conflict
-from mpijob.history import ledger, offload
+from mpijob.history import layout, ledger, offload
 from mpijob.history.ledger import Connection
 from mpijob.history.schema import RECORD_TABLES, TABLES, open_database, telling
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Voice
-from mpijob.model import Event, JobRef, JobState, Phase, Role, Sample
+from mpijob.model import Event, JobKey, JobState, MPIJob, Phase, Role, Sample
 
 if TYPE_CHECKING:
     from mpijob.history.objects import Objects
 
 _encode = msgspec.json.encode
-_VOICE = "uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
+_VOICE = "namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
 _CHUNK = "id, voice, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed"
-_PLAIN_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 V = TypeVar("V")
 
 
@@ -98,21 +98,20 @@ class Archive:
         """Where the chunks are, by job."""
         return os.path.join(self.directory, "logs")
 
-    def folder(self, uid: str) -> str:
+    def folder(self, key: JobKey) -> str:
         """Return the directory of one job's chunks."""
-        if not _PLAIN_UID.fullmatch(uid):
-            uid = "x" + uid.encode().hex()[:120]  # anybody may write a uid onto an object of theirs
-        return os.path.join(self.logs, uid)
+        return os.path.join(self.logs, layout.folder(key))
 
-    def path(self, uid: str, file: str) -> str:
+    def path(self, file: str) -> str:
         """Return where one chunk is."""
-        return os.path.join(self.folder(uid), file)
+        return os.path.join(self.logs, layout.checked(file))
 
-    def new_file(self, uid: str) -> str:
+    def new_file(self, key: JobKey) -> str:
         """Return a name for a chunk that no other has, in a directory that is there."""
+        file = layout.new_file(key)
         with telling(self.directory):
-            os.makedirs(self.folder(uid), mode=0o700, exist_ok=True)
-        return f"{os.urandom(8).hex()}.log"
+            layout.make_directory(os.path.dirname(self.path(file)))
+        return file
 
     # -- jobs -------------------------------------------------------------------------------------
     def put(
@@ -129,111 +128,112 @@ class Archive:
         """Write down where a job stands and what was seen of it; what is known already stays as it is.
 
         Of events with a reason of `once` an attempt has one: the first that was told, however it is told later.
-        Raise Conflict for a uid that is another namespace's.
         """
-        ref = state.ref
+        ref, key = state.ref, state.ref.key
         with self.transaction() as db:
-            self.check_claim(ref)
             db.execute(
-                "INSERT INTO jobs (uid, namespace, name, phase, created, ended, deleted, first_seen, last_seen,"
-                " state, spec, plan) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (uid) DO UPDATE SET"
+                "INSERT INTO jobs (namespace, uid, name, phase, created, ended, deleted, first_seen, last_seen,"
+                " state, spec, plan) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (namespace, uid) DO UPDATE SET"
                 " phase=excluded.phase, ended=excluded.ended, deleted=excluded.deleted,"
                 " last_seen=excluded.last_seen, state=excluded.state,"
                 " spec=coalesce(excluded.spec, jobs.spec), plan=coalesce(excluded.plan, jobs.plan)",
-                (ref.uid, ref.namespace, ref.name, state.phase.value, state.created,
+                (*key, ref.name, state.phase.value, state.created,
                  _ended(state), state.deleted, now, now, _encode(state), spec or None, plan or None),
             )  # fmt: skip
             _note_moment(db, state, now)
-            _add_events(db, ref.uid, events, once)
-            self.add_facts(ref.uid, facts)
-            ledger.settle(db, ref.uid, now)
+            _add_events(db, key, events, once)
+            self.add_facts(key, facts)
+            ledger.settle(db, key, now)
 
-    def check_claim(self, ref: JobRef) -> None:
-        """Raise Conflict where another namespace has a job of that uid: anybody may write it onto their object."""
-        known = "SELECT namespace FROM jobs WHERE uid=? UNION SELECT namespace FROM accounts WHERE uid=?"
-        others = [one for (one,) in self.read(known, ref.uid, ref.uid) if one != ref.namespace]
-        if others:
-            raise Conflict(
-                f"{ref} is not recorded: its uid {ref.uid} is that of a job in namespace '{others[0]}'",
-                hint="create the job anew, without the uid of another on its object",
-            )
-
-    def add_events(self, uid: str, events: Iterable[Event]) -> None:
+    def add_events(self, key: JobKey, events: Iterable[Event]) -> None:
         """Write down what happened."""
         with self.transaction() as db:
-            _add_events(db, uid, events, frozenset())
+            _add_events(db, key, events, frozenset())
 
-    def add_facts(self, uid: str, facts: Iterable[Fact]) -> None:
+    def add_facts(self, key: JobKey, facts: Iterable[Fact]) -> None:
         """Write down what was seen; what was seen of the same thing before gives way."""
         with self.transaction() as db:
             db.executemany(
-                "INSERT INTO facts VALUES (?,?,?,?) ON CONFLICT (uid, kind, name) DO UPDATE SET fact=excluded.fact",
-                [(uid, fact.kind, fact.name, _encode(fact)) for fact in facts],
+                "INSERT INTO facts (namespace, uid, kind, name, fact) VALUES (?,?,?,?,?)"
+                " ON CONFLICT (namespace, uid, kind, name) DO UPDATE SET fact=excluded.fact",
+                [(*key, fact.kind, fact.name, _encode(fact)) for fact in facts],
             )
 
-    def state(self, uid: str) -> JobState | None:
+    def state(self, key: JobKey) -> JobState | None:
         """Return where a job stood last."""
-        rows = self.read("SELECT state FROM jobs WHERE uid=?", uid)
+        rows = self.read("SELECT state FROM jobs WHERE namespace=? AND uid=?", *key)
         return decoded(JobState, rows[0][0]) if rows else None
 
-    def mark_deleted(self, uid: str, when: float, why: str = "") -> None:
+    def spec(self, key: JobKey) -> MPIJob | None:
+        """Return what was asked for, if that was written down."""
+        rows = self.read("SELECT spec FROM jobs WHERE namespace=? AND uid=?", *key)
+        return decoded(MPIJob, rows[0][0]) if rows and rows[0][0] else None
+
+    def mark_deleted(self, key: JobKey, when: float, why: str = "") -> None:
         """Write down that a job is gone; one whose end was not seen ended then, as far as anybody knows."""
-        state = self.state(uid)
+        state = self.state(key)
         if state is None or state.deleted is not None:
             return
         self.put(gone(state, when, why), now=when, events=[farewell(when, state.attempt)])
 
-    def add_samples(self, uid: str, samples: Iterable[Sample], *, most: int = 0) -> None:
+    def add_samples(self, key: JobKey, samples: Iterable[Sample], *, most: int = 0) -> None:
         """Write down usage; what was told before is not counted again.
 
         Of each worker at most so many samples are kept, evenly; what was used counts all of them.
         """
         with self.transaction() as db:
             db.executemany(
-                "INSERT INTO samples (uid, attempt, worker, time, cores, memory, gpus, gpu_memory, io_wait, network)"
-                " VALUES (?,?,?,?,?,?,?,?,?,?)",
-                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
+                "INSERT INTO samples (namespace, uid, attempt, worker, time, cores, memory, gpus, gpu_memory, io_wait,"
+                " network) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                [(*key, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
                   s.io_wait, s.network)
-                 for s in ledger.thinned(ledger.count(db, uid, samples), most)],
+                 for s in ledger.thinned(ledger.OF_RECORD.count(db, key, samples), most)],
             )  # fmt: skip
-            if seen := db.execute("SELECT last_seen FROM jobs WHERE uid=?", (uid,)).fetchone():
-                ledger.settle(db, uid, seen[0])
+            if seen := db.execute("SELECT last_seen FROM jobs WHERE namespace=? AND uid=?", key).fetchone():
+                ledger.settle(db, key, seen[0])
 
-    def forget(self, uid: str, *, keep_account: bool = False) -> None:
+    def forget(self, key: JobKey, *, keep_account: bool = False) -> None:
         """Erase everything of a job: its files, then its rows, so that what was begun can be finished."""
+        files = [file for (file,) in self.read("SELECT file FROM chunks WHERE namespace=? AND uid=?", *key)]
         with telling(self.directory):
-            if self.objects is not None:
-                for (file,) in self.read("SELECT file FROM chunks WHERE uid=?", uid):
-                    offload.remove(self, uid, file)
-            if os.path.isdir(self.folder(uid)):
-                shutil.rmtree(self.folder(uid))
-        self.forget_rows(uid, keep_account=keep_account)
+            for file in files:
+                offload.remove(self, file)
+            self.remove_folders(key, files)
+        self.forget_rows(key, keep_account=keep_account)
 
-    def forget_rows(self, uid: str, *, keep_account: bool = False) -> None:
+    def remove_folders(self, key: JobKey, files: list[str]) -> None:
+        """Remove the directories of a job whose files these were, with what a killed writer left in them."""
+        for folder in layout.folders_of(key, files):
+            layout.remove_directory(os.path.join(self.logs, folder), self.logs)
+
+    def forget_rows(self, key: JobKey, *, keep_account: bool = False) -> None:
         """Erase the rows of a job, or all but its account."""
         with self.transaction() as db:
             for table in RECORD_TABLES if keep_account else TABLES:
-                db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))
+                db.execute(f"DELETE FROM {table} WHERE namespace=? AND uid=?", key)
 
     # -- lines ------------------------------------------------------------------------------------
     def voice(self, voice: Voice) -> Voice:
         """Return a voice as the archive knows it, made known now if it was not."""
         with self.transaction() as db:
             db.execute(
-                "INSERT INTO voices (uid, attempt, role, worker, rank, source, origin, form, family,"
-                " tagged) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
-                (voice.uid, voice.attempt, voice.role.value, voice.worker, voice.rank, voice.source,
+                "INSERT INTO voices (namespace, uid, attempt, role, worker, rank, source, origin, form, family,"
+                " tagged) VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+                (*voice.key, voice.attempt, voice.role.value, voice.worker, voice.rank, voice.source,
                  voice.origin, voice.form.value, voice.family, voice.tagged),
             )  # fmt: skip
             row = db.execute(
-                f"SELECT {_VOICE} FROM voices WHERE uid=? AND attempt=? AND source=? AND origin=?",
-                (voice.uid, voice.attempt, voice.source, voice.origin),
+                f"SELECT {_VOICE} FROM voices"
+                " WHERE namespace=? AND uid=? AND attempt=? AND source=? AND origin=?",
+                (*voice.key, voice.attempt, voice.source, voice.origin),
             ).fetchone()
         return _voice(row)
 
-    def voices(self, uid: str) -> list[Voice]:
+    def voices(self, key: JobKey) -> list[Voice]:
         """Return everybody who spoke in a job."""
-        rows = self.read(f"SELECT {_VOICE} FROM voices WHERE uid=? ORDER BY attempt, id", uid)
+        rows = self.read(
+            f"SELECT {_VOICE} FROM voices WHERE namespace=? AND uid=? ORDER BY attempt, id", *key
+        )
         return [_voice(row) for row in rows]
 
     def end_voice(self, voice: Voice) -> None:
@@ -246,7 +246,7 @@ class Archive:
         rows = self.read(f"SELECT {_CHUNK} FROM chunks WHERE voice=? ORDER BY id", voice)
         return [_chunk(row) for row in rows]
 
-    def put_chunk(self, uid: str, chunk: Chunk) -> Chunk:
+    def put_chunk(self, key: JobKey, chunk: Chunk) -> Chunk:
         """Write down a chunk: a new one when it has no number yet."""
         values = (chunk.file, chunk.first_ns, chunk.last_ns, chunk.lines, chunk.raw_bytes, chunk.size,
                   chunk.ranks, chunk.sealed)  # fmt: skip
@@ -258,29 +258,31 @@ class Archive:
                 )  # fmt: skip
                 return chunk
             row = db.execute(
-                "INSERT INTO chunks (voice, uid, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed)"
-                " VALUES (?,?,?,?,?,?,?,?,?,?)", (chunk.voice, uid, *values)
+                "INSERT INTO chunks (voice, namespace, uid, file, first_ns, last_ns, lines, raw_bytes, size, ranks,"
+                " sealed) VALUES (?,?,?,?,?,?,?,?,?,?,?)", (chunk.voice, *key, *values)
             )  # fmt: skip
         return msgspec.structs.replace(chunk, id=int(row.lastrowid or 0))
 
-    def add_gap(self, uid: str, gap: Gap) -> None:
+    def add_gap(self, key: JobKey, gap: Gap) -> None:
         """Write down what is missing; a gap that continues one for the same reason makes that one longer."""
         with self.transaction() as db:
-            db.execute("DELETE FROM gaps WHERE uid=? AND voice=? AND first_ns=? AND reason=?",
-                       (uid, gap.voice, gap.first_ns, gap.reason))  # fmt: skip
+            db.execute("DELETE FROM gaps WHERE namespace=? AND uid=? AND voice=? AND first_ns=? AND reason=?",
+                       (*key, gap.voice, gap.first_ns, gap.reason))  # fmt: skip
             last = db.execute(
-                "SELECT rowid, first_ns, last_ns FROM gaps WHERE uid=? AND voice=? AND reason=?"
-                " ORDER BY first_ns DESC LIMIT 1", (uid, gap.voice, gap.reason)
+                "SELECT rowid, first_ns, last_ns FROM gaps WHERE namespace=? AND uid=? AND voice=? AND reason=?"
+                " ORDER BY first_ns DESC LIMIT 1", (*key, gap.voice, gap.reason)
             ).fetchone()  # fmt: skip
             if last and gap.voice and last[1] <= gap.first_ns and not _between(db, gap, last[2]):
                 gap = msgspec.structs.replace(gap, first_ns=last[1], last_ns=max(last[2], gap.last_ns))
                 db.execute("DELETE FROM gaps WHERE rowid=?", (last[0],))
-            db.execute("INSERT INTO gaps VALUES (?,?,?,?,?,?)",
-                       (uid, gap.voice, gap.first_ns, gap.last_ns, gap.reason, _encode(gap)))  # fmt: skip
+            db.execute(
+                "INSERT INTO gaps (namespace, uid, voice, first_ns, last_ns, reason, gap) VALUES (?,?,?,?,?,?,?)",
+                (*key, gap.voice, gap.first_ns, gap.last_ns, gap.reason, _encode(gap)),
+            )
 
-    def gaps(self, uid: str) -> tuple[Gap, ...]:
+    def gaps(self, key: JobKey) -> tuple[Gap, ...]:
         """Return what is missing of a job, in order."""
-        rows = self.read("SELECT gap FROM gaps WHERE uid=? ORDER BY first_ns", uid)
+        rows = self.read("SELECT gap FROM gaps WHERE namespace=? AND uid=? ORDER BY first_ns", *key)
         return tuple(decoded(Gap, row[0]) for row in rows)
 
     # -- one writer -------------------------------------------------------------------------------
@@ -327,17 +329,19 @@ def farewell(when: float, attempt: int) -> Event:
     return Event(when, "Deleted", "deleted; what is kept is its record", attempt=attempt)
 
 
-def _add_events(db: Connection, uid: str, events: Iterable[Event], once: frozenset[str]) -> None:
+def _add_events(db: Connection, key: JobKey, events: Iterable[Event], once: frozenset[str]) -> None:
+    known = "SELECT event FROM events WHERE namespace=? AND uid=? AND reason=?"
     told = {
         (event.reason, event.attempt)
         for reason in once
-        for (blob,) in db.execute("SELECT event FROM events WHERE uid=? AND reason=?", (uid, reason))
+        for (blob,) in db.execute(known, (*key, reason))
         for event in [decoded(Event, blob)]
     }
     new = [event for event in events if (event.reason, event.attempt) not in told]
     db.executemany(
-        "INSERT INTO events VALUES (?,?,?,?,?) ON CONFLICT DO NOTHING",
-        [(uid, event.time, event.reason, event.message, _encode(event)) for event in new],
+        "INSERT INTO events (namespace, uid, time, reason, message, event) VALUES (?,?,?,?,?,?)"
+        " ON CONFLICT DO NOTHING",
+        [(*key, event.time, event.reason, event.message, _encode(event)) for event in new],
     )
 
 
@@ -349,10 +353,11 @@ def _note_moment(db: Connection, state: JobState, now: float) -> None:
     """Write down where the job stands, if that is another place than before."""
     moment = Moment(now, state.phase.value, state.reason, state.message, state.attempt, state.aggregate)
     row = db.execute(
-        "SELECT moment FROM moments WHERE uid=? ORDER BY time DESC LIMIT 1", (state.ref.uid,)
+        "SELECT moment FROM moments WHERE namespace=? AND uid=? ORDER BY time DESC LIMIT 1", state.ref.key
     ).fetchone()
     if row is None or msgspec.structs.replace(decoded(Moment, row[0]), time=now) != moment:
-        db.execute("INSERT INTO moments VALUES (?,?,?)", (state.ref.uid, now, _encode(moment)))
+        values = (*state.ref.key, now, _encode(moment))
+        db.execute("INSERT INTO moments (namespace, uid, time, moment) VALUES (?,?,?,?)", values)
 
 
 def _between(db: Connection, gap: Gap, after_ns: int) -> bool:
@@ -362,10 +367,10 @@ def _between(db: Connection, gap: Gap, after_ns: int) -> bool:
 
 
 def _voice(row: tuple[Any, ...]) -> Voice:
-    uid, attempt, role, worker, rank, source, origin, form, family, tagged, number, ended = row
+    namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, number, ended = row
     return Voice(
-        uid=uid, attempt=attempt, role=Role(role), worker=worker, rank=rank, source=source, origin=origin,
-        form=Form(form), family=family, tagged=bool(tagged), id=number, ended=bool(ended),
+        key=JobKey(namespace, uid), attempt=attempt, role=Role(role), worker=worker, rank=rank, source=source,
+        origin=origin, form=Form(form), family=family, tagged=bool(tagged), id=number, ended=bool(ended),
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ class Capture:
     def position(self) -> Position:
         """Return how far the voice is stored; lines that are still held are not."""
         for chunk in reversed(self._archive.chunks(self.voice.id)):
-            if position := _last(offload.local(self._archive, self.voice.uid, chunk.file), chunk):
+            if position := _last(offload.local(self._archive, chunk.file), chunk):
                 return position
         return Position()
 
@@ -62,6 +62,9 @@ class Capture:
             if self._held:
                 self._store(b"".join(self._held))
                 self._held, self._size = [], 0
+            if self._chunk and self._chunk.raw_bytes >= CHUNK_BYTES:
+                self._seal(self._chunk)
+                self._chunk = None
 
     def drop(self) -> None:
         """Let go of what is held: it will be read from the engine again."""
@@ -79,7 +82,7 @@ class Capture:
 
     def gap(self, first_ns: int, last_ns: int, reason: str) -> None:
         """Write down that lines of this voice are missing."""
-        self._archive.add_gap(self.voice.uid, gap_of(self.voice, first_ns, last_ns, reason))
+        self._archive.add_gap(self.voice.key, gap_of(self.voice, first_ns, last_ns, reason))
 
     # -- storing ----------------------------------------------------------------------------------
     def _opened(self) -> Chunk | None:
@@ -88,7 +91,7 @@ class Capture:
         if not found or found[-1].sealed:
             return None
         chunk = found[-1]
-        good = chunks.intact(self._archive.path(self.voice.uid, chunk.file), chunk.size)
+        good = chunks.intact(self._archive.path(chunk.file), chunk.size)
         if good.size == chunk.size:
             return chunk
         last_ns = self._last_ns(chunk, good.size)
@@ -96,16 +99,16 @@ class Capture:
         chunk = msgspec.structs.replace(
             chunk, size=good.size, lines=good.lines, raw_bytes=good.raw_bytes, last_ns=last_ns
         )
-        return self._archive.put_chunk(self.voice.uid, chunk)
+        return self._archive.put_chunk(self.voice.key, chunk)
 
     def _last_ns(self, chunk: Chunk, size: int) -> int:
-        path = self._archive.path(self.voice.uid, chunk.file)
+        path = self._archive.path(chunk.file)
         last = _last(path, msgspec.structs.replace(chunk, size=size))
         return cri.nanoseconds(last.stamp) if last else chunk.first_ns
 
     def _store(self, lines: bytes) -> None:
         chunk = self._chunk or self._fresh()
-        path = self._archive.path(self.voice.uid, chunk.file)
+        path = self._archive.path(chunk.file)
         with telling(self._archive.directory):
             size = chunks.append(path, chunk.size, chunks.frame(lines))
         first_ns, last_ns = bounds(lines)
@@ -119,31 +122,28 @@ class Capture:
             size=size,
             ranks=spans(said),
         )
-        self._chunk = self._archive.put_chunk(self.voice.uid, chunk)
-        if chunk.raw_bytes >= CHUNK_BYTES:
-            self._seal(self._chunk)
-            self._chunk = None
+        self._chunk = self._archive.put_chunk(self.voice.key, chunk)
 
     def _fresh(self) -> Chunk:
         ranks = "" if self.voice.rank is None else str(self.voice.rank)
-        return Chunk(id=0, voice=self.voice.id, file=self._archive.new_file(self.voice.uid), ranks=ranks)
+        return Chunk(id=0, voice=self.voice.id, file=self._archive.new_file(self.voice.key), ranks=ranks)
 
     def _seal(self, chunk: Chunk) -> None:
         """End a chunk; one of many small frames is written anew, and its old file goes when the new one counts."""
-        path = self._archive.path(self.voice.uid, chunk.file)
+        path = self._archive.path(chunk.file)
         with telling(self._archive.directory):
             if chunks.count(path, chunk.size) * chunks.LARGE_BYTES <= max(
                 chunk.raw_bytes, chunks.LARGE_BYTES
             ):
                 chunks.sync(path)
-                self._archive.put_chunk(self.voice.uid, msgspec.structs.replace(chunk, sealed=True))
+                self._archive.put_chunk(self.voice.key, msgspec.structs.replace(chunk, sealed=True))
                 return
-        old, file = self._archive.path(self.voice.uid, chunk.file), self._archive.new_file(self.voice.uid)
+        old, file = self._archive.path(chunk.file), self._archive.new_file(self.voice.key)
         with telling(self._archive.directory):
             pieces = chunks.joined(chunks.read(old, chunk.size))
-            size = chunks.write(self._archive.path(self.voice.uid, file), pieces)
+            size = chunks.write(self._archive.path(file), pieces)
         self._archive.put_chunk(
-            self.voice.uid, msgspec.structs.replace(chunk, file=file, size=size, sealed=True)
+            self.voice.key, msgspec.structs.replace(chunk, file=file, size=size, sealed=True)
         )
         with contextlib.suppress(OSError):
             os.unlink(old)

@@ -17,7 +17,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.capture import CHUNK_BYTES, bounds, gap_of
 from mpijob.history.schema import telling
 from mpijob.history.values import Chunk, Gap, Voice
-from mpijob.model import Event, JobState, Sample
+from mpijob.model import Event, JobKey, JobState, Sample
 
 _MOST_SAMPLES = 2000  # of each worker: more than any screen shows
 
@@ -38,15 +38,14 @@ _PACKED = 4  # at least by so much are logs smaller when they are stored
 
 def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], now: float) -> None:
     """Write a job down with its log files, given by who speaks in them; a file that fails becomes a gap."""
-    uid = whole.state.ref.uid
-    archive.check_claim(whole.state.ref)
-    archive.forget(uid)
-    stored = [(voice, _stored(archive, uid, path)) for voice, path in logs]
+    key = whole.state.ref.key
+    archive.forget(key)
+    stored = [(voice, _stored(archive, key, path)) for voice, path in logs]
     with archive.transaction():
         archive.put(whole.state, now=now, spec=whole.spec, plan=whole.plan, events=whole.events)
-        archive.add_samples(uid, whole.samples, most=_MOST_SAMPLES)
+        archive.add_samples(key, whole.samples, most=_MOST_SAMPLES)
         for gap in whole.gaps:
-            archive.add_gap(uid, gap)
+            archive.add_gap(key, gap)
         for voice, found in stored:
             _count(archive, archive.voice(voice), found)
 
@@ -61,31 +60,31 @@ class _Stored(NamedTuple):
 def _count(archive: Archive, voice: Voice, found: _Stored) -> None:
     ranks = "" if voice.rank is None else str(voice.rank)
     for chunk in found.chunks:
-        archive.put_chunk(voice.uid, msgspec.structs.replace(chunk, voice=voice.id, ranks=ranks))
+        archive.put_chunk(voice.key, msgspec.structs.replace(chunk, voice=voice.id, ranks=ranks))
     if found.trouble:
         at = found.chunks[-1].last_ns + 1 if found.chunks else 0
-        archive.add_gap(voice.uid, gap_of(voice, at, at, found.trouble))
+        archive.add_gap(voice.key, gap_of(voice, at, at, found.trouble))
     archive.end_voice(voice)
 
 
-def _stored(archive: Archive, uid: str, path: str) -> _Stored:
+def _stored(archive: Archive, key: JobKey, path: str) -> _Stored:
     written: list[Chunk] = []
     try:
         for lines in _pieces(path):
             if not disk.has_room(archive.directory, len(lines) // _PACKED):
                 raise BackendError("the disk is full")
-            written.append(_chunk(archive, uid, lines))
+            written.append(_chunk(archive, key, lines))
         return _Stored(written)
     except (BackendError, OSError) as error:
         why = f"the log could not be stored when the job was deleted: {error}"
         return _Stored(written, why.splitlines()[0])
 
 
-def _chunk(archive: Archive, uid: str, lines: bytes) -> Chunk:
-    file = archive.new_file(uid)
+def _chunk(archive: Archive, key: JobKey, lines: bytes) -> Chunk:
+    file = archive.new_file(key)
     pieces = (lines[at : at + chunks.FRAME_BYTES] for at in range(0, len(lines), chunks.FRAME_BYTES))
     with telling(archive.directory):
-        size = chunks.write(archive.path(uid, file), _whole_lines(pieces), quick=True, sync=False)
+        size = chunks.write(archive.path(file), _whole_lines(pieces), quick=True, sync=False)
     first_ns, last_ns = bounds(lines)
     return Chunk(
         id=0, voice=0, file=file, first_ns=first_ns, last_ns=last_ns, lines=lines.count(b"\n"),

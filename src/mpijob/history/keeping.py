@@ -6,17 +6,15 @@ Deleting is real: the files are gone and so are the rows. What goes for want of 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mpijob.history import offload
+from mpijob.history import layout, offload
 from mpijob.history.archive import Archive, decoded
 from mpijob.history.capture import gap_of
 from mpijob.history.schema import telling
-from mpijob.history.values import Voice
-from mpijob.model import MPIJob, quantity
+from mpijob.model import JobKey, MPIJob, quantity
 from mpijob.model.job import Retention
 from mpijob.settings import KeepSetting, Settings
 
@@ -77,78 +75,86 @@ def _forget_accounts(archive: Archive, policy: Policy, now: float) -> None:
     """Remove the accounts that were kept long enough; those of records that are still there stay with them."""
     least = min(keep.accounts_days for keep in (Keep(), *policy.namespaces.values()))
     rows = archive.read(
-        "SELECT uid, namespace, ended FROM accounts WHERE ended<? AND uid NOT IN (SELECT uid FROM jobs)",
+        "SELECT namespace, uid, ended FROM accounts WHERE ended<? AND NOT EXISTS"
+        " (SELECT 1 FROM jobs WHERE jobs.namespace=accounts.namespace AND jobs.uid=accounts.uid)",
         now - least * _DAY,
     )
-    for uid, namespace, ended in rows:
+    for namespace, uid, ended in rows:
         if (now - ended) / _DAY >= policy.keep(namespace, None).accounts_days:
-            archive.forget_rows(uid)
+            archive.forget_rows(JobKey(namespace, uid))
 
 
-def erase(archive: Archive, uids: Iterable[str]) -> None:
+def erase(archive: Archive, keys: Iterable[JobKey]) -> None:
     """Erase jobs, and what the database's own files still hold of them."""
-    for uid in uids:
-        archive.forget(uid)
+    for key in keys:
+        archive.forget(key)
     with telling(archive.directory):
         archive.read("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _forget_old(archive: Archive, policy: Policy, now: float) -> int:
     rows = archive.read(
-        "SELECT uid, namespace, ended, spec, (SELECT count(*) FROM chunks WHERE chunks.uid=jobs.uid)"
+        "SELECT namespace, uid, ended, spec,"
+        " (SELECT count(*) FROM chunks WHERE chunks.namespace=jobs.namespace AND chunks.uid=jobs.uid)"
         " FROM jobs WHERE ended IS NOT NULL ORDER BY ended"
     )
     changed = 0
-    for uid, namespace, ended, spec, stored in rows:
+    for namespace, uid, ended, spec, stored in rows:
+        key = JobKey(namespace, uid)
         keep = policy.keep(namespace, decoded(MPIJob, spec) if spec else None)
         days = (now - ended) / _DAY
         if days >= keep.record_days:
-            archive.forget(uid, keep_account=days < keep.accounts_days)
+            archive.forget(key, keep_account=days < keep.accounts_days)
         elif days >= keep.logs_days and stored:
-            _drop(archive, uid, f"logs are kept for {keep.logs_days:g} days")
+            _drop(archive, key, f"logs are kept for {keep.logs_days:g} days")
         else:
             continue
         changed += 1
     return changed
 
 
-def _drop(archive: Archive, uid: str, reason: str) -> None:
+def _drop(archive: Archive, key: JobKey, reason: str) -> None:
     """Remove all lines of a job and say why they are not there."""
-    for voice in archive.voices(uid):
+    files: list[str] = []
+    for voice in archive.voices(key):
         found = archive.chunks(voice.id)
+        files += (chunk.file for chunk in found)
         for chunk in found:
-            _remove(archive, voice, chunk.id, chunk.file)
+            _remove(archive, chunk.id, chunk.file)
         if found:
-            archive.add_gap(uid, gap_of(voice, found[0].first_ns, found[-1].last_ns, reason))
-    shutil.rmtree(archive.folder(uid), ignore_errors=True)
+            archive.add_gap(key, gap_of(voice, found[0].first_ns, found[-1].last_ns, reason))
+    with telling(archive.directory):
+        archive.remove_folders(key, files)
 
 
 def _make_room(archive: Archive, most_bytes: int) -> int:
     """Remove the oldest chunks until the rest fits; those that are still written stay."""
     total = int(archive.read("SELECT coalesce(sum(size), 0) FROM chunks")[0][0]) if most_bytes else 0
-    touched: set[str] = set()
+    touched: set[JobKey] = set()
     while total > most_bytes > 0:
         rows = archive.read(
-            "SELECT id, voice, uid, file, first_ns, last_ns, size FROM chunks WHERE sealed=1"
+            "SELECT id, voice, namespace, uid, file, first_ns, last_ns, size FROM chunks WHERE sealed=1"
             f" ORDER BY last_ns LIMIT {_AT_ONCE}"
         )
         if not rows:
             break
-        for number, speaker, uid, file, first_ns, last_ns, size in rows:
+        for number, speaker, namespace, uid, file, first_ns, last_ns, size in rows:
             if total <= most_bytes:
                 break
-            voice = next(one for one in archive.voices(uid) if one.id == speaker)
+            key = JobKey(namespace, uid)
             reason = f"the record had grown beyond {most_bytes} bytes, and the oldest lines went first"
-            archive.add_gap(uid, gap_of(voice, first_ns, last_ns, reason))
-            _remove(archive, voice, number, file)
+            for voice in archive.voices(key):
+                if voice.id == speaker:  # none: its job was erased while it still spoke
+                    archive.add_gap(key, gap_of(voice, first_ns, last_ns, reason))
+            _remove(archive, number, file)
             total -= size
-            touched.add(uid)
+            touched.add(key)
     return len(touched)
 
 
-def _remove(archive: Archive, voice: Voice, chunk: int, file: str) -> None:
+def _remove(archive: Archive, chunk: int, file: str) -> None:
     with telling(archive.directory):
-        offload.remove(archive, voice.uid, file)
+        offload.remove(archive, file)
     with archive.transaction() as db:
         db.execute("DELETE FROM chunks WHERE id=?", (chunk,))
 
@@ -157,17 +163,27 @@ def _sweep(archive: Archive, now: float) -> None:
     """Remove files that nobody knows: of a writer that was killed before it could count them."""
     if not os.path.isdir(archive.logs):
         return
-    known = {os.path.basename(archive.folder(uid)) for (uid,) in archive.read("SELECT uid FROM jobs")}
-    files = {file for (file,) in archive.read("SELECT file FROM chunks")}
-    for folder in os.scandir(archive.logs):
-        if not _is_old(folder.path, now):
-            continue
-        if folder.name not in known:
-            shutil.rmtree(folder.path, ignore_errors=True)
-            continue
-        for file in os.scandir(folder.path):
-            if file.name not in files and _is_old(file.path, now):
-                os.unlink(file.path)
+    known = {archive.path(file) for (file,) in archive.read("SELECT file FROM chunks")}
+    for namespace, uid in archive.read("SELECT namespace, uid FROM jobs"):
+        known.add(archive.folder(JobKey(namespace, uid)))
+    with telling(archive.directory):
+        _sweep_directory(archive.logs, known, now)
+
+
+def _sweep_directory(directory: str, known: set[str], now: float) -> None:
+    """Remove unknown files below a directory, in both layouts, and the directories of no job that are empty then."""
+    try:
+        entries = [*os.scandir(directory)]
+    except FileNotFoundError:  # another process has just removed it
+        return
+    for entry in entries:
+        removable = entry.path not in known and _is_old(entry.path, now)
+        if entry.is_dir(follow_symlinks=False):
+            _sweep_directory(entry.path, known, now)
+            if removable:
+                layout.remove_if_empty(entry.path)
+        elif removable:
+            layout.remove_file(entry.path)
 
 
 def _is_old(path: str, now: float) -> bool:

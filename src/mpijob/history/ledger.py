@@ -7,21 +7,20 @@ which accounts are chosen are columns; the account itself is one value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from mpijob import shapes
 from mpijob.accounting.tallying import Key, tally
-from mpijob.model import Amounts, JobState, MPIJob, Sample
+from mpijob.model import Amounts, JobKey, JobState, MPIJob, Sample
 from mpijob.model.accounts import Account, AccountPage, AccountQuery, Tally
 from mpijob.model.ref import no_place
 from mpijob.model.selector import selects
 
 _TALLY = "worker, attempt, first, last, cpu_seconds, byte_seconds, gpu_seconds, peak_bytes, samples"
-TALLIES = f"SELECT {_TALLY} FROM tallies WHERE uid=?"
-_COLUMNS = "uid, namespace, name, owner, phase, queue, cause, program, created, ended, labels, account"
+_COLUMNS = "namespace, uid, name, owner, phase, queue, cause, program, created, ended, labels, account"
 _EQUAL = re.compile(r"\s*([\w./-]+)\s*={1,2}\s*([\w.-]+)\s*")
 _AT_ONCE = 1000
 
@@ -50,28 +49,36 @@ class _Held(msgspec.Struct):
 
 
 # -- usage ------------------------------------------------------------------------------------------
-def tallies(db: Connection, uid: str) -> dict[Key, Tally]:
-    """Return what each worker of a job used so far."""
-    return tallied(db.execute(TALLIES, (uid,)).fetchall())
+class Tallies:
+    """What each worker used so far, in a database in which these columns identify a job."""
+
+    def __init__(self, *columns: str) -> None:
+        names = ", ".join(columns)
+        marks = ",".join("?" * (len(columns) + len(_TALLY.split(","))))
+        self.select = f"SELECT {_TALLY} FROM tallies WHERE {' AND '.join(f'{name}=?' for name in columns)}"
+        self._insert = (
+            f"INSERT INTO tallies ({names}, {_TALLY}) VALUES ({marks}) ON CONFLICT ({names}, attempt, worker)"
+            " DO UPDATE SET last=excluded.last, cpu_seconds=excluded.cpu_seconds,"
+            " byte_seconds=excluded.byte_seconds, gpu_seconds=excluded.gpu_seconds,"
+            " peak_bytes=excluded.peak_bytes, samples=excluded.samples"
+        )
+
+    def count(self, db: Connection, key: Sequence[str], samples: Iterable[Sample]) -> list[Sample]:
+        """Add samples to the tallies of a job; return those that are new."""
+        known = tallied(db.execute(self.select, key).fetchall())
+        new = [one for one in samples if _is_new(one, known)]
+        changed = tally(new, known)
+        db.executemany(self._insert, [(*key, *msgspec.structs.astuple(one)) for one in changed.values()])
+        return new
+
+
+OF_RECORD = Tallies("namespace", "uid")
+OF_LOCAL_STORE = Tallies("uid")  # one user's engine, which makes the uids itself
 
 
 def tallied(rows: Iterable[Any]) -> dict[Key, Tally]:
-    """Return the rows of `TALLIES` by attempt and worker."""
+    """Return selected tallies by attempt and worker."""
     return {(one.attempt, one.worker): one for one in (Tally(*row) for row in rows)}
-
-
-def count(db: Connection, uid: str, samples: Iterable[Sample]) -> list[Sample]:
-    """Add samples to the tallies of a job; return those that are new."""
-    known = tallies(db, uid)
-    new = [one for one in samples if _is_new(one, known)]
-    changed = tally(new, known)
-    db.executemany(
-        f"INSERT INTO tallies (uid, {_TALLY}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (uid, attempt, worker)"
-        " DO UPDATE SET last=excluded.last, cpu_seconds=excluded.cpu_seconds, byte_seconds=excluded.byte_seconds,"
-        " gpu_seconds=excluded.gpu_seconds, peak_bytes=excluded.peak_bytes, samples=excluded.samples",
-        [(uid, *msgspec.structs.astuple(one)) for one in changed.values()],
-    )
-    return new
 
 
 def thinned(samples: list[Sample], most: int) -> list[Sample]:
@@ -98,12 +105,13 @@ def _is_new(sample: Sample, known: dict[Key, Tally]) -> bool:
 
 
 # -- accounts ---------------------------------------------------------------------------------------
-def settle(db: Connection, uid: str, now: float) -> None:
+def settle(db: Connection, key: JobKey, now: float) -> None:
     """Make a job's account anew from what is written down of it."""
-    row = db.execute("SELECT state, spec, plan FROM jobs WHERE uid=?", (uid,)).fetchone()
+    row = db.execute("SELECT state, spec, plan FROM jobs WHERE namespace=? AND uid=?", key).fetchone()
     if row is not None:
         state, spec, plan = row
-        put(db, made(shapes.decode(state, JobState), spec, plan, tallies(db, uid), now))
+        used = tallied(db.execute(OF_RECORD.select, key).fetchall())
+        put(db, made(shapes.decode(state, JobState), spec, plan, used, now))
 
 
 def made(
@@ -132,24 +140,25 @@ def put(db: Connection, account: Account) -> None:
     ref = account.ref
     labels = msgspec.json.encode(account.labels).decode()
     db.execute(
-        f"INSERT INTO accounts ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (uid) DO UPDATE SET"
+        f"INSERT INTO accounts ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (namespace, uid) DO UPDATE SET"
         " owner=excluded.owner, phase=excluded.phase, queue=excluded.queue, cause=excluded.cause,"
         " program=excluded.program, ended=excluded.ended, labels=excluded.labels, account=excluded.account",
-        (ref.uid, ref.namespace, ref.name, account.owner, account.phase.value, account.queue, account.cause,
+        (*ref.key, ref.name, account.owner, account.phase.value, account.queue, account.cause,
          account.program, account.created, account.ended, labels, msgspec.json.encode(account)),
     )  # fmt: skip
 
 
 def fill(db: Connection) -> None:
     """Make the accounts of all jobs that were written down before there were any."""
-    uids = [uid for (uid,) in db.execute("SELECT uid FROM jobs ORDER BY seq").fetchall()]
-    for uid in uids:
+    for namespace, uid, seen in db.execute(
+        "SELECT namespace, uid, last_seen FROM jobs ORDER BY seq"
+    ).fetchall():
+        key = JobKey(namespace, uid)
         rows = db.execute(
-            "SELECT time, worker, cores, memory, attempt FROM samples WHERE uid=? ORDER BY time", (uid,)
-        ).fetchall()
-        count(db, uid, (Sample(*row) for row in rows))
-        (seen,) = db.execute("SELECT last_seen FROM jobs WHERE uid=?", (uid,)).fetchone()
-        settle(db, uid, seen)
+            "SELECT time, worker, cores, memory, attempt FROM samples WHERE namespace=? AND uid=? ORDER BY time", key
+        ).fetchall()  # fmt: skip
+        OF_RECORD.count(db, key, (Sample(*row) for row in rows))
+        settle(db, key, seen)
 
 
 # -- questions --------------------------------------------------------------------------------------
@@ -171,7 +180,8 @@ def find(archive: Reader, query: AccountQuery) -> Iterator[Account]:
     while True:
         where, values = _condition(query, after)
         rows = archive.read(
-            f"SELECT account FROM accounts WHERE {where} ORDER BY created DESC, uid DESC LIMIT {size}",
+            f"SELECT account FROM accounts WHERE {where}"
+            f" ORDER BY created DESC, uid DESC, namespace DESC LIMIT {size}",
             *values,
         )
         batch = [shapes.decode(row[0], Account) for row in rows]
@@ -204,18 +214,19 @@ def wanted(account: Account, query: AccountQuery) -> bool:
 
 def cursor(account: Account) -> str:
     """Return what asks for the page behind this account."""
-    return f"{account.created!r}:{account.ref.uid}"
+    return f"{account.created!r}:{account.ref.namespace}:{account.ref.uid}"
 
 
-def cursor_key(account: Account) -> tuple[float, str]:
+def cursor_key(account: Account) -> tuple[float, str, str]:
     """Return by what accounts are ordered."""
-    return (account.created, account.ref.uid)
+    return account.created, account.ref.uid, account.ref.namespace
 
 
-def _key_of(text: str) -> tuple[float, str]:
-    created, _, uid = text.partition(":")
+def _key_of(text: str) -> tuple[float, str, str]:
+    created, _, key = text.partition(":")
+    namespace, _, uid = key.rpartition(":")  # a cursor of an earlier release has no namespace
     try:
-        return float(created), uid
+        return float(created), uid, namespace
     except ValueError:
         raise no_place(text) from None
 
@@ -244,6 +255,6 @@ def _condition(query: AccountQuery, after: str) -> tuple[str, list[Any]]:
             parts.append("labels LIKE ?")
             values.append(f'%"{match[1]}":"{match[2]}"%')
     if after:
-        parts.append("(created, uid) < (?, ?)")
+        parts.append("(created, uid, namespace) < (?, ?, ?)")
         values += _key_of(after)
     return " AND ".join(parts), values

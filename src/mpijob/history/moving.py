@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from mpijob.errors import BackendError, Conflict, InvalidJob, Unsupported
+from mpijob.history import layout
 from mpijob.history.archive import Archive
 from mpijob.history.schema import telling
 
@@ -31,14 +32,15 @@ def backup(archive: Archive, target: str) -> int:
         raise Conflict(f"{target} exists already", hint="name another file, or remove it")
     with _moment(archive) as place, telling(target):
         with closing(sqlite3.connect(os.path.join(place, _DATABASE))) as db:
-            files = db.execute("SELECT uid, file, size FROM chunks ORDER BY id").fetchall()
+            files = db.execute("SELECT id, file, size FROM chunks ORDER BY id").fetchall()
             (jobs,) = db.execute("SELECT count(*) FROM jobs").fetchone()
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as raw, tarfile.open(fileobj=raw, mode="w") as packed:
                 packed.add(os.path.join(place, _DATABASE), _DATABASE)
-                for uid, file, size in files:
-                    _pack(packed, os.path.join(place, file), _name(archive, uid, file), size)
+                for chunk, file, size in files:
+                    name = f"{_LOGS}/{layout.checked(file)}"
+                    _pack(packed, os.path.join(place, f"{chunk}.log"), name, size)
                 raw.flush()
                 os.fsync(raw.fileno())
         except BaseException:
@@ -55,8 +57,8 @@ def _moment(archive: Archive) -> Iterator[str]:
         os.mkdir(place, 0o700)
     try:
         with archive.transaction():
-            for uid, file in archive.read("SELECT uid, file FROM chunks"):
-                _link(archive.path(uid, file), os.path.join(place, file))
+            for chunk, file in archive.read("SELECT id, file FROM chunks"):
+                _link(archive.path(file), os.path.join(place, f"{chunk}.log"))
             source = sqlite3.connect(os.path.join(archive.directory, _DATABASE))
             copy = sqlite3.connect(os.path.join(place, _DATABASE))
             with closing(source), closing(copy):
@@ -84,10 +86,6 @@ def _pack(packed: tarfile.TarFile, path: str, name: str, size: int) -> None:
             packed.addfile(entry, file)
     except FileNotFoundError:
         return
-
-
-def _name(archive: Archive, uid: str, file: str) -> str:
-    return os.path.join(_LOGS, os.path.relpath(archive.path(uid, file), archive.logs))
 
 
 def restore(source: str, directory: str) -> int:
@@ -119,7 +117,8 @@ def _unpack(source: str, place: str) -> None:
         with telling(source), tarfile.open(source) as packed:
             for entry in packed:
                 parts = entry.name.split("/")
-                plain = entry.isreg() and (parts == [_DATABASE] or (len(parts) == 3 and parts[0] == _LOGS))
+                of_logs = parts[0] == _LOGS and len(parts) in (3, 4)  # both layouts
+                plain = entry.isreg() and (parts == [_DATABASE] or of_logs)
                 if not plain or ".." in parts or "" in parts:
                     raise InvalidJob(f"{source} is no backup of a record: it holds {entry.name!r}")
                 packed.extract(entry, place, filter="data")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING
 
 from mpijob.errors import NotStored
-from mpijob.history import objects
+from mpijob.history import layout, objects
 
 if TYPE_CHECKING:
     from mpijob.history.archive import Archive
@@ -15,15 +14,13 @@ if TYPE_CHECKING:
 _MOST_FAILURES = 3
 
 
-def local(archive: Archive, uid: str, file: str) -> str:
+def local(archive: Archive, file: str) -> str:
     """Return where a chunk can be read on this disk; got from the object store if it is not here."""
-    path = archive.path(uid, file)
+    path = archive.path(file)
     if archive.objects is None or os.path.exists(path):
         return path
-    return (
-        objects.cached(archive.objects, name(archive, uid, file), os.path.join(archive.directory, "cache"))
-        or path
-    )
+    directory = os.path.join(archive.directory, "cache")
+    return objects.cached(archive.objects, layout.checked(file), directory) or path
 
 
 def move(archive: Archive) -> int:
@@ -35,8 +32,8 @@ def move(archive: Archive) -> int:
     if archive.objects is None:
         return 0
     moved, failures = 0, []
-    for uid, file, size in archive.read("SELECT uid, file, size FROM chunks WHERE sealed=1 ORDER BY id"):
-        path = archive.path(uid, file)
+    for file, size in archive.read("SELECT file, size FROM chunks WHERE sealed=1 ORDER BY id"):
+        path = archive.path(file)
         if not os.path.exists(path):
             continue
         with open(path, "rb") as opened:
@@ -44,7 +41,7 @@ def move(archive: Archive) -> int:
         if len(content) < size:
             continue  # a damaged one stays where it can be looked at
         try:
-            archive.objects.put(name(archive, uid, file), content)
+            archive.objects.put(layout.checked(file), content)
         except NotStored as error:
             failures.append(error)
             if len(failures) == _MOST_FAILURES:
@@ -57,16 +54,10 @@ def move(archive: Archive) -> int:
     return moved
 
 
-def remove(archive: Archive, uid: str, file: str) -> None:
+def remove(archive: Archive, file: str) -> None:
     """Remove a chunk wherever it is."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(archive.path(uid, file))
+    path = archive.path(file)
+    layout.remove_file(path)
     if archive.objects is not None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(archive.directory, "cache", file))
-        archive.objects.remove(name(archive, uid, file))
-
-
-def name(archive: Archive, uid: str, file: str) -> str:
-    """Return what a chunk is called in the object store."""
-    return f"{os.path.basename(archive.folder(uid))}/{file}"
+        layout.remove_file(os.path.join(archive.directory, "cache", os.path.basename(path)))
+        archive.objects.remove(layout.checked(file))

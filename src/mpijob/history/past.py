@@ -21,14 +21,26 @@ from mpijob.history.capture import TORN, bounds, gap_of
 from mpijob.history.keeping import erase
 from mpijob.history.objects import Objects
 from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Record, Voice, numbers
-from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Role, Sample, Scope
+from mpijob.model import (
+    Event,
+    JobKey,
+    JobRef,
+    JobState,
+    LogLine,
+    LogQuery,
+    MPIJob,
+    Page,
+    Role,
+    Sample,
+    Scope,
+)
 from mpijob.model.accounts import Account, AccountQuery
 from mpijob.model.records import Mark
 from mpijob.model.ref import no_place
 from mpijob.model.selector import selects
 from mpijob.observation import cri, literals, merge, sieve
 
-_JOB = "uid, state, deleted, first_seen, last_seen"
+_JOB = "namespace, uid, state, deleted, first_seen, last_seen"
 _LAST = 2**63 - 1  # no row has a larger number
 _Place = tuple[float, int]
 
@@ -101,9 +113,13 @@ class Past:
         row = self._row(ref)
         if row is None:
             return None
-        uid, _, deleted, first_seen, last_seen = row
-        moments = self._archive.read("SELECT moment FROM moments WHERE uid=? ORDER BY time", uid)
-        facts = self._archive.read("SELECT fact FROM facts WHERE uid=? ORDER BY kind, name", uid)
+        key, (_, deleted, first_seen, last_seen) = _key(row), row[2:]
+        moments = self._archive.read(
+            "SELECT moment FROM moments WHERE namespace=? AND uid=? ORDER BY time", *key
+        )
+        facts = self._archive.read(
+            "SELECT fact FROM facts WHERE namespace=? AND uid=? ORDER BY kind, name", *key
+        )
         return Record(
             state=_as_gone(row),
             deleted=deleted,
@@ -111,14 +127,13 @@ class Past:
             last_seen=last_seen,
             moments=tuple(decoded(Moment, blob) for (blob,) in moments),
             facts=tuple(decoded(Fact, blob) for (blob,) in facts),
-            gaps=self._archive.gaps(uid),
+            gaps=self._archive.gaps(key),
         )
 
     def spec(self, ref: JobRef) -> MPIJob | None:
         """Return what was asked for, if that was written down."""
         row = self._row(ref)
-        rows = self._archive.read("SELECT spec FROM jobs WHERE uid=?", row[0]) if row else []
-        return decoded(MPIJob, rows[0][0]) if rows and rows[0][0] else None
+        return self._archive.spec(_key(row)) if row else None
 
     def list(self, scope: Scope) -> Page:
         """Return one page of the jobs that were deleted, the last one deleted first."""
@@ -150,7 +165,8 @@ class Past:
     def events(self, ref: JobRef) -> tuple[Event, ...]:
         """Return what happened to a job, in order."""
         row = self._row(ref)
-        rows = self._archive.read("SELECT event FROM events WHERE uid=? ORDER BY time", row[0]) if row else []
+        wanted = "SELECT event FROM events WHERE namespace=? AND uid=? ORDER BY time"
+        rows = self._archive.read(wanted, *_key(row)) if row else []
         found = sorted(
             (decoded(Event, blob) for (blob,) in rows), key=lambda event: (event.time, event.sequence)
         )
@@ -166,7 +182,7 @@ class Past:
         row = self._row(ref)
         rows = self._archive.read(
             "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory, io_wait, network FROM samples"
-            " WHERE uid=? AND time>=? ORDER BY time, worker", row[0], since
+            " WHERE namespace=? AND uid=? AND time>=? ORDER BY time, worker", *_key(row), since
         ) if row else []  # fmt: skip
         return tuple(Sample(*one) for one in rows)
 
@@ -181,16 +197,16 @@ class Past:
             if ref.uid
             else ("namespace=? AND name=?", (ref.namespace, ref.name))
         )
-        found = self._archive.read(f"SELECT uid FROM jobs WHERE {where} UNION SELECT uid FROM accounts WHERE {where}",
-                                   *values, *values)  # fmt: skip
-        erase(self._archive, (uid for (uid,) in found))
+        found = self._archive.read(
+            f"SELECT namespace, uid FROM jobs WHERE {where} UNION SELECT namespace, uid FROM accounts WHERE {where}",
+            *values, *values,
+        )  # fmt: skip
+        erase(self._archive, (JobKey(*row) for row in found))
         return len(found)
 
     def _row(self, ref: JobRef) -> tuple[Any, ...] | None:
-        if ref.uid:  # whoever asks may see that namespace, whatever the uid says
-            rows = self._archive.read(
-                f"SELECT {_JOB} FROM jobs WHERE namespace=? AND uid=?", ref.namespace, ref.uid
-            )
+        if ref.uid:
+            rows = self._archive.read(f"SELECT {_JOB} FROM jobs WHERE namespace=? AND uid=?", *ref.key)
         else:
             rows = self._archive.read(
                 f"SELECT {_JOB} FROM jobs WHERE namespace=? AND name=? ORDER BY created DESC, seq DESC LIMIT 1",
@@ -209,12 +225,12 @@ class Past:
             return iter(())
         streams = [
             self._lines(voice, state, query)
-            for voice in self._archive.voices(state.ref.uid)
+            for voice in self._archive.voices(state.ref.key)
             if _wanted(voice, query)
         ]
         lost = [
             _told(gap)
-            for gap in self._archive.gaps(state.ref.uid)
+            for gap in self._archive.gaps(state.ref.key)
             if not gap.voice and query.attempt in (None, gap.attempt)
         ]
         return itertools.chain(lost, sieve.select(merge.merged(streams), query))
@@ -242,7 +258,7 @@ class Past:
 
     def _parts(self, voice: Voice, query: LogQuery | None) -> Iterator[bytes | Gap]:
         """Yield blocks of lines, and the gaps where they are."""
-        gaps = deque(gap for gap in self._archive.gaps(voice.uid) if gap.voice == voice.id)
+        gaps = deque(gap for gap in self._archive.gaps(voice.key) if gap.voice == voice.id)
         for chunk in self._archive.chunks(voice.id):
             while gaps and gaps[0].first_ns < chunk.first_ns:
                 yield gaps.popleft()
@@ -254,7 +270,7 @@ class Past:
     def _chunk(self, voice: Voice, chunk: Chunk) -> Iterator[bytes | Gap]:
         told = 0
         try:
-            for block in chunks.read(offload.local(self._archive, voice.uid, chunk.file), chunk.size):
+            for block in chunks.read(offload.local(self._archive, chunk.file), chunk.size):
                 yield block
                 told += len(block)
         except chunks.Torn:
@@ -338,9 +354,13 @@ def _told(gap: Gap) -> LogLine:
     return LogLine(gap.first_ns, text, role, "stderr", gap.worker, gap.rank, gap.attempt, marks=(Mark.GAP,))
 
 
+def _key(row: tuple[Any, ...]) -> JobKey:
+    return JobKey(row[0], row[1])
+
+
 def _as_gone(row: tuple[Any, ...]) -> JobState:
     """Return the last state; of a job that nobody saw deleted, when it was last seen."""
-    _, blob, deleted, _, last_seen = row[:5]
+    blob, deleted, _, last_seen = row[2:6]
     state = decoded(JobState, blob)
     if deleted is not None:
         return state
@@ -350,7 +370,7 @@ def _as_gone(row: tuple[Any, ...]) -> JobState:
 
 def _place(row: tuple[Any, ...]) -> _Place:
     """Return where a row stands in the list of deleted jobs."""
-    return row[2], row[5]
+    return row[3], row[6]
 
 
 def _place_of(cursor: str) -> _Place:

@@ -31,6 +31,7 @@ _WORDS = (
     (re.compile(r"%"), "%%"),
     (re.compile(r"\?"), "%s"),
 )
+_NUMBERED = {"jobs": "seq", "voices": "id", "chunks": "id", "sessions": "id"}
 _TIDY = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 
@@ -159,15 +160,23 @@ class Database:
                     f"the record's database was written by a newer mpijob (format {found}, this one knows"
                     f" {schema.VERSION})", hint="use the newer version, or another database",
                 )  # fmt: skip
-            for number in range(found, schema.VERSION):
-                schema.take_step(self, number)
             if found < schema.VERSION:
+                schema.take_steps(self, found)
+                self._continue_numbers()
                 self.execute("DELETE FROM format")
                 self.execute("INSERT INTO format VALUES (?)", (schema.VERSION,))
         except BaseException:
             self.execute("ROLLBACK")
             raise
         self.execute("COMMIT")
+
+    def _continue_numbers(self) -> None:
+        """Number new rows behind those that a step has copied with their numbers; SQLite does that by itself."""
+        for table, column in _NUMBERED.items():
+            self.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'),"
+                f" (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
+            )
 
 
 class _Nothing:

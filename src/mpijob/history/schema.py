@@ -2,7 +2,8 @@
 
 Each step of `_STEPS` brings the format from one number to the next, in one transaction, on live data. A
 step that was released is never changed; a new format is a new step. The words are kept to what PostgreSQL
-knows too, where that costs nothing.
+knows too, where that costs nothing. Steps are SQL; what needs Python (`_FILLS`) runs behind the last of them and
+finds the newest format, whichever it began with.
 """
 
 from __future__ import annotations
@@ -107,8 +108,129 @@ CREATE INDEX accounts_by_end ON accounts (ended);
 ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
 ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
 """,
+    # A job is identified by namespace and uid. Rows of neither a job nor an account are nobody's and are left out.
+    # `jobs_key` is the last index: in a table that is small yet, PostgreSQL takes the last of those that seem equal,
+    # and keeps that plan for a prepared statement until the table is analyzed.
+    """
+CREATE TABLE owners (uid TEXT NOT NULL PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL) STRICT;
+INSERT INTO owners SELECT uid, namespace, name FROM jobs;
+INSERT INTO owners SELECT a.uid, a.namespace, a.name FROM accounts a
+  WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.uid=a.uid);
+CREATE TABLE new_jobs (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, name TEXT NOT NULL, phase TEXT NOT NULL,
+  created REAL NOT NULL, ended REAL, deleted REAL, first_seen REAL NOT NULL, last_seen REAL NOT NULL,
+  state BLOB NOT NULL, spec BLOB, plan BLOB
+) STRICT;
+INSERT INTO new_jobs (seq, namespace, uid, name, phase, created, ended, deleted, first_seen, last_seen, state, spec,
+  plan) SELECT seq, namespace, uid, name, phase, created, ended, deleted, first_seen, last_seen, state, spec, plan
+  FROM jobs ORDER BY seq;
+DROP TABLE jobs;
+ALTER TABLE new_jobs RENAME TO jobs;
+CREATE INDEX jobs_of ON jobs (namespace, name, created);
+CREATE INDEX jobs_deleted ON jobs (namespace, deleted);
+CREATE INDEX jobs_ended ON jobs (ended);
+CREATE UNIQUE INDEX jobs_key ON jobs (namespace, uid);
+CREATE TABLE new_moments (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, time REAL NOT NULL, moment BLOB NOT NULL
+) STRICT;
+INSERT INTO new_moments SELECT o.namespace, t.uid, t.time, t.moment FROM moments t JOIN owners o ON o.uid=t.uid;
+DROP TABLE moments;
+ALTER TABLE new_moments RENAME TO moments;
+CREATE INDEX moments_of ON moments (namespace, uid, time);
+CREATE TABLE new_events (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, time REAL NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL,
+  event BLOB NOT NULL,
+  PRIMARY KEY (namespace, uid, time, reason, message)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_events SELECT o.namespace, t.uid, t.time, t.reason, t.message, t.event
+  FROM events t JOIN owners o ON o.uid=t.uid;
+DROP TABLE events;
+ALTER TABLE new_events RENAME TO events;
+CREATE TABLE new_facts (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, fact BLOB NOT NULL,
+  PRIMARY KEY (namespace, uid, kind, name)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_facts SELECT o.namespace, t.uid, t.kind, t.name, t.fact FROM facts t JOIN owners o ON o.uid=t.uid;
+DROP TABLE facts;
+ALTER TABLE new_facts RENAME TO facts;
+CREATE TABLE new_samples (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL,
+  cores REAL NOT NULL, memory INTEGER NOT NULL, gpus REAL NOT NULL, gpu_memory INTEGER NOT NULL,
+  io_wait REAL NOT NULL, network REAL NOT NULL
+) STRICT;
+INSERT INTO new_samples SELECT o.namespace, t.uid, t.attempt, t.worker, t.time, t.cores, t.memory, t.gpus,
+  t.gpu_memory, t.io_wait, t.network FROM samples t JOIN owners o ON o.uid=t.uid;
+DROP TABLE samples;
+ALTER TABLE new_samples RENAME TO samples;
+CREATE INDEX samples_of ON samples (namespace, uid, time);
+CREATE TABLE new_voices (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, attempt INTEGER NOT NULL, source TEXT NOT NULL, origin TEXT NOT NULL,
+  role TEXT NOT NULL, worker INTEGER, rank INTEGER,
+  form TEXT NOT NULL, family TEXT NOT NULL, tagged INTEGER NOT NULL,
+  ended INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (namespace, uid, attempt, source, origin)
+) STRICT;
+INSERT INTO new_voices (id, namespace, uid, attempt, source, origin, role, worker, rank, form, family, tagged, ended)
+  SELECT t.id, o.namespace, t.uid, t.attempt, t.source, t.origin, t.role, t.worker, t.rank, t.form, t.family,
+  t.tagged, t.ended FROM voices t JOIN owners o ON o.uid=t.uid ORDER BY t.id;
+DROP TABLE voices;
+ALTER TABLE new_voices RENAME TO voices;
+CREATE TABLE new_chunks (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  voice INTEGER NOT NULL, namespace TEXT NOT NULL, uid TEXT NOT NULL,
+  file TEXT NOT NULL,                     -- below the directory of logs, and in the object store
+  first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+  lines INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, size INTEGER NOT NULL,
+  ranks TEXT NOT NULL, sealed INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO new_chunks (id, voice, namespace, uid, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed)
+  SELECT t.id, t.voice, o.namespace, t.uid, t.uid || '/' || t.file, t.first_ns, t.last_ns, t.lines, t.raw_bytes,
+  t.size, t.ranks, t.sealed FROM chunks t JOIN owners o ON o.uid=t.uid ORDER BY t.id;
+DROP TABLE chunks;
+ALTER TABLE new_chunks RENAME TO chunks;
+CREATE INDEX chunks_of ON chunks (voice, id);
+CREATE INDEX chunks_by_job ON chunks (namespace, uid);
+CREATE INDEX chunks_by_age ON chunks (last_ns);
+CREATE TABLE new_gaps (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, voice INTEGER NOT NULL, first_ns INTEGER NOT NULL,
+  last_ns INTEGER NOT NULL, reason TEXT NOT NULL, gap BLOB NOT NULL
+) STRICT;
+INSERT INTO new_gaps SELECT o.namespace, t.uid, t.voice, t.first_ns, t.last_ns, t.reason, t.gap
+  FROM gaps t JOIN owners o ON o.uid=t.uid;
+DROP TABLE gaps;
+ALTER TABLE new_gaps RENAME TO gaps;
+CREATE INDEX gaps_of ON gaps (namespace, uid, first_ns);
+CREATE TABLE new_tallies (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL,
+  first REAL NOT NULL, last REAL NOT NULL, cpu_seconds REAL NOT NULL, byte_seconds REAL NOT NULL,
+  gpu_seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL, samples INTEGER NOT NULL,
+  PRIMARY KEY (namespace, uid, attempt, worker)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_tallies SELECT o.namespace, t.uid, t.attempt, t.worker, t.first, t.last, t.cpu_seconds,
+  t.byte_seconds, t.gpu_seconds, t.peak_bytes, t.samples FROM tallies t JOIN owners o ON o.uid=t.uid;
+DROP TABLE tallies;
+ALTER TABLE new_tallies RENAME TO tallies;
+CREATE TABLE new_accounts (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, phase TEXT NOT NULL,
+  queue TEXT NOT NULL, cause TEXT NOT NULL, program TEXT NOT NULL, created REAL NOT NULL, ended REAL,
+  labels TEXT NOT NULL, account BLOB NOT NULL,
+  PRIMARY KEY (namespace, uid)
+) STRICT;
+INSERT INTO new_accounts SELECT o.namespace, t.uid, o.name, t.owner, t.phase, t.queue, t.cause, t.program, t.created,
+  t.ended, t.labels, t.account FROM accounts t JOIN owners o ON o.uid=t.uid;
+DROP TABLE accounts;
+ALTER TABLE new_accounts RENAME TO accounts;
+CREATE INDEX accounts_by_time ON accounts (created, uid, namespace);
+CREATE INDEX accounts_of ON accounts (namespace, created, uid);
+CREATE INDEX accounts_by_owner ON accounts (owner, created, uid, namespace);
+CREATE INDEX accounts_by_program ON accounts (program, created, uid, namespace);
+CREATE INDEX accounts_by_end ON accounts (ended);
+DROP TABLE owners;
+""",
 )
-_FILLS = {2: "ledger"}  # the format that came with this number is filled from what is there already
+_FILLS = {2: "ledger", 4: "layout"}  # what came with this format is made from what is there already
 VERSION = len(_STEPS)
 RECORD_TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "tallies", "jobs")
 TABLES = (*RECORD_TABLES, "accounts")
@@ -147,21 +269,22 @@ def _bring_forward(db: sqlite3.Connection) -> None:
     use_wal(db)
     db.execute("BEGIN IMMEDIATE")
     try:
-        for number in range(int(db.execute("PRAGMA user_version").fetchone()[0]), VERSION):
-            take_step(db, number)
-            db.execute(f"PRAGMA user_version={number + 1}")
+        take_steps(db, int(db.execute("PRAGMA user_version").fetchone()[0]))
+        db.execute(f"PRAGMA user_version={VERSION}")
     except BaseException:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
 
 
-def take_step(db: Any, number: int) -> None:
-    """Bring the format from a number to the next, within the caller's transaction."""
-    for statement in filter(str.strip, _STEPS[number].split(";\n")):
-        db.execute(statement)
-    if number + 1 in _FILLS:
-        import_module(f"mpijob.history.{_FILLS[number + 1]}").fill(db)
+def take_steps(db: Any, found: int) -> None:
+    """Bring the format that was found to the newest, within the caller's transaction."""
+    for step in _STEPS[found:VERSION]:
+        for statement in filter(str.strip, step.split(";\n")):
+            db.execute(statement)
+    for number, module in _FILLS.items():
+        if found < number:
+            import_module(f"mpijob.history.{module}").fill(db)
 
 
 def use_wal(db: sqlite3.Connection) -> None:

@@ -46,12 +46,12 @@ class Session:
 
     def tell_break(self, ref: JobRef) -> None:
         """Write into a job that had not ended what may be missing there."""
-        state = self._archive.state(ref.uid)
+        state = self._archive.state(ref.key)
         if state is None or state.phase.final:
             return
         text = f"nobody recorded {self.break_words()}; states and events of that time may be missing"
         event = Event(self._began, "NotRecorded", text, Severity.WARNING, state.attempt)
-        self._archive.add_events(ref.uid, [event])
+        self._archive.add_events(ref.key, [event])
 
 
 def _clock(moment: float) -> str:

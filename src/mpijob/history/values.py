@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.model import JobState, Role, records
+from mpijob.model import JobKey, JobState, Role, records
 
 
 class Form(StrEnum):
@@ -25,7 +25,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     and `tagged` say how a launcher's lines are taken apart into ranks.
     """
 
-    uid: str
+    key: JobKey
     attempt: int = 1
     role: Role = Role.LAUNCHER
     worker: int | None = None
@@ -47,7 +47,10 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of one voice's lines in a file; `size` is how much of the file counts, `ranks` who speaks in it."""
+    """A piece of one voice's lines in a file; `size` is how much of the file counts, `ranks` who speaks in it.
+
+    `file` is its name below the directory of logs (`layout`).
+    """
 
     id: int
     voice: int

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from mpijob.model.plan import Plan, PlannedWorker
     from mpijob.model.records import Artifact, Event, Level, LogLine, LogQuery, Mark, Role, Sample
-    from mpijob.model.ref import JobRef, Scope
+    from mpijob.model.ref import JobKey, JobRef, Scope
     from mpijob.model.stacks import RankStack, StackReport
     from mpijob.model.state import Exit, JobState, Page, Phase, RankState, WorkerState
 
@@ -49,6 +49,7 @@ __all__ = [
     "Facts",
     "Family",
     "Identity",
+    "JobKey",
     "JobRef",
     "JobState",
     "Launch",
@@ -94,6 +95,7 @@ _HOMES = {
     "Facts": "facts",
     "Family": "job",
     "Identity": "identity",
+    "JobKey": "ref",
     "JobRef": "ref",
     "JobState": "state",
     "Launch": "job",

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from mpijob.errors import InvalidJob
 
 _DIGITS = 18  # of a number that every database takes
+
+
+class JobKey(NamedTuple):
+    """What identifies one job: a uid is unique in its namespace only, because anybody may write it onto an object."""
+
+    namespace: str
+    uid: str
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
@@ -18,6 +27,11 @@ class JobRef(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def key(self) -> JobKey:
+        """What identifies the job, whatever its name."""
+        return JobKey(self.namespace, self.uid)
 
 
 class Scope(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

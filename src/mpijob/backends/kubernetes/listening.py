@@ -26,7 +26,7 @@ from mpijob.history.archive import Archive
 from mpijob.history.capture import TORN, Capture
 from mpijob.history.values import Form
 from mpijob.history.values import Voice as StoredVoice
-from mpijob.model import Family, Role
+from mpijob.model import Family, JobKey, Role
 from mpijob.observation import cri
 
 ROTATED = "the node had put this part of the log away before it could be read"
@@ -49,11 +49,11 @@ class Life(msgspec.Struct, frozen=True):
         """What tells this life from others of pods of the same name."""
         return f"{self.pod_uid}.{self.restarts}"
 
-    def stored(self, uid: str) -> StoredVoice:
+    def stored(self, key: JobKey) -> StoredVoice:
         """Return who this is in the record of a job."""
         voice = self.voice
         return StoredVoice(
-            uid=uid,
+            key=key,
             attempt=voice.attempt,
             role=voice.role,
             worker=voice.worker,
@@ -68,12 +68,12 @@ class Life(msgspec.Struct, frozen=True):
 class Listener(threading.Thread):
     """Reads one life's log into the record; `close` may be called from any thread."""
 
-    def __init__(self, api: Api, archive: Archive, uid: str, life: Life) -> None:
+    def __init__(self, api: Api, archive: Archive, key: JobKey, life: Life) -> None:
         super().__init__(daemon=True, name=f"record of {life.voice.pod}")
         self._api = api
         self._life = life
         self._path = life.voice.path
-        self.capture = capture_of(archive, life.stored(uid))
+        self.capture = capture_of(archive, life.stored(key))
         position = self.capture.position()
         self._stamp, self._repeats = position.stamp, position.repeats
         self._began_ns = time.time_ns()

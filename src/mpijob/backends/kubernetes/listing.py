@@ -195,7 +195,7 @@ def _states(api: Api, scope: Scope, jobs: list[Listed], everything: Everything) 
     found = gathering.side_by_side(wanted, api.lanes(near=1), refused=everything.refused)
     workloads, of_jobs = _by_owner(found.get("workloads") or ()), _by_job(pods or found.get("pods") or ())
     return [
-        states.summary(job.whole(), workloads.get(job.head["metadata"]["uid"]), of_jobs.get(job.place, ()))
+        states.summary(job.whole(), workloads.get(_object_key(job.head)), of_jobs.get(job.place, ()))
         for job in jobs
     ]
 
@@ -205,12 +205,17 @@ def _among(label: str, values: Collection[str]) -> str:
     return f"{label} in ({','.join(sorted(values))})" if len(values) <= _NAMED_AT_ONCE else label
 
 
-def _by_owner(workloads: Iterable[Document]) -> dict[str, Document]:
+def _by_owner(workloads: Iterable[Document]) -> dict[tuple[str, str], Document]:
+    """Return workloads by namespace and uid of their owner: a reference to an object of another namespace is none."""
     owned = {}
     for workload in workloads:
         for owner in workload["metadata"].get("ownerReferences") or ():
-            owned[owner["uid"]] = workload
+            owned[workload["metadata"]["namespace"], owner["uid"]] = workload
     return owned
+
+
+def _object_key(document: Document) -> tuple[str, str]:
+    return document["metadata"]["namespace"], document["metadata"]["uid"]
 
 
 def _by_job(pods: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:

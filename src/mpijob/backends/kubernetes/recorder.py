@@ -23,11 +23,11 @@ from mpijob.backends.kubernetes.recording import Scribe
 from mpijob.backends.kubernetes.watching import Change
 from mpijob.backends.recent import Recent
 from mpijob.dialects.terms import Document
-from mpijob.errors import BackendError, Conflict
+from mpijob.errors import BackendError
 from mpijob.history import keeping
 from mpijob.history.archive import Archive
 from mpijob.history.sessions import Session
-from mpijob.model import JobRef
+from mpijob.model import JobKey, JobRef
 
 _TICK_SECONDS = 0.25
 _LOOK_AGAIN_SECONDS = 10.0  # what only logs or the clock tell
@@ -67,8 +67,7 @@ class Recorder:
             trim=_outline,
         )
         self._final: set[JobRef] = set()
-        self._refused: set[JobRef] = set()
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[tuple[JobKey, str], Listener] = {}  # by job and origin
         self._last_pods: queue.SimpleQueue[Document] = queue.SimpleQueue()
         self._objects = Recent[tuple[str, str], JobRef](
             _MOST_OBJECTS
@@ -137,19 +136,17 @@ class Recorder:
             pod = self._last_pods.get()
             for name in rounds.engine_names(pod):
                 ref = self._objects.get((pod["metadata"].get("namespace", ""), name))
-                if ref is not None and self._archive.state(ref.uid) is not None:
-                    self._carefully(partial(self._scribe.keep, ref.uid, pod))
+                if ref is not None and self._archive.state(ref.key) is not None:
+                    self._carefully(partial(self._scribe.keep, ref.key, pod))
 
     # -- one job ----------------------------------------------------------------------------------
     def _write(self, ref: JobRef) -> None:
-        if self._is_anothers(ref):
-            return
         state, lives, names = self._scribe.write(ref)
         for name in names:
             self._objects[ref.namespace, name] = ref
         for life in lives:
-            self._hear(ref.uid, life)
-        self._abandon(ref.uid, {life.origin for life in lives})
+            self._hear(ref.key, life)
+        self._abandon(ref.key, {life.origin for life in lives})
         if not state.phase.final:
             self._final.discard(ref)
             self._rounds.wish(ref, _LOOK_AGAIN_SECONDS)
@@ -157,49 +154,36 @@ class Recorder:
             self._final.add(ref)
             self._rounds.wish(ref, _LAST_LOOK_SECONDS)
 
-    def _is_anothers(self, ref: JobRef) -> bool:
-        """Whether the record has the job's uid from another namespace, which is said once; nothing is heard of it."""
-        try:
-            self._archive.check_claim(ref)
-        except Conflict as error:
-            if ref not in self._refused:
-                self._refused = {ref, *self._refused & self._rounds.there()}
-                _log.warning("%s", error)
-            return True
-        return False
-
-    def _hear(self, uid: str, life: Life) -> None:
+    def _hear(self, key: JobKey, life: Life) -> None:
         with self._lock:
-            if life.origin in self._listeners:
+            if (key, life.origin) in self._listeners:
                 return
-            stored = self._archive.voice(life.stored(uid))
+            stored = self._archive.voice(life.stored(key))
             if stored.ended:
                 return
-            listener = self._listeners[life.origin] = Listener(self._api, self._archive, uid, life)
+            listener = self._listeners[key, life.origin] = Listener(self._api, self._archive, key, life)
             listener.start()  # before anybody may take it for one that has ended
 
-    def _abandon(self, uid: str, present: set[str]) -> None:
+    def _abandon(self, key: JobKey, present: set[str]) -> None:
         """End the record of voices that nobody hears and that will not come back."""
-        for voice in self._archive.voices(uid):
-            if not voice.ended and voice.origin not in present and voice.origin not in self._listeners:
+        for voice in self._archive.voices(key):
+            if not voice.ended and voice.origin not in present and (key, voice.origin) not in self._listeners:
                 abandon(self._archive, voice)
 
     def _write_gone(self, ref: JobRef, why: str = "") -> None:
         """Write down that a job is gone, unless another of its objects is there."""
-        if self._is_anothers(ref):
-            return
         self._final.discard(ref)
-        self._scribe.forget(ref.uid)
-        self._abandon(ref.uid, set())
-        self._archive.mark_deleted(ref.uid, time.time(), why)
+        self._scribe.forget(ref.key)
+        self._abandon(ref.key, set())
+        self._archive.mark_deleted(ref.key, time.time(), why)
 
     # -- lines ------------------------------------------------------------------------------------
     def _flush(self) -> None:
-        for origin, listener in [*self._listeners.items()]:
+        for place, listener in [*self._listeners.items()]:
             self._carefully(listener.capture.flush)
             with self._lock:
                 if not listener.is_alive():
-                    self._listeners.pop(origin, None)
+                    self._listeners.pop(place, None)
 
     def _carefully(self, act: Callable[[], object]) -> None:
         """Do what can be done again later; a full disk does not end a recorder."""

@@ -21,9 +21,9 @@ from mpijob.backends.kubernetes.platform_metrics import Prometheus
 from mpijob.backends.kubernetes.states import Document
 from mpijob.errors import MpiJobError
 from mpijob.history import audit, audit_ending
-from mpijob.history.archive import Archive, decoded
+from mpijob.history.archive import Archive
 from mpijob.history.values import Fact
-from mpijob.model import JobRef, JobState, MPIJob, Phase, WorkerState
+from mpijob.model import JobKey, JobRef, JobState, Phase, WorkerState
 
 _UNKNOWN = "UNKNOWN"  # the code of a failure whose cause nothing tells
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Scribe:
         self._api = api
         self._eye = eye
         self._archive = archive
-        self._specs: set[tuple[str, int]] = set()
+        self._specs: set[tuple[JobKey, int]] = set()
         self._nodes: dict[str, Fact | None] = {}
 
     def write(self, ref: JobRef) -> tuple[JobState, list[Life], list[str]]:
@@ -52,14 +52,14 @@ class Scribe:
         Raise NotFound.
         """
         look, now = self._eye.look(ref), time.time()
-        known = (look.found.ref.uid, gathering.attempt_of(look.found.job))
+        known = (look.found.ref.key, gathering.attempt_of(look.found.job))
         facts = [*self._pod_facts(look, now)]
         spec = b""
         if known not in self._specs:
             spec = self._spec(look)
             facts += _documents(look, now)
         told = story.numbered(story.events(look.seen, look.state, look.proved))
-        before = self._archive.state(look.state.ref.uid)
+        before = self._archive.state(look.state.ref.key)
         state = look.state if before is None else richer(before, look.state)
         self._archive.put(state, now=now, spec=spec, events=told, facts=facts, once=story.ONCE)
         if state.phase is Phase.RUNNING:
@@ -70,16 +70,15 @@ class Scribe:
         names = [one["metadata"]["name"] for one in (*look.found.earlier, look.found.job)]
         return state, [*self._lives(look)], names
 
-    def forget(self, uid: str) -> None:
+    def forget(self, key: JobKey) -> None:
         """Remember nothing of a job that is gone: what was written down of it is in the record."""
-        self._specs -= {one for one in self._specs if one[0] == uid}
+        self._specs -= {one for one in self._specs if one[0] == key}
 
     def _tell_audit(self, state: JobState) -> None:
         """Write the last entry of a job: how it ended and what it has taken."""
-        ((spec,),) = self._archive.read("SELECT spec FROM jobs WHERE uid=?", state.ref.uid) or ((None,),)
         directory = audit.directory_of(self._archive.directory)
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        job = decoded(MPIJob, spec) if spec else None
+        job = self._archive.spec(state.ref.key)
         audit_ending.tell_end(directory, state, job, who="system:mpijob:recorder")
 
     def _measure(self, look: Look) -> None:
@@ -90,7 +89,7 @@ class Scribe:
             _log.debug("no usage of %s: %s", look.found.ref, error)
             return
         if found:
-            self._archive.add_samples(look.state.ref.uid, found)
+            self._archive.add_samples(look.state.ref.key, found)
 
     def _spec(self, look: Look) -> bytes:
         try:
@@ -98,9 +97,9 @@ class Scribe:
         except MpiJobError:  # somebody else's object, in words that ours do not have; the document is kept
             return b""
 
-    def keep(self, uid: str, pod: Document) -> None:
+    def keep(self, key: JobKey, pod: Document) -> None:
         """Write down a pod as it was when it went."""
-        self._archive.add_facts(uid, [_pod(pod, time.time())])
+        self._archive.add_facts(key, [_pod(pod, time.time())])
 
     # -- facts ------------------------------------------------------------------------------------
     def _pod_facts(self, look: Look, now: float) -> Iterator[Fact]:
@@ -122,9 +121,9 @@ class Scribe:
     def _lives(self, look: Look) -> Iterator[Life]:
         found = look.found
         for job in found.earlier:
-            if (found.ref.uid, gathering.attempt_of(job)) not in self._specs:
+            if (found.ref.key, gathering.attempt_of(job)) not in self._specs:
                 yield from _lives_of(job, gathering.pods(self._api, found.kind, job))
-                self._specs.add((found.ref.uid, gathering.attempt_of(job)))
+                self._specs.add((found.ref.key, gathering.attempt_of(job)))
         yield from _lives_of(found.job, look.seen.pods)
 
 

@@ -28,7 +28,7 @@ def of_state(store: Store, uid: str, now: float) -> Account:
     """Return the account of one job."""
     (state,) = store.read("SELECT state FROM jobs WHERE uid=?", uid)[0]
     plan = store.plan(uid)
-    used = ledger.tallied(store.read(ledger.TALLIES, uid))
+    used = ledger.tallied(store.read(ledger.OF_LOCAL_STORE.select, uid))
     return making.account(decode_state(state), plan.job, plan.needs, [*used.values()], now=now)
 
 

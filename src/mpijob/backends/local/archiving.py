@@ -103,5 +103,6 @@ def _logs(store: Store, row: Row) -> Iterator[tuple[Voice, str]]:
             role, number = found
             rank = number if role is Role.RANK else None
             worker = number if role is Role.WORKER else workers.get(rank) if rank is not None else None
-            voice = Voice(uid=row.uid, attempt=attempt, role=role, worker=worker, rank=rank, source=path.name)
+            key, source = row.state.ref.key, path.name
+            voice = Voice(key=key, attempt=attempt, role=role, worker=worker, rank=rank, source=source)
             yield voice, str(path)

@@ -318,7 +318,7 @@ class Store:
                 "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?,?,?)",
                 [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
                   s.io_wait, s.network)
-                 for s in ledger.count(db, uid, samples)],
+                 for s in ledger.OF_LOCAL_STORE.count(db, (uid,), samples)],
             )  # fmt: skip
 
     def samples(self, uid: str) -> tuple[Sample, ...]:

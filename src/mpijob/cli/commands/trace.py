@@ -21,7 +21,7 @@ def trace(app: App, name: str, endpoint: str | None) -> None:
 
     state, events = app.client.state(name), tuple(app.client.events(name))
     found = [
-        one for one in app.client.accounts(names=(name,), limit=1000).items if one.ref.uid == state.ref.uid
+        one for one in app.client.accounts(names=(name,), limit=1000).items if one.ref.key == state.ref.key
     ]
     if not found:
         raise NotFound(f"there is no account of '{name}'", hint=f"{app.program} acct lists those there are")

@@ -17,7 +17,7 @@ from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.worries import Worries
 from mpijob.errors import BackendError, Finding
-from mpijob.model import JobState, Phase
+from mpijob.model import JobKey, JobState, Phase
 
 _REFRESH_SECONDS = 0.5
 _WARN_SECONDS = 5.0
@@ -45,12 +45,12 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
 
 
 def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
-    told: dict[str, str] = {}
+    told: dict[JobKey, str] = {}
     worries = Worries(app, app.out.line)
     for state in app.client.watch(names=(name,) if name else (), **chosen):
         line = shown.result_line(state) if state.phase.final else shown.phase_line(state)
-        if told.get(state.ref.uid) != line:
-            told[state.ref.uid] = line
+        if told.get(state.ref.key) != line:
+            told[state.ref.key] = line
             _show(app, state, line)
         if app.out.format is Format.TABLE:  # JSON has it in the state
             worries.tell(state.ref, state.findings)
