@@ -176,7 +176,8 @@ def test_a_checkpoint_on_a_claim_survives_a_failed_attempt_and_serves_the_next(p
         volumes = (Volume(mount="/data", kind=VolumeKind.CLAIM, source=claim),)
         retry = Retry(limit=1, backoff_seconds=1.0)
         job = place.client.submit(a_job("resumes", script, volumes=volumes, retry=retry))
-        state = job.wait(PATIENCE)
+        with place.client.reconciling(job.ref):
+            state = job.wait(PATIENCE)
         lines = {(line.attempt, line.text) for line in job.logs(roles=[Role.RANK])}
         reasons = [event.reason for event in job.events()]
         job.delete(0)
@@ -201,7 +202,8 @@ def test_the_files_and_secrets_of_a_job_serve_its_next_attempt(
             retry=Retry(limit=1, backoff_seconds=1.0),
         )
     )
-    state = job.wait(PATIENCE)
+    with place.client.reconciling(job.ref):
+        state = job.wait(PATIENCE)
     lines = {(line.attempt, line.text) for line in job.logs(roles=[Role.RANK])}
     job.delete(0)
     assert (state.phase, state.attempt) == (Phase.SUCCEEDED, 2)

@@ -75,8 +75,9 @@ def test_a_job_that_passes_its_deadline_fails(client: Client) -> None:
 
 @pytest.mark.req("PMV-005")
 def test_a_failed_job_is_tried_again_as_often_as_it_says(client: Client) -> None:
-    client.submit(fails_on_worker_1(retry=Retry(limit=1, backoff_seconds=0.1)))
-    state = client.wait("bad", PATIENCE)
+    job = client.submit(fails_on_worker_1(retry=Retry(limit=1, backoff_seconds=0.1)))
+    with client.reconciling(job.ref):
+        state = job.wait(PATIENCE)
     assert (state.phase, state.attempt, state.attempts_allowed) == (Phase.FAILED, 2, 2)
     assert "Retrying" in [event.reason for event in client.events("bad")]
 
@@ -110,7 +111,8 @@ def test_a_job_starts_when_the_one_before_it_has_succeeded_and_not_earlier(clien
     waiting = second.state()
     assert (waiting.phase, waiting.started) == (Phase.QUEUED, None)
     assert waiting.message == "Waiting for job 'first' to succeed"
-    assert second.wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
+    with client.reconciling(second.ref):
+        assert second.wait_for_completion(PATIENCE).phase is Phase.SUCCEEDED
     assert (first.state().finished or 0.0) <= (second.state().started or 0.0)
     assert second.spec.after == ("first",)
 
@@ -118,8 +120,10 @@ def test_a_job_starts_when_the_one_before_it_has_succeeded_and_not_earlier(clien
 @pytest.mark.req("PMV-004")
 def test_what_waits_for_a_job_that_fails_is_never_started_and_says_why(client: Client) -> None:
     bad = client.submit(fails_on_worker_1())
-    last = bad.then(says_hello("next")).then(says_hello("last"))
-    with pytest.raises(JobFailed, match="not started: job 'next', which it waits for, failed") as failed:
+    following = bad.then(says_hello("next"))
+    last = following.then(says_hello("last"))
+    never = "not started: job 'next', which it waits for, failed"
+    with client.reconciling(following.ref, last.ref), pytest.raises(JobFailed, match=never) as failed:
         last.wait_for_completion(PATIENCE)
     assert "not started: job 'bad', which it waits for, failed" in str(failed.value)
     assert last.state().started is None
