@@ -19,14 +19,14 @@ import msgspec
 
 from bench.line import Line, at_most, compared
 from bench.places import Options
-from mpijob.history import ledger
+from mpijob.history import account_store
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.past import Past
-from mpijob.history.values import Voice
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
+from mpijob.history.records import Voice
 from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
-from mpijob.model.accounts import AccountQuery
-from mpijob.observation import cri
+from mpijob.model.status.accounts import AccountQuery
+from mpijob.observation.logs import cri
 
 LINES = 1_000_000
 JOBS = 100_000
@@ -98,7 +98,7 @@ def _questions(archive: Archive, name: str, jobs: int) -> Line:
     for _ in range(ROUNDS):
         for query in _asked(chance, jobs):
             begun = time.perf_counter()
-            page = ledger.page(archive, query)
+            page = account_store.page(archive, query)
             times.append(time.perf_counter() - begun)
             assert page.items
     times.sort()
@@ -138,6 +138,6 @@ def _fill(archive: Archive, jobs: int) -> None:
                 started=number + 5.0,
                 finished=number + 500.0,
             )
-            account = ledger.made(state, spec, None, {}, number + 500.0)
+            account = account_store.made(state, spec, None, {}, number + 500.0)
             cause = "OOM_KILLED" if failed and chance.random() < 0.2 else ""
-            ledger.put(db, msgspec.structs.replace(account, cause=cause))
+            account_store.put(db, msgspec.structs.replace(account, cause=cause))

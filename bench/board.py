@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mpijob import MPIJob
-from mpijob.api import rows
-from mpijob.api.asking import Room
+from mpijob.api.live import rows
+from mpijob.api.request_context import Room
 from mpijob.model import Phase
 
 TEAMS = 20

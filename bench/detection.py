@@ -19,8 +19,8 @@ from bench.line import Line, Unmeasured, at_least, at_most, compared
 from bench.places import PROGRAMS, Options, Place, families, place, small_job
 from bench.timing import median, p95
 from mpijob import Job, Phase, Resources
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
 
 TOGETHER = str(PROGRAMS / "together.py")
 VICTIM = 1  # the number of the worker, and of its rank

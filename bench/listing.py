@@ -13,8 +13,8 @@ from bench import kubectl
 from bench.line import Line, at_most, compared
 from bench.places import Options, Place, place, small_job
 from bench.timing import Cost, command, median
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
 from mpijob.model import JobRef
 
 MUST = {100: at_most(1.8), 10_000: at_most(2.0)}

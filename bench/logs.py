@@ -14,8 +14,8 @@ from bench.line import Line, Unmeasured, at_most, compared
 from bench.places import PROGRAMS, Options, Place, place, small_job
 from bench.timing import Environ, command, median
 from mpijob import Phase, Resources
-from mpijob.backends.local.paths import Home
-from mpijob.observation import cri
+from mpijob.backends.local.storage.paths import Home
+from mpijob.observation.logs import cri
 
 STREAMS = 100
 LINES = 100_000

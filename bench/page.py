@@ -33,9 +33,9 @@ from bench.record import store, this_run
 from bench.report import table
 from mpijob import AsyncClient
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.gate import Gate
-from mpijob.api.pages import PLACE
+from mpijob.api.auth.sessions import Gate
+from mpijob.api.request_context import Room
+from mpijob.api.static import PLACE
 from mpijob.backends.memory import MemoryBackend
 from mpijob.settings import Settings
 

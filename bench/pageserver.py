@@ -17,13 +17,13 @@ import uvicorn
 from bench.board import TEAMS, filled
 from mpijob import AsyncClient
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.login import Login
-from mpijob.api.serving import config
+from mpijob.api.auth.cluster_token import Login
+from mpijob.api.request_context import Room
+from mpijob.api.server import config
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client.guests import Guests
+from mpijob.client.multiuser.sessions import Guests
 from mpijob.model import Identity
-from mpijob.model.rights import Question
+from mpijob.model.platform.permission import Question
 from mpijob.settings import Settings
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from bench import processes
 from bench.line import Unmeasured
 from mpijob import Client, MPIJob, Resources
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
 from mpijob.settings import load
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -111,7 +111,7 @@ def _prefixes() -> dict[str, str]:
 
 def families(client: Client) -> list[str]:
     """Return the MPI families that jobs can use here; MPICH must be among them."""
-    from mpijob.client.families import available
+    from mpijob.client.admin.mpi import available
 
     found = [family for family in FAMILIES if family in available(client.settings)]
     if "mpich" not in found:

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-RUNNER = "mpijob.backends.local.runner"
+RUNNER = "mpijob.backends.local.queue.runner"
 SHELLS = ("sh", "dash", "bash")
 OURS = (RUNNER, "rank.sh", "/agent-")
 

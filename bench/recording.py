@@ -20,10 +20,10 @@ from bench.places import PROGRAMS, Options, Place, place
 from bench.timing import interleaved, median
 from mpijob import MPIJob, Resources
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.values import Voice
+from mpijob.history.log_writer import Capture
+from mpijob.history.records import Voice
 from mpijob.model import JobKey, JobRef, JobState, Phase
-from mpijob.observation import cri
+from mpijob.observation.logs import cri
 
 RANKS, WORKERS = 64, 4
 LINES = 400

@@ -1,7 +1,7 @@
 """A Python function as a job: every rank runs it, rank 0's answer comes back."""
 
 from mpijob import Client
-from mpijob.client import function
+from mpijob.client.submit import function
 
 
 def estimate_pi(points: int) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from tests_cluster.support import Place
 
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client.resources import Kind
 
 ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
 ROLE = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False)

@@ -20,13 +20,13 @@ from testbed import services
 from testbed.session import uses_another_cluster
 from tests_cluster.support import RESTRICTED, Place, eventually, image, own_place
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Api, ApiError, Document
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.kubeconfig import load
+from mpijob.backends.kubernetes.auth.kubeconfig import load
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, ApiError, Document
+from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.cluster import crds
-from mpijob.cluster.webhook_facts import LIMITS
-from mpijob.dialects import terms
+from mpijob.cluster.webhook.cache import LIMITS
+from mpijob.formats.kubernetes import well_known
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 TESTED = "mpijob.dev/tested"  # the label of namespaces that the webhook of a test is asked about
@@ -58,23 +58,23 @@ class Governed:
         container = {"name": "m", "image": "none", "command": ["true"]}
         replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
         job = {
-            "apiVersion": kinds.MPI_OPERATOR_API,
+            "apiVersion": resources.MPI_OPERATOR_API,
             "kind": "MPIJob",
             "metadata": {"name": "probe"},
             "spec": {"mpiReplicaSpecs": {"Launcher": replica, "Worker": replica}},
         }
         try:
-            kept = self.api.create(kinds.MPIJOB.path(self.asked), job, dry_run=True)
+            kept = self.api.create(resources.MPIJOB.path(self.asked), job, dry_run=True)
         except ApiError as error:
             if "failed calling webhook" not in error.message:
                 raise
             return False
-        return terms.OWNER_LABEL in (kept["metadata"].get("annotations") or {})
+        return well_known.OWNER_LABEL in (kept["metadata"].get("annotations") or {})
 
     def ready(self) -> int:
         """Return how many are ready."""
         listed = self.api.list(
-            kinds.POD.path(self.namespace), labels=f"app.kubernetes.io/name={self.name}"
+            resources.POD.path(self.namespace), labels=f"app.kubernetes.io/name={self.name}"
         ).items
         if any(one["metadata"].get("deletionTimestamp") for one in listed):
             return -1
@@ -90,22 +90,22 @@ class Governed:
                 group = entry.read_text().replace("_", "-")
             except OSError:
                 continue
-            if b"mpijob.cluster.webhook" in words and any(pod in group for pod in pods):
+            if b"mpijob.cluster.webhook.server" in words and any(pod in group for pod in pods):
                 found.append(int(entry.parent.name))
         return found
 
     def replace_restarted(self) -> None:
         """Have a new pod for each that was restarted: one that is killed often is started ever later."""
         labels = f"app.kubernetes.io/name={self.name}"
-        for pod in self.api.list(kinds.POD.path(self.namespace), labels=labels).items:
+        for pod in self.api.list(resources.POD.path(self.namespace), labels=labels).items:
             statuses = pod["status"].get("containerStatuses") or ()
             if any(one["restartCount"] or not one["ready"] for one in statuses):
-                self.api.delete(kinds.POD.path(self.namespace, pod["metadata"]["name"]), grace_seconds=0)
+                self.api.delete(resources.POD.path(self.namespace, pod["metadata"]["name"]), grace_seconds=0)
 
     def pods(self) -> list[str]:
         """Return the uids of its pods."""
         listed = self.api.list(
-            kinds.POD.path(self.namespace), labels=f"app.kubernetes.io/name={self.name}"
+            resources.POD.path(self.namespace), labels=f"app.kubernetes.io/name={self.name}"
         ).items
         return [one["metadata"]["uid"] for one in listed]
 
@@ -220,7 +220,7 @@ def scientist(place: Place, user: str) -> None:
 
 def by_hand(name: str, workers: int = 2, **pod: Any) -> Document:
     """Return an MPIJob as somebody writes it who knows nothing of us; it never runs, for it rests."""
-    security = {"runAsUser": terms.PLAIN_USER}
+    security = {"runAsUser": well_known.PLAIN_USER}
     container = {
         "name": "main",
         "image": image("mpich"),

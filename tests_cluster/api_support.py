@@ -6,14 +6,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mpijob.backends.kubernetes import access as access_module
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.api import Api, Document
+from mpijob.backends.kubernetes.auth import access as access_module
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, Document
 
 NAMESPACE = "team-a"
-MAPS = kinds.CONFIG_MAP.path(NAMESPACE)
-PODS = kinds.POD.path(NAMESPACE)
+MAPS = resources.CONFIG_MAP.path(NAMESPACE)
+PODS = resources.POD.path(NAMESPACE)
 AccessOf = Callable[[str], Access]
 
 

@@ -12,14 +12,22 @@ from testbed import control_plane
 from tests_cluster.governed import transitions
 from tests_cluster.support import PATIENCE, Place, eventually
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.model.audit import AuditQuery
+from mpijob.backends.kubernetes.client import resources
+from mpijob.model.status.audit import AuditQuery
 
 ORDER = ["Queued", "Pending", "Initializing", "Running", "Succeeded", "Failed", "Cancelled"]
 _OBJECTS = (
-    kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.MPIJOB, kinds.JOBSET, kinds.JOB, kinds.POD, kinds.CONFIG_MAP,
-    kinds.SECRET, kinds.NETWORK_POLICY, kinds.WORKLOAD,
-)  # fmt: skip
+    resources.TRAINJOB,
+    resources.TRAINING_RUNTIME,
+    resources.MPIJOB,
+    resources.JOBSET,
+    resources.JOB,
+    resources.POD,
+    resources.CONFIG_MAP,
+    resources.SECRET,
+    resources.NETWORK_POLICY,
+    resources.WORKLOAD,
+)
 
 
 class Moment(NamedTuple):

@@ -24,8 +24,8 @@ from tests_cluster.governed import (
 from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, shows
 
 from mpijob import Client, MPIJob, Phase
-from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import Conflict
 from mpijob.model import Resources, Retry, Role
 
@@ -71,8 +71,8 @@ def operator_killed(moment: Moment) -> None:
     place = moment.place
     queue = {"name": place.namespace, "quota": {"cpu": "1"}, "namespaces": [place.namespace]}
     queues = (
-        kinds.CLUSTER_QUEUE.path("", place.namespace),
-        kinds.LOCAL_QUEUE.path(place.namespace, place.namespace),
+        resources.CLUSTER_QUEUE.path("", place.namespace),
+        resources.LOCAL_QUEUE.path(place.namespace, place.namespace),
     )
     with platform(place, {**QUIET, "queues": [queue]}):
         for wanted, there in (("Managed", True), ("Removed", False)):
@@ -84,7 +84,7 @@ def operator_killed(moment: Moment) -> None:
                 for one in _KEPT:
                     becomes(place, one, state)
             assert [place.api.find(path) is not None for path in queues] == [there, there]
-        inventory = (place.find(kinds.CONFIG_MAP, "mpijob-inventory") or {}).get("data") or {}
+        inventory = (place.find(resources.CONFIG_MAP, "mpijob-inventory") or {}).get("data") or {}
         left = {name: inventory[name] for name in _KEPT if name in inventory}
         assert not left, f"the inventory is empty: {left}"
 
@@ -124,7 +124,7 @@ def namespace_deleted(moment: Moment) -> None:
     with controller(place) as service:
         place.client.submit(a_tiny_job("doomed", "sleep 600", retry=Retry(limit=3, backoff_seconds=0)))
         time.sleep(moment.chance.uniform(0.0, 8.0))  # the fault's own moment
-        path = kinds.NAMESPACE.path("", place.namespace)
+        path = resources.NAMESPACE.path("", place.namespace)
         place.api.delete(path)
         eventually(lambda: place.api.find(path) is None, "the namespace is gone", PATIENCE)
         assert service.process.poll() is None
@@ -139,7 +139,7 @@ def member_killed(role: Role, moment: Moment) -> None:
         eventually(lambda: noted_phase(place, "bereft") == "Running", "it runs", PATIENCE)
         time.sleep(chance.uniform(0.0, 2.0))  # the fault's own moment
         pod = place.launcher(job) if role is Role.LAUNCHER else place.worker(job, chance.randrange(2))
-        place.api.delete(kinds.POD.path(place.namespace, pod["metadata"]["name"]), grace_seconds=0)
+        place.api.delete(resources.POD.path(place.namespace, pod["metadata"]["name"]), grace_seconds=0)
         eventually(lambda: noted_phase(place, "bereft-a2") == "Running", "it runs again", PATIENCE)
         job.cancel(grace_period=0)
         eventually(lambda: noted_phase(place, "bereft-a2") == "Cancelled", "its end is told", PATIENCE)
@@ -202,7 +202,7 @@ def quota_changed(moment: Moment) -> None:
 
 
 def _set_quota(place: Place, cpu: str) -> None:
-    path = kinds.CLUSTER_QUEUE.path("", place.namespace)
+    path = resources.CLUSTER_QUEUE.path("", place.namespace)
     spec = place.api.get(path)["spec"]
     spec["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = cpu
     place.api.patch(path, {"spec": spec})

@@ -23,10 +23,10 @@ from tests_cluster.fault_checks import Moment, server_audit
 from tests_cluster.governed import Service, doomed
 from tests_cluster.support import RESTRICTED, Place, eventually, own_place
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import ApiError, Document
-from mpijob.cluster import certificates, webhook_keys, webhook_objects
-from mpijob.cluster.webhook_objects import MUTATING, VALIDATING
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError, Document
+from mpijob.cluster.webhook import certificates, configuration, tls_secret
+from mpijob.cluster.webhook.configuration import MUTATING, VALIDATING
 
 STEPS = 3  # its own: the Secret, and the bundle in both configurations
 KILLS = 3
@@ -52,7 +52,7 @@ class Asked:
 
     def configurations(self) -> Iterator[Document]:
         """Yield both configurations, narrowed to the two namespaces."""
-        for one in webhook_objects.configurations(self.place.namespace, name=self.name):
+        for one in configuration.configurations(self.place.namespace, name=self.name):
             for webhook in one["webhooks"]:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": f"https://{places.HOST_IP}:{self.port}{path}"}
@@ -63,14 +63,14 @@ class Asked:
     def create(self, place: Place, name: str) -> float:
         """Create a job that rests, and return how long that took; raise where it is refused."""
         begun = time.monotonic()
-        place.api.create(kinds.MPIJOB.path(place.namespace), by_hand(name))
+        place.api.create(resources.MPIJOB.path(place.namespace), by_hand(name))
         return time.monotonic() - begun
 
     def is_answered(self) -> bool:
         """Whether closed namespaces may create, which is whether the webhook answers."""
         try:
             place = self.closed
-            place.api.create(kinds.MPIJOB.path(place.namespace), by_hand("probe"), dry_run=True)
+            place.api.create(resources.MPIJOB.path(place.namespace), by_hand("probe"), dry_run=True)
         except ApiError:
             return False
         return True
@@ -84,7 +84,7 @@ def asked(moment: Moment) -> Iterator[Asked]:
         made = Asked(place, closed)
         for one, words in ((place, {"mpijob.dev/admission": "open"}), (closed, {})):
             body = {"metadata": {"labels": {TESTED: made.name, **words}}}
-            one.api.patch(kinds.NAMESPACE.path("", one.namespace), body)
+            one.api.patch(resources.NAMESPACE.path("", one.namespace), body)
         try:
             for document in made.configurations():
                 kind = MUTATING if document["kind"] == MUTATING.name else VALIDATING
@@ -113,7 +113,7 @@ def killed(moment: Moment) -> None:
         for number in range(KILLS):
             step, after = chance.randint(1, STEPS), chance.random() < 0.5
             place.api.delete(
-                kinds.SECRET.path(place.namespace, f"{made.name}-keys")
+                resources.SECRET.path(place.namespace, f"{made.name}-keys")
             )  # it has all steps before it
             with tollgate.opened(step, after=after) as (gate, config):
                 with doomed(place, gate, config, *made.words) as service:
@@ -154,12 +154,12 @@ def expired(moment: Moment) -> None:
     with asked(moment) as made, served(made):
         time.sleep(moment.chance.uniform(0.0, 1.5))  # the fault's own moment between two looks at its keys
         old = certificates.renewed((places.HOST_IP,), now=datetime.now(UTC) - timedelta(days=60))
-        path = kinds.SECRET.path(place.namespace, f"{made.name}-keys")
-        webhook_keys._write(place.api, path, old, place.api.get(path))
+        path = resources.SECRET.path(place.namespace, f"{made.name}-keys")
+        tls_secret._write(place.api, path, old, place.api.get(path))
         eventually(lambda: _published(place, old.bundle, made.name), "the old bundle is trusted")
         assert made.create(place, "meanwhile") < LONGEST_SECONDS
         eventually(made.is_answered, "a new certificate is trusted", 30)
-        keys = webhook_keys.read(place.api.get(path))
+        keys = tls_secret.read(place.api.get(path))
         assert keys is not None
         assert certificates.expiry(keys) > datetime.now(UTC)
         _created(place, {"meanwhile"})
@@ -168,7 +168,7 @@ def expired(moment: Moment) -> None:
 def _published(place: Place, bundle: bytes, name: str) -> bool:
     """Whether the API server was told, and the webhook did not do so at the same moment."""
     try:
-        webhook_keys.publish(place.api, bundle, name=name)
+        tls_secret.publish(place.api, bundle, name=name)
     except ApiError as error:
         if error.status != 409:
             raise
@@ -179,13 +179,13 @@ def _published(place: Place, bundle: bytes, name: str) -> bool:
 def _owned_once(made: Asked, name: str, place: Place | None = None) -> None:
     """The webhook has written the owner: it was asked."""
     place = place or made.closed
-    kept = place.api.get(kinds.MPIJOB.path(place.namespace, name))
+    kept = place.api.get(resources.MPIJOB.path(place.namespace, name))
     assert "mpijob.dev/owner" in (kept["metadata"].get("annotations") or {})
 
 
 def _created(place: Place, names: set[str]) -> None:
     """Every job that was accepted is there, once, and no other; nothing of them ran."""
-    found = [one["metadata"]["name"] for one in place.api.list(kinds.MPIJOB.path(place.namespace)).items]
+    found = [one["metadata"]["name"] for one in place.api.list(resources.MPIJOB.path(place.namespace)).items]
     assert sorted(found) == sorted(names)
     audited = [
         one["objectRef"]["name"]
@@ -195,7 +195,7 @@ def _created(place: Place, names: set[str]) -> None:
         and not one["requestURI"].count("dryRun")
     ]
     assert sorted(audited) == sorted(names)
-    assert not place.api.list(kinds.POD.path(place.namespace)).items
+    assert not place.api.list(resources.POD.path(place.namespace)).items
 
 
 # -- two of them -------------------------------------------------------------------------------------
@@ -213,13 +213,13 @@ def one_of_two_killed(moment: Moment) -> None:
     assert isinstance(webhook, Governed)
     eventually(lambda: webhook.ready() == 2 and len(webhook.processes()) == 2, "two are ready", 90)
     body = {"metadata": {"labels": {TESTED: webhook.name, "mpijob.dev/admission": "open"}}}
-    place.api.patch(kinds.NAMESPACE.path("", place.namespace), body)
+    place.api.patch(resources.NAMESPACE.path("", place.namespace), body)
     with own_place(place.kubeconfig, "fault-closed", webhook.labels) as closed:
         eventually(lambda: _is_accepted(closed, "probe"), "closed namespaces work", 30)
         os.kill(moment.chance.choice(webhook.processes()), signal.SIGKILL)
         begun = time.monotonic()
         for number in range(20):
-            path = kinds.MPIJOB.path(place.namespace)
+            path = resources.MPIJOB.path(place.namespace)
             place.api.create(path, by_hand(f"during-{number}"))
         eventually(lambda: _is_accepted(closed, "afterwards"), "closed namespaces work", 10)
         moment.notes.append(f"closed namespaces again within {1 + int(time.monotonic() - begun)} s")
@@ -229,7 +229,7 @@ def one_of_two_killed(moment: Moment) -> None:
 
 def _is_accepted(place: Place, name: str) -> bool:
     try:
-        place.api.create(kinds.MPIJOB.path(place.namespace), by_hand(name), dry_run=True)
+        place.api.create(resources.MPIJOB.path(place.namespace), by_hand(name), dry_run=True)
     except ApiError:
         return False
     return True

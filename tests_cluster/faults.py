@@ -18,8 +18,9 @@ from testbed.kubectl import is_ready, kubectl
 from testbed.shell import wait_for
 from tests_cluster.support import Place, eventually
 
-from mpijob.backends.kubernetes import discovery, kinds
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client import discovery
+from mpijob.backends.kubernetes.client import resources as kinds
+from mpijob.backends.kubernetes.client.resources import Kind
 
 ROLE = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
 BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")

@@ -10,13 +10,13 @@ from pathlib import Path
 from testbed import places
 from tests_cluster.support import Place, eventually
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Document
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.backends.kubernetes.client.resources import Kind
 
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes", namespaced=False)
-FLAVOR = Kind(kinds.KUEUE_API, "ResourceFlavor", "resourceflavors", namespaced=False)
+FLAVOR = Kind(resources.KUEUE_API, "ResourceFlavor", "resourceflavors", namespaced=False)
 
 
 @contextmanager
@@ -35,12 +35,12 @@ def a_claim(place: Place, name: str) -> Iterator[str]:
 def remove_claim(place: Place, name: str) -> None:
     """Delete a claim and the pods that hold it, and wait until it is gone."""
     place.take_away(CLAIM, name)
-    for pod in place.api.list(kinds.POD.path(place.namespace)).items:
+    for pod in place.api.list(resources.POD.path(place.namespace)).items:
         if any(
             (one.get("persistentVolumeClaim") or {}).get("claimName") == name
             for one in pod["spec"]["volumes"]
         ):
-            place.api.delete(kinds.POD.path(place.namespace, pod["metadata"]["name"]), grace_seconds=0)
+            place.api.delete(resources.POD.path(place.namespace, pod["metadata"]["name"]), grace_seconds=0)
     eventually(lambda: place.find(CLAIM, name) is None, f"claim {name} is gone", 60.0)
 
 
@@ -73,10 +73,10 @@ def a_queue(place: Place, cpu: str) -> Iterator[str]:
         "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": [flavor]}],
     }
     place.put(FLAVOR, name)
-    place.put(kinds.CLUSTER_QUEUE, name, spec=spec)
-    place.put(kinds.LOCAL_QUEUE, "own", spec={"clusterQueue": name})
+    place.put(resources.CLUSTER_QUEUE, name, spec=spec)
+    place.put(resources.LOCAL_QUEUE, "own", spec={"clusterQueue": name})
     try:
         yield "own"
     finally:
-        for kind in (kinds.CLUSTER_QUEUE, FLAVOR):
+        for kind in (resources.CLUSTER_QUEUE, FLAVOR):
             place.take_away(kind, name)

@@ -16,14 +16,14 @@ import msgspec
 from tests_cluster.support import PATIENCE, Place, eventually
 from tests_cluster.tollgate import Gate
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Document
-from mpijob.backends.kubernetes.controller import LIMITS
-from mpijob.backends.kubernetes.election import LEASE
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.backends.kubernetes.controller.controller import LIMITS
+from mpijob.backends.kubernetes.controller.leader_election import LEASE
 from mpijob.cluster import crds
 from mpijob.cluster.operator import PLATFORM
-from mpijob.dialects.proclamations import COMPONENT, PROGRESS_ANNOTATION
-from mpijob.model.governance import NamespaceLimits
+from mpijob.formats.kubernetes.controller_notes import COMPONENT, PROGRESS_ANNOTATION
+from mpijob.model.platform.governance import NamespaceLimits
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 QUIET: dict[str, Any] = {
@@ -113,7 +113,7 @@ def limits(place: Place, **fields: Any) -> Iterator[None]:
 
 def told(place: Place, name: str) -> list[Document]:
     """Return what the controller said about a job's object, in order."""
-    events = place.api.list(kinds.EVENT.path(place.namespace)).items
+    events = place.api.list(resources.EVENT.path(place.namespace)).items
     mine = [one for one in events if (one.get("source") or {}).get("component") == COMPONENT]
     of_job = [one for one in mine if one["involvedObject"]["name"] == name]
     return sorted(of_job, key=lambda one: str(one["metadata"]["creationTimestamp"]))
@@ -127,7 +127,7 @@ def transitions(place: Place, name: str) -> list[str]:
 
 def noted_phase(place: Place, name: str) -> str:
     """Return the phase that the controller has noted on a TrainJob, "" for none."""
-    job = place.find(kinds.TRAINJOB, name)
+    job = place.find(resources.TRAINJOB, name)
     note = ((job or {}).get("metadata", {}).get("annotations") or {}).get(PROGRESS_ANNOTATION, "{}")
     return str(json.loads(note).get("phase", ""))
 

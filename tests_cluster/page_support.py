@@ -21,8 +21,8 @@ import yaml
 from tests_cluster.accounts import BINDING, ROLE, shipped_account
 from tests_cluster.support import PATIENCE, Place, eventually, image
 
-from mpijob.backends.kubernetes.api import Document
-from mpijob.cluster import certificates
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.cluster.webhook import certificates
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "deploy" / "base" / "page"

@@ -15,11 +15,11 @@ import pytest
 from tests.conformance import builders
 
 from mpijob import Client
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.kubeconfig import load
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.settings import Settings
 
 # Promises that the quick round leaves out: what is particular to a cluster in them, a neighbour shows too.
@@ -97,27 +97,27 @@ def _documents(place: Quarters) -> Iterator[tuple[Kind, dict[str, Any]]]:
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
     for name in place.namespaces:
         metadata = {"name": name, "labels": enforce}
-        yield kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        yield resources.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     urgent = {
-        "apiVersion": kinds.KUEUE_API,
+        "apiVersion": resources.KUEUE_API,
         "kind": "WorkloadPriorityClass",
         "metadata": {"name": f"{place.queue}-100"},
     }
-    yield kinds.WORKLOAD_PRIORITY, urgent | {"value": 100}
+    yield resources.WORKLOAD_PRIORITY, urgent | {"value": 100}
     quotas = [{"name": "cpu", "nominalQuota": "400m"}, {"name": "memory", "nominalQuota": "8Gi"}]
     group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "default", "resources": quotas}]}
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}
     queue = {
-        "apiVersion": kinds.KUEUE_API,
+        "apiVersion": resources.KUEUE_API,
         "kind": "ClusterQueue",
         "metadata": {"name": place.queue},
         "spec": spec,
     }
-    yield kinds.CLUSTER_QUEUE, queue
+    yield resources.CLUSTER_QUEUE, queue
     for name in place.namespaces:
         metadata = {"name": place.queue, "namespace": name}
-        local = {"apiVersion": kinds.KUEUE_API, "kind": "LocalQueue", "metadata": metadata}
-        yield kinds.LOCAL_QUEUE, local | {"spec": {"clusterQueue": place.queue}}
+        local = {"apiVersion": resources.KUEUE_API, "kind": "LocalQueue", "metadata": metadata}
+        yield resources.LOCAL_QUEUE, local | {"spec": {"clusterQueue": place.queue}}
 
 
 @pytest.fixture

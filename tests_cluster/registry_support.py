@@ -14,7 +14,7 @@ from testbed.shell import run
 from tests.servers import free_port, process
 from tests_cluster.support import eventually
 
-from mpijob.backends.models import Entry, Registry
+from mpijob.backends.model_registry import Entry, Registry
 from mpijob.errors import BackendError
 
 _PACKAGES = ("mariadb-server-core", "mariadb-server", "mariadb-client-core", "liburing2", "libaio1")

@@ -21,16 +21,16 @@ from testbed import places
 from testbed.session import uses_another_cluster
 
 from mpijob import Client, Job, JobState, MPIJob, Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Api, Document
+from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.kubeconfig import load
-from mpijob.backends.kubernetes.logs import role_of
-from mpijob.backends.kubernetes.preflight import PLAIN_USER
-from mpijob.backends.kubernetes.states import worker_index
-from mpijob.dialects.terms import Shape
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, Document
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.logs.pod_logs import role_of
+from mpijob.backends.kubernetes.preflight.preflight import PLAIN_USER
+from mpijob.backends.kubernetes.status.derive_state import worker_index
 from mpijob.errors import NotFound
+from mpijob.formats.kubernetes.well_known import Shape
 from mpijob.model import Placement, Resources, Role
 from mpijob.settings import CLUSTER, Settings
 
@@ -128,7 +128,7 @@ class Place:
     def pods(self, job: Job | str) -> list[Document]:
         """Return the pods of a job that was written here."""
         name = job if isinstance(job, str) else job.name
-        return self.api.list(kinds.POD.path(self.namespace), labels=f"mpijob.dev/job={name}").items
+        return self.api.list(resources.POD.path(self.namespace), labels=f"mpijob.dev/job={name}").items
 
     def uids(self, job: Job | str) -> set[str]:
         """Return which pods a job has: those that are made anew are others."""
@@ -235,11 +235,11 @@ def own_place(kubeconfig: Path, name: str, labels: Mapping[str, str] = RESTRICTE
         place = Place(kubeconfig, namespace, home)
         metadata = {"name": namespace, "labels": dict(labels)}
         document = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        place.api.create(kinds.NAMESPACE.path(), document)
+        place.api.create(resources.NAMESPACE.path(), document)
         try:
             yield place
         finally:
-            place.api.delete(kinds.NAMESPACE.path("", namespace))
+            place.api.delete(resources.NAMESPACE.path("", namespace))
             place.client.close()
             place.api.close()
 

@@ -19,13 +19,13 @@ from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 from tests_cluster.test_recorder import known, recorder, said
 
 from mpijob import Client, Phase
-from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.client.stages import stages
+from mpijob.backends.kubernetes.client import resources
+from mpijob.client.observe.stages import stages
 from mpijob.errors import NotFound
-from mpijob.history import keeping
+from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.keeping import Policy
+from mpijob.history.retention import Policy
 from mpijob.settings import history_directory
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,7 +104,7 @@ def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfi
                 PATIENCE,
             )
             live = answers(other.client, "lost")
-            other.api.delete(kinds.NAMESPACE.path("", other.namespace))
+            other.api.delete(resources.NAMESPACE.path("", other.namespace))
             eventually(
                 lambda: (found := known(other, "lost")) and found.deleted,
                 "it is known that it is gone",
@@ -114,7 +114,7 @@ def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfi
             assert process.wait(PATIENCE) == 0
         ended = live["state"][2]
         archive = Archive(history_directory(settings, KubernetesBackend(settings).name))
-        keeping.tidy(archive, Policy.of(settings), ended + 7 * DAY - 60)
+        retention.tidy(archive, Policy.of(settings), ended + 7 * DAY - 60)
         with Client(KubernetesBackend(settings), settings=settings) as client:
             assert answers(client, "lost") == live
             assert (live["state"][0], live["why"][:1]) == (Phase.FAILED, ["RANK_EXIT"])
@@ -129,10 +129,10 @@ def test_a_job_gone_with_its_namespace_is_fully_explained_a_week_later(kubeconfi
             for words in (("why", "lost"), ("describe", "lost"), ("acct",), ("trace", "lost")):
                 done = other.mpijob(*words)
                 assert done.returncode == 0, done.stderr
-            keeping.tidy(archive, Policy.of(settings), ended + 8 * DAY)
+            retention.tidy(archive, Policy.of(settings), ended + 8 * DAY)
             assert any(b"kept for 7 days" in line.text for line in client.logs("lost"))
             assert [finding.code for finding in client.why("lost")] == live["why"]
-            keeping.tidy(archive, Policy.of(settings), ended + 31 * DAY)
+            retention.tidy(archive, Policy.of(settings), ended + 31 * DAY)
             with pytest.raises(NotFound):
                 client.state("lost")
             assert [one.ref.name for one in client.accounts(selector="team=cv").items] == ["lost"]

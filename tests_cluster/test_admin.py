@@ -15,10 +15,10 @@ from tests_cluster.furniture import a_queue
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place, shows
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.governing import LIMITS
-from mpijob.client.governing import Administration
-from mpijob.model.audit import AuditQuery
+from mpijob.backends.kubernetes.admin.namespace_limits import LIMITS
+from mpijob.backends.kubernetes.client import resources
+from mpijob.client.admin.limits import Administration
+from mpijob.model.status.audit import AuditQuery
 
 ROOT = Path(__file__).parent.parent
 LONG = "sleep 600"
@@ -63,7 +63,7 @@ def test_what_is_set_is_on_the_clusters_own_objects_and_in_the_audit(place: Plac
         assert "max_workers: None → 4" in ok(place, "admin", "set", name, *words)
         limits = place.api.get(LIMITS.path("", name))["spec"]
         assert (limits["maxWorkers"], limits["concurrentJobs"], limits["maxDurationSeconds"]) == (4, 2, 43200)
-        queue = place.find(kinds.LOCAL_QUEUE, "front")
+        queue = place.find(resources.LOCAL_QUEUE, "front")
         assert queue is not None
         assert queue["spec"]["clusterQueue"] == name
         shown = json.loads(ok(place, "admin", "limits", name, "-o", "json"))
@@ -111,7 +111,7 @@ def test_a_preemption_is_told_with_time_and_taker_to_the_user_and_the_administra
         own_place(kubeconfig, "team-high") as high,
         a_queue(low, "300m") as queue,
     ):
-        high.put(kinds.LOCAL_QUEUE, queue, spec={"clusterQueue": low.namespace})
+        high.put(resources.LOCAL_QUEUE, queue, spec={"clusterQueue": low.namespace})
         small = low.running(a_job("small", LONG, workers=1, queue=queue, priority="low"))
         high.client.submit(a_job("big", LONG, workers=1, queue=queue, priority="high"))
         state = shows(small, lambda now: now.reason == "Preempted", "tells that it was pre-empted")

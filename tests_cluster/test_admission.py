@@ -24,10 +24,10 @@ from tests_cluster.fault_checks import server_audit
 from tests_cluster.furniture import a_queue
 from tests_cluster.support import Place, a_job, eventually, image, own_place, said
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import ApiError, Document
-from mpijob.dialects import terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError, Document
 from mpijob.errors import NotAllowed, QuotaExceeded
+from mpijob.formats.kubernetes import well_known
 from mpijob.model import Family
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security]
@@ -48,11 +48,11 @@ def alice(place: Place, kubeconfig_of: Callable[[str], Path]) -> Iterator[Place]
 @pytest.mark.req("E-webhook", "D-istio", "FR-024", "D-scc")
 def test_a_job_written_by_hand_is_made_safe_and_owned_by_who_asked(place: Place, alice: Place) -> None:
     forged = by_hand("hand")
-    forged["metadata"]["labels"] = {terms.OWNER_LABEL: "bob"}
+    forged["metadata"]["labels"] = {well_known.OWNER_LABEL: "bob"}
     status, text = create(alice, forged)
     assert status == 0, text
-    kept = place.api.get(kinds.MPIJOB.path(place.namespace, "hand"))
-    assert kept["metadata"]["labels"][terms.OWNER_LABEL] == "alice"
+    kept = place.api.get(resources.MPIJOB.path(place.namespace, "hand"))
+    assert kept["metadata"]["labels"][well_known.OWNER_LABEL] == "alice"
     assert kept["metadata"]["labels"]["cost.mpijob.dev/user"] == "alice"
     for replica in kept["spec"]["mpiReplicaSpecs"].values():
         template = replica["template"]
@@ -70,11 +70,11 @@ def test_jobs_run_as_before_and_belong_to_who_sent_them(place: Place, alice: Pla
     base = "openmpi4" if family is Family.OPENMPI else "mpich"
     job = alice.succeeded(a_job(f"runs-{base}", "echo rank", mpi=family, image=image(base), owner="somebody"))
     assert sorted(said(job)) == [0, 1]
-    kind = kinds.TRAINJOB if family is Family.OPENMPI else kinds.MPIJOB
+    kind = resources.TRAINJOB if family is Family.OPENMPI else resources.MPIJOB
     kept = place.api.get(kind.path(place.namespace, f"runs-{base}"))
-    assert kept["metadata"]["annotations"][terms.OWNER_LABEL] == "alice"
+    assert kept["metadata"]["annotations"][well_known.OWNER_LABEL] == "alice"
     for pod in place.pods(job):
-        assert pod["metadata"]["labels"][terms.OWNER_LABEL] == "alice"
+        assert pod["metadata"]["labels"][well_known.OWNER_LABEL] == "alice"
     job.delete()
 
 
@@ -104,12 +104,12 @@ def test_limits_of_the_namespace_hold_for_kubectl_and_for_us_in_the_same_words(
             alice.client.submit(a_job("evil", image="evil.example.org/x:1"))
         status, text = create(alice, by_hand("short"))
         assert status == 0, text
-        kept = place.api.get(kinds.MPIJOB.path(place.namespace, "short"))
+        kept = place.api.get(resources.MPIJOB.path(place.namespace, "short"))
         assert kept["spec"]["runPolicy"]["activeDeadlineSeconds"] == 600
         alice.kubectl("delete", "mpijobs.kubeflow.org", "short")
     assert not [
         one
-        for one in place.api.list(kinds.POD.path(place.namespace)).items
+        for one in place.api.list(resources.POD.path(place.namespace)).items
         if "many" in one["metadata"]["name"]
     ]
 
@@ -137,7 +137,7 @@ def test_old_jobs_are_left_in_peace_then_warned_of_then_refused_and_ours_never(
         assert f"{words} are no longer taken in namespace '{place.namespace}'" in text
         assert "mpijob convert FILE" in text
         ours = alice.client.submit(a_job("ours-of-the-operator", mpi=Family.MPICH, image=image("mpich")))
-        assert place.find(kinds.MPIJOB, ours.ref.name) is not None
+        assert place.find(resources.MPIJOB, ours.ref.name) is not None
         ours.delete()
 
 
@@ -171,9 +171,10 @@ def test_over_quota_is_refused_at_once_and_no_pod_ever_exists(
         scientist(place, "alice")
         alice = Place(kubeconfig_of("alice"), place.namespace, place.settings.home)
         eventually(lambda: create(alice, a_pod("witness", ""))[0] == 0, "alice may create")
-        place.put(kinds.RESOURCE_QUOTA, "small", spec={"hard": {"requests.cpu": "1"}})
+        place.put(resources.RESOURCE_QUOTA, "small", spec={"hard": {"requests.cpu": "1"}})
         eventually(
-            lambda: "used" in (place.find(kinds.RESOURCE_QUOTA, "small") or {}).get("status", {}), "it counts"
+            lambda: "used" in (place.find(resources.RESOURCE_QUOTA, "small") or {}).get("status", {}),
+            "it counts",
         )
         wide = by_hand("wide", workers=40)
         wide["spec"]["runPolicy"]["suspend"] = False
@@ -184,7 +185,7 @@ def test_over_quota_is_refused_at_once_and_no_pod_ever_exists(
         taken = time.monotonic() - begun
         print(f"refused by kubectl in {taken:.2f} s")
         assert taken < REFUSED_SECONDS
-        events = place.api.list(kinds.EVENT.path(place.namespace)).items
+        events = place.api.list(resources.EVENT.path(place.namespace)).items
         assert not [one for one in events if one["involvedObject"]["name"].startswith("wide")]
         (refused, *_) = (one for one in server_audit(place) if one["objectRef"]["resource"] == "mpijobs")
         assert (refused["user"]["username"], refused["responseStatus"]["code"]) == ("alice", 403)
@@ -235,7 +236,7 @@ def a_pod(name: str, uid: str) -> Document:
     own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = {"securityContext": security, "containers": [container | {"securityContext": own}]}
-    labels = {terms.UID_LABEL: uid} if uid else {}
+    labels = {well_known.UID_LABEL: uid} if uid else {}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
@@ -254,7 +255,7 @@ def test_nobody_enters_a_jobs_network_by_its_label(place: Place, alice: Place) -
     assert words in refusal(admin, deployment | {"spec": selected})
     status, text = create(alice, a_pod("plain", ""))
     assert status == 0, text
-    label = json.dumps({"metadata": {"labels": {terms.UID_LABEL: "victim"}}})
+    label = json.dumps({"metadata": {"labels": {well_known.UID_LABEL: "victim"}}})
     patch = ("patch", "pod", "plain", "--type=merge", "--patch", label)
     labelled = run(place.kubeconfig, *patch, namespace=place.namespace)
     assert labelled.returncode != 0
@@ -277,7 +278,7 @@ def test_a_job_stays_what_it_is_and_whose_it_is(place: Place, alice: Place) -> N
     status, text = patched({"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 9}}}})
     assert status != 0
     assert "cannot be changed: a job is what it was when it was created" in text
-    status, text = patched({"metadata": {"labels": {terms.OWNER_LABEL: "bob"}}})
+    status, text = patched({"metadata": {"labels": {well_known.OWNER_LABEL: "bob"}}})
     assert status != 0
     assert "cannot be added, changed or removed" in text
     assert patched({"metadata": {"labels": {"note": "mine"}}})[0] == 0
@@ -289,7 +290,7 @@ def test_an_elastic_job_is_scaled_within_its_bounds_and_the_namespaces_limits(
     webhook: Governed, place: Place, alice: Place
 ) -> None:
     document = by_hand("elastic")
-    document["metadata"]["annotations"] = {terms.REST_ANNOTATION: '{"elastic":{"max_workers":5}}'}
+    document["metadata"]["annotations"] = {well_known.REST_ANNOTATION: '{"elastic":{"max_workers":5}}'}
     status, text = create(alice, document)
     assert status == 0, text
 
@@ -328,14 +329,14 @@ def test_somebody_elses_uid_opens_no_door(
     uid = mine.ref.uid
     bob = Place(kubeconfig_of("bob"), place.namespace, place.settings.home)
     theirs = by_hand("theirs")
-    theirs["metadata"]["labels"] = {terms.UID_LABEL: uid}
+    theirs["metadata"]["labels"] = {well_known.UID_LABEL: uid}
     assert "was not issued for user 'bob'" in refusal(bob, theirs)
     pods = by_hand("pods")
     for replica in pods["spec"]["mpiReplicaSpecs"].values():
-        replica["template"]["metadata"] = {"labels": {terms.UID_LABEL: uid}}
+        replica["template"]["metadata"] = {"labels": {well_known.UID_LABEL: uid}}
     assert "of another job" in refusal(bob, pods)
     mine.delete()
     with pytest.raises((ApiError, NotAllowed)):
-        bob.api.create(kinds.POD.path(place.namespace), a_pod("spy", uid))
+        bob.api.create(resources.POD.path(place.namespace), a_pod("spy", uid))
     bob.client.close()
     bob.api.close()

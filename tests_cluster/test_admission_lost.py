@@ -21,8 +21,8 @@ from tests_cluster.admission_support import (
 )
 from tests_cluster.support import Place, eventually, own_place
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.cluster import certificates, webhook_keys
+from mpijob.backends.kubernetes.client import resources
+from mpijob.cluster.webhook import certificates, tls_secret
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security]
 webhook = pytest.fixture(scope="module")(asked)
@@ -103,11 +103,11 @@ def test_a_slow_webhook_costs_an_open_namespace_three_seconds_and_no_job(
 def test_an_expired_certificate_is_renewed_by_itself(webhook: Governed, place: Place, opened: Place) -> None:
     names = (f"{webhook.name}.{webhook.namespace}.svc",)
     old = certificates.renewed(names, now=datetime.now(UTC) - timedelta(days=60))
-    path = kinds.SECRET.path(webhook.namespace, f"{webhook.name}-keys")
+    path = resources.SECRET.path(webhook.namespace, f"{webhook.name}-keys")
     before = webhook.api.get(path)["data"]["tls.crt"]
     found = webhook.api.get(path)
-    webhook_keys._write(webhook.api, path, old, found)
-    webhook_keys.publish(webhook.api, b"", name=webhook.name)
+    tls_secret._write(webhook.api, path, old, found)
+    tls_secret.publish(webhook.api, b"", name=webhook.name)
     assert timed(opened, "expired")[0] == 0  # nothing waits for it
     eventually(lambda: webhook.api.get(path)["data"]["tls.crt"] != before, "new keys are made")
     eventually(lambda: timed(place, "renewed")[0] == 0, "and trusted")

@@ -17,11 +17,11 @@ import pytest
 from testbed import places
 from tests_cluster.api_support import MAPS, NAMESPACE, PODS, AccessOf, a_map, accesses, connected, labelled
 
-from mpijob.backends.kubernetes import access as access_module
-from mpijob.backends.kubernetes import failures, kinds, websocket
-from mpijob.backends.kubernetes.access import Plugin
-from mpijob.backends.kubernetes.api import METADATA, TABLE, Api, ApiError, Document
-from mpijob.backends.kubernetes.watching import watch
+from mpijob.backends.kubernetes.auth import access as access_module
+from mpijob.backends.kubernetes.auth.access import Plugin
+from mpijob.backends.kubernetes.client import api_errors, exec_stream, resources
+from mpijob.backends.kubernetes.client.api import METADATA, TABLE, Api, ApiError, Document
+from mpijob.backends.kubernetes.client.watch import watch
 from mpijob.errors import Conflict, InvalidJob, NotAllowed, NotFound, Unsupported
 
 access_of = pytest.fixture(scope="module")(accesses)
@@ -69,14 +69,15 @@ def told(api: Api, doing: str, call: Callable[[], object]) -> Exception:
     """Return what a user would be told of the error that the call meets."""
     with pytest.raises(ApiError) as caught:
         call()
-    return failures.translate(caught.value, doing=doing)
+    return api_errors.translate(caught.value, doing=doing)
 
 
 @pytest.mark.parametrize("user", ["alice", "carol"], ids=["certificate", "token"])
 def test_a_user_is_known_by_certificate_or_token(access_of: AccessOf, user: str) -> None:
     with Api(access_of(user)) as api:
         review = api.create(
-            kinds.SELF_REVIEW.path(), {"apiVersion": kinds.SELF_REVIEW.api, "kind": "SelfSubjectReview"}
+            resources.SELF_REVIEW.path(),
+            {"apiVersion": resources.SELF_REVIEW.api, "kind": "SelfSubjectReview"},
         )
         assert review["status"]["userInfo"]["username"] == user
         assert api.list(PODS).version
@@ -129,13 +130,13 @@ def test_refusals_of_a_real_server_are_understood(alice: Api, label: str) -> Non
     invalid = told(alice, "create it", lambda: alice.create(MAPS, a_map("No_Name", label)))
     assert isinstance(invalid, InvalidJob)
     assert [finding.field for finding in invalid.findings] == ["metadata.name"]
-    missing = told(alice, "read it", lambda: alice.get(kinds.TRAINJOB.path(NAMESPACE, f"m-{label}")))
+    missing = told(alice, "read it", lambda: alice.get(resources.TRAINJOB.path(NAMESPACE, f"m-{label}")))
     assert isinstance(missing, NotFound)
     assert f"no TrainJob 'm-{label}' in namespace 'team-a'" in str(missing)
 
 
 def test_a_kind_that_is_not_installed_is_told(kubeconfig: Path) -> None:
-    path = kinds.TRAINJOB.path(NAMESPACE).replace("v1alpha1", "v1alpha0")
+    path = resources.TRAINJOB.path(NAMESPACE).replace("v1alpha1", "v1alpha0")
     with Api(access_module.load(path=str(kubeconfig))) as admin:
         assert isinstance(told(admin, "list jobs", lambda: admin.list(path)), Unsupported)
 
@@ -209,18 +210,18 @@ def test_the_log_of_a_silent_pod_can_be_left(alice: Api, running: Callable[[str]
 
 def test_commands_run_inside_a_pod(alice: Api, access_of: AccessOf, running: Callable[[str], str]) -> None:
     pod = f"{running('sleep 60')}/exec"
-    assert websocket.capture(alice, pod, ("sh", "-c", "echo out; echo err >&2; exit 7")) == (
+    assert exec_stream.capture(alice, pod, ("sh", "-c", "echo out; echo err >&2; exit 7")) == (
         7,
         b"out\n",
         b"err\n",
     )
     given = os.urandom(300_000)
-    assert websocket.capture(alice.access, pod, ("cat",), given=given, container="main") == (0, given, b"")
-    assert websocket.capture(alice, pod, ("echo", "a b", "", "c&d")) == (0, b"a b  c&d\n", b"")
-    status, _, said = websocket.capture(alice, pod, ("no-such-program",))
+    assert exec_stream.capture(alice.access, pod, ("cat",), given=given, container="main") == (0, given, b"")
+    assert exec_stream.capture(alice, pod, ("echo", "a b", "", "c&d")) == (0, b"a b  c&d\n", b"")
+    status, _, said = exec_stream.capture(alice, pod, ("no-such-program",))
     assert (status, said) == (127, b"mpijob: 'no-such-program' is not in the container\n")
     bob = access_of("bob")
-    error = told(alice, "run the command", lambda: websocket.capture(bob, pod, ("true",)))
+    error = told(alice, "run the command", lambda: exec_stream.capture(bob, pod, ("true",)))
     assert isinstance(error, NotAllowed)
     assert "User 'bob' lacks 'get' permission for exec of Pods in namespace 'team-a'" in error.message
 
@@ -233,7 +234,7 @@ def test_a_command_in_a_pod_has_a_terminal(alice: Api, running: Callable[[str], 
             out = io.BytesIO()
             argv = ("sh", "-c", "tty >/dev/null && echo terminal; read line; echo got $line")
             os.write(near, b"hello\n")
-            assert websocket.execute(alice, pod, argv, stdin=stdin, stdout=out, stderr=out, tty=True) == 0
+            assert exec_stream.execute(alice, pod, argv, stdin=stdin, stdout=out, stderr=out, tty=True) == 0
     finally:
         os.close(near)
         os.close(far)
@@ -245,5 +246,5 @@ def test_a_pod_that_ends_under_a_command_is_told(alice: Api, running: Callable[[
     path = running("sleep 60")
     threading.Timer(1.0, lambda: alice.delete(path, grace_seconds=0)).start()
     began = time.monotonic()
-    assert websocket.capture(alice, f"{path}/exec", ("sleep", "30"))[0] == 137
+    assert exec_stream.capture(alice, f"{path}/exec", ("sleep", "30"))[0] == 137
     assert time.monotonic() - began < 20

@@ -17,7 +17,7 @@ from tests_cluster.faults import Followers, left_of
 from tests_cluster.support import PATIENCE, Place, a_job, begun, eventually, own_place, said
 
 from mpijob import MPIJob, Phase
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import BackendError, InvalidJob, Unsupported
 from mpijob.model import Code, Family, Resources
 
@@ -26,7 +26,7 @@ LONG = pytest.mark.long
 TINY = Resources(cpu="50m", memory="64Mi")
 COUNTS = "echo begun; i=0; while [ $i -lt {lines} ]; do echo line $i; i=$((i + 1)); sleep 0.5; done"
 SMALL_WORDS = ("--workers", "2", "--cpu", "50m", "--memory", "64Mi", "--launcher-cpu", "50m")
-SERVICE_ACCOUNT = kinds.Kind("v1", "ServiceAccount", "serviceaccounts")
+SERVICE_ACCOUNT = resources.Kind("v1", "ServiceAccount", "serviceaccounts")
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +102,12 @@ class Account:
     def new_token(self) -> str:
         self._number += 1
         bound = f"{self.name}-{self._number}"
-        self._place.put(kinds.SECRET, bound)
+        self._place.put(resources.SECRET, bound)
         words = ("create", "token", self.name, "--bound-object-kind=Secret", f"--bound-object-name={bound}")
         return self._place.kubectl(*words).strip()
 
     def revoke(self) -> None:
-        self._place.take_away(kinds.SECRET, f"{self.name}-{self._number}")
+        self._place.take_away(resources.SECRET, f"{self.name}-{self._number}")
 
 
 @pytest.mark.req("B-watch")
@@ -128,7 +128,7 @@ def test_a_token_that_dies_while_a_job_is_followed_is_read_anew_and_one_without_
         assert lucky.alive()
         assert unlucky.alive()
         file.write_text(account.new_token())
-        place.take_away(kinds.SECRET, "short-lived-1")
+        place.take_away(resources.SECRET, "short-lived-1")
         told = unlucky.ended(60)["wait"]
         done = lucky.ended(PATIENCE)
     assert told.returncode != 0
@@ -213,9 +213,9 @@ def test_two_processes_that_submit_one_name_at_once_make_one_job(place: Place) -
     statuses = sorted(one.returncode != 0 for one in racers)
     assert statuses == [False, True, True, True], told
     assert sum("race" in one and "exists" in one for one in told) == 3, told
-    jobs = place.api.list(kinds.TRAINJOB.path(place.namespace), labels="mpijob.dev/job=race").items
+    jobs = place.api.list(resources.TRAINJOB.path(place.namespace), labels="mpijob.dev/job=race").items
     assert len(jobs) == 1
-    owners = place.api.get(kinds.TRAINING_RUNTIME.path(place.namespace, "race"))["metadata"][
+    owners = place.api.get(resources.TRAINING_RUNTIME.path(place.namespace, "race"))["metadata"][
         "ownerReferences"
     ]
     assert [one["uid"] for one in owners] == [jobs[0]["metadata"]["uid"]]

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from tests_cluster.api_support import MAPS, NAMESPACE, AccessOf, a_map, accesses, connected, labelled
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.reflecting import Cache, Source
-from mpijob.backends.kubernetes.watching import Change, Watch, watch
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.informer import Cache, Source
+from mpijob.backends.kubernetes.client.watch import Change, Watch, watch
 
 access_of = pytest.fixture(scope="module")(accesses)
 alice = pytest.fixture(scope="module")(connected)
@@ -129,7 +129,7 @@ class Outdated(Api):
 
 def test_a_version_that_a_real_server_has_forgotten_is_listed_again(access_of: AccessOf) -> None:
     api = Outdated(access_of("alice"))
-    with api, watch(api, kinds.TRAINJOB.path(NAMESPACE), tick_seconds=0.5) as changes:
+    with api, watch(api, resources.TRAINJOB.path(NAMESPACE), tick_seconds=0.5) as changes:
         until(changes, "BOOKMARK")
         read = until(changes, "RESET")
         assert read[-1].object["metadata"]["resourceVersion"]
@@ -141,7 +141,7 @@ def test_a_cache_follows_a_real_server(alice: Api, label: str) -> None:
     moved = threading.Event()
     sources = {
         "maps": Source(MAPS, f"test={label}", trim=lambda item: {"metadata": item["metadata"]}),
-        "nodes": Source(kinds.NODE.path()),
+        "nodes": Source(resources.NODE.path()),
     }
     with Cache(alice, sources) as cache:
         assert cache.settled(20)

@@ -14,10 +14,10 @@ from testbed import control_plane
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import NotAllowed
 from mpijob.model import Secret
-from mpijob.model.audit import AuditQuery
+from mpijob.model.status.audit import AuditQuery
 
 ROOT = Path(__file__).parent.parent
 SIZE = "mpijob-audit-trainjobs/workers"
@@ -121,7 +121,7 @@ def test_what_the_cluster_refuses_is_in_the_refused_ones_audit(
 @pytest.mark.security
 @pytest.mark.req("D-sanitize")
 def test_planted_secrets_are_in_no_output_of_a_clusters_job(place: Place, tmp_path: Path) -> None:
-    place.put(kinds.SECRET, "planted", stringData={"key": f"{CANARY}-secret"})
+    place.put(resources.SECRET, "planted", stringData={"key": f"{CANARY}-secret"})
     script = 'echo "$API_TOKEN $WANDB"; exit 3'
     job = place.client.submit(
         a_job("leaky", script, workers=1, env={"API_TOKEN": f"{CANARY}-env"},

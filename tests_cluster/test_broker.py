@@ -16,10 +16,10 @@ from tests_cluster.furniture import a_queue
 from tests_cluster.support import PATIENCE, Place, a_job, own_place
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import NotAllowed
 from mpijob.model import Resources
-from mpijob.model.fit import Verdict
+from mpijob.model.platform.fit import Verdict
 
 ROOT = Path(__file__).parent.parent
 RIGHTS = ROOT / "deploy" / "base" / "broker" / "rights.yaml"
@@ -94,4 +94,4 @@ def test_the_brokers_own_rights_create_and_change_nothing(kubeconfig: Path) -> N
                 said = broker._kubectl("auth", "can-i", verb, kind, stdin="").stdout
                 assert said.strip() == "no", (verb, kind)
         assert broker._kubectl("auth", "can-i", "get", "secrets", stdin="").stdout.strip() == "no"
-        assert broker.api.list(kinds.NODE.path()).items
+        assert broker.api.list(resources.NODE.path()).items

@@ -21,7 +21,7 @@ from mpijob import Client
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.errors import NotAllowed, NotFound
 from mpijob.model import LogLine
-from mpijob.observation import cri
+from mpijob.observation.logs import cri
 from mpijob.settings import Settings
 
 pytestmark = [pytest.mark.testbed, pytest.mark.long]

@@ -19,13 +19,14 @@ from tests_cluster.governed import controller, install_resources, limits, noted_
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds, sweeping
-from mpijob.backends.kubernetes.api import ApiError, Document
-from mpijob.backends.kubernetes.watching import watch
-from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, is_own
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError, Document
+from mpijob.backends.kubernetes.client.watch import watch
+from mpijob.backends.kubernetes.controller import garbage_collector
 from mpijob.errors import NotFound
+from mpijob.formats.kubernetes.controller_notes import FINDINGS_ANNOTATION, is_own
 from mpijob.model import Retry
-from mpijob.model.governance import Retention
+from mpijob.model.platform.governance import Retention
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_a_job_without_a_client_is_tried_again_and_tells_what_it_went_through(pl
         eventually(lambda: noted_phase(place, "alone-a2") == "Failed", "the last attempt's end", PATIENCE)
     state = place.client.state("alone")
     assert (state.phase, state.attempt) == (Phase.FAILED, 2)
-    job = place.find(kinds.TRAINJOB, "alone-a2")
+    job = place.find(resources.TRAINJOB, "alone-a2")
     assert job is not None
     assert "exited with code 7" in job["metadata"]["annotations"][FINDINGS_ANNOTATION]
     failed = next(one for one in told(place, "alone-a2") if one["reason"] == "Failed")
@@ -76,19 +77,20 @@ def test_limits_of_a_namespace_end_a_job_and_clear_it_away(place: Place) -> None
 @pytest.mark.req("FR-RES-004")
 def test_what_a_killed_submit_left_is_swept(place: Place) -> None:
     job = place.client.submit(a_job("swept", "sleep 30"))
-    runtime = place.find(kinds.TRAINING_RUNTIME, "swept")
+    runtime = place.find(resources.TRAINING_RUNTIME, "swept")
     assert runtime is not None
     metadata = {
         key: runtime["metadata"][key] for key in ("labels", "annotations") if key in runtime["metadata"]
     }
     metadata["labels"] |= {"mpijob.dev/uid": "of-nobody"}
-    place.put(kinds.TRAINING_RUNTIME, "stray", metadata=metadata, spec=runtime["spec"])
-    served = frozenset({kinds.TRAINER_API})
+    place.put(resources.TRAINING_RUNTIME, "stray", metadata=metadata, spec=runtime["spec"])
+    served = frozenset({resources.TRAINER_API})
     eventually(
-        lambda: sweeping.sweep(place.api, place.namespace, served, stray_seconds=1), "the stray is swept"
+        lambda: garbage_collector.sweep(place.api, place.namespace, served, stray_seconds=1),
+        "the stray is swept",
     )
-    assert place.find(kinds.TRAINING_RUNTIME, "stray") is None
-    assert place.find(kinds.TRAINING_RUNTIME, "swept") is not None
+    assert place.find(resources.TRAINING_RUNTIME, "stray") is None
+    assert place.find(resources.TRAINING_RUNTIME, "swept") is not None
     job.delete(grace_period=0)
 
 
@@ -144,7 +146,7 @@ def test_a_dead_worker_is_told_when_the_kubelet_has_told_it(place: Place) -> Non
         job = place.running(a_job("bereft", "sleep 600"))
         eventually(lambda: noted_phase(place, "bereft") == "Running", "it is told that it runs", PATIENCE)
         times: dict[str, float] = {}
-        pods, events = kinds.POD.path(place.namespace), kinds.EVENT.path(place.namespace)
+        pods, events = resources.POD.path(place.namespace), resources.EVENT.path(place.namespace)
         first_heard(place, pods, is_dead, times)
         first_heard(place, events, lambda one: one["reason"] == "Failed" and is_own(one), times)
         pod = place.worker(job, 1)["metadata"]["name"]

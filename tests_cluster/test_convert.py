@@ -13,9 +13,10 @@ import yaml
 from tests_cluster.support import LAUNCHER, PATIENCE, SMALL, Place, image, own_place
 
 from mpijob import Job, Phase
-from mpijob.backends.kubernetes.preflight import PLAIN_USER
-from mpijob.client.converting import convert
-from mpijob.dialects import jobfile, runtimes
+from mpijob.backends.kubernetes.preflight.preflight import PLAIN_USER
+from mpijob.client.convert.convert_jobs import convert
+from mpijob.formats.jobfile import jobfile_reader
+from mpijob.formats.runtimes import builtin
 
 pytestmark = pytest.mark.req("D-migrate")
 SUM = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank + 1), 'of', c.size)"
@@ -29,9 +30,9 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 def old_job() -> dict[str, Any]:
     """Return an MPIJob as somebody wrote it by hand, its launcher with an mpirun of its own."""
-    one = msgspec.structs.replace(runtimes.shipped("mpich"), name="old", resources=SMALL)
+    one = msgspec.structs.replace(builtin.shipped("mpich"), name="old", resources=SMALL)
     document: dict[str, Any] = json.loads(
-        json.dumps(runtimes.document(one, image=image("mpich"), user=PLAIN_USER))
+        json.dumps(builtin.document(one, image=image("mpich"), user=PLAIN_USER))
     )
     document["metadata"] = {"name": "old", "labels": {"team": "cv"}}
     return document
@@ -64,7 +65,7 @@ def test_a_converted_batch_script_runs_as_a_trainjob_that_kubectl_applies(place:
     script = f"#!/bin/bash\n#SBATCH -J summed -N 2 --mem=160M\nsrun python3 -c {json.dumps(SUM)}\n"
     (read,) = convert(script)
     small = read.jobs[0].replace(namespace=place.namespace, resources=SMALL, launcher=LAUNCHER)
-    (one,) = convert(jobfile.write(small), to="trainjob", image=image("openmpi4"))
+    (one,) = convert(jobfile_reader.write(small), to="trainjob", image=image("openmpi4"))
     runtime, job = yaml.safe_load_all(one.texts[0])
     place.apply_job(job, runtime)
     summed = place.client.get("summed")

@@ -13,9 +13,9 @@ from tests.engine.buckets_support import content, s3_server, variables
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Client, Phase
-from mpijob.backends.buckets import Bucket, Connection
-from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.errors import NotFound
 from mpijob.model import Network, Volume, VolumeKind
 
@@ -40,7 +40,7 @@ def lake(place: Place) -> Iterator[Connection]:
         }
         labels = {"opendatahub.io/dashboard": "true", "opendatahub.io/managed": "true"}
         notes = {"opendatahub.io/connection-type": "s3", "openshift.io/display-name": "Lake"}
-        place.put(kinds.SECRET, "lake", data=data, metadata={"labels": labels, "annotations": notes})
+        place.put(resources.SECRET, "lake", data=data, metadata={"labels": labels, "annotations": notes})
         yield connection
 
 

@@ -16,7 +16,7 @@ from tests_cluster.governed import noted_phase
 from tests_cluster.installing import Reader, clear_away, page
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
-from mpijob.cluster import sources
+from mpijob.cluster import manifests
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
@@ -63,7 +63,7 @@ def test_the_operator_reads_our_folders_as_kustomize_does(folder: str) -> None:
     def key(one: dict[str, Any]) -> str:
         return f"{one['kind']}/{one['metadata']['name']}"
 
-    ours = sorted(sources.folder(DEPLOY / folder), key=key)
+    ours = sorted(manifests.folder(DEPLOY / folder), key=key)
     assert ours == sorted(built(folder), key=key)
 
 

@@ -10,12 +10,14 @@ import pytest
 from testbed import versions as installed
 
 from mpijob.admission import installation
-from mpijob.backends.kubernetes import access, discovery, versions
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.client import doctor
+from mpijob.backends.kubernetes.admin import versions
+from mpijob.backends.kubernetes.auth import access
+from mpijob.backends.kubernetes.client import discovery
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.client.admin import doctor
 from mpijob.errors import Severity
-from mpijob.model.installation import Answering, Product
+from mpijob.model.platform.installation import Answering, Product
 from mpijob.settings import CLUSTER, Settings
 
 WEBHOOKS = Kind(

@@ -10,7 +10,7 @@ import pytest
 from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, image, own_place, shows
 
 from mpijob import Job, MPIJob, Phase
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import Conflict, Unsupported
 from mpijob.model import Elastic, Family, JobState
 
@@ -75,7 +75,7 @@ def test_a_launcher_sees_workers_come_and_go_and_a_lost_one_ends_nothing(place: 
     eventually(lambda: "reached grow-worker-2" in heard(job), "the launcher reaches the third")
 
     lost = place.worker(job, 1)["metadata"]
-    place.api.delete(kinds.POD.path(place.namespace, lost["name"]), grace_seconds=0)
+    place.api.delete(resources.POD.path(place.namespace, lost["name"]), grace_seconds=0)
     eventually(
         lambda: _made_anew(place, job, lost["uid"]), "the operator makes the lost worker anew", PATIENCE
     )

@@ -28,17 +28,17 @@ from tests_cluster.support import (
 )
 
 from mpijob import JobState, MPIJob, Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.logs import role_of
-from mpijob.dialects import pods as pod_words
-from mpijob.dialects import terms, trainjob
-from mpijob.dialects.pods import container_of
-from mpijob.dialects.terms import Document, Gang
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.logs.pod_logs import role_of
+from mpijob.formats.kubernetes import pod_template as pod_words
+from mpijob.formats.kubernetes import trainjob, well_known
+from mpijob.formats.kubernetes.pod_template import container_of
+from mpijob.formats.kubernetes.well_known import Document, Gang
 from mpijob.model import Family, Role
 
-ENGINES = {"openmpi5": (Family.OPENMPI, kinds.TRAINJOB), "mpich": (Family.MPICH, kinds.MPIJOB)}
+ENGINES = {"openmpi5": (Family.OPENMPI, resources.TRAINJOB), "mpich": (Family.MPICH, resources.MPIJOB)}
 LOOK = """
 echo begun
 echo COLOUR=$COLOUR on $(uname -n)
@@ -95,7 +95,9 @@ def seen(request: pytest.FixtureRequest, place: Place, pair: Crowd) -> Seen:
     kind, job = ENGINES[request.param][1], a_fact(request.param)
     name, handle = job.name, begun(pair.there(job.name))
     running, pods, document = handle.last, place.pods(name), place.find(kind, name)
-    secret = place.find(kinds.SECRET, f"{name}-mpi-ssh-auth" if kind is kinds.TRAINJOB else f"{name}-ssh")
+    secret = place.find(
+        resources.SECRET, f"{name}-mpi-ssh-auth" if kind is resources.TRAINJOB else f"{name}-ssh"
+    )
     for worker in range(WORKERS):
         assert handle.execute(("touch", "/tmp/go"), worker=worker) == 0
     ended = handle.wait_for_completion(60)
@@ -151,13 +153,13 @@ def test_fact_2_an_mpirun_of_the_users_own_finds_all_workers_too(crowd: Crowd) -
 
 @pytest.mark.req("FR-INT-006", "R5")
 def test_fact_3_what_trainer_refuses_goes_to_the_mpi_operator(seen: Seen, place: Place) -> None:
-    other = kinds.MPIJOB if seen.kind is kinds.TRAINJOB else kinds.TRAINJOB
+    other = resources.MPIJOB if seen.kind is resources.TRAINJOB else resources.TRAINJOB
     assert place.find(other, seen.job.name) is None
-    assert seen.running.engine == ("trainer" if seen.kind is kinds.TRAINJOB else "mpi-operator")
+    assert seen.running.engine == ("trainer" if seen.kind is resources.TRAINJOB else "mpi-operator")
     runtime, _ = trainjob.write(a_job("refused", image="x", namespace=place.namespace), place.shape())
     runtime["spec"]["mlPolicy"]["mpi"]["mpiImplementation"] = "MPICH"
     with pytest.raises(ApiError, match="Unsupported value"):
-        place.api.create(kinds.TRAINING_RUNTIME.path(place.namespace), runtime, dry_run=True)
+        place.api.create(resources.TRAINING_RUNTIME.path(place.namespace), runtime, dry_run=True)
 
 
 @pytest.mark.req("FR-004", "SC-010")
@@ -181,7 +183,7 @@ def test_fact_5_one_worker_is_one_worker(place: Place, crowd: Crowd) -> None:
 def test_fact_6_there_are_exactly_as_many_pods_as_the_job_says(seen: Seen) -> None:
     roles = sorted(role_of(pod).value for pod in seen.pods)
     assert roles == ["launcher", *["worker"] * WORKERS]
-    if seen.kind is kinds.TRAINJOB:
+    if seen.kind is resources.TRAINJOB:
         assert seen.document["spec"]["trainer"]["numNodes"] == WORKERS
 
 
@@ -190,8 +192,8 @@ def test_pods_carry_what_a_clusters_logging_sorts_by(seen: Seen) -> None:
     """The job, the role, and the engine's own number of the worker."""
     index = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index")
     found = [pod["metadata"]["labels"] for pod in seen.pods]
-    assert {one[terms.JOB_LABEL] for one in found} == {seen.job.name}
-    workers = [one for one in found if one[terms.ROLE_LABEL] == Role.WORKER.value]
+    assert {one[well_known.JOB_LABEL] for one in found} == {seen.job.name}
+    workers = [one for one in found if one[well_known.ROLE_LABEL] == Role.WORKER.value]
     assert sorted(one.get(index[0], one.get(index[1])) for one in workers) == ["0", "1"]
     assert len(found) == len(workers) + 1
 
@@ -245,14 +247,14 @@ def test_fact_11_a_job_tells_that_it_runs_although_its_engine_has_no_word_for_th
     conditions = {one["type"] for one in (seen.document.get("status") or {}).get("conditions") or ()}
     assert seen.running.phase is Phase.RUNNING
     assert seen.running.started is not None
-    assert seen.kind is kinds.MPIJOB or "Running" not in conditions
+    assert seen.kind is resources.MPIJOB or "Running" not in conditions
 
 
 @pytest.mark.req("B-edge-pending")
 def test_fact_11_a_job_that_cannot_start_says_why_although_its_engine_says_nothing(place: Place) -> None:
     job = place.client.submit(a_job("mute", image=image("nowhere")))
     state = shows(job, lambda now: now.reason == "ImageNotFound", "tells that the image is missing")
-    said_by_engine = (place.find(kinds.TRAINJOB, "mute") or {}).get("status") or {}
+    said_by_engine = (place.find(resources.TRAINJOB, "mute") or {}).get("status") or {}
     assert not said_by_engine.get("conditions")
     assert (state.phase, state.findings[0].code) == (Phase.PENDING, "IMAGE_NOT_FOUND")
     job.delete(0)
@@ -268,7 +270,7 @@ def test_fact_12_a_command_that_fails_is_run_once(place: Place, crowd: Crowd, en
     assert (state.phase, state.attempt) == (Phase.FAILED, 1)
     (launcher,) = [pod for pod in place.pods(job) if role_of(pod) is Role.LAUNCHER]
     assert [one["restartCount"] for one in launcher["status"]["containerStatuses"]] == [0]
-    runs = place.api.list(kinds.JOB.path(place.namespace)).items
+    runs = place.api.list(resources.JOB.path(place.namespace)).items
     (run,) = [one for one in runs if one["metadata"]["name"].startswith(f"once-{engine}-launcher")]
     eventually(lambda: failures(place, run) == 1, "the engine has counted the failure", PATIENCE)
     assert all(lines.count("tried") == 1 for lines in said(job).values())
@@ -276,5 +278,5 @@ def test_fact_12_a_command_that_fails_is_run_once(place: Place, crowd: Crowd, en
 
 
 def failures(place: Place, run: Document) -> int:
-    found = place.find(kinds.JOB, run["metadata"]["name"])
+    found = place.find(resources.JOB, run["metadata"]["name"])
     return int(((found or {}).get("status") or {}).get("failed") or 0)

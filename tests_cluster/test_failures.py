@@ -27,10 +27,10 @@ from tests_cluster.support import (
 )
 
 from mpijob import Job, Phase
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.client.bridge import drive
-from mpijob.dialects import trainjob
 from mpijob.errors import Conflict, InvalidJob, NotFound, Severity
+from mpijob.formats.kubernetes import trainjob
 from mpijob.model import Family, Identity, Resources, Volume, VolumeKind
 
 LONG = "echo begun; sleep 300"
@@ -289,7 +289,10 @@ def test_a_job_that_is_submitted_twice_exists_once(place: Place) -> None:
     plan = drive(backend.plan(told, drive(backend.preflight(told, who))))
     refs = {drive(backend.submit(plan, who)) for _ in range(2)}
     assert len(refs) == 1
-    assert len(place.api.list(kinds.TRAINJOB.path(place.namespace), labels="mpijob.dev/job=again").items) == 1
+    assert (
+        len(place.api.list(resources.TRAINJOB.path(place.namespace), labels="mpijob.dev/job=again").items)
+        == 1
+    )
     for one in ("twice", "again"):
         place.client.delete(one, 0)
 
@@ -331,9 +334,9 @@ def test_a_job_that_somebody_pauses_with_kubectl_is_suspended_here_and_resumed_f
 def test_a_namespace_that_is_deleted_takes_its_jobs_along(kubeconfig: Path) -> None:
     with own_place(kubeconfig, "doomed") as place:
         job = place.running(a_job("doomed", LONG))
-        place.api.delete(kinds.NAMESPACE.path("", place.namespace))
+        place.api.delete(resources.NAMESPACE.path("", place.namespace))
         eventually(
-            lambda: place.api.find(kinds.NAMESPACE.path("", place.namespace)) is None, "it is gone", 120.0
+            lambda: place.api.find(resources.NAMESPACE.path("", place.namespace)) is None, "it is gone", 120.0
         )
         with pytest.raises(NotFound):
             job.state()

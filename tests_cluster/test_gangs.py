@@ -13,10 +13,10 @@ from tests_cluster.governed import install_resources, limits
 from tests_cluster.support import LAUNCHER, Place, a_job, eventually, image, own_place, said, shows
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.model import Resources
-from mpijob.model.governance import Gang, GangKind
+from mpijob.model.platform.governance import Gang, GangKind
 
 HALF = Resources(cpu="500m", memory="64Mi")
 pytestmark = [pytest.mark.testbed, pytest.mark.alone, pytest.mark.long]
@@ -82,14 +82,14 @@ def test_workers_for_which_there_is_no_room_together_are_not_placed_one_by_one(g
 
 
 def _unplaced(place: Place) -> list[str]:
-    pods = place.api.list(kinds.POD.path(place.namespace), labels="mpijob.dev/job=crowded").items
+    pods = place.api.list(resources.POD.path(place.namespace), labels="mpijob.dev/job=crowded").items
     told = [one for pod in pods for one in (pod["status"].get("conditions") or ())]
     return [one["message"] for one in told if one["type"] == "PodScheduled" and one["status"] == "False"]
 
 
 def _free_millicores(place: Place) -> int:
-    node = place.api.get(kinds.NODE.path("", places.NODE))
-    pods = place.api.list(kinds.POD.path(), fields=f"spec.nodeName={places.NODE}").items
+    node = place.api.get(resources.NODE.path("", places.NODE))
+    pods = place.api.list(resources.POD.path(), fields=f"spec.nodeName={places.NODE}").items
     alive = [pod for pod in pods if pod["status"].get("phase") in ("Pending", "Running")]
     asked = [
         (one.get("resources") or {}).get("requests", {}).get("cpu", "0")

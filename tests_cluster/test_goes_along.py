@@ -13,7 +13,7 @@ from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place,
 from tests_cluster.test_workloads import EVERY, of_family
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import NotFound
 from mpijob.model import Code, Retry, Role, Secret, Volume, VolumeKind
 
@@ -78,8 +78,8 @@ def seen(
     (folder / "look.py").write_text(LOOK)
     (folder / "notes.tmp").write_text("not needed")
     name = f"rich-{request.param}"
-    place.put(kinds.SECRET, f"kept-{request.param}", stringData={"token": "of the cluster", "other": "x"})
-    place.put(kinds.CONFIG_MAP, f"said-{request.param}", data={"greeting": "hello\n"})
+    place.put(resources.SECRET, f"kept-{request.param}", stringData={"token": "of the cluster", "other": "x"})
+    place.put(resources.CONFIG_MAP, f"said-{request.param}", data={"greeting": "hello\n"})
     job = a_job(
         name,
         command=("python3", "look.py"),
@@ -149,20 +149,20 @@ def test_a_job_that_is_deleted_leaves_nothing_behind(place: Place, monkeypatch: 
     monkeypatch.setenv("MPIJOB_TEST_TOKEN", "secret")
     secrets = (Secret(env="MINE", source="env:MPIJOB_TEST_TOKEN"),)
     job = place.running(a_job("gone", "sleep 300", code=Code(files={"x": "y"}), secrets=secrets))
-    assert {"gone-mpi-ssh-auth", "gone-mpijob-secrets"} <= {*names(place, kinds.SECRET, "gone")}
+    assert {"gone-mpi-ssh-auth", "gone-mpijob-secrets"} <= {*names(place, resources.SECRET, "gone")}
     job.delete()
     left = [
         names(place, kind, "gone")
-        for kind in (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.JOBSET, kinds.POD)
+        for kind in (resources.TRAINJOB, resources.TRAINING_RUNTIME, resources.JOBSET, resources.POD)
     ]
     assert left == [[], [], [], []]
-    rest = (kinds.SECRET, kinds.CONFIG_MAP, kinds.JOB)
+    rest = (resources.SECRET, resources.CONFIG_MAP, resources.JOB)
     eventually(lambda: not any(names(place, kind, "gone") for kind in rest), "nothing of the job is left")
     with pytest.raises(NotFound):
         job.state()
 
 
-def names(place: Place, kind: kinds.Kind, beginning: str) -> list[str]:
+def names(place: Place, kind: resources.Kind, beginning: str) -> list[str]:
     found = place.api.list(kind.path(place.namespace)).items
     return [one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith(beginning)]
 

@@ -14,7 +14,7 @@ from testbed import places
 from tests_cluster.support import TINY, Crowd, Place, a_job, own_place, said, shows
 
 from mpijob import MPIJob
-from mpijob.backends.kubernetes.api import Document
+from mpijob.backends.kubernetes.client.api import Document
 
 KINDS = {"amd": "amd.com/gpu", "intel": "gpu.intel.com/xe", "mig": "nvidia.com/mig-1g.5gb"}
 SEES = 'echo "$CUDA_VISIBLE_DEVICES/$ROCR_VISIBLE_DEVICES/$ZE_AFFINITY_MASK"'

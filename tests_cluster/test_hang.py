@@ -14,7 +14,7 @@ from mpijob import Client, Job
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.errors import NotFound
 from mpijob.model import StackReport
-from mpijob.model.stacks import Lack, Means
+from mpijob.model.status.stacks import Lack, Means
 
 CANARY = "canary-77ab12"
 STUCK = f"""

@@ -38,13 +38,14 @@ from tests_cluster.governed import Service, told
 from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, image, own_place
 
 from mpijob import Job, Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Api, ApiError, Document
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.kubeconfig import load
-from mpijob.cluster import certificates, owners
-from mpijob.dialects import isolation, terms
+from mpijob.backends.kubernetes.auth.kubeconfig import load
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, ApiError, Document
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.cluster import owners
+from mpijob.cluster.webhook import certificates
 from mpijob.errors import NotFound
+from mpijob.formats.kubernetes import network_policy, well_known
 from mpijob.model import Code, Network, Retry, job_uid
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security, pytest.mark.hostile]
@@ -69,7 +70,7 @@ def team_b(kubeconfig: Path, webhook: Governed) -> Iterator[Place]:
     with own_place(kubeconfig, "hostile-b", webhook.labels) as place:
         scientist(place, "bob")
         secret = {"password": "aHVudGVyMg=="}
-        place.put(kinds.SECRET, "bobs-secret", data=secret)
+        place.put(resources.SECRET, "bobs-secret", data=secret)
         yield place
 
 
@@ -122,7 +123,7 @@ def creator(team_a: Place) -> Iterator[Place]:
             yield found
     finally:
         team_a.take_away(ROLE_BINDING, "carol")
-        team_a.take_away(kinds.SERVICE_ACCOUNT, "carol")
+        team_a.take_away(resources.SERVICE_ACCOUNT, "carol")
         team_a.api.delete(CLUSTER_ROLE.path("", name))
 
 
@@ -145,8 +146,8 @@ def controller(place: Place, account: Path, webhook: Governed) -> Iterator[Servi
     lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lease"}
     subject = {"kind": "ServiceAccount", "name": "mpijob-controller", "namespace": webhook.namespace}
-    if place.find(kinds.ROLE, "lease") is None:
-        place.put(kinds.ROLE, "lease", rules=[lease])
+    if place.find(resources.ROLE, "lease") is None:
+        place.put(resources.ROLE, "lease", rules=[lease])
         place.put(ROLE_BINDING, "lease", roleRef=role, subjects=[subject])
     service = Service(place, *words, ready="tending", KUBECONFIG=str(account))
     try:
@@ -158,12 +159,12 @@ def controller(place: Place, account: Path, webhook: Governed) -> Iterator[Servi
 def everything(place: Place) -> set[tuple[str, str]]:
     """Return kind and name of all that a job could bring into a namespace."""
     found = (
-        kinds.TRAINJOB,
-        kinds.TRAINING_RUNTIME,
-        kinds.MPIJOB,
-        kinds.POD,
-        kinds.CONFIG_MAP,
-        kinds.NETWORK_POLICY,
+        resources.TRAINJOB,
+        resources.TRAINING_RUNTIME,
+        resources.MPIJOB,
+        resources.POD,
+        resources.CONFIG_MAP,
+        resources.NETWORK_POLICY,
     )
     return {
         (kind.name, one["metadata"]["name"])
@@ -208,7 +209,7 @@ def failed(place: Place, name: str, **fields: Any) -> Job:
 
 
 def ended(place: Place, name: str) -> bool:
-    job = place.find(kinds.TRAINJOB, name) or {}
+    job = place.find(resources.TRAINJOB, name) or {}
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Failed" and one["status"] == "True" for one in conditions)
 
@@ -216,7 +217,7 @@ def ended(place: Place, name: str) -> bool:
 # -- C1: a further attempt ------------------------------------------------------------------------
 def test_the_annotation_cannot_be_written_onto_a_job_that_was_judged(alice: Place, team_b: Place) -> None:
     failed(alice, "innocent")
-    status, text = annotate(alice, TRAINJOBS, "innocent", terms.REST_ANNOTATION, exploit(team_b))
+    status, text = annotate(alice, TRAINJOBS, "innocent", well_known.REST_ANNOTATION, exploit(team_b))
     assert (status != 0, "mpijob-identity" in text) == (True, True), text
     alice.client.delete("innocent")
 
@@ -227,7 +228,7 @@ def test_a_job_is_not_created_with_an_annotation_that_says_something_else(
 ) -> None:
     document = by_hand("said")
     rest = {field: json.loads(exploit(team_b))[field]}
-    document["metadata"]["annotations"] = {terms.REST_ANNOTATION: json.dumps(rest)}
+    document["metadata"]["annotations"] = {well_known.REST_ANNOTATION: json.dumps(rest)}
     assert f"contradicts the MPIJob: {field}" in refusal(alice, document)
 
 
@@ -246,9 +247,9 @@ def test_nothing_is_created_elsewhere_by_who_follows_the_job_or_by_the_controlle
     ):
         scientist(place, "alice")
         failed(mallory, "innocent", retry=Retry(limit=1, backoff_seconds=1))
-        first = place.find(kinds.TRAINJOB, "innocent")
+        first = place.find(resources.TRAINJOB, "innocent")
         assert first is not None
-        assert annotate(mallory, TRAINJOBS, "innocent", terms.REST_ANNOTATION, exploit(team_b))[0] == 0
+        assert annotate(mallory, TRAINJOBS, "innocent", well_known.REST_ANNOTATION, exploit(team_b))[0] == 0
         before = {one.namespace: everything(one) for one in (place, team_b)}
         done = place.mpijob("logs", "innocent")
         assert done.returncode == 0, done.stderr
@@ -258,13 +259,13 @@ def test_nothing_is_created_elsewhere_by_who_follows_the_job_or_by_the_controlle
             assert everything(one) - before[one.namespace] == set(), "whoever looks writes nothing"
         with controller(place, account, webhook):
             second = eventually(
-                lambda: place.find(kinds.TRAINJOB, "innocent-a2"), "the next attempt", PATIENCE
+                lambda: place.find(resources.TRAINJOB, "innocent-a2"), "the next attempt", PATIENCE
             )
         assert everything(team_b) - before[team_b.namespace] == set()
         assert everything(Place(kubeconfig, "kube-system", "")) & {("TrainJob", "innocent-a2")} == set()
         for field in ("trainer", "activeDeadlineSeconds"):
             assert second["spec"].get(field) == first["spec"].get(field)
-        runtimes = [place.find(kinds.TRAINING_RUNTIME, name) for name in ("innocent", "innocent-a2")]
+        runtimes = [place.find(resources.TRAINING_RUNTIME, name) for name in ("innocent", "innocent-a2")]
         assert "bobs-secret" not in json.dumps(runtimes)
 
 
@@ -287,8 +288,8 @@ def test_a_further_attempt_is_the_owners_own_act_and_judged_as_such(
 ) -> None:
     failed(alice, "again", retry=Retry(limit=2, backoff_seconds=1))
     with controller(team_a, account, webhook):
-        second = eventually(lambda: team_a.find(kinds.TRAINJOB, "again-a2"), "a second attempt", PATIENCE)
-        assert second["metadata"]["annotations"][terms.OWNER_LABEL] == "alice"
+        second = eventually(lambda: team_a.find(resources.TRAINJOB, "again-a2"), "a second attempt", PATIENCE)
+        assert second["metadata"]["annotations"][well_known.OWNER_LABEL] == "alice"
         made = [
             one
             for one in server_audit(team_a)
@@ -308,13 +309,13 @@ def test_a_further_attempt_is_the_owners_own_act_and_judged_as_such(
                 PATIENCE,
             )
             assert "alice" in refused[0]["message"]
-            assert team_a.find(kinds.TRAINJOB, "again-a3") is None, (
+            assert team_a.find(resources.TRAINJOB, "again-a3") is None, (
                 "who has lost a right has lost it here, too"
             )
         finally:
             body = {key: binding[key] for key in ("roleRef", "subjects")}
             team_a.put(ROLE_BINDING, "team-a", **body)
-        eventually(lambda: team_a.find(kinds.TRAINJOB, "again-a3"), "with the right it goes on", PATIENCE)
+        eventually(lambda: team_a.find(resources.TRAINJOB, "again-a3"), "with the right it goes on", PATIENCE)
     alice.client.delete("again")
 
 
@@ -325,30 +326,30 @@ def uid_of(job: Job) -> str:
 
 def test_a_runtime_does_not_come_to_carry_another_jobs_uid(alice: Place, bob: Place) -> None:
     victim = alice.client.submit(a_job("victim", "sleep 600", resources=TINY))
-    runtime = alice.find(kinds.TRAINING_RUNTIME, "victim")
+    runtime = alice.find(resources.TRAINING_RUNTIME, "victim")
     assert runtime is not None
     mine = {"metadata": {"name": "trojan"}, "spec": copy.deepcopy(runtime["spec"])}
     for one in mine["spec"]["template"]["spec"]["replicatedJobs"]:
         one["template"]["spec"]["template"]["metadata"].pop("labels", None)
-    bob.put(kinds.TRAINING_RUNTIME, "trojan", spec=mine["spec"])
-    labels = {"metadata": {"labels": {terms.UID_LABEL: uid_of(victim)}}}
+    bob.put(resources.TRAINING_RUNTIME, "trojan", spec=mine["spec"])
+    labels = {"metadata": {"labels": {well_known.UID_LABEL: uid_of(victim)}}}
     status, text = patched(bob, RUNTIMES, "trojan", labels)
     assert (status != 0, "mpijob-identity" in text) == (True, True), text
     jobs = copy.deepcopy(mine["spec"])
     for one in jobs["template"]["spec"]["replicatedJobs"]:
-        one["template"]["spec"]["template"]["metadata"] = {"labels": {terms.UID_LABEL: uid_of(victim)}}
+        one["template"]["spec"]["template"]["metadata"] = {"labels": {well_known.UID_LABEL: uid_of(victim)}}
     status, text = patched(bob, RUNTIMES, "trojan", {"spec": jobs})
     assert (status != 0, "of another job" in text) == (True, True), text
-    for label in terms.ENGINE_NAMES.values():  # nor an engine's own label, by which a policy knows pods
+    for label in well_known.ENGINE_NAMES.values():  # nor an engine's own label, by which a policy knows pods
         for one in jobs["template"]["spec"]["replicatedJobs"]:
             one["template"]["spec"]["template"]["metadata"] = {"labels": {label: "victim"}}
         status, text = patched(bob, RUNTIMES, "trojan", {"spec": jobs})
         assert (status != 0, "an engine names its jobs" in text) == (True, True), text
-    bob.take_away(kinds.TRAINING_RUNTIME, "trojan")
+    bob.take_away(resources.TRAINING_RUNTIME, "trojan")
     victim.delete()
 
 
-@pytest.mark.parametrize("key", [terms.UID_LABEL, terms.JOB_LABEL, terms.ATTEMPT_LABEL])
+@pytest.mark.parametrize("key", [well_known.UID_LABEL, well_known.JOB_LABEL, well_known.ATTEMPT_LABEL])
 def test_a_job_does_not_become_an_attempt_of_anothers(alice: Place, bob: Place, key: str) -> None:
     status, text = create(bob, by_hand("mine"))
     assert status == 0, text
@@ -359,9 +360,9 @@ def test_a_job_does_not_become_an_attempt_of_anothers(alice: Place, bob: Place, 
 
 def test_a_runtime_is_not_rewritten_in_two_steps(alice: Place, bob: Place) -> None:
     victim = alice.client.submit(a_job("victim", "sleep 600", resources=TINY))
-    gone: Document = {"metadata": {"labels": {terms.UID_LABEL: None}}}
+    gone: Document = {"metadata": {"labels": {well_known.UID_LABEL: None}}}
     assert patched(bob, RUNTIMES, "victim", gone)[0] != 0
-    runtime = alice.find(kinds.TRAINING_RUNTIME, "victim")
+    runtime = alice.find(resources.TRAINING_RUNTIME, "victim")
     assert runtime is not None
     spec = copy.deepcopy(runtime["spec"])
     spec["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0][
@@ -370,7 +371,7 @@ def test_a_runtime_is_not_rewritten_in_two_steps(alice: Place, bob: Place) -> No
     for body in ({"spec": spec}, {"spec": spec, **gone}):
         status, text = patched(bob, RUNTIMES, "victim", body)
         assert (status != 0, "cannot be" in text) == (True, True), text
-    assert (alice.find(kinds.TRAINING_RUNTIME, "victim") or {}).get("spec") == runtime["spec"]
+    assert (alice.find(resources.TRAINING_RUNTIME, "victim") or {}).get("spec") == runtime["spec"]
     victim.delete()
 
 
@@ -378,7 +379,7 @@ def test_whoever_sees_a_uid_first_cannot_take_it(team_a: Place, alice: Place, bo
     """A job's runtime is there before the job: Bob copies its uid, and Alice's job is created all the same."""
     uid = job_uid.issue(team_a.namespace, "alice")
     early = by_hand("early")
-    early["metadata"]["labels"] = {terms.UID_LABEL: uid, terms.JOB_LABEL: "early"}
+    early["metadata"]["labels"] = {well_known.UID_LABEL: uid, well_known.JOB_LABEL: "early"}
     assert "was not issued for user 'bob'" in refusal(bob, early)
     status, text = create(alice, early)
     assert status == 0, text
@@ -389,7 +390,10 @@ def test_nobodys_success_is_anothers(team_a: Place, alice: Place, creator: Place
     failed(alice, "nightly")
     for name in ("impostor", "nightly-r2", "nightly-a2"):
         document = by_hand(name)
-        document["metadata"]["labels"] = {terms.JOB_LABEL: "nightly", terms.MANAGED_LABEL: terms.MANAGED_BY}
+        document["metadata"]["labels"] = {
+            well_known.JOB_LABEL: "nightly",
+            well_known.MANAGED_LABEL: well_known.MANAGED_BY,
+        }
         create(creator, document)
     done = alice.mpijob("wait", "nightly", "--timeout=5s")
     assert done.returncode != 0
@@ -399,7 +403,7 @@ def test_nobodys_success_is_anothers(team_a: Place, alice: Place, creator: Place
         "alice",
     )
     for name in ("impostor", "nightly-r2", "nightly-a2"):
-        team_a.take_away(kinds.MPIJOB, name)
+        team_a.take_away(resources.MPIJOB, name)
     alice.client.delete("nightly")
     with pytest.raises(NotFound):
         alice.client.state("nightly")
@@ -431,7 +435,7 @@ def test_a_namespace_that_bears_an_engines_name_is_not_the_engine(
 ) -> None:
     """A tenant takes a name that is free on this cluster, and an account of the engine's name in it."""
     team_a.api.create(
-        kinds.NAMESPACE.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        resources.NAMESPACE.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     )
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "data-scientist"}
@@ -441,15 +445,15 @@ def test_a_namespace_that_bears_an_engines_name_is_not_the_engine(
             team_a.put(ROLE_BINDING, "taken", roleRef=role, subjects=[subject])
             config = kubeconfig_with(team_a, "taken", token)
         with somebody(config, team_a) as mallory:
-            spy = a_pod("spy", {terms.UID_LABEL: "victim"})
+            spy = a_pod("spy", {well_known.UID_LABEL: "victim"})
             assert "lets pods into a job's network" in refusal(mallory, spy)
             status, text = create(mallory, by_hand("patched"))
             assert status == 0, text
             status, text = patched(mallory, MPIJOBS, "patched", {"spec": {"slotsPerWorker": 9}})
             assert status != 0, text
-            team_a.take_away(kinds.MPIJOB, "patched")
+            team_a.take_away(resources.MPIJOB, "patched")
     finally:
-        team_a.api.delete(kinds.NAMESPACE.path("", namespace))
+        team_a.api.delete(resources.NAMESPACE.path("", namespace))
         team_a.take_away(ROLE_BINDING, "taken")
 
 
@@ -462,17 +466,17 @@ def reaches(place: Place, pod: str, address: str) -> bool:
 
 def test_a_pod_that_says_it_is_a_jobs_does_not_reach_its_workers(team_a: Place, alice: Place) -> None:
     job = alice.running(a_job("walled", "sleep 600", resources=TINY))
-    policy = team_a.find(kinds.NETWORK_POLICY, f"walled{terms.NETWORK_SUFFIX}")
+    policy = team_a.find(resources.NETWORK_POLICY, f"walled{well_known.NETWORK_SUFFIX}")
     if policy is None:  # alice may not create policies: an administrator does it in the controller's place
-        made = isolation.of_object(
-            team_a.find(kinds.TRAINJOB, "walled") or {}, team_a.find(kinds.TRAINING_RUNTIME, "walled")
+        made = network_policy.of_object(
+            team_a.find(resources.TRAINJOB, "walled") or {}, team_a.find(resources.TRAINING_RUNTIME, "walled")
         )
         assert made is not None
-        team_a.api.create(kinds.NETWORK_POLICY.path(team_a.namespace), made)
+        team_a.api.create(resources.NETWORK_POLICY.path(team_a.namespace), made)
     target = str(team_a.worker(job, 0)["status"]["podIP"])
     launcher = team_a.launcher(job)["metadata"]["name"]
-    engine = {terms.ENGINE_NAMES["TrainJob"]: "walled", terms.JOB_LABEL: "walled"}
-    assert "lets pods into" in refusal(alice, a_pod("spy", engine | {terms.UID_LABEL: job.ref.uid}))
+    engine = {well_known.ENGINE_NAMES["TrainJob"]: "walled", well_known.JOB_LABEL: "walled"}
+    assert "lets pods into" in refusal(alice, a_pod("spy", engine | {well_known.UID_LABEL: job.ref.uid}))
     status, text = create(alice, a_pod("stranger", engine))  # the engine's own label alone says nothing
     assert status == 0, text
     team_a.kubectl("wait", "pod/stranger", "--for=condition=Ready", "--timeout=60s")
@@ -491,9 +495,9 @@ def test_the_controller_opens_no_way_out_that_no_administrator_allowed(
     network = Network(egress=words)
     job = creator.client.submit(a_job("deputy", "sleep 600", resources=TINY, network=network))
     with controller(team_a, account, webhook):
-        name = f"deputy{terms.NETWORK_SUFFIX}"
+        name = f"deputy{well_known.NETWORK_SUFFIX}"
         policy = eventually(
-            lambda: team_a.find(kinds.NETWORK_POLICY, name), "the controller makes its policy", PATIENCE
+            lambda: team_a.find(resources.NETWORK_POLICY, name), "the controller makes its policy", PATIENCE
         )
         opened = json.dumps(policy["spec"]["egress"])
         assert not any(one in opened for one in ("0.0.0.0/0", "169.254.169.254"))
@@ -520,11 +524,11 @@ def refused_egress(place: Place, network: Network) -> bool:
 def test_the_controllers_own_account_writes_nothing_but_what_is_a_jobs(
     webhook: Governed, team_a: Place, alice: Place, account: Path
 ) -> None:
-    team_a.put(kinds.CONFIG_MAP, "aws-auth", data={"a": "b"})
+    team_a.put(resources.CONFIG_MAP, "aws-auth", data={"a": "b"})
     policy = {"podSelector": {}, "policyTypes": ["Ingress"]}
-    team_a.put(kinds.NETWORK_POLICY, "deny-all", spec=policy)
+    team_a.put(resources.NETWORK_POLICY, "deny-all", spec=policy)
     victim = alice.client.submit(a_job("kept", "sleep 600", resources=TINY))
-    runtime = team_a.find(kinds.TRAINING_RUNTIME, "kept")
+    runtime = team_a.find(resources.TRAINING_RUNTIME, "kept")
     assert runtime is not None
     with Api(load(path=str(account))) as api:
 
@@ -534,16 +538,16 @@ def test_the_controllers_own_account_writes_nothing_but_what_is_a_jobs(
             assert caught.value.status == 403, caught.value
 
         at = team_a.namespace
-        forbidden(lambda: api.patch(kinds.CONFIG_MAP.path(at, "aws-auth"), {"data": {"a": "c"}}))
-        forbidden(lambda: api.delete(kinds.CONFIG_MAP.path(at, "aws-auth")))
-        forbidden(lambda: api.get(kinds.SECRET.path(at, "any")))
-        forbidden(lambda: api.delete(kinds.NETWORK_POLICY.path(at, "deny-all")))
-        forbidden(lambda: api.create(kinds.MPIJOB.path(at), by_hand("mine")))
+        forbidden(lambda: api.patch(resources.CONFIG_MAP.path(at, "aws-auth"), {"data": {"a": "c"}}))
+        forbidden(lambda: api.delete(resources.CONFIG_MAP.path(at, "aws-auth")))
+        forbidden(lambda: api.get(resources.SECRET.path(at, "any")))
+        forbidden(lambda: api.delete(resources.NETWORK_POLICY.path(at, "deny-all")))
+        forbidden(lambda: api.create(resources.MPIJOB.path(at), by_hand("mine")))
         forbidden(
             lambda: api.create(
-                kinds.TRAINING_RUNTIME.path(at),
+                resources.TRAINING_RUNTIME.path(at),
                 {
-                    "apiVersion": kinds.TRAINING_RUNTIME.api,
+                    "apiVersion": resources.TRAINING_RUNTIME.api,
                     "kind": "TrainingRuntime",
                     "metadata": {"name": "x"},
                     "spec": runtime["spec"],
@@ -552,9 +556,9 @@ def test_the_controllers_own_account_writes_nothing_but_what_is_a_jobs(
         )
         forbidden(
             lambda: api.create(
-                kinds.NETWORK_POLICY.path(at),
+                resources.NETWORK_POLICY.path(at),
                 {
-                    "apiVersion": kinds.NETWORK_POLICY.api,
+                    "apiVersion": resources.NETWORK_POLICY.api,
                     "kind": "NetworkPolicy",
                     "metadata": {"name": "open"},
                     "spec": {"podSelector": {}, "ingress": [{}]},
@@ -562,20 +566,20 @@ def test_the_controllers_own_account_writes_nothing_but_what_is_a_jobs(
             )
         )
         pod = a_pod("bystander", {})
-        team_a.api.create(kinds.POD.path(at), pod)
-        forbidden(lambda: api.delete(kinds.POD.path(at, "bystander")))
+        team_a.api.create(resources.POD.path(at), pod)
+        forbidden(lambda: api.delete(resources.POD.path(at, "bystander")))
     for user in ("admin", "bob", "system:serviceaccount:kube-system:default"):
         done = run(account, f"--as={user}", "get", "pods", namespace=team_a.namespace)
         assert "cannot impersonate" in done.stderr, user
     team_a.kubectl("delete", "pod", "bystander", "--grace-period=0", "--force")
-    team_a.take_away(kinds.NETWORK_POLICY, "deny-all")
+    team_a.take_away(resources.NETWORK_POLICY, "deny-all")
     victim.delete()
 
 
 # -- what pods are given ---------------------------------------------------------------------------
 def test_what_the_user_may_not_read_is_not_given_to_pods_in_any_form(team_a: Place, creator: Place) -> None:
-    team_a.put(kinds.SECRET, "theirs", data={"k": "eA=="})
-    team_a.put(kinds.CONFIG_MAP, "their-map", data={"k": "x"})
+    team_a.put(resources.SECRET, "theirs", data={"k": "eA=="})
+    team_a.put(resources.CONFIG_MAP, "their-map", data={"k": "x"})
     forms: dict[str, Document] = {
         "may not read Secret 'theirs'": {"imagePullSecrets": [{"name": "theirs"}]},
         "may not read ConfigMap 'their-map'": {
@@ -589,7 +593,7 @@ def test_what_the_user_may_not_read_is_not_given_to_pods_in_any_form(team_a: Pla
     assert "may not read Secret 'theirs'" in refusal(creator, by_hand("given", volumes=[both]))
     status, text = create(creator, by_hand("plain"))
     assert status == 0, text
-    team_a.take_away(kinds.MPIJOB, "plain")
+    team_a.take_away(resources.MPIJOB, "plain")
 
 
 def test_a_creator_runs_jobs_with_code_that_goes_along(team_a: Place, creator: Place) -> None:
@@ -654,4 +658,4 @@ def test_the_recorders_metrics_are_read_by_whom_the_cluster_lets_read_them(
     finally:
         team_a.api.delete(CLUSTER_ROLE.path("", name))
         for one in ("prometheus", "stranger"):
-            team_a.take_away(kinds.SERVICE_ACCOUNT, one)
+            team_a.take_away(resources.SERVICE_ACCOUNT, one)

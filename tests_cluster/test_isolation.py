@@ -27,8 +27,8 @@ from tests_cluster.support import (
 )
 
 from mpijob import Job
-from mpijob.backends.kubernetes import kinds
-from mpijob.dialects import isolation, terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.formats.kubernetes import network_policy, well_known
 from mpijob.model import Family, Network
 
 LISTENING = "python3 -m http.server 8000 >/dev/null 2>&1 & echo begun; sleep 600"
@@ -110,8 +110,8 @@ def test_nobody_reaches_a_job_that_brings_its_policy(here: Place, there: Place) 
     }
     for who, (place, pod) in sources.items():
         eventually(lambda at=place, pod=pod: not reaches(at, pod, address(target)), f"{who} is held out")  # type: ignore[misc]  # bound per turn
-    inside = here.api.get(kinds.POD.path(here.namespace, near))
-    outside = there.api.get(kinds.POD.path(there.namespace, far))
+    inside = here.api.get(resources.POD.path(here.namespace, near))
+    outside = there.api.get(resources.POD.path(there.namespace, far))
     for destination in (inside, outside):  # and it reaches nobody that it does not name
         assert not reaches(here, name(target), address(destination))
     assert reaches(here, name(own), address(target))
@@ -126,8 +126,8 @@ def test_what_a_job_names_is_open_to_it_and_nothing_else(here: Place, there: Pla
         "named", LISTENING, resources=TINY, network=Network(egress=(f"namespace/{there.namespace}",))
     )
     job = begun(here.client.submit(wish))
-    outside = there.api.get(kinds.POD.path(there.namespace, "visitor"))
-    inside = here.api.get(kinds.POD.path(here.namespace, "visitor"))
+    outside = there.api.get(resources.POD.path(there.namespace, "visitor"))
+    inside = here.api.get(resources.POD.path(here.namespace, "visitor"))
     eventually(lambda: reaches(here, name(worker(here, job)), address(outside)), "the place it names is open")
     assert not reaches(here, name(worker(here, job)), address(inside))
     job.delete()
@@ -157,7 +157,7 @@ def test_the_internet_is_reached_only_by_a_job_that_asks_for_it(here: Place) -> 
 @pytest.mark.req("FR-025", "FR-RES-004")
 def test_the_policy_goes_with_its_job(here: Place) -> None:
     job = here.running(a_job("short", LISTENING, resources=TINY))
-    path = kinds.NETWORK_POLICY.path(here.namespace, "short" + terms.NETWORK_SUFFIX)
+    path = resources.NETWORK_POLICY.path(here.namespace, "short" + well_known.NETWORK_SUFFIX)
     policy = eventually(lambda: here.api.find(path), "the policy is there")
     owner = eventually(lambda: (here.api.find(path) or {})["metadata"].get("ownerReferences"), "it is owned")
     assert owner[0]["name"] == "short"
@@ -177,7 +177,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.req("FR-025", "R5")
 def test_mpi_of_every_family_works_where_everything_else_is_denied(there: Place) -> None:
-    there.apply(*isolation.namespace_defaults(there.namespace))
+    there.apply(*network_policy.namespace_defaults(there.namespace))
     jobs = {
         word: a_job(f"walled-{word}", "echo rank", image=image(base), **fields)
         for word, (base, fields) in FAMILIES.items()
@@ -185,4 +185,4 @@ def test_mpi_of_every_family_works_where_everything_else_is_denied(there: Place)
     crowd = Crowd(there, *jobs.values())
     for job in jobs.values():
         assert sorted(said(crowd.succeeded(job))) == [0, 1]
-        assert there.find(kinds.NETWORK_POLICY, job.name + terms.NETWORK_SUFFIX)
+        assert there.find(resources.NETWORK_POLICY, job.name + well_known.NETWORK_SUFFIX)

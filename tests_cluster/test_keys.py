@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, image, own_place
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Document
-from mpijob.dialects import mpioperator, trainjob
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.formats.kubernetes import mpijob, trainjob
 from mpijob.model import Family
 
 JOBS = 100
@@ -28,7 +28,7 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 
 def keys(place: Place) -> list[Document]:
-    found = place.api.list(kinds.SECRET.path(place.namespace), fields="type=kubernetes.io/ssh-auth")
+    found = place.api.list(resources.SECRET.path(place.namespace), fields="type=kubernetes.io/ssh-auth")
     return found.items
 
 
@@ -43,7 +43,7 @@ def at_rest(place: Place, count: int) -> None:
     place.apply_job(job | {"metadata": job["metadata"] | {"name": "rest-0"}}, runtime)
     made = [job | {"metadata": job["metadata"] | {"name": f"rest-{index}"}} for index in range(1, count)]
     for one in made:
-        place.api.create(kinds.TRAINJOB.path(place.namespace), one)
+        place.api.create(resources.TRAINJOB.path(place.namespace), one)
 
 
 @pytest.mark.req("SC-010", "FR-005", "E-fips", "Q-SEC-003")
@@ -58,7 +58,7 @@ def test_a_hundred_jobs_have_a_hundred_keys_and_none_outlives_its_job(place: Pla
         assert private.curve.name == "secp521r1"
         assert one["immutable"]
         assert one["metadata"]["ownerReferences"][0]["kind"] == "TrainJob"
-    place.api.delete(kinds.TRAINJOB.path(place.namespace))
+    place.api.delete(resources.TRAINJOB.path(place.namespace))
     eventually(lambda: not keys(place), "every key is gone", PATIENCE)
 
 
@@ -66,7 +66,7 @@ def test_a_hundred_jobs_have_a_hundred_keys_and_none_outlives_its_job(place: Pla
 def test_the_other_engines_keys_go_with_the_job_too(place: Place) -> None:
     fields = {"namespace": place.namespace, "image": image("mpich"), "mpi": Family.MPICH}
     for name in ("one", "two"):
-        place.apply(*mpioperator.write(a_job(name, **fields), place.shape(family=Family.MPICH)))
+        place.apply(*mpijob.write(a_job(name, **fields), place.shape(family=Family.MPICH)))
     eventually(lambda: len(keys(place)) == 2, "both have keys", PATIENCE)
     assert len({public(one) for one in keys(place)}) == 2
     place.kubectl("delete", "mpijobs.kubeflow.org", "--all", "--wait=false")

@@ -15,10 +15,10 @@ from tests_cluster.registry_support import a_model_registry
 from tests_cluster.support import Place, a_job, eventually, own_place
 
 from mpijob import Client, Phase
-from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.backends.models import Entry, Registry
-from mpijob.dialects import terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.model_registry import Entry, Registry
+from mpijob.formats.kubernetes import well_known
 from mpijob.model import Model, Volume, VolumeKind
 
 pytestmark = [pytest.mark.testbed, pytest.mark.long]
@@ -87,11 +87,11 @@ def test_the_controller_writes_a_model_down_by_itself_and_again_later_where_the_
 
 
 def reasons(place: Place) -> set[str]:
-    found = place.api.list(kinds.EVENT.path(place.namespace)).items
+    found = place.api.list(resources.EVENT.path(place.namespace)).items
     return {one["reason"] for one in found if one["involvedObject"]["name"] == "train"}
 
 
 def noted(place: Place) -> str:
-    job = place.find(kinds.TRAINJOB, "train") or {}
+    job = place.find(resources.TRAINJOB, "train") or {}
     notes: dict[str, str] = job["metadata"].get("annotations") or {}
-    return notes.get(terms.MODEL_ANNOTATION, "")
+    return notes.get(well_known.MODEL_ANNOTATION, "")

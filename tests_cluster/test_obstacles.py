@@ -23,7 +23,7 @@ from tests_cluster.support import (
 )
 
 from mpijob import Job, MPIJob, Phase
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.client.bridge import drive
 from mpijob.errors import NotFound, QuotaExceeded, Severity
 from mpijob.model import Identity, Network, Resources, Secret, Signal, Volume, VolumeKind
@@ -112,7 +112,7 @@ def test_what_a_job_names_and_the_namespace_lacks_is_told(
 def test_a_claim_that_does_not_exist_is_told_before_anything_is_made(place: Place) -> None:
     with pytest.raises(NotFound, match="volume claim 'absent' does not exist"):
         place.client.submit(a_job("no-claim", volumes=(CLAIM_VOLUME,)))
-    assert place.find(kinds.TRAINJOB, "no-claim") is None
+    assert place.find(resources.TRAINJOB, "no-claim") is None
 
 
 def test_a_claim_that_goes_while_a_job_is_sent_is_told_by_the_job(place: Place) -> None:
@@ -127,15 +127,17 @@ def test_a_resource_quota_is_told_before_and_after_anything_is_made(kubeconfig: 
     with own_place(kubeconfig, "quota") as place:
 
         def limit() -> None:
-            place.put(kinds.RESOURCE_QUOTA, "small", spec={"hard": {"limits.memory": "200Mi"}})
+            place.put(resources.RESOURCE_QUOTA, "small", spec={"hard": {"limits.memory": "200Mi"}})
 
         late = submit_unseen(place, a_job("late"), limit)
-        eventually(lambda: "used" in (place.find(kinds.RESOURCE_QUOTA, "small") or {})["status"], "it counts")
+        eventually(
+            lambda: "used" in (place.find(resources.RESOURCE_QUOTA, "small") or {})["status"], "it counts"
+        )
         begun = time.monotonic()
         with pytest.raises(QuotaExceeded, match="200 MiB"):
             place.client.submit(a_job("early"))
         assert time.monotonic() - begun < 2.0
-        assert place.find(kinds.TRAINJOB, "early") is None
+        assert place.find(resources.TRAINJOB, "early") is None
         check_waits(late, "QUOTA_USED_UP", "QuotaUsedUp", "exceeded quota: small")
 
 
@@ -143,7 +145,7 @@ def test_a_resource_quota_is_told_before_and_after_anything_is_made(kubeconfig: 
 def test_a_network_policy_that_blocks_the_job_is_told_before_and_after(kubeconfig: Path) -> None:
     with own_place(kubeconfig, "closed") as place:
         closed = {"podSelector": {}, "policyTypes": ["Ingress"]}
-        place.put(kinds.NETWORK_POLICY, "deny-all", spec=closed)
+        place.put(resources.NETWORK_POLICY, "deny-all", spec=closed)
         warned = {one.code for one in place.client.plan(a_job("closed", network=OPEN)).notices}
         assert "NETWORK_BLOCKED" in warned
         job = place.ended(a_job("closed", network=OPEN))

@@ -16,7 +16,7 @@ import pytest
 from testbed import build
 from tests_cluster.support import TINY, Place, a_job, own_place
 
-from mpijob.dialects import jobfile
+from mpijob.formats.jobfile import jobfile_reader
 
 BIN = Path(sys.executable).parent
 pytestmark = [pytest.mark.long, pytest.mark.testbed]
@@ -55,7 +55,7 @@ def typed(
 @pytest.mark.req("FR-006", "E-cli", "FR-CLI-004")
 def test_oc_creates_gets_describes_logs_and_deletes_a_job(place: Place, tools: Path, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
-    file.write_text(jobfile.write(a_job("typed", "echo hello", resources=TINY)))
+    file.write_text(jobfile_reader.write(a_job("typed", "echo hello", resources=TINY)))
 
     def said(line: str, *words: str) -> str:
         done = typed(place, tools, line, *words)

@@ -27,9 +27,9 @@ from tests_cluster.governed import (
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, image, own_place
 
 from mpijob import Phase
-from mpijob.backends.kubernetes.api import Document
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.cluster.apply import CRD
 from mpijob.cluster.engines import DEPLOYMENT, DSC_API, DSC_CRD
-from mpijob.cluster.objects import CRD
 from mpijob.cluster.operator import PLATFORM
 
 pytestmark = pytest.mark.alone  # there is one platform, and an engine goes for a while

@@ -15,10 +15,10 @@ from testbed import extras, places
 from tests_cluster.support import PATIENCE, SMALL, TINY, Place, a_job, image, own_place
 
 from mpijob import Job, Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.preflight import PLAIN_USER
-from mpijob.dialects import runtimes
+from mpijob.backends.kubernetes.client import resources as kinds
+from mpijob.backends.kubernetes.preflight.preflight import PLAIN_USER
 from mpijob.errors import NotFound
+from mpijob.formats.runtimes import builtin
 from mpijob.model import Resources
 
 SUM = "from mpi4py import MPI; c = MPI.COMM_WORLD; print('sum', c.allreduce(c.rank + 1), 'of', c.size)"
@@ -34,9 +34,9 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 def runtime(place: Place) -> Iterator[str]:
     """Install the shipped Open MPI runtime for the whole cluster, under a name of this test's own."""
     small = msgspec.structs.replace(
-        runtimes.shipped("openmpi"), name=f"shipped-{place.namespace}", resources=SMALL
+        builtin.shipped("openmpi"), name=f"shipped-{place.namespace}", resources=SMALL
     )
-    document = runtimes.document(small, image=image("openmpi4"), user=PLAIN_USER)
+    document = builtin.document(small, image=image("openmpi4"), user=PLAIN_USER)
     place.api.create(kinds.CLUSTER_RUNTIME.path(), document)
     yield small.name
     place.api.delete(kinds.CLUSTER_RUNTIME.path("", small.name))
@@ -71,8 +71,8 @@ def limits(resources: Resources) -> dict[str, str]:
 
 @pytest.mark.req("R2", "D-migrate")
 def test_an_mpijob_made_with_kubectl_is_first_class(place: Place) -> None:
-    one = msgspec.structs.replace(runtimes.shipped("mpich"), name="old-style", resources=SMALL)
-    document = runtimes.document(one, image=image("mpich"), user=PLAIN_USER)
+    one = msgspec.structs.replace(builtin.shipped("mpich"), name="old-style", resources=SMALL)
+    document = builtin.document(one, image=image("mpich"), user=PLAIN_USER)
     strip_marks(document)
     place.apply(document)
     check_first_class(place, place.client.get("old-style"), "MPIJob", "of 2 on old-style-worker", 2)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests_cluster.support import Place, a_job, eventually, own_place
 
-from mpijob.backends.kubernetes import kinds, owning
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.model import Resources
 
 TINY = Resources(cpu="50m", memory="64Mi")
@@ -22,25 +23,25 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 
 def owners(place: Place, name: str) -> list[str]:
-    runtime = place.find(kinds.TRAINING_RUNTIME, name)
+    runtime = place.find(resources.TRAINING_RUNTIME, name)
     assert runtime is not None
     return [one["uid"] for one in runtime["metadata"].get("ownerReferences") or ()]
 
 
 def uid(place: Place, name: str) -> str:
-    job = place.find(kinds.TRAINJOB, name)
+    job = place.find(resources.TRAINJOB, name)
     assert job is not None
     return str(job["metadata"]["uid"])
 
 
 def disown(place: Place, name: str) -> None:
     """Leave the runtime as a creator does that is killed before the job owns it."""
-    path = kinds.TRAINING_RUNTIME.path(place.namespace, name)
+    path = resources.TRAINING_RUNTIME.path(place.namespace, name)
     place.api.patch(path, {"metadata": {"ownerReferences": None}})
 
 
 def gone(place: Place, name: str) -> bool:
-    return place.find(kinds.TRAINING_RUNTIME, name) is None
+    return place.find(resources.TRAINING_RUNTIME, name) is None
 
 
 def test_a_job_made_by_the_command_line_owns_its_runtime_when_that_ends(place: Place) -> None:
@@ -55,7 +56,7 @@ def test_a_job_made_by_the_command_line_owns_its_runtime_when_that_ends(place: P
 def test_what_a_killed_creator_left_is_given_to_the_job_by_who_follows_it_and_deleted_with_it(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owning, "_STRAY_SECONDS", 0.0)
+    monkeypatch.setattr(owner_references, "_STRAY_SECONDS", 0.0)
     job = place.client.submit(a_job("halfway", LONG, resources=TINY))
     eventually(lambda: owners(place, "halfway") == [uid(place, "halfway")], "the job owns its runtime")
     disown(place, "halfway")

@@ -20,8 +20,8 @@ from tests_ui.test_journeys import create, phase, step
 from tools.browsers import chromium
 
 from mpijob import Client
-from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import NotAllowed
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security]
@@ -115,7 +115,7 @@ def test_an_administrator_sees_every_project_its_queues_and_how_far_the_move_is(
     place: Place, server: Server, browser: Browser
 ) -> None:
     expect.set_options(timeout=PATIENCE * 1000)
-    place.api.create(kinds.MPIJOB.path(place.namespace), by_hand("of-old"))
+    place.api.create(resources.MPIJOB.path(place.namespace), by_hand("of-old"))
     job = place.client.submit(a_job("busy", "sleep 600", resources=TINY))
     with (
         a_queue(place, "900m") as queue,
@@ -131,7 +131,7 @@ def test_an_administrator_sees_every_project_its_queues_and_how_far_the_move_is(
         expect(page.get_by_text("Moved", exact=True)).to_be_visible()
         expect(page.get_by_text("of the fields are converted without help")).to_be_visible()
     job.delete()
-    place.take_away(kinds.MPIJOB, "of-old")
+    place.take_away(resources.MPIJOB, "of-old")
 
 
 def _only_looks(page: Page, place: Place, server: Server, client: Client) -> None:

@@ -16,7 +16,7 @@ from tests_cluster.accounts import ACCOUNT, TEAM_BINDING, allow, an_account
 from tests_cluster.page_support import Listener, Person, Pod, Server, Wire, a_server, server_account
 from tests_cluster.support import Place, eventually, image, own_place
 
-from mpijob.backends.kubernetes.kinds import CLAIM, NAMESPACE, SECRET
+from mpijob.backends.kubernetes.client.resources import CLAIM, NAMESPACE, SECRET
 
 pytestmark = [pytest.mark.testbed, pytest.mark.security]  # the role of data scientists is the test bed's
 

@@ -11,8 +11,8 @@ from testbed import kwok, manifests, processes
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import QuotaExceeded
 from mpijob.model import Placement, Resources, Topology
 
@@ -31,7 +31,7 @@ def place(kubeconfig: Path) -> Iterator[Place]:
     kwok.up(len(ZONES))
     with own_place(kubeconfig, "placement") as place:
         for node, zone in ZONES.items():
-            place.api.patch(kinds.NODE.path("", node), {"metadata": {"labels": {ZONE: zone}}})
+            place.api.patch(resources.NODE.path("", node), {"metadata": {"labels": {ZONE: zone}}})
         yield place
     if not there:
         kwok.down()

@@ -10,7 +10,7 @@ import pytest
 from tests_cluster.admission_support import apply
 from tests_cluster.support import eventually
 
-from mpijob.cluster import crd_words, crds
+from mpijob.cluster import crd_docs, crds
 
 
 def kubectl(kubeconfig: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -48,7 +48,7 @@ EXPLAINED = {
 @pytest.mark.parametrize("path", EXPLAINED)
 def test_kubectl_explains_the_fields_of_our_resources(kubeconfig: Path, path: str) -> None:
     apply(kubeconfig, *crds.documents())
-    sentence = crd_words.FIELDS[EXPLAINED[path]]
+    sentence = crd_docs.FIELDS[EXPLAINED[path]]
     eventually(lambda: sentence in _explained(kubeconfig, path), f"{path} is explained")
 
 

@@ -13,16 +13,19 @@ from testbed import places
 from tests_cluster.support import eventually
 
 from mpijob import Client, admission
-from mpijob.backends.kubernetes import access, discovery, kinds, preflight
-from mpijob.backends.kubernetes import runtimes as cluster
-from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.admin import runtimes as cluster
+from mpijob.backends.kubernetes.auth import access
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.dialects import mpioperator, pods
-from mpijob.dialects import runtimes as shipped
-from mpijob.dialects.terms import LAUNCHER_CORES, Document, Shape
+from mpijob.backends.kubernetes.client import discovery
+from mpijob.backends.kubernetes.client import resources as kinds
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.errors import Finding, InvalidJob, NotAllowed, NotFound, QuotaExceeded
+from mpijob.formats.kubernetes import mpijob, pod_template
+from mpijob.formats.kubernetes.well_known import LAUNCHER_CORES, Document, Shape
+from mpijob.formats.runtimes import builtin as shipped
 from mpijob.model import Family, Identity, MPIJob, Network, Placement, Resources, Role, Volume, VolumeKind
 from mpijob.settings import CLUSTER, Settings
 
@@ -122,7 +125,7 @@ def test_a_quota_is_read_as_the_server_counts_it(api: Api, namespace: str) -> No
         told(api, a_job(namespace, resources=SMALL.replace(gpu=4)))
     with pytest.raises(QuotaExceeded, match=r"allows 0 mpijobs\.kubeflow\.org objects") as caught:
         told(api, a_job(namespace, mpi=Family.MPICH))
-    (document,) = mpioperator.write(a_job(namespace), Shape(family=Family.MPICH))
+    (document,) = mpijob.write(a_job(namespace), Shape(family=Family.MPICH))
     refused = (api, kinds.MPIJOB, document, "exceeded quota", namespace)
     eventually(lambda: _is_refused(*refused), "the quota is heeded")
     assert caught.value.hint == "delete jobs that are finished, or ask for a larger quota"
@@ -160,7 +163,7 @@ def _send(api: Api, job: MPIJob, role: Role, **shape: Any) -> Document:
 
 
 def _pod(job: MPIJob, role: Role, **shape: Any) -> Document:
-    template = pods.template(job, Shape(user=preflight.PLAIN_USER, **shape), role)
+    template = pod_template.template(job, Shape(user=preflight.PLAIN_USER, **shape), role)
     template["metadata"]["name"] = f"probe-{role.value}"
     return {"apiVersion": "v1", "kind": "Pod", **template}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests_cluster.support import Place, a_job, image, own_place, said
 
-from mpijob.dialects import presets
 from mpijob.errors import Severity
+from mpijob.formats.jobfile import presets
 
 
 @pytest.fixture(scope="module")

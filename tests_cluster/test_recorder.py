@@ -14,10 +14,10 @@ import pytest
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Client, Phase
-from mpijob.backends.kubernetes import kinds
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import NotFound
-from mpijob.history.values import Record
+from mpijob.history.records import Record
 from mpijob.model import LogQuery, Role
 
 COUNTS = 'i=0; while [ $i -lt 60 ]; do i=$((i + 1)); echo "$OMPI_COMM_WORLD_RANK said $i"; sleep 0.1; done'
@@ -172,7 +172,7 @@ def test_a_job_is_answered_for_after_its_namespace_was_deleted(place: Place, kub
         with recorder(other, "--all-namespaces") as process:
             other.client.submit(a_job("orphan", "echo begun; sleep 300")).wait(PATIENCE, {Phase.RUNNING})
             eventually(lambda: heard(other, "orphan", 2), "both ranks are recorded", PATIENCE)
-            other.api.delete(kinds.NAMESPACE.path("", other.namespace))
+            other.api.delete(resources.NAMESPACE.path("", other.namespace))
             eventually(
                 lambda: (found := known(other, "orphan")) and found.deleted,
                 "it is known that it is gone",

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from tests_cluster.support import Place, a_job, eventually, own_place
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Api, ApiError
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.kubeconfig import load
+from mpijob.backends.kubernetes.auth.kubeconfig import load
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import NotAllowed
 
 ROLES = Path(__file__).parents[1] / "deploy" / "base" / "roles"
@@ -104,8 +104,8 @@ def may(api: Api, namespace: str, verb: str, resource: str) -> bool:
         group, _, rest = resource.partition("/")
     plural, _, sub = rest.partition("/")
     asked = {"namespace": namespace, "verb": verb, "group": group, "resource": plural, "subresource": sub}
-    body = {"apiVersion": kinds.ACCESS_REVIEW.api, "kind": kinds.ACCESS_REVIEW.name}
-    made = api.create(kinds.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": asked}})
+    body = {"apiVersion": resources.ACCESS_REVIEW.api, "kind": resources.ACCESS_REVIEW.name}
+    made = api.create(resources.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": asked}})
     return bool(made["status"].get("allowed"))
 
 
@@ -180,10 +180,10 @@ def test_a_creator_runs_and_deletes_a_job_and_a_viewer_only_looks(
         with pytest.raises(NotAllowed, match="lacks 'create' permission"):
             bob.client.submit(a_job("refused"))
         with pytest.raises(ApiError) as refused:
-            bob.api.delete(kinds.TRAINJOB.path(place.namespace, "made"))
+            bob.api.delete(resources.TRAINJOB.path(place.namespace, "made"))
         assert refused.value.status == 403
         with pytest.raises(ApiError) as unread:
-            dave.api.list(kinds.SECRET.path(place.namespace))
+            dave.api.list(resources.SECRET.path(place.namespace))
         assert unread.value.status == 403
         job.delete()
         for one in (dave, bob):

@@ -13,12 +13,14 @@ import pytest
 import yaml
 from testbed import places, versions
 
-from mpijob.backends.kubernetes import access, kinds, preflight
-from mpijob.backends.kubernetes import runtimes as cluster
-from mpijob.backends.kubernetes.api import Api
-from mpijob.client.runtimes import Runtimes
-from mpijob.dialects import lint, runtimes
-from mpijob.dialects.terms import Document
+from mpijob.backends.kubernetes.admin import runtimes as cluster
+from mpijob.backends.kubernetes.auth import access
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.preflight import preflight
+from mpijob.client.admin.runtimes import Runtimes
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.runtimes import builtin, lint
 from mpijob.model import Family, Resources
 from mpijob.settings import CLUSTER, Settings
 
@@ -34,18 +36,18 @@ def api(kubeconfig: Path) -> Iterator[Api]:
 
 def small(name: str, image: str) -> Document:
     """Return the shipped runtime with an image of the test bed, as small as its machine."""
-    one = msgspec.structs.replace(runtimes.shipped("openmpi"), name=name, resources=SMALL)
-    return runtimes.document(one, image=f"{places.IMAGES}/{image}:1", user=preflight.PLAIN_USER)
+    one = msgspec.structs.replace(builtin.shipped("openmpi"), name=name, resources=SMALL)
+    return builtin.document(one, image=f"{places.IMAGES}/{image}:1", user=preflight.PLAIN_USER)
 
 
 @pytest.mark.req("D-runtime", "FR-INT-007")
-@pytest.mark.parametrize("one", runtimes.SHIPPED, ids=lambda one: one.name)
-def test_the_server_takes_what_ships(api: Api, one: runtimes.Shipped) -> None:
-    document = runtimes.document(one, user=preflight.PLAIN_USER)
+@pytest.mark.parametrize("one", builtin.SHIPPED, ids=lambda one: one.name)
+def test_the_server_takes_what_ships(api: Api, one: builtin.Shipped) -> None:
+    document = builtin.document(one, user=preflight.PLAIN_USER)
     if one.family is Family.OPENMPI:
         assert cluster.install(api, document, dry_run=True)["metadata"]["name"] == one.name
     else:
-        made = api.create(kinds.MPIJOB.path("default"), document, dry_run=True)
+        made = api.create(resources.MPIJOB.path("default"), document, dry_run=True)
         assert made["spec"]["mpiImplementation"] == document["spec"]["mpiImplementation"]
 
 
@@ -57,9 +59,9 @@ def test_a_shipped_runtime_runs_a_world_on_two_nodes(api: Api, image: str) -> No
     cluster.install(api, small(name, image))
     try:
         (verdict,) = cluster.try_out(api, cluster.find(api, name, "team-b"), "team-b")
-        left = api.list(kinds.TRAINJOB.path("team-b"), labels=f"mpijob.dev/trial={name}").items
+        left = api.list(resources.TRAINJOB.path("team-b"), labels=f"mpijob.dev/trial={name}").items
     finally:
-        api.delete(kinds.CLUSTER_RUNTIME.path("", name))
+        api.delete(resources.CLUSTER_RUNTIME.path("", name))
     assert verdict.code == "RUNTIME_OK", verdict
     assert [one for one in left if not one["metadata"].get("deletionTimestamp")] == []
 
@@ -72,7 +74,7 @@ def test_a_runtime_without_sshd_fails_its_trial_with_the_reason(api: Api) -> Non
     try:
         (verdict,) = cluster.try_out(api, cluster.find(api, name, "team-b"), "team-b")
     finally:
-        api.delete(kinds.CLUSTER_RUNTIME.path("", name))
+        api.delete(resources.CLUSTER_RUNTIME.path("", name))
     assert verdict.code == "RUNTIME_TRIAL"
     assert "the image has no sshd" in " ".join(verdict.evidence)
 
@@ -88,7 +90,7 @@ def test_the_clusters_runtimes_are_listed_and_linted(api: Api, kubeconfig: Path)
         rows = {one.name: one for one in here.list()}
         found = here.lint((name,))[name]
     finally:
-        api.delete(kinds.CLUSTER_RUNTIME.path("", name))
+        api.delete(resources.CLUSTER_RUNTIME.path("", name))
     assert rows[name].traps == 1
     assert rows["mpijob-openmpi"].origin in ("ships", "cluster")
     assert [one.code for one in found][:1] == ["RUNTIME_NODES"]

@@ -20,9 +20,9 @@ from testbed import kwok, manifests, processes
 from tests_cluster.support import Place, a_job, eventually, own_place
 
 from mpijob import Client, Job, JobState, MPIJob, Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import METADATA
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import METADATA
 from mpijob.model import Placement, Resources
 
 pytestmark = [pytest.mark.testbed, pytest.mark.alone]
@@ -32,7 +32,7 @@ FAKE = Placement(
 )
 TINY = Resources(cpu="100m", memory="64Mi")
 SUBMITTERS = 4  # processes of a small team; the engines are slower than they are
-LEFT = (kinds.TRAINJOB, kinds.TRAINING_RUNTIME, kinds.JOBSET, kinds.JOB, kinds.POD)
+LEFT = (resources.TRAINJOB, resources.TRAINING_RUNTIME, resources.JOBSET, resources.JOB, resources.POD)
 
 
 @pytest.fixture(scope="module")

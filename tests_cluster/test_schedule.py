@@ -10,9 +10,10 @@ from testbed import services
 from tests_cluster.support import PATIENCE, TINY, Place, a_job, eventually, own_place
 
 from mpijob import Phase
-from mpijob.backends.kubernetes import kinds
-from mpijob.dialects import cronjob, jobfile
-from mpijob.model.schedule import LABEL
+from mpijob.backends.kubernetes.client import resources
+from mpijob.formats.jobfile import jobfile_reader
+from mpijob.formats.kubernetes import cronjob
+from mpijob.model.spec.schedule import LABEL
 
 pytestmark = pytest.mark.testbed  # the services' image is the test bed's own
 NEXT_MINUTE = 60.0
@@ -25,7 +26,7 @@ def place(kubeconfig: Path) -> Iterator[Place]:
 
 
 def a_schedule(place: Place, tmp_path: Path, when: str) -> None:
-    (tmp_path / "often.yaml").write_text(jobfile.write(a_job("often", "sleep 3600", resources=TINY)))
+    (tmp_path / "often.yaml").write_text(jobfile_reader.write(a_job("often", "sleep 3600", resources=TINY)))
     words = ("schedule", "create", "-f", str(tmp_path / "often.yaml"), "--when", when)
     made = place.mpijob(*words, MPIJOB_SERVICE_IMAGE=services.provide())
     assert made.returncode == 0, made.stderr
@@ -33,7 +34,7 @@ def a_schedule(place: Place, tmp_path: Path, when: str) -> None:
 
 def told(place: Place) -> str:
     """Return what the pods of the schedule said that have ended."""
-    pods = place.api.list(kinds.POD.path(place.namespace), labels=f"{cronjob.SCHEDULE_LABEL}=often").items
+    pods = place.api.list(resources.POD.path(place.namespace), labels=f"{cronjob.SCHEDULE_LABEL}=often").items
     names = [one["metadata"]["name"] for one in pods if one["status"].get("phase") == "Succeeded"]
     return "\n".join(place.kubectl("logs", name) for name in names)
 
@@ -42,7 +43,7 @@ def check_removed(place: Place) -> None:
     assert "often" in place.mpijob("schedule", "list").stdout
     deleted = place.mpijob("schedule", "delete", "often")
     assert deleted.returncode == 0, deleted.stderr
-    for kind in (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING):
+    for kind in (resources.SERVICE_ACCOUNT, resources.ROLE, resources.ROLE_BINDING):
         assert place.find(kind, cronjob.ACCOUNT) is None
     place.empty()
 
@@ -96,4 +97,4 @@ def test_whoever_may_not_grant_the_rights_of_the_pods_makes_no_schedule(
     )
     refused = alice.mpijob(*words, "--", "true", MPIJOB_SERVICE_IMAGE=services.IMAGE)
     assert refused.returncode == 4, refused.stderr
-    assert place.api.find(kinds.CRON_JOB.path("team-a", "mine")) is None
+    assert place.api.find(resources.CRON_JOB.path("team-a", "mine")) is None

@@ -12,8 +12,8 @@ import yaml
 from tests.unit.cluster_support import GOLDEN, a_job, a_rich_job
 from tests_cluster.crds import Schemas
 
-from mpijob.dialects import mpioperator, trainjob
-from mpijob.dialects.terms import Gang, Shape
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.well_known import Gang, Shape
 from mpijob.model import Family, MPIJob, Network, Placement, Topology
 
 SHAPES = (
@@ -55,7 +55,7 @@ def test_the_server_takes_every_field_of_an_mpijob(
     schemas: Schemas, job: MPIJob, shape: Shape, family: Family
 ) -> None:
     """No field of ours is unknown, of a wrong type, or missing."""
-    (document,) = mpioperator.write(job, _with(shape, family))
+    (document,) = mpijob.write(job, _with(shape, family))
     assert schemas.problems(document) == []
 
 

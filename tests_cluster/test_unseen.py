@@ -13,7 +13,7 @@ from tests_cluster.furniture import a_queue
 from tests_cluster.support import PATIENCE, Place, a_job, eventually, own_place
 
 from mpijob import Job
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.errors import NotAllowed
 from mpijob.model import Code, Family, Resources, Secret
 
@@ -39,7 +39,9 @@ def queued(place: Place) -> Iterator[Job]:
 
 def completed(place: Place, name: str) -> bool:
     """Return whether a TrainJob says by itself that it has ended."""
-    conditions = place.api.get(kinds.TRAINJOB.path(place.namespace, name))["status"].get("conditions") or ()
+    conditions = (
+        place.api.get(resources.TRAINJOB.path(place.namespace, name))["status"].get("conditions") or ()
+    )
     return any(one["type"] == "Complete" for one in conditions)
 
 

@@ -9,7 +9,8 @@ import pytest
 from tests_cluster.support import PATIENCE, Place, a_job, a_program, own_place, said
 
 from mpijob import Phase
-from mpijob.model import Resources, quantity
+from mpijob.model import Resources
+from mpijob.model.spec import quantity
 
 GREEDY = (
     "import time; from mpi4py import MPI; c = MPI.COMM_WORLD; block = bytearray(c.rank * (200 << 20)); "

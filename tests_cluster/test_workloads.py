@@ -14,7 +14,7 @@ import pytest
 from tests_cluster.support import Crowd, Place, a_job, a_program, image, own_place, said
 
 from mpijob import MPIJob, Phase
-from mpijob.client import function
+from mpijob.client.submit import function
 from mpijob.model import Code, Family, Launch, Program, Resources, Role
 
 ROOT = Path(__file__).resolve().parent.parent

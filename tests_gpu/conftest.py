@@ -10,7 +10,7 @@ import pytest
 from tests.engine.support import check_nothing_runs, emptied_client
 
 from mpijob import Client
-from mpijob.backends.local.machine import gpu_ids
+from mpijob.backends.local.planning.machine import gpu_ids
 from mpijob.settings import Settings
 
 pytest_plugins = ["tools.requirement_marks"]

@@ -15,7 +15,7 @@ from tests.engine.support import PATIENCE, emptied_client
 from tools.browsers import chromium
 
 from mpijob import Client
-from mpijob.api.pages import PLACE
+from mpijob.api.static import PLACE
 from mpijob.settings import Settings
 
 from .covering import counted

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, Route, expect
 from mpijob import Client, MPIJob
 from mpijob.admission import alerts
 from mpijob.model import Elastic, Resources
-from mpijob.model.overview import ClusterView, Line, NamespaceView
+from mpijob.model.status.overview import ClusterView, Line, NamespaceView
 from tests_ui.test_access import violations
 
 SMALL = Resources(cpu="250m", memory="64Mi")

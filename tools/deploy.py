@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from mpijob import __version__
-from mpijob.cluster import crds, sources, webhook_objects
-from mpijob.dialects import isolation
+from mpijob.cluster import crds, manifests
+from mpijob.cluster.webhook import configuration
+from mpijob.formats.kubernetes import network_policy
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
 IMAGE = "registry.example.org/mpijob/mpijob"
@@ -39,10 +40,10 @@ def written() -> dict[Path, str]:
     base, bundle = DEPLOY / "base", DEPLOY / "bundle" / "manifests"
     definitions = {f"{one['spec']['names']['plural']}.yaml": text(one) for one in crds.documents()}
     made = {folder / name: one for folder in (base / "crds", bundle) for name, one in definitions.items()}
-    made[base / "admission" / "configurations.yaml"] = _several(webhook_objects.configurations())
-    made[base / "admission" / "policies.yaml"] = _several(webhook_objects.policies())
+    made[base / "admission" / "configurations.yaml"] = _several(configuration.configurations())
+    made[base / "admission" / "policies.yaml"] = _several(configuration.policies())
     made[DEPLOY / "templates" / "namespace-isolation.yaml"] = _several(
-        isolation.namespace_defaults("NAMESPACE")
+        network_policy.namespace_defaults("NAMESPACE")
     )
     made[bundle / "mpijob.clusterserviceversion.yaml"] = text(service_version())
     return made
@@ -60,7 +61,7 @@ def text(document: dict[str, Any]) -> str:
 def service_version() -> dict[str, Any]:
     """Return the ClusterServiceVersion, with which the Operator Lifecycle Manager installs the operator."""
     image = f"{IMAGE}:{__version__}"
-    documents = sources.with_images(sources.folder(DEPLOY / "base" / "operator"), "", image)
+    documents = manifests.with_images(manifests.folder(DEPLOY / "base" / "operator"), "", image)
     (deployment,) = (one for one in documents if one["kind"] == "Deployment")
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]

@@ -19,13 +19,16 @@ import msgspec
 
 from mpijob import errors
 from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES, Flag, Switch
-from mpijob.cli.lazy import LazyGroup
+from mpijob.cli.lazy_group import LazyGroup
 from mpijob.cli.root import ENTRIES, cli
-from mpijob.client import AsyncClient, AsyncJob, Client, Job, compare, function, guide, sweep, templates
-from mpijob.client.async_desk import AsyncDesk
-from mpijob.client.desk import Desk
-from mpijob.client.front import Front
-from mpijob.dialects import schema
+from mpijob.client import AsyncClient, AsyncJob, Client, Job
+from mpijob.client.admin import guide
+from mpijob.client.async_base import AsyncDesk
+from mpijob.client.base import Front
+from mpijob.client.blocking_base import Desk
+from mpijob.client.observe import compare
+from mpijob.client.submit import array, function, templates
+from mpijob.formats.jobfile import json_schema
 from mpijob.model import JobState, MPIJob, Phase
 from tools import reference_page, reference_rest
 
@@ -70,20 +73,20 @@ def _sections() -> Iterator[str]:
     todo = [("", MPIJob.__struct_fields__)]
     while todo:
         path, names = todo.pop(0)
-        found = [schema.explain(f"{path}.{name}".lstrip(".")) for name in names]
+        found = [json_schema.explain(f"{path}.{name}".lstrip(".")) for name in names]
         yield _section(path, found)
         todo[:0] = [(field.path, field.fields) for field in found if field.fields]  # right behind their owner
 
 
-def _section(path: str, fields: list[schema.Explanation]) -> str:
+def _section(path: str, fields: list[json_schema.Explanation]) -> str:
     title = f"`{path}`" if path else "A job"
-    lead = f"{schema.explain(path).description}\n\n" if path else ""
+    lead = f"{json_schema.explain(path).description}\n\n" if path else ""
     rows = "".join(_field_row(field) for field in fields)
     head = "| field | takes | default | flag | meaning |\n| --- | --- | --- | --- | --- |\n"
     return f"## {title}\n\n{lead}{head}{rows}\n"
 
 
-def _field_row(field: schema.Explanation) -> str:
+def _field_row(field: json_schema.Explanation) -> str:
     takes = ", ".join(f"`{word}`" for word in field.words) if field.type == "one word" else field.type
     own = "see below" if field.fields and field.type == "a mapping" and field.default == "none" else ""
     default = "required" if field.required else own or field.default
@@ -180,7 +183,7 @@ def sdk() -> str:
         "with them. The examples here are run by a test."
     )
     classes = (Client, Job, MPIJob, AsyncClient, AsyncJob, JobState, Phase, templates.Templates)
-    modules = (sweep.expand, compare.compare, function.job, function.result)
+    modules = (array.expand, compare.compare, function.job, function.result)
     parts = [*(_class(kind) for kind in classes), "## Functions\n\n", *(_function(one) for one in modules)]
     return _page("SDK", intro, f"{''.join(parts)}{_errors()}")
 

@@ -10,7 +10,7 @@ import re
 from itertools import groupby
 from pathlib import Path
 
-from mpijob.client.drafts import FIELDS
+from mpijob.client.submit.drafts import FIELDS
 from tools import form
 
 SOURCE = form.FILE.parents[1]

@@ -17,9 +17,9 @@ from tests_cluster.support import Place, a_job, image, own_place
 from bench.line import Line, Unmeasured, at_most
 from bench.places import Options
 from bench.timing import interleaved, median
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import ApiError, Document
-from mpijob.dialects import trainjob
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError, Document
+from mpijob.formats.kubernetes import trainjob
 
 REFUSED_GOAL_SECONDS, REFUSED_MUST_SECONDS = 0.3, 2.0
 ADDED_P50_MS, ADDED_P99_MS = 10.0, 50.0
@@ -57,7 +57,7 @@ def _added(on: Place, off: Place, rounds: int) -> Iterator[Line]:
 
 
 def _refused(webhook: Governed, place: Place, rounds: int) -> Line:
-    place.put(kinds.RESOURCE_QUOTA, "small", spec={"hard": {"requests.cpu": "100m"}})
+    place.put(resources.RESOURCE_QUOTA, "small", spec={"hard": {"requests.cpu": "100m"}})
     job = _written(place, "wide")
     deadline = time.monotonic() + 30
     while not _is_refused(place, job)[0]:
@@ -65,7 +65,7 @@ def _refused(webhook: Governed, place: Place, rounds: int) -> Line:
             raise Unmeasured("the webhook does not know the quota")
         time.sleep(0.2)
     taken = [_is_refused(place, job)[1] for _ in range(rounds)]
-    pods = place.api.list(kinds.POD.path(place.namespace)).items
+    pods = place.api.list(resources.POD.path(place.namespace)).items
     note = (
         f"slowest of {rounds}: {max(taken):.3f} s; pods in the namespace: {len(pods)}; asked {webhook.name}"
     )
@@ -85,7 +85,7 @@ def _refused(webhook: Governed, place: Place, rounds: int) -> Line:
 def _written(place: Place, name: str = "timed") -> Document:
     job = a_job(name, namespace=place.namespace, image=image("openmpi4"))
     runtime, document = trainjob.write(job, place.shape())
-    place.api.create(kinds.TRAINING_RUNTIME.path(place.namespace), runtime)
+    place.api.create(resources.TRAINING_RUNTIME.path(place.namespace), runtime)
     return document
 
 
@@ -94,7 +94,7 @@ def _known(place: Place, job: Document) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:
-            place.api.create(kinds.TRAINJOB.path(place.namespace), job, dry_run=True)
+            place.api.create(resources.TRAINJOB.path(place.namespace), job, dry_run=True)
         except ApiError:
             if time.monotonic() > deadline:
                 raise
@@ -105,17 +105,17 @@ def _known(place: Place, job: Document) -> None:
 
 def _create(place: Place, job: Document) -> float:
     begun = time.perf_counter()
-    place.api.create(kinds.TRAINJOB.path(place.namespace), job, dry_run=True)
+    place.api.create(resources.TRAINJOB.path(place.namespace), job, dry_run=True)
     return time.perf_counter() - begun
 
 
 def _is_refused(place: Place, job: Document) -> tuple[bool, float]:
     begun = time.perf_counter()
     try:
-        place.api.create(kinds.TRAINJOB.path(place.namespace), job)
+        place.api.create(resources.TRAINJOB.path(place.namespace), job)
     except ApiError as error:
         return "project quota" in error.message, time.perf_counter() - begun
-    place.api.delete(kinds.TRAINJOB.path(place.namespace, job["metadata"]["name"]))
+    place.api.delete(resources.TRAINJOB.path(place.namespace, job["metadata"]["name"]))
     return False, 0.0
 
 

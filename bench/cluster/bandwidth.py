@@ -17,7 +17,7 @@ from bench.line import Line, Unmeasured, at_least
 from bench.places import PROGRAMS, Options
 from bench.timing import median
 from mpijob import Phase, Resources
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 
 CPU = 0.5  # for each rank
 GOAL = at_least(0.85)
@@ -78,7 +78,7 @@ def _in_pods(there: Place, times: Sequence[str]) -> Taken:
 
 
 def _bare(there: Place, times: Sequence[str], transport: Sequence[str]) -> Taken:
-    name, path = f"bare-{next(_number)}", kinds.POD.path(there.namespace)
+    name, path = f"bare-{next(_number)}", resources.POD.path(there.namespace)
     container = {
         "name": "node",
         "image": there.image,
@@ -95,14 +95,14 @@ def _bare(there: Place, times: Sequence[str], transport: Sequence[str]) -> Taken
     }
     there.api.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
     until(lambda: _phase(there, name) in (Phase.SUCCEEDED.value, Phase.FAILED.value), f"pod {name}")
-    said = there.api.raw(kinds.POD.path(there.namespace, name, "log")).decode(errors="replace")
-    there.api.delete(kinds.POD.path(there.namespace, name), grace_seconds=0)
+    said = there.api.raw(resources.POD.path(there.namespace, name, "log")).decode(errors="replace")
+    there.api.delete(resources.POD.path(there.namespace, name), grace_seconds=0)
     there.cleared()
     return _taken(said.splitlines())
 
 
 def _phase(there: Place, name: str) -> str:
-    return str(there.api.get(kinds.POD.path(there.namespace, name))["status"]["phase"])
+    return str(there.api.get(resources.POD.path(there.namespace, name))["status"]["phase"])
 
 
 def _taken(lines: Sequence[str]) -> Taken:

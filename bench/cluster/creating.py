@@ -19,8 +19,8 @@ from bench.cluster.places import Place, place, until
 from bench.line import Bound, Line, Unmeasured, at_most, compared
 from bench.places import PROGRAMS, Options
 from bench.timing import command, interleaved, median, milliseconds
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import Document
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Document
 from mpijob.client.bridge import drive
 
 RUNTIME = "bench"
@@ -52,15 +52,15 @@ def _install_runtime(there: Place) -> None:
     jobs = [_replicated(there, "launcher", "trainer"), _replicated(there, "node")]
     mpi = {"mpiImplementation": "OpenMPI", "numProcPerNode": 1, "runLauncherAsNode": False}
     document = {
-        "apiVersion": kinds.TRAINER_API,
-        "kind": kinds.TRAINING_RUNTIME.name,
+        "apiVersion": resources.TRAINER_API,
+        "kind": resources.TRAINING_RUNTIME.name,
         "metadata": {"name": RUNTIME, "labels": {"trainer.kubeflow.org/framework": "mpi"}},
         "spec": {
             "mlPolicy": {"numNodes": WORKERS, "mpi": mpi},
             "template": {"spec": {"replicatedJobs": jobs}},
         },
     }
-    there.api.create(kinds.TRAINING_RUNTIME.path(there.namespace), document)
+    there.api.create(resources.TRAINING_RUNTIME.path(there.namespace), document)
 
 
 def _replicated(there: Place, name: str, step: str = "") -> Document:
@@ -144,9 +144,9 @@ def _train(there: Place, sdk: subprocess.Popen[str]) -> float:
 
 def _remove_all(there: Place) -> None:
     """Delete every job and wait until its pods are gone, so that each round meets a cluster that rests."""
-    for job in there.api.list(kinds.TRAINJOB.path(there.namespace)).items:
+    for job in there.api.list(resources.TRAINJOB.path(there.namespace)).items:
         there.remove(job["metadata"]["name"])
-    until(lambda: not there.api.list(kinds.JOBSET.path(there.namespace)).items, "the end of the jobs")
+    until(lambda: not there.api.list(resources.JOBSET.path(there.namespace)).items, "the end of the jobs")
     there.cleared()
     time.sleep(REST_SECONDS)
 

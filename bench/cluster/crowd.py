@@ -14,10 +14,10 @@ import msgspec
 
 from bench.cluster.places import Place
 from bench.line import Unmeasured
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import ApiError, Document
-from mpijob.backends.kubernetes.submitting import kind_of
-from mpijob.dialects import terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError, Document
+from mpijob.backends.kubernetes.submit.create_objects import kind_of
+from mpijob.formats.kubernetes import well_known
 
 HANDS = 4
 _NONE = {"hard": {"count/jobsets.jobset.x-k8s.io": "0"}}
@@ -27,7 +27,7 @@ def fill(there: Place, jobs: int) -> None:
     """Put so many finished jobs into the namespace."""
     plan = there.client.plan(there.small_job("job", 2, "true"))
     *companions, job = (msgspec.to_builtins(document) for document in plan.documents)
-    there.api.create(kinds.RESOURCE_QUOTA.path(there.namespace), _quota())
+    there.api.create(resources.RESOURCE_QUOTA.path(there.namespace), _quota())
     for companion in companions:
         there.api.create(kind_of(companion).path(there.namespace), companion)
     until_known(there, job)
@@ -39,7 +39,7 @@ def until_known(there: Place, job: Document) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            there.api.create(kinds.TRAINJOB.path(there.namespace), job, dry_run=True)
+            there.api.create(resources.TRAINJOB.path(there.namespace), job, dry_run=True)
             return
         except ApiError:
             time.sleep(0.1)
@@ -76,13 +76,13 @@ def _by_several(there: Place, job: Document, jobs: int) -> None:
 
 def _add(there: Place, job: Document, number: int) -> None:
     name = f"job-{number}"
-    labels = job["metadata"]["labels"] | {terms.JOB_LABEL: name, terms.UID_LABEL: f"{number:016x}"}
+    labels = job["metadata"]["labels"] | {well_known.JOB_LABEL: name, well_known.UID_LABEL: f"{number:016x}"}
     there.api.create(
-        kinds.TRAINJOB.path(there.namespace),
+        resources.TRAINJOB.path(there.namespace),
         job | {"metadata": job["metadata"] | {"name": name, "labels": labels}},
     )
     status = {"status": {"conditions": [_COMPLETE], "jobsStatus": _COUNTS}}
-    there.api.patch(kinds.TRAINJOB.path(there.namespace, name, "status"), status)
+    there.api.patch(resources.TRAINJOB.path(there.namespace, name, "status"), status)
 
 
 _COMPLETE = {

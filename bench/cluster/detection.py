@@ -19,7 +19,7 @@ from bench.line import Line, at_least, at_most, compared
 from bench.places import Options
 from bench.timing import median
 from mpijob import Job, JobState, Phase, Resources
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 
 VICTIM = 1
 LIMIT_SECONDS = 1.0
@@ -80,7 +80,7 @@ def _kill(there: Place, handle: Job) -> None:
 
 def _victim(there: Place, handle: Job) -> str:
     mine = f"mpijob.dev/job={handle.ref.name}"
-    pods = there.api.list(kinds.POD.path(there.namespace), labels=mine).items
+    pods = there.api.list(resources.POD.path(there.namespace), labels=mine).items
     return next(
         str(pod["metadata"]["name"])
         for pod in pods
@@ -90,7 +90,7 @@ def _victim(there: Place, handle: Job) -> str:
 
 def _kubelet(there: Place, pod: str, told: list[float]) -> None:
     """Note when the pod's status says that its container has ended."""
-    path = kinds.POD.path(there.namespace)
+    path = resources.POD.path(there.namespace)
     with there.api.lines(path, watch="true", fieldSelector=f"metadata.name={pod}") as changes:
         for change in changes:
             found = msgspec.json.decode(change)["object"]

@@ -18,7 +18,7 @@ from bench.line import Line, Unmeasured, at_most, compared
 from bench.places import Options
 from bench.timing import median
 from mpijob import Job, Phase, Resources
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 
 RANKS_PER_WORKER, WORKERS = 4, 2
 SECONDS = 15
@@ -93,6 +93,8 @@ def _once(there: Place, *, first: bool) -> tuple[list[float], list[float]]:
 
 
 def _launcher(there: Place, handle: Job) -> str:
-    pods = there.api.list(kinds.POD.path(there.namespace), labels=f"mpijob.dev/job={handle.ref.name}").items
+    pods = there.api.list(
+        resources.POD.path(there.namespace), labels=f"mpijob.dev/job={handle.ref.name}"
+    ).items
     names = [str(pod["metadata"]["name"]) for pod in pods if "-launcher-" in pod["metadata"]["name"]]
     return names[0] if names else ""

@@ -17,13 +17,13 @@ from bench.line import Line, at_most, bounded
 from bench.places import Options
 from bench.timing import interleaved, median
 from mpijob import Resources
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.resources import Kind
 
 WORKERS = 8
 BOUND_SECONDS = 30.0
 ROOM = Resources(cpu="10m", memory="64Mi")
-_FLAVOR = Kind(kinds.KUEUE_API, "ResourceFlavor", "resourceflavors", namespaced=False)
+_FLAVOR = Kind(resources.KUEUE_API, "ResourceFlavor", "resourceflavors", namespaced=False)
 _number = itertools.count()
 
 
@@ -67,20 +67,20 @@ def _job(there: Place, queue: str) -> float:
 
 def _pods(there: Place) -> float:
     names = [f"single-{next(_number)}-{number}" for number in range(WORKERS)]
-    pods = kinds.POD.path(there.namespace)
+    pods = resources.POD.path(there.namespace)
     start = time.monotonic()
     for name in names:
         there.api.create(pods, _pod(there, name))
     until(lambda: _running(there, "single-") == WORKERS, "the single pods")
     taken = time.monotonic() - start
     for name in names:
-        there.api.delete(kinds.POD.path(there.namespace, name), grace_seconds=0)
+        there.api.delete(resources.POD.path(there.namespace, name), grace_seconds=0)
     there.cleared()
     return taken
 
 
 def _running(there: Place, part: str) -> int:
-    pods = there.api.list(kinds.POD.path(there.namespace)).items
+    pods = there.api.list(resources.POD.path(there.namespace)).items
     return sum(part in pod["metadata"]["name"] and pod["status"].get("phase") == "Running" for pod in pods)
 
 
@@ -105,8 +105,8 @@ def _queue(there: Place) -> Iterator[str]:
     group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": amounts}]}
     made: tuple[tuple[Kind, str, str, dict[str, Any]], ...] = (
         (_FLAVOR, "", name, {}),
-        (kinds.CLUSTER_QUEUE, "", name, {"spec": {"namespaceSelector": {}, "resourceGroups": [group]}}),
-        (kinds.LOCAL_QUEUE, there.namespace, "own", {"spec": {"clusterQueue": name}}),
+        (resources.CLUSTER_QUEUE, "", name, {"spec": {"namespaceSelector": {}, "resourceGroups": [group]}}),
+        (resources.LOCAL_QUEUE, there.namespace, "own", {"spec": {"clusterQueue": name}}),
     )
     for kind, namespace, called, more in made:
         document = {"apiVersion": kind.api, "kind": kind.name, "metadata": {"name": called}, **more}

@@ -21,8 +21,8 @@ from bench.line import Line, Unmeasured, at_most, compared
 from bench.pageload import Headers, answers, percentile, resident_mb, watching
 from bench.places import Options
 from bench.timing import median
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.resources import Kind
 
 MANY, FEWER = 10_000, 1000
 VIEWERS, PEOPLE, QUESTIONS = 200, 20, 400
@@ -66,7 +66,7 @@ async def _visited(base: str, pid: int, visitors: Sequence[Headers]) -> tuple[li
 
 def _raw_list(there: Place) -> float:
     begun = time.perf_counter()
-    there.api.raw(kinds.TRAINJOB.path(there.namespace))
+    there.api.raw(resources.TRAINJOB.path(there.namespace))
     return time.perf_counter() - begun
 
 

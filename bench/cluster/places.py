@@ -19,8 +19,9 @@ from typing import Any
 from bench import kubectl
 from bench.line import Unmeasured
 from mpijob import Client, MPIJob, Resources
-from mpijob.backends.kubernetes import kinds, kubeconfig
-from mpijob.backends.kubernetes.api import Api, Document
+from mpijob.backends.kubernetes.auth import kubeconfig
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, Document
 from mpijob.model import Placement
 from mpijob.settings import CLUSTER, load
 
@@ -56,7 +57,7 @@ class Place:
     @cached_property
     def placement(self) -> Placement:
         """On a real machine: some clusters have nodes that exist on paper."""
-        nodes = self.api.list(kinds.NODE.path()).items
+        nodes = self.api.list(resources.NODE.path()).items
         real = [node for node in nodes if _FAKE not in (node["metadata"].get("annotations") or {})]
         if len(real) == len(nodes):
             return Placement()
@@ -88,20 +89,20 @@ class Place:
 
     def remove(self, name: str) -> None:
         """Delete a TrainJob and what belongs to it, at once."""
-        self.api.delete(kinds.TRAINJOB.path(self.namespace, name), grace_seconds=0)
+        self.api.delete(resources.TRAINJOB.path(self.namespace, name), grace_seconds=0)
 
     def cleared(self) -> None:
         """Wait until no pod is left, so that the next round meets a quiet node."""
-        pods = kinds.POD.path(self.namespace)
+        pods = resources.POD.path(self.namespace)
         until(lambda: not self.api.list(pods).items, "the end of the pods")
 
     def launcher_log(self, name: str) -> Sequence[tuple[float, str]]:
         """Return what a job's launcher said, each line with its time."""
-        pods = self.api.list(kinds.POD.path(self.namespace), labels=f"mpijob.dev/job={name}").items
+        pods = self.api.list(resources.POD.path(self.namespace), labels=f"mpijob.dev/job={name}").items
         launchers = [pod["metadata"]["name"] for pod in pods if "-launcher-" in pod["metadata"]["name"]]
         if not launchers or any(pod["status"]["phase"] == "Pending" for pod in pods):
             return ()
-        raw = self.api.raw(kinds.POD.path(self.namespace, launchers[0], "log"), timestamps="true")
+        raw = self.api.raw(resources.POD.path(self.namespace, launchers[0], "log"), timestamps="true")
         stamped = (line.partition(" ") for line in raw.decode(errors="replace").splitlines())
         return [(_seconds(stamp), said) for stamp, _, said in stamped]
 
@@ -139,12 +140,12 @@ def place(name: str) -> Iterator[Place]:
         try:
             yield there
         finally:
-            api.delete(kinds.NAMESPACE.path("", namespace))
+            api.delete(resources.NAMESPACE.path("", namespace))
 
 
 def _create(api: Api, namespace: str) -> None:
     document: Document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    api.create(kinds.NAMESPACE.path(), document)
+    api.create(resources.NAMESPACE.path(), document)
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     until(lambda: api.find(account), "the namespace's service account")
 

@@ -18,10 +18,10 @@ from tests_cluster.support import Place, a_job, eventually, own_place
 from bench.line import Line, Unmeasured, at_most
 from bench.places import Options
 from bench.timing import median
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import ApiError, Document
-from mpijob.backends.kubernetes.watching import watch
-from mpijob.dialects.proclamations import is_own
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError, Document
+from mpijob.backends.kubernetes.client.watch import watch
+from mpijob.formats.kubernetes.controller_notes import is_own
 from mpijob.model import Resources
 
 LIMIT_SECONDS = 1.0
@@ -55,7 +55,7 @@ def _once(place: Place, name: str) -> float:
     job = place.running(a_job(name, "sleep 600", resources=room, launcher=room))
     eventually(lambda: noted_phase(place, name) == "Running", "it is told that it runs", 120)
     heard: dict[str, float] = {}
-    pods, events = kinds.POD.path(place.namespace), kinds.EVENT.path(place.namespace)
+    pods, events = resources.POD.path(place.namespace), resources.EVENT.path(place.namespace)
     _listen(place, pods, lambda one: _is_dead(one, name), heard)
     _listen(place, events, lambda one: _tells(one, name), heard)
     pod = place.worker(job, 1)["metadata"]["name"]

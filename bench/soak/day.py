@@ -13,11 +13,11 @@ from tests.unit.cluster_objects import Cluster, census, condition, ended, runnin
 from tests.unit.cluster_support import a_job
 
 from bench.soak.standin import Document, Where, World, place_of
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.election import LEASE
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.controller.leader_election import LEASE
 from mpijob.cluster.operator import PLATFORM
-from mpijob.dialects.proclamations import PROGRESS_ANNOTATION
-from mpijob.dialects.terms import Shape
+from mpijob.formats.kubernetes.controller_notes import PROGRESS_ANNOTATION
+from mpijob.formats.kubernetes.well_known import Shape
 from mpijob.model import MPIJob
 
 NAMESPACES = ("team-a", "team-b", "team-c")
@@ -49,7 +49,7 @@ class Day:
         self.looks = 0  # of the operator
         world.log = lambda namespace, pod: self._logs.get(pod, b"")
         for namespace in (*NAMESPACES, "kube-node-lease", "mpijob-system"):
-            world.put(kinds.NAMESPACE.path("", namespace), {"kind": "Namespace", "metadata": {}})
+            world.put(resources.NAMESPACE.path("", namespace), {"kind": "Namespace", "metadata": {}})
         self._leases()
         platform = {"apiVersion": PLATFORM.api, "kind": PLATFORM.name, "metadata": {"generation": 1}}
         quiet = {name: {"managementState": "Removed"} for name in ("controller", "admission")}
@@ -82,7 +82,7 @@ class Day:
         """A cluster forgets what was told after an hour, also of jobs that are long gone."""
         for namespace in NAMESPACES:
             for one in self._world.listed(_events(namespace), "", ""):
-                self._world.remove(kinds.EVENT.path(namespace, one["metadata"]["name"]))
+                self._world.remove(resources.EVENT.path(namespace, one["metadata"]["name"]))
 
     def _minutes(self, hour: int) -> None:
         for minute in range(LOOKS_PER_HOUR if self._operated else 0):
@@ -97,8 +97,8 @@ class Day:
         cluster = Cluster(job, Shape(uid=f"u-{self._number}"))
         cluster.job["metadata"] |= {"uid": f"job-uid-{self._number}"}
         assert cluster.runtime is not None
-        self._world.put(kinds.TRAINING_RUNTIME.path(job.namespace, job.name), cluster.runtime)
-        self._world.put(kinds.TRAINJOB.path(job.namespace, job.name), cluster.job)
+        self._world.put(resources.TRAINING_RUNTIME.path(job.namespace, job.name), cluster.runtime)
+        self._world.put(resources.TRAINJOB.path(job.namespace, job.name), cluster.job)
         return cluster
 
     def _spec(self, name: str) -> MPIJob:
@@ -113,7 +113,7 @@ class Day:
         event = {"kind": "Event", "involvedObject": {"kind": "TrainJob", "name": cluster.spec.name},
                  "reason": "BackOff", "message": "waits", "type": "Warning", "lastTimestamp": stamp(2),
                  "metadata": {}}  # fmt: skip
-        self._world.put(kinds.EVENT.path(cluster.spec.namespace, f"{cluster.spec.name}.1"), event)
+        self._world.put(resources.EVENT.path(cluster.spec.namespace, f"{cluster.spec.name}.1"), event)
 
     def _say(self, cluster: Cluster, text: str) -> None:
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -130,12 +130,14 @@ class Day:
             "Failed" if fails else "Complete", reason="JobsFailed" if fails else "AllJobsCompleted", at=5
         )
         status = {"status": {"conditions": [word]}}
-        self._world.merge(kinds.TRAINJOB.path(cluster.spec.namespace, cluster.spec.name), status, make=False)
+        self._world.merge(
+            resources.TRAINJOB.path(cluster.spec.namespace, cluster.spec.name), status, make=False
+        )
 
     def _put_pods(self, cluster: Cluster) -> None:
         for name, pod in cluster.pods.items():
             pod["metadata"]["labels"] = pod["metadata"]["labels"] | {_JOBSET: cluster.spec.name}
-            self._world.put(kinds.POD.path(cluster.spec.namespace, name), pod)
+            self._world.put(resources.POD.path(cluster.spec.namespace, name), pod)
 
     def _told(self, jobs: list[Cluster]) -> int:
         """Wait until the controller has told every end; return how many it told."""
@@ -147,7 +149,7 @@ class Day:
         return len(jobs) - len(left)
 
     def _is_told(self, cluster: Cluster) -> bool:
-        found = self._world.find(kinds.TRAINJOB.path(cluster.spec.namespace, cluster.spec.name)) or {}
+        found = self._world.find(resources.TRAINJOB.path(cluster.spec.namespace, cluster.spec.name)) or {}
         notes = found.get("metadata", {}).get("annotations") or {}
         return any(word in notes.get(PROGRESS_ANNOTATION, "") for word in ("Succeeded", "Failed"))
 
@@ -158,11 +160,11 @@ class Day:
 
     def _paths(self, cluster: Cluster) -> Iterator[str]:
         namespace, name = cluster.spec.namespace, cluster.spec.name
-        yield kinds.TRAINJOB.path(namespace, name)
-        yield kinds.TRAINING_RUNTIME.path(namespace, name)
-        yield from (kinds.POD.path(namespace, pod) for pod in cluster.pods)
+        yield resources.TRAINJOB.path(namespace, name)
+        yield resources.TRAINING_RUNTIME.path(namespace, name)
+        yield from (resources.POD.path(namespace, pod) for pod in cluster.pods)
         policies = self._world.listed(_policies(namespace), f"mpijob.dev/job={name}", "")
-        yield from (kinds.NETWORK_POLICY.path(namespace, one["metadata"]["name"]) for one in policies)
+        yield from (resources.NETWORK_POLICY.path(namespace, one["metadata"]["name"]) for one in policies)
 
     # -- everybody --------------------------------------------------------------------------------
     def _leases(self) -> None:
@@ -188,8 +190,8 @@ class Day:
 
 
 def _events(namespace: str) -> Where:
-    return place_of(kinds.EVENT.path(namespace))
+    return place_of(resources.EVENT.path(namespace))
 
 
 def _policies(namespace: str) -> Where:
-    return place_of(kinds.NETWORK_POLICY.path(namespace))
+    return place_of(resources.NETWORK_POLICY.path(namespace))

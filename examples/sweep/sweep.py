@@ -1,7 +1,7 @@
 """A sweep: one job, several learning rates, the best by what rank 0 said."""
 
 from mpijob import Client, MPIJob
-from mpijob.client import sweep
+from mpijob.client.submit import array
 
 PROGRAM = """
 import os
@@ -18,7 +18,7 @@ if __name__ == "__main__":
     job = MPIJob(name="sweep", workers=2, command=["python", "-m", "mpi4py", "-c", PROGRAM])
     found = {}
     with Client() as client:
-        for one in sweep.expand(job, {"env.RATE": ["0.01", "0.1", "0.4"]}):
+        for one in array.expand(job, {"env.RATE": ["0.01", "0.1", "0.4"]}):
             last = [line.text.decode() for line in client.run(one).logs(ranks=[0])][-1]
             found[one.env["RATE"]] = float(last.removeprefix("loss="))
     best = min(found, key=lambda rate: found[rate])

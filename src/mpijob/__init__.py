@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpijob.client import AsyncClient, Client, Job
-    from mpijob.client.images import inspect_image
-    from mpijob.client.reasons import diagnose
+    from mpijob.client.admin.images import inspect_image
+    from mpijob.client.observe.diagnose import diagnose
     from mpijob.errors import JobFailed, MpiJobError
     from mpijob.model import JobState, MPIJob, Phase, Resources
-    from mpijob.model.reporting import report
+    from mpijob.model.status.metric_line import report
 
 __version__ = "0.1.1"
 __all__ = [
@@ -43,9 +43,9 @@ _HOMES = {
     "MpiJobError": "mpijob.errors",
     "Phase": "mpijob.model",
     "Resources": "mpijob.model",
-    "diagnose": "mpijob.client.reasons",
-    "inspect_image": "mpijob.client.images",
-    "report": "mpijob.model.reporting",
+    "diagnose": "mpijob.client.observe.diagnose",
+    "inspect_image": "mpijob.client.admin.images",
+    "report": "mpijob.model.status.metric_line",
 }
 
 

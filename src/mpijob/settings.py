@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from mpijob import ownership, shapes
+from mpijob import codec, ownership
 from mpijob.errors import InvalidJob, UnsafePath
 
 AddressingStyle = Literal["auto", "path", "virtual"]
@@ -204,7 +204,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
             values[field] = [one.strip() for one in text.split(",") if one.strip()]
     values.setdefault("home", _default_home(environ))
     try:
-        return shapes.convert(values, Settings, strict=False)
+        return codec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise _refusal(error, path, environ) from error
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mpijob import Client
-from mpijob.backends.base import Backend
 from mpijob.backends.memory import MemoryBackend
+from mpijob.backends.protocol import Backend
 from mpijob.model import Amounts
 from mpijob.settings import Settings
 

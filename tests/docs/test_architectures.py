@@ -10,8 +10,8 @@ import yaml
 from tests.docs.readers import ROOT
 
 from mpijob import checks
-from mpijob.dialects import jobfile
-from mpijob.model.job import MPIJob
+from mpijob.formats.jobfile import jobfile_reader
+from mpijob.model.spec.job import MPIJob
 
 PAGE = (ROOT / "docs" / "architectures.md").read_text(encoding="utf-8")
 JOBS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -19,7 +19,7 @@ CRDS = sorted((ROOT / "deploy" / "base" / "crds").glob("mpijob*.yaml"))
 
 
 def a_job(text: str) -> MPIJob:
-    return jobfile.read(f"name: train\ncommand: [python, train.py]\n{text}")
+    return jobfile_reader.read(f"name: train\ncommand: [python, train.py]\n{text}")
 
 
 @pytest.mark.req("FR-034")

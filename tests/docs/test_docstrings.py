@@ -11,7 +11,8 @@ import pytest
 
 import mpijob
 from mpijob import AsyncClient, Client, Job, model
-from mpijob.client import compare, function, sweep
+from mpijob.client.observe import compare
+from mpijob.client.submit import array, function
 
 MODULES = sorted(
     name
@@ -33,7 +34,7 @@ def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: py
 @pytest.mark.req("FR-SDK-005")
 @pytest.mark.parametrize(
     "told",
-    [model.job, Client, AsyncClient, Job, sweep.expand, compare.compare, function.job],
+    [model.job, Client, AsyncClient, Job, array.expand, compare.compare, function.job],
     ids=lambda told: getattr(told, "__qualname__", "job"),
 )
 def test_what_users_call_first_has_an_example(told: object) -> None:

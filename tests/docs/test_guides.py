@@ -15,7 +15,7 @@ from tests.engine.conftest import mpi_directories as mpi_directories
 from tests.engine.models_support import a_registry
 
 from mpijob import settings
-from mpijob.backends.local import faults
+from mpijob.backends.local.supervisor import fault_injection
 
 SDK = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
 LOGS = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def test_the_settings_of_the_local_engine_page_are_settings(tmp_path: Path) -> N
 
 def test_the_page_names_every_fault_and_each_label_is_one() -> None:
     named = re.findall(r"^\| `(fault\.mpijob/[\w-]+)=([\w.]+)`", LOCAL, re.MULTILINE)
-    kinds = {fault.kind for fault in faults.parse(dict(named))}
+    kinds = {fault.kind for fault in fault_injection.parse(dict(named))}
     assert len(kinds) == len(named)
-    told = re.findall(r"(kill-\w+|stop-\w+|refuse-\w+|drop-\w+|clock-\w+)", faults.__doc__ or "")
+    told = re.findall(r"(kill-\w+|stop-\w+|refuse-\w+|drop-\w+|clock-\w+)", fault_injection.__doc__ or "")
     assert kinds == set(told)

@@ -14,7 +14,7 @@ from tests.images import SYSTEM, Thing, image, mpich, openmpi
 from tests.registry import server
 
 from mpijob import settings
-from mpijob.backends.registry import asking
+from mpijob.backends.registry import image_exists
 
 PAGE = (ROOT / "docs" / "image-checklist.md").read_text(encoding="utf-8")
 
@@ -44,5 +44,5 @@ def test_the_checklist_names_every_code_of_the_inspector_and_its_settings_are_se
     (text,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "settings.toml").write_text(text)
     found = settings.load({"MPIJOB_SETTINGS": str(tmp_path / "settings.toml")})
-    assert found.image_check == asking.WARN
-    assert asking.askable("private.example.com/a:1", found) is None
+    assert found.image_check == image_exists.WARN
+    assert image_exists.askable("private.example.com/a:1", found) is None

@@ -13,8 +13,8 @@ from mpijob import errors
 from mpijob.cli.flags import FLAGS, SWITCHES
 from mpijob.cli.root import ENTRIES
 from mpijob.client import AsyncClient, Client, Job
-from mpijob.dialects.schema import explain
-from mpijob.model.describe import FIELDS
+from mpijob.formats.jobfile.json_schema import explain
+from mpijob.model.spec.field_docs import FIELDS
 
 PAGES = reference.pages()
 

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from mpijob.backends.buckets import VARIABLES, Bucket, Connection
+from mpijob.backends.s3_volumes import VARIABLES, Bucket, Connection
 
 from .support import eventually
 

@@ -24,17 +24,18 @@ from typing import Any, NamedTuple
 from tests.unit.cluster_objects import COUNTED, Cluster, at_work, ended
 from tests.unit.kube_node import TEAM, Node, Stream, lay_out
 
-from mpijob.backends.kubernetes import kinds, recorder
-from mpijob.backends.kubernetes.recorder import Recorder
-from mpijob.backends.kubernetes.remembered import of_archive
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.logs.archive import of_archive
+from mpijob.backends.kubernetes.recorder import recorder
+from mpijob.backends.kubernetes.recorder.recorder import Recorder
 from mpijob.errors import BackendError, MpiJobError
-from mpijob.history import keeping
+from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.keeping import Policy
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
+from mpijob.history.retention import Policy
 from mpijob.model import JobRef, LogQuery, Phase
-from mpijob.model.accounts import AccountQuery
-from mpijob.observation import cri
+from mpijob.model.status.accounts import AccountQuery
+from mpijob.observation.logs import cri
 
 PATIENCE = 60.0
 SPEAKS_SECONDS = 1.5
@@ -130,12 +131,12 @@ class Played(Node):
             time.sleep(0.01)
         cluster.condition("Complete")
         for name, pod in cluster.pods.items():
-            self.put(kinds.POD.path(TEAM, name), pod | {"status": ended(0, 60)})
+            self.put(resources.POD.path(TEAM, name), pod | {"status": ended(0, 60)})
         self.put(self._path, cluster.job)
         while not self._play.gone:
             time.sleep(0.01)
         for name in cluster.pods:
-            self.remove(kinds.POD.path(TEAM, name))
+            self.remove(resources.POD.path(TEAM, name))
         self.remove(self._path)
 
 
@@ -250,7 +251,7 @@ def _a_week_later(play: Play, directory: str, database: str) -> None:
     state = of_archive(archive).state(JobRef(TEAM, play.cluster.spec.name))
     assert state is not None
     assert state.finished
-    keeping.tidy(archive, Policy(), state.finished + WEEK - 3600)
+    retention.tidy(archive, Policy(), state.finished + WEEK - 3600)
     check(play, archive, of_archive(archive))
     known = {
         chunk.file for (number,) in archive.read("SELECT id FROM voices") for chunk in archive.chunks(number)

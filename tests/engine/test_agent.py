@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local.paths import SCRIPTS
+from mpijob.backends.local.storage.paths import SCRIPTS
 
 from .support import PATIENCE
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpijob import Client, Phase
-from mpijob.model.audit import AuditEvent, AuditQuery
+from mpijob.model.status.audit import AuditEvent, AuditQuery
 
 from .support import PATIENCE, a_job, eventually, running
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from mpijob import Client, Phase
-from mpijob.backends import buckets
-from mpijob.backends.buckets import Bucket, Connection
+from mpijob.backends import s3_volumes
 from mpijob.backends.local import LocalBackend
+from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.errors import BackendError, InvalidJob
 from mpijob.model import Retry, Volume, VolumeKind
 from mpijob.settings import ObjectsSetting, Settings
@@ -158,7 +158,7 @@ def test_no_object_leads_out_of_the_directory_it_is_fetched_into(
             yield name, 1
 
     with pytest.raises(BackendError, match="would lie outside"):
-        buckets.fetch(Listing(server, "hostile"), target)
+        s3_volumes.fetch(Listing(server, "hostile"), target)
     assert list(target.iterdir()) == []
 
 
@@ -171,28 +171,28 @@ def test_no_link_is_followed_when_files_are_fetched_or_stored(server: Connection
     (target / "link").symlink_to(secret)
     (target / "file").symlink_to(secret / "key")
     bucket = Bucket(server, "links")
-    assert buckets.store(bucket, target, {})[0].files == 0
+    assert s3_volumes.store(bucket, target, {})[0].files == 0
     bucket.put("link/key", b"changed")
     with pytest.raises(BackendError, match="cannot be written below"):
-        buckets.fetch(bucket, target)
+        s3_volumes.fetch(bucket, target)
     assert (secret / "key").read_text() == "private"
 
 
 def test_a_large_file_goes_over_in_parts_and_many_names_in_pages(
     server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(buckets, "_PART", 5 << 20)
+    monkeypatch.setattr(s3_volumes, "_PART", 5 << 20)
     (tmp_path / "large").write_bytes(os.urandom(11 << 20))
     (tmp_path / "odd näme +&=").write_text("x")
     bucket = Bucket(server, "large")
-    moved, known = buckets.store(bucket, tmp_path, {})
+    moved, known = s3_volumes.store(bucket, tmp_path, {})
     assert str(moved) == "2 files, 11 MiB"
     back = tmp_path.parent / f"{tmp_path.name}-back"
     back.mkdir()
-    buckets.fetch(bucket, back)
+    s3_volumes.fetch(bucket, back)
     assert (back / "large").read_bytes() == (tmp_path / "large").read_bytes()
     assert (back / "odd näme +&=").read_text() == "x"
-    assert buckets.store(bucket, tmp_path, known)[0].files == 0
+    assert s3_volumes.store(bucket, tmp_path, known)[0].files == 0
     for number in range(1100):
         bucket.put(f"many/{number}", b"")
     assert sum(1 for _ in bucket.names()) == 1102

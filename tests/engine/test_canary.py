@@ -18,15 +18,15 @@ from tests.unit.api_support import COOKIE, HOST, Browser
 
 from mpijob import AsyncClient, Client, MPIJob, Phase
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.gate import Gate
+from mpijob.api.auth.sessions import Gate
+from mpijob.api.request_context import Room
 from mpijob.backends.local import LocalBackend
 from mpijob.cli.context import App
 from mpijob.cli.root import cli
-from mpijob.client.witness import audit_directory
-from mpijob.dialects import jobfile
+from mpijob.client.audit.recorder import audit_directory
+from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model import Secret
-from mpijob.model.audit import AuditQuery
+from mpijob.model.status.audit import AuditQuery
 
 from .support import PATIENCE, a_job, eventually, succeeded
 
@@ -138,7 +138,7 @@ def _while_it_is_there(client: Client, tmp_path: Path) -> dict[str, str]:
 def _plans(client: Client, file: Path) -> dict[str, str]:
     """Return what is shown of the same job before it is started."""
     job = file.with_name("job.yaml")
-    job.write_text(jobfile.write(_leaky(file).replace(name="next")))
+    job.write_text(jobfile_reader.write(_leaky(file).replace(name="next")))
     return {form: _said(client, f"plan -f {job} -o {form}") for form in FORMS}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mpijob import Client, MPIJob, Phase
-from mpijob.client.converting import convert
-from mpijob.dialects import jobfile
+from mpijob.client.convert.convert_jobs import convert
+from mpijob.formats.jobfile import jobfile_reader
 
 from .support import PATIENCE, said, succeeded
 
@@ -110,7 +110,7 @@ def test_jobs_of_one_script_hand_files_on_through_the_volume_that_the_report_nam
     (one,) = convert(script, file="x.sbatch", moved=str(folder), folder=str(folder))
     (todo,) = [entry.todo for entry in one.entries if "volumes:" in entry.todo]
     volume = todo[todo.index("volumes:") : todo.index("]") + 1]
-    first, second = (jobfile.read(f"{text}{volume}\n") for text in one.texts)
+    first, second = (jobfile_reader.read(f"{text}{volume}\n") for text in one.texts)
     client.submit(first.replace(grace_seconds=1.0))
     assert second.after == (first.name,)
     assert said(succeeded(client, second.replace(grace_seconds=1.0))) == {0: ["handed on"], 1: ["handed on"]}
@@ -131,7 +131,7 @@ def test_the_lines_of_the_report_let_a_launch_line_read_what_the_one_before_it_w
         lines = one.entries[0].todo.split(f"into {job.name} ")[1].split("']; ")[0]
         volume, _, command = lines.partition(" and command: ")
         kept = "".join(line for line in text.splitlines(True) if not line.startswith("command:"))
-        jobs.append(jobfile.read(f"{kept}{volume}\ncommand: {command}']\n").replace(grace_seconds=1.0))
+        jobs.append(jobfile_reader.read(f"{kept}{volume}\ncommand: {command}']\n").replace(grace_seconds=1.0))
     client.submit(jobs[0])
     assert said(succeeded(client, jobs[1]))[0] == ["files 2"]
     place = one.entries[0].todo.split("~/.local/state/mpijob/")[1].split(" ")[0]
@@ -192,7 +192,7 @@ def test_a_job_written_as_sbatch_and_read_back_runs_as_it_did(client: Client) ->
         name="there-and-back", workers=2, slots=2, command=("sh", "-c", 'echo "$GREETING $MPIJOB_RANK\'s"')
     )
     job = job.replace(env={"GREETING": "it's $HOME"}, resources=job.resources.replace(memory="128Mi"))
-    (out,) = convert(jobfile.write(job), to="sbatch")
+    (out,) = convert(jobfile_reader.write(job), to="sbatch")
     (back,) = convert(out.texts[0], file="x.sbatch")
     there, again = (succeeded(client, small(one)) for one in (job, back.jobs[0].replace(name="again")))
     assert said(there) == said(again) == {rank: [f"it's $HOME {rank}'s"] for rank in range(4)}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mpijob import Client, MPIJob, Phase
-from mpijob.client.converting import Conversion, Stage, convert
-from mpijob.dialects import jobfile
+from mpijob.client.convert.convert_jobs import Conversion, Stage, convert
+from mpijob.formats.jobfile import jobfile_reader
 
 from .support import PATIENCE, said, succeeded
 
@@ -108,5 +108,5 @@ def _followed(job: MPIJob, todo: str) -> MPIJob:
     file = job.command[-1]
     kept = job.code.files[file].rstrip("\n").split("\n")[:-1]
     script = "\n".join([*kept, f"cd /shared{line}", ""])
-    named = jobfile.read(f"name: x\ncommand: [x]\n{volume}\n")
+    named = jobfile_reader.read(f"name: x\ncommand: [x]\n{volume}\n")
     return job.replace(volumes=named.volumes, code=job.code.replace(files={file: script}))

@@ -90,8 +90,8 @@ job = MPIJob(name="job", workers=2, command=("sleep", "600"), resources={"cpu": 
 handle = client.submit(job)
 handle.wait(30, {"Running"})
 from mpijob.backends.local import machine
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.queue.store import Store
 store = Store(Home(home))
 while not (row := store.rows("holds=1")[0]).supervisor: time.sleep(0.01)
 os.unlink(home + "/reserve")

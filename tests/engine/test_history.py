@@ -14,11 +14,11 @@ import pytest
 
 from mpijob import AsyncClient, Client, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.listing import Clock, live
-from mpijob.backends.local.retention import forget_old
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.queue.list_jobs import Clock, live
+from mpijob.backends.local.queue.retention import forget_old
+from mpijob.backends.local.queue.store import Store
 from mpijob.errors import NotFound
-from mpijob.history.keeping import Keep, Policy
+from mpijob.history.retention import Keep, Policy
 from mpijob.model import Amounts, Resources, Secret
 from mpijob.settings import Settings
 

@@ -25,8 +25,8 @@ from tests.unit.test_metrics import ROOT, rules
 from tools import dashboards
 
 from mpijob import Client
-from mpijob.backends.kubernetes.neighbours import Neighbour
-from mpijob.backends.kubernetes.platform_metrics import Prometheus
+from mpijob.backends.kubernetes.logs.http_service import Neighbour
+from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
 from mpijob.settings import Settings
 
 from .support import a_job, ended, eventually, running

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mpijob import Client, Phase
-from mpijob.backends import models
+from mpijob.backends import model_registry
 from mpijob.backends.local import LocalBackend
 from mpijob.errors import BackendError, Conflict, InvalidJob, NotAllowed
 from mpijob.model import Model, Volume, VolumeKind
@@ -116,7 +116,7 @@ def test_where_a_model_is_is_told_as_servers_of_models_read_it() -> None:
 
     def where(path: str) -> str:
         job = a_job(volumes=(s3, claim), model=Model(name="bert", path=path))
-        return models.uri_of(job, known, {})
+        return model_registry.uri_of(job, known, {})
 
     assert where("/out/model") == (
         "s3://bucket/team/results/7/model?endpoint=https%3A%2F%2Fs3.example.org&defaultRegion=eu-1"
@@ -128,6 +128,6 @@ def test_where_a_model_is_is_told_as_servers_of_models_read_it() -> None:
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{"])
 def test_something_that_is_no_registry_is_told_so(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.Registry, "_sent", lambda *_: Answer(200, answer))
+    monkeypatch.setattr(model_registry.Registry, "_sent", lambda *_: Answer(200, answer))
     with pytest.raises(BackendError, match="is no model registry"):
-        models.Registry("http://localhost:1").register(models.Entry("m", "v", "file:///"))
+        model_registry.Registry("http://localhost:1").register(model_registry.Entry("m", "v", "file:///"))

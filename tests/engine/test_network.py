@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from mpijob import Client
-from mpijob.client import probing
+from mpijob.client.admin import network_probe as probing
 from mpijob.model import Family, Launch
-from mpijob.observation import network, talk
+from mpijob.observation.health import mpi_monitoring
+from mpijob.observation.health import network_probe as network
 
 from .support import PATIENCE, a_job, succeeded
 
@@ -54,7 +55,7 @@ def test_a_slow_worker_is_named_and_the_ledger_knows_the_machine(client: Client)
 def test_who_talked_to_whom_is_told_by_a_real_job(client: Client) -> None:
     job = a_job("talks", mpi=Family.OPENMPI, command=("python", "talks.py"))
     job = job.replace(
-        launch=Launch(settings=talk.SETTINGS), code=job.code.replace(files={"talks.py": _TALKS})
+        launch=Launch(settings=mpi_monitoring.SETTINGS), code=job.code.replace(files={"talks.py": _TALKS})
     )
     succeeded(client, job)
     found = probing.profile(client, "talks")

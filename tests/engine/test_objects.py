@@ -10,12 +10,13 @@ import pytest
 from tests.unit.history_support import a_state, a_voice, line, texts
 
 from mpijob.errors import BackendError, InvalidJob, Unsupported
-from mpijob.history import keeping, moving, offload
+from mpijob.history import backup, retention
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.objects import Objects
-from mpijob.history.past import Past
-from mpijob.history.values import Voice
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
+from mpijob.history.records import Voice
+from mpijob.history.storage import tiering
+from mpijob.history.storage.s3 import Objects
 from mpijob.model import JobRef, JobState, LogQuery, Phase
 from mpijob.settings import ObjectsSetting
 
@@ -46,15 +47,15 @@ def test_sealed_lines_move_and_are_read_as_before(setting: ObjectsSetting, tmp_p
         capture.take(line(number))
     capture.end()
     before = texts(Past(archive))
-    assert offload.move(archive) == 1
-    assert offload.move(archive) == 0
+    assert tiering.move(archive) == 1
+    assert tiering.move(archive) == 0
     assert not list((tmp_path / "h" / "logs").rglob("*.log"))
     elsewhere = Archive(str(tmp_path / "h"), objects=Objects(setting))
     assert texts(Past(elsewhere)) == before
     assert texts(Past(elsewhere)) == before  # from what was kept
     assert Capture(elsewhere, archive.voice(a_voice())).position().stamp  # a recorder knows how far it got
     with pytest.raises(Unsupported, match="object store"):
-        moving.backup(archive, str(tmp_path / "x.tar"))
+        backup.backup(archive, str(tmp_path / "x.tar"))
 
 
 @pytest.mark.security
@@ -68,7 +69,7 @@ def test_objects_of_two_namespaces_with_one_uid_are_apart(setting: ObjectsSettin
         capture = Capture(archive, Voice(key=ref.key, source="pod-0"))
         capture.take(line(1, ref.name))
         capture.end()
-    assert offload.move(archive) == 2
+    assert tiering.move(archive) == 2
     names = [file for (file,) in archive.read("SELECT file FROM chunks ORDER BY id")]
     assert [os.path.dirname(name) for name in names] == ["team-a/same", "team-b/same"]
     past = Past(archive)
@@ -88,11 +89,11 @@ def test_forgetting_removes_the_objects_too(setting: ObjectsSetting, tmp_path: P
         capture = Capture(archive, archive.voice(a_voice(uid)))
         capture.take(line(1))
         capture.end()
-    offload.move(archive)
+    tiering.move(archive)
     names = [file for (file,) in archive.read("SELECT file FROM chunks")]
     assert all(store.get(name) for name in names)
     assert Past(archive).forget(JobRef("team", "gone")) == 1
-    keeping.tidy(archive, keeping.Policy(), 1.0 + 8 * DAY)
+    retention.tidy(archive, retention.Policy(), 1.0 + 8 * DAY)
     assert [store.get(name) for name in names] == [None, None]
     assert not list((tmp_path / "h").glob("cache/*"))
 
@@ -106,10 +107,10 @@ def test_a_store_that_is_away_loses_nothing(setting: ObjectsSetting, tmp_path: P
     capture.take(line(1))
     capture.end()
     with pytest.raises(BackendError, match="did not answer"):
-        offload.move(archive)
+        tiering.move(archive)
     assert texts(Past(archive)) == ["line 1"]
     archive.objects = Objects(setting)
-    assert offload.move(archive) == 1
+    assert tiering.move(archive) == 1
 
 
 def test_what_is_no_object_store_is_told() -> None:

@@ -23,17 +23,17 @@ from tests.unit.preflight_support import SERVED
 from tests.unit.visitor_support import KEYS, VISITOR, cluster, listening
 
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.login import FORWARDED, Login
+from mpijob.api.auth.cluster_token import FORWARDED, Login
 from mpijob.api.openapi import PREFIX
-from mpijob.backends.buckets import Bucket, Connection
+from mpijob.api.request_context import Room
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.memory import MemoryBackend
+from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.client import AsyncClient
-from mpijob.client.guests import Guests
+from mpijob.client.multiuser.sessions import Guests
 from mpijob.model import Identity
-from mpijob.model.choices import Option
-from mpijob.model.rights import Question
+from mpijob.model.platform.form_options import Option
+from mpijob.model.platform.permission import Question
 from mpijob.outbound.policy import Policy, for_others
 from mpijob.settings import OutboundSetting, Settings
 

@@ -12,14 +12,15 @@ from tests.unit import older_records
 from tests.unit.history_support import a_key, a_spec, a_state, a_voice, line, texts
 
 from mpijob.errors import BackendError, Finding, Unsupported
-from mpijob.history import keeping, moving, schema
+from mpijob.history import backup, retention
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.past import Past
-from mpijob.history.sessions import Session
-from mpijob.history.values import Fact, Gap, Voice
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
+from mpijob.history.recorder_sessions import Session
+from mpijob.history.records import Fact, Gap, Voice
+from mpijob.history.storage import schema
 from mpijob.model import Event, JobRef, JobState, LogQuery, Phase, Sample, Scope
-from mpijob.model.accounts import AccountQuery
+from mpijob.model.status.accounts import AccountQuery
 
 from .postgres_support import Server, serving
 
@@ -118,13 +119,13 @@ def test_both_databases_answer_the_same(pair: tuple[Archive, Archive]) -> None:
         _lived(archive)
     assert _told(pair[1]) == _told(pair[0])
     for archive in pair:
-        keeping.tidy(archive, keeping.Policy(), 100.0 + 8 * DAY)
+        retention.tidy(archive, retention.Policy(), 100.0 + 8 * DAY)
     assert _told(pair[1]) == _told(pair[0])
     assert Past(pair[1]).forget(REF) == 1
     assert Past(pair[1]).state(REF) is None
     assert [one.ref.name for one in Past(pair[1]).accounts(AccountQuery())] == ["bad"]
     with pytest.raises(Unsupported, match="PostgreSQL"):
-        moving.backup(pair[1], "/nowhere")
+        backup.backup(pair[1], "/nowhere")
 
 
 @pytest.mark.req("C-history")

@@ -16,8 +16,8 @@ import pytest
 
 from mpijob import Client, Job, Phase
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.machine import identity
-from mpijob.backends.local.paths import Home
+from mpijob.backends.local.planning.machine import identity
+from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import Conflict
 from mpijob.settings import Settings
 

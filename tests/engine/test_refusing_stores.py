@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from tests.unit.history_support import a_state, a_voice, line, texts
 
-from mpijob.backends import buckets
-from mpijob.backends.buckets import Bucket, Connection
+from mpijob.backends import s3_volumes
+from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.errors import BackendError
-from mpijob.history import keeping, offload
+from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.objects import Objects
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
+from mpijob.history.storage import tiering
+from mpijob.history.storage.s3 import Objects
 from mpijob.model import Phase
 from mpijob.settings import ObjectsSetting
 
@@ -83,12 +84,12 @@ def test_no_lines_leave_the_disk_before_the_store_has_them(
     before, kept = texts(Past(archive)), chunks(tmp_path)
     proxy.fault, proxy.chosen = fault, SCOPES[scope]
     with pytest.raises(BackendError) as refused:
-        offload.move(archive)
+        tiering.move(archive)
     assert refused.value.code == "NOT_STORED"
     assert chunks(tmp_path) == kept
     assert texts(Past(archive)) == before
     proxy.fault = None
-    assert offload.move(archive) == 1  # the next round
+    assert tiering.move(archive) == 1  # the next round
     assert chunks(tmp_path) == {}
     ((file,),) = archive.read("SELECT file FROM chunks")
     assert Objects(setting).get(file) == next(iter(kept.values()))
@@ -103,7 +104,7 @@ def test_no_lines_leave_the_disk_for_a_bucket_that_does_not_exist(
     archive = an_archive(tmp_path, nowhere)
     kept = chunks(tmp_path)
     with pytest.raises(BackendError) as refused:
-        keeping.tidy(archive, keeping.Policy(), 2.0)
+        retention.tidy(archive, retention.Policy(), 2.0)
     assert refused.value.code == "NOT_STORED"
     assert "no-such-bucket" in refused.value.message
     assert chunks(tmp_path) == kept
@@ -118,7 +119,7 @@ def test_one_object_that_is_refused_does_not_hold_back_the_others(
     poisoned = os.path.basename(rows[0][0])
     proxy.fault, proxy.chosen = Fault.FORBIDDEN, lambda method, target: poisoned in target
     with pytest.raises(BackendError) as refused:
-        offload.move(archive)
+        tiering.move(archive)
     assert refused.value.code == "NOT_STORED"
     assert {*chunks(tmp_path)} == {poisoned}
 
@@ -132,10 +133,10 @@ def test_no_file_of_a_volume_counts_as_stored_before_the_store_has_it(
     bucket = Bucket(connected(proxy), f"small/{tmp_path.name}")
     proxy.fault, proxy.chosen = fault, SCOPES[scope]
     with pytest.raises(BackendError) as refused:
-        buckets.store(bucket, tmp_path, {})
+        s3_volumes.store(bucket, tmp_path, {})
     assert refused.value.code == "NOT_STORED"
     proxy.fault = None
-    moved, known = buckets.store(bucket, tmp_path, {})
+    moved, known = s3_volumes.store(bucket, tmp_path, {})
     assert (moved.files, {*known}) == (1, {"weights"})
     assert bucket.get("weights") == (tmp_path / "weights").read_bytes()
 
@@ -153,17 +154,17 @@ LARGE = [(fault, step) for step in STEPS for fault in FAULTS if (fault, step) !=
 def test_no_large_file_counts_as_stored_before_the_store_has_it_and_no_parts_stay(
     proxy: FaultyStore, server: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, step: str
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(buckets, "_PART", 5 << 20)
+    monkeypatch.setattr(s3_volumes, "_PART", 5 << 20)
     (tmp_path / "large").write_bytes(os.urandom((5 << 20) + 12_345))
     folder = f"large/{tmp_path.name}"
     bucket = Bucket(connected(proxy), folder)
     proxy.fault, proxy.chosen = fault, STEPS[step]
     with pytest.raises(BackendError) as refused:
-        buckets.store(bucket, tmp_path, {})
+        s3_volumes.store(bucket, tmp_path, {})
     assert refused.value.code == "NOT_STORED"
     assert unfinished(server, folder) == []
     proxy.fault = None
-    assert buckets.store(bucket, tmp_path, {})[0].files == 1
+    assert s3_volumes.store(bucket, tmp_path, {})[0].files == 1
     assert content(server, folder)["large"] == (tmp_path / "large").read_bytes()
 
 
@@ -195,7 +196,7 @@ def test_a_list_that_is_refused_or_breaks_off_is_an_error_and_not_an_empty_folde
     bucket.put("file", b"x")
     proxy.fault, proxy.chosen = fault, lambda method, target: "list-type" in target
     with pytest.raises(BackendError):
-        buckets.fetch(bucket, tmp_path)
+        s3_volumes.fetch(bucket, tmp_path)
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_ANSWER, Fault.CUT_REQUEST, Fault.FORBIDDEN, Fault.NO_BUCKET])
@@ -206,7 +207,7 @@ def test_an_object_that_is_refused_or_breaks_off_is_an_error_and_never_a_whole_f
     bucket.put("file", os.urandom(300_000))
     proxy.fault, proxy.chosen = fault, lambda method, target: target.endswith("/file")
     with pytest.raises(BackendError):
-        buckets.fetch(bucket, tmp_path)
+        s3_volumes.fetch(bucket, tmp_path)
     with pytest.raises(BackendError):
         bucket.get("file")
 
@@ -230,7 +231,7 @@ def test_an_upload_whose_answer_is_lost_counts_when_the_store_confirms_it(
     archive = an_archive(tmp_path, setting)
     (kept,) = chunks(tmp_path).values()
     proxy.fault = Fault.CUT_ANSWER
-    assert offload.move(archive) == 1
+    assert tiering.move(archive) == 1
     proxy.fault = None
     ((file,),) = archive.read("SELECT file FROM chunks")
     assert Objects(setting).get(file) == kept

@@ -16,9 +16,9 @@ import pytest
 from tests.unit.kube_support import make_certificates
 from tests.unit.visitor_support import Listener, listening, tell
 
-from mpijob.backends.buckets import Bucket, Connection, from_variables, named
+from mpijob.backends.s3_volumes import Bucket, Connection, from_variables, named
 from mpijob.errors import BackendError, InvalidJob, NotStored, Unsupported
-from mpijob.history.objects import Objects
+from mpijob.history.storage.s3 import Objects
 from mpijob.outbound import s3
 from mpijob.settings import ObjectsSetting
 
@@ -234,9 +234,9 @@ def test_without_boto3_what_to_install_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 def test_boto3_is_loaded_only_when_a_store_is_asked() -> None:
     script = (
-        "import sys, mpijob.cli.main, mpijob.client, mpijob.history.objects, mpijob.backends.buckets\n"
+        "import sys, mpijob.cli.main, mpijob.client, mpijob.history.storage.s3, mpijob.backends.s3_volumes\n"
         "from mpijob.settings import ObjectsSetting\n"
-        "mpijob.history.objects.Objects(ObjectsSetting('http://x', 'b'))\n"
+        "mpijob.history.storage.s3.Objects(ObjectsSetting('http://x', 'b'))\n"
         "print(*{'boto3', 'botocore', 'urllib3'} & {*sys.modules})\n"
     )
     loaded = subprocess.run([sys.executable, "-c", script], check=True, timeout=60, capture_output=True)
@@ -244,8 +244,8 @@ def test_boto3_is_loaded_only_when_a_store_is_asked() -> None:
 
 
 def test_a_file_that_changes_while_it_is_stored_is_not_counted(tmp_path: Path) -> None:
-    from mpijob.backends import buckets
+    from mpijob.backends import s3_volumes
 
     (tmp_path / "file").write_bytes(b"x" * 100)
     with (tmp_path / "file").open("rb") as opened, pytest.raises(NotStored):
-        buckets._read(opened.fileno(), 200)
+        s3_volumes._read(opened.fileno(), 200)

@@ -12,9 +12,9 @@ import pytest
 from tests.engine.support import PATIENCE, a_job, eventually
 
 from mpijob import Client, Phase
-from mpijob.backends.local.schedules import LocalSchedules
-from mpijob.client.alarm import serve
-from mpijob.model.schedule import LABEL, Recurrence, Schedule
+from mpijob.backends.local.queue.schedules import LocalSchedules
+from mpijob.client.services.cron import serve
+from mpijob.model.spec.schedule import LABEL, Recurrence, Schedule
 from mpijob.settings import Settings
 
 pytestmark = pytest.mark.engine

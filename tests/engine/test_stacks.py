@@ -11,7 +11,7 @@ import pytest
 from mpijob import Client, Job, Phase
 from mpijob.backends.local import stacks
 from mpijob.model import Code, Resources, StackReport
-from mpijob.model.stacks import Lack, Means
+from mpijob.model.status.stacks import Lack, Means
 
 from .support import PATIENCE, a_job, eventually, running
 

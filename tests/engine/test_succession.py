@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 import mpijob
-from mpijob import Client, shapes
-from mpijob.backends.local import LocalBackend, processes, runner, waking
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Store
+from mpijob import Client, codec
+from mpijob.backends.local import LocalBackend
+from mpijob.backends.local.queue import runner, spawn_runner
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.worker import process_tree
 from mpijob.model import Resources
 from mpijob.settings import Settings
 
@@ -86,8 +88,10 @@ def test_a_runner_whose_files_were_replaced_starts_another_and_claims_nothing(
 ) -> None:
     package, started = tmp_path / "shapes.py", tmp_path / "started"
     package.touch()
-    monkeypatch.setattr(shapes, "__file__", str(package))
-    monkeypatch.setattr(waking, "start_runner", lambda home, settings: started.write_text(str(home.root)))
+    monkeypatch.setattr(codec, "__file__", str(package))
+    monkeypatch.setattr(
+        spawn_runner, "start_runner", lambda home, settings: started.write_text(str(home.root))
+    )
     one = runner.Runner(Home(settings.home), settings)
     store = Store(Home(settings.home))
     assert not one._is_outdated(store)
@@ -95,5 +99,5 @@ def test_a_runner_whose_files_were_replaced_starts_another_and_claims_nothing(
     (tmp_path / "other").touch()
     (tmp_path / "other").rename(package)
     assert one._is_outdated(store)
-    _, status = os.waitpid(processes.in_child(one.run), 0)  # a runner changes the process that it is
+    _, status = os.waitpid(process_tree.in_child(one.run), 0)  # a runner changes the process that it is
     assert (status, started.read_text()) == (0, settings.home)

@@ -22,7 +22,7 @@ from tests.servers import free_port
 from tests.visitor import opened
 
 from mpijob import Client
-from mpijob.client import mlflow
+from mpijob.client.integrations import mlflow
 from mpijob.model import Resources
 from mpijob.settings import Settings
 

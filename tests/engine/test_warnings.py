@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from mpijob import Client, Job, Phase
-from mpijob.cli import worries
 from mpijob.cli.context import App
 from mpijob.cli.follow import Follower, Look
+from mpijob.cli.render import warning_lines
 from mpijob.errors import Severity
 from mpijob.model import Resources
 from mpijob.settings import Settings
@@ -126,7 +126,7 @@ def test_a_job_that_only_took_too_long_is_not_called_hung(client: Client) -> Non
 def test_run_says_while_it_follows_that_a_rank_hangs(
     client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(worries, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(warning_lines, "LOOK_SECONDS", 0.2)
     app = App(connect=lambda _: client)
     job = client.submit(a_job("hangs", deadline_seconds=9.0, **HANGS))
     assert Follower(app, job, Look()).to_the_end().phase is Phase.FAILED

@@ -8,9 +8,10 @@ import pytest
 from tests.engine.support import PATIENCE, a_job, ended, eventually, running, said
 
 from mpijob import Client, Phase
-from mpijob.client import reasons
+from mpijob.client.observe import diagnose
 from mpijob.diagnosis.checklist import Mark
-from mpijob.model import Resources, quantity
+from mpijob.model import Resources
+from mpijob.model.spec import quantity
 
 pytestmark = pytest.mark.engine
 
@@ -66,7 +67,7 @@ def test_a_cause_before_a_flood_of_lines_is_found_and_its_place_opens_the_log(cl
 
 
 def test_a_running_job_that_is_silent_says_so(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasons, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(diagnose, "SILENT_SECONDS", 0.5)
     job = running(client, a_job(script="sleep 30"))
     first = eventually(lambda: job.diagnose().first, "silence is told")
     assert first is not None

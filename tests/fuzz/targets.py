@@ -14,14 +14,18 @@ from tests.unit.incoming_support import Knowing
 
 import mpijob
 from mpijob import checks
-from mpijob.backends.kubernetes import plainyaml, states
-from mpijob.backends.kubernetes.states import Objects
-from mpijob.cluster import reviewing
-from mpijob.dialects import imagefiles, jobfile, rulefile, seen, seen_census, stacks
-from mpijob.dialects.migration import sources
+from mpijob.backends.kubernetes.auth import plain_yaml
+from mpijob.backends.kubernetes.status import derive_state
+from mpijob.backends.kubernetes.status.derive_state import Objects
+from mpijob.cluster.webhook import admission_review
 from mpijob.errors import MpiJobError
+from mpijob.formats.convert import detect
+from mpijob.formats.images import file_probes
+from mpijob.formats.jobfile import jobfile_reader, site_rules_file
+from mpijob.formats.launch import stack_dump
+from mpijob.formats.status import launcher_census, status_reader
 from mpijob.model import Family
-from mpijob.observation import curves
+from mpijob.observation.metrics import training
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MARK = "mpijob-stack"
@@ -53,15 +57,15 @@ def _files(*patterns: str) -> Callable[[], list[bytes]]:
 def job_files(data: bytes) -> None:
     """Refused with findings, or read, judged, and the same when it is written and read again."""
     with suppress(MpiJobError):
-        for job in jobfile.read_all(data):
+        for job in jobfile_reader.read_all(data):
             checks.run(job)
-            assert jobfile.read(jobfile.write(job)) == job
+            assert jobfile_reader.read(jobfile_reader.write(job)) == job
 
 
 def foreign_files(data: bytes) -> None:
     """A script or manifest of another system is refused in words, or converted to jobs that can be judged."""
     with suppress(MpiJobError):
-        for one in sources.read(data.decode(errors="replace")):
+        for one in detect.read(data.decode(errors="replace")):
             assert one.jobs or one.entries
             for job in one.jobs:
                 checks.run(job)
@@ -75,37 +79,37 @@ def bare_logs(data: bytes) -> None:
 
 def launcher_logs(data: bytes) -> None:
     """A launcher's log tells a census, of ranks that the world can have."""
-    layout = seen_census.Layout(hosts={"worker-0": 0, "worker-1": 1}, planned=4, slots=2)
+    layout = launcher_census.Layout(hosts={"worker-0": 0, "worker-1": 1}, planned=4, slots=2)
     if data:
-        told = seen_census.read(data[1:].decode(errors="replace"), _FAMILIES[data[0] % 3], layout)
+        told = launcher_census.read(data[1:].decode(errors="replace"), _FAMILIES[data[0] % 3], layout)
         assert all(rank.rank >= 0 for rank in told.ranks)
 
 
 def rule_files(data: bytes) -> None:
     """A site's rules are read, or refused with their place."""
     with suppress(MpiJobError):
-        rulefile.read(data)
+        site_rules_file.read(data)
 
 
 def stack_texts(data: bytes) -> None:
     """What a tool said in a worker is read as far as it can be."""
-    stacks.read(MARK, data.decode(errors="replace"))
+    stack_dump.read(MARK, data.decode(errors="replace"))
 
 
 def libraries(data: bytes) -> None:
     """A file of an image that calls itself a library is looked into, and never believed beyond its end."""
-    imagefiles.read("usr/lib/libmpi.so.40", data)
+    file_probes.read("usr/lib/libmpi.so.40", data)
 
 
 def kubeconfigs(data: bytes) -> None:
     """The plain kind of YAML is read, or left to the whole reader."""
     with suppress(ValueError, MpiJobError):
-        plainyaml.read(data.decode(errors="replace"))
+        plain_yaml.read(data.decode(errors="replace"))
 
 
 def training_lines(data: bytes) -> None:
     """Numbers are found in lines, and are numbers."""
-    read = curves.reader()
+    read = training.reader()
     for line in data.splitlines():
         assert all(isinstance(value, float | int) for value in read(line).values())
 
@@ -135,8 +139,8 @@ def cluster_objects(data: bytes) -> None:
     if "job" not in fields:
         return
     with suppress(MpiJobError):
-        seen.read(Objects(**fields), launcher_log=str(told.get("launcher_log") or ""))
-        states.summary(fields["job"])
+        status_reader.read(Objects(**fields), launcher_log=str(told.get("launcher_log") or ""))
+        derive_state.summary(fields["job"])
 
 
 def reviews(data: bytes) -> None:
@@ -145,7 +149,7 @@ def reviews(data: bytes) -> None:
     if review is None or not isinstance(review.get("request"), dict) or "uid" not in review["request"]:
         return
     for path in ("/judge", "/strict", "/defaults", "/restricted"):
-        answer = reviewing.answer(path, review, Knowing())
+        answer = admission_review.answer(path, review, Knowing())
         assert answer["response"]["uid"] == review["request"]["uid"]
 
 

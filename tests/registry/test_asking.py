@@ -18,12 +18,13 @@ from tests.registry.server import Server, login_file
 from tests.unit.preflight_support import JANE, NAMESPACE, SERVED, FakeApi, a_job, one, with_gpus
 
 from mpijob import admission
-from mpijob.backends.kubernetes import kinds, preflight
-from mpijob.backends.registry import asking
-from mpijob.backends.registry.asking import Asker, askable
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.preflight import preflight
+from mpijob.backends.registry import image_exists
+from mpijob.backends.registry.image_exists import Asker, askable
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity
 from mpijob.model import MPIJob
-from mpijob.model.cluster import Asked, ImageAnswer
+from mpijob.model.platform.cluster import Asked, ImageAnswer
 from mpijob.settings import Settings, load
 
 HOST = "registry.example.com"
@@ -83,8 +84,8 @@ def test_who_wants_it_so_is_refused_and_what_a_machine_has_is_not(registry: Serv
     assert "image_check" in caught.value.hint
     api = with_gpus()
     held = {"names": [f"{HOST}/team/mpi@sha256:{'a' * 64}", f"{HOST}/team/mpi:typo"], "sizeBytes": 1}
-    node = api.objects[kinds.NODE.path("", "gpu-0")]
-    api.put(kinds.NODE, "gpu-0", status={**node["status"], "images": [held]})
+    node = api.objects[resources.NODE.path("", "gpu-0")]
+    api.put(resources.NODE, "gpu-0", status={**node["status"], "images": [held]})
     assert "from before" in one(told(of("team/mpi:typo"), asker, api), "IMAGE_NOT_FOUND").message
 
 
@@ -100,7 +101,7 @@ def test_a_registry_that_wants_a_login_is_asked_with_the_users_own_or_with_the_j
         login = login_file(tmp_path / "login.json", HOST)
         api = with_gpus()
         config = {".dockerconfigjson": base64.b64encode(login.read_bytes()).decode()}
-        api.objects[kinds.SECRET.path(NAMESPACE, "regcred")] = {
+        api.objects[resources.SECRET.path(NAMESPACE, "regcred")] = {
             "metadata": {"name": "regcred"},
             "data": config,
         }
@@ -127,7 +128,9 @@ def test_a_registry_that_does_not_answer_costs_two_seconds_once_and_stops_nothin
         asker = Asker(settings(there))
         began = time.monotonic()
         said = one(told(of("team/mpi:1"), asker), "IMAGE_NOT_CHECKED")
-        assert asking.ANSWER_SECONDS * 0.9 < time.monotonic() - began < asking.ANSWER_SECONDS + 1.5
+        assert (
+            image_exists.ANSWER_SECONDS * 0.9 < time.monotonic() - began < image_exists.ANSWER_SECONDS + 1.5
+        )
         assert said.severity is Severity.NOTICE
         deadline = time.monotonic() + 5
         while (
@@ -150,7 +153,7 @@ def test_what_was_asked_lately_is_not_asked_again_also_by_another_process(
     assert about_image(told(of("team/mpi:1"), first)) == []
     deaf = settings("http://127.0.0.1:1", home=str(tmp_path))  # nobody is there: whoever asks gets no answer
     assert about_image(told(of("team/mpi:1"), Asker(deaf, lambda: now))) == []
-    now += asking.KEPT_SECONDS[Asked.THERE] + 1
+    now += image_exists.KEPT_SECONDS[Asked.THERE] + 1
     assert about_image(told(of("team/mpi:1"), Asker(deaf, lambda: now))) == ["IMAGE_NOT_CHECKED"]
 
 
@@ -201,7 +204,7 @@ def test_a_registry_may_be_left_alone_by_setting(tmp_path: Path) -> None:
 
 def test_the_registry_is_asked_beside_the_cluster_and_not_after_it() -> None:
     class Slow(Asker):
-        def begin(self, job: MPIJob, secrets: asking.Secrets) -> asking.Waiting:
+        def begin(self, job: MPIJob, secrets: image_exists.Secrets) -> image_exists.Waiting:
             began.append(threading.get_ident())
             return lambda: ImageAnswer(image=job.image, asked=Asked.THERE)
 

@@ -20,7 +20,7 @@ from tests.unit.cli_support import Cli
 
 from mpijob import inspect_image
 from mpijob.backends.registry import credentials
-from mpijob.client.images import image_exists
+from mpijob.client.admin.images import image_exists
 from mpijob.errors import BackendError, InvalidImage, NotAllowed, NotFound
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.gate import CSRF_HEADER, Gate
+from mpijob.api.auth.sessions import CSRF_HEADER, Gate
 from mpijob.api.openapi import PREFIX
-from mpijob.api.pages import Files
+from mpijob.api.request_context import Room
+from mpijob.api.static import Files
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import AsyncClient
 from mpijob.settings import Settings

@@ -12,17 +12,17 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.gate import CSRF_HEADER
-from mpijob.api.login import FORWARDED, Login
+from mpijob.api.auth.cluster_token import FORWARDED, Login
+from mpijob.api.auth.sessions import CSRF_HEADER
 from mpijob.api.openapi import PREFIX
+from mpijob.api.request_context import Room
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import AsyncClient
-from mpijob.client.guests import Guests
+from mpijob.client.multiuser.sessions import Guests
 from mpijob.errors import MpiJobError, NotAllowed
 from mpijob.model import Identity
-from mpijob.model.choices import Option
-from mpijob.model.rights import Question
+from mpijob.model.platform.form_options import Option
+from mpijob.model.platform.permission import Question
 from mpijob.settings import Settings
 
 HOST = "mpijob.apps.example.com"

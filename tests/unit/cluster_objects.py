@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.unit.cluster_support import a_job
 
-from mpijob.backends.kubernetes import states
-from mpijob.backends.kubernetes.states import Objects
-from mpijob.dialects import mpioperator, trainjob
-from mpijob.dialects.terms import Shape
+from mpijob.backends.kubernetes.status import derive_state
+from mpijob.backends.kubernetes.status.derive_state import Objects
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.well_known import Shape
 from mpijob.model import Family, JobState, MPIJob, Phase
 
 BEGIN = 1_794_700_000
@@ -80,7 +80,7 @@ class Cluster:
     ) -> None:
         self.spec = job or a_job()
         self.shape = shape or Shape(uid="u-1", family=Family.MPICH if operator else Family.OPENMPI)
-        documents = copy.deepcopy((mpioperator if operator else trainjob).write(self.spec, self.shape))
+        documents = copy.deepcopy((mpijob if operator else trainjob).write(self.spec, self.shape))
         *before, self.job = documents
         self.operator = operator
         self.runtime = before[0] if before else None
@@ -178,7 +178,7 @@ COUNTED = census(a_job())
 
 def derive(cluster: Cluster, log: str | None = COUNTED, **more: Any) -> JobState:
     """Return what is derived of a job; its launcher's log says that the world is proved unless it is given."""
-    return states.derive(cluster.seen(**more), now=NOW, launcher_log=log)
+    return derive_state.derive(cluster.seen(**more), now=NOW, launcher_log=log)
 
 
 def at_work(**fields: Any) -> Cluster:

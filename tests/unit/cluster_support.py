@@ -9,7 +9,9 @@ from typing import Any
 
 import yaml
 
-from mpijob.dialects import jobwriter, shell, shell_launcher, terms
+from mpijob.formats.jobfile import jobfile_writer
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.launch import launcher_script, pod_scripts
 from mpijob.model import (
     Launch,
     MPIJob,
@@ -24,14 +26,14 @@ from mpijob.model import (
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 _TEXTS = {
-    "PREPARE": shell.PREPARE,
-    "WORKER": shell.WORKER,
-    "LAUNCHER": shell_launcher.LAUNCHER,
-    "RANK": shell.RANK,
-    "STOP": shell.STOP,
-    "sshd_config()": shell.sshd_config(),
-    "ssh_config()": shell.ssh_config(),
-    "agent()": shell.agent(),
+    "PREPARE": pod_scripts.PREPARE,
+    "WORKER": pod_scripts.WORKER,
+    "LAUNCHER": launcher_script.LAUNCHER,
+    "RANK": pod_scripts.RANK,
+    "STOP": pod_scripts.STOP,
+    "sshd_config()": pod_scripts.sshd_config(),
+    "ssh_config()": pod_scripts.ssh_config(),
+    "agent()": pod_scripts.agent(),
 }
 
 
@@ -87,7 +89,7 @@ def kubelet(words: list[str], env: Mapping[str, str]) -> list[str]:
 def shown(documents: tuple[Mapping[str, Any], ...]) -> str:
     """Return documents as they are reviewed: the long sh texts by their names."""
     named = [_named(one) for one in documents]
-    return yaml.dump_all(named, Dumper=jobwriter.Dumper, sort_keys=False, width=100)
+    return yaml.dump_all(named, Dumper=jobfile_writer.Dumper, sort_keys=False, width=100)
 
 
 def _named(value: Any) -> Any:
@@ -96,7 +98,7 @@ def _named(value: Any) -> Any:
     if isinstance(value, list):
         return [_named(item) for item in value]
     for name, text in _TEXTS.items():
-        if value in (text, terms.exact([text])[0]):
+        if value in (text, well_known.exact([text])[0]):
             return f"<shell.{name}>"
     return value
 

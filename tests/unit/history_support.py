@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.past import Past
-from mpijob.history.values import Form, Position, Voice
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
+from mpijob.history.records import Form, Position, Voice
 from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
-from mpijob.observation import cri
+from mpijob.observation.logs import cri
 
 START_NS = 1_700_000_000_000_000_000
 STEP_NS = 1_000_000  # a line each millisecond

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from mpijob.admission import incoming as judgement
-from mpijob.dialects import incoming, mpioperator, terms, trainjob
-from mpijob.dialects.terms import Document, Shape
+from mpijob.admission import webhook as judgement
+from mpijob.formats.admission import request_reader
+from mpijob.formats.kubernetes import mpijob, trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Document, Shape
 from mpijob.model import Family, MPIJob, job_uid
-from mpijob.model.governance import NamespaceLimits
-from mpijob.model.incoming import Around, Incoming
+from mpijob.model.platform.admission_request import Around, Incoming
+from mpijob.model.platform.governance import NamespaceLimits
 
 JANE = {"username": "jane@example.org", "groups": ["team-cv", "system:authenticated"]}
 RULE = "AdmissionPolicy 'mpijob-fixed' with binding 'mpijob-fixed'"
@@ -26,7 +27,7 @@ def documents(job: MPIJob, kind: str = "TrainJob", uid: str = UID) -> tuple[Docu
     """Return what jane's client sends."""
     family, job = Family.OPENMPI if kind == "TrainJob" else Family.MPICH, job.replace(owner=JANE["username"])
     shape = Shape(uid=uid, user=1000, family=family)
-    return trainjob.write(job, shape) if kind == "TrainJob" else mpioperator.write(job, shape)
+    return trainjob.write(job, shape) if kind == "TrainJob" else mpijob.write(job, shape)
 
 
 def a_review(
@@ -35,7 +36,7 @@ def a_review(
     """Return a request as it is judged: what creates something has the owner that was added to it, unless `raw`."""
     if more.get("operation", "CREATE") == "CREATE" and not raw:
         document = json.loads(json.dumps(document))
-        document["metadata"].setdefault("annotations", {})[terms.OWNER_LABEL] = user["username"]
+        document["metadata"].setdefault("annotations", {})[well_known.OWNER_LABEL] = user["username"]
     request: dict[str, Any] = {
         "uid": "r1",
         "kind": {"kind": document["kind"]},
@@ -70,7 +71,7 @@ class Knowing:
 
 def asked_about(job: MPIJob, kind: str = "TrainJob", **more: Any) -> Incoming:
     *runtime, document = documents(job, kind)
-    return incoming.read(a_review(document, **more), *runtime)
+    return request_reader.read(a_review(document, **more), *runtime)
 
 
 def refused(job: MPIJob, around: Around, kind: str = "TrainJob") -> list[str]:

@@ -11,12 +11,12 @@ import msgspec
 from tests.unit.cluster_objects import COUNTED, Cluster
 from tests.unit.kube_store import Store, holds
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.dialects.terms import Document
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.formats.kubernetes.well_known import Document
 
 TEAM = "team-cv"
-SERVED = {"groups": [{"versions": [{"groupVersion": kinds.TRAINER_API}]}]}
+SERVED = {"groups": [{"versions": [{"groupVersion": resources.TRAINER_API}]}]}
 
 
 def stamped(number: int, text: str = "") -> bytes:
@@ -110,17 +110,17 @@ class Node(Store):
 def lay_out(node: Node, cluster: Cluster, said: str = "hello") -> str:
     """Put a job's objects where an API server has them, its ranks having said something; return the job's path."""
     name, namespace = cluster.job["metadata"]["name"], cluster.spec.namespace
-    path = kinds.TRAINJOB.path(namespace, name)
+    path = resources.TRAINJOB.path(namespace, name)
     node.put(path, cluster.job)
     if cluster.runtime is not None:
-        node.put(kinds.TRAINING_RUNTIME.path(namespace, name), cluster.runtime)
+        node.put(resources.TRAINING_RUNTIME.path(namespace, name), cluster.runtime)
     for pod in cluster.pods.values():
         pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = name
         launcher = "launcher" in pod["metadata"]["name"]
         ranks = [f"[1,{rank}]<stdout>:{said}" for rank in range(2)]
         words = [*COUNTED.splitlines(), *ranks] if launcher else ["sshd"]
-        node.said[kinds.POD.path(namespace, pod["metadata"]["name"], "log")] = [
+        node.said[resources.POD.path(namespace, pod["metadata"]["name"], "log")] = [
             stamped(number, text) for number, text in enumerate(words)
         ]
-        node.put(kinds.POD.path(namespace, pod["metadata"]["name"]), pod)
+        node.put(resources.POD.path(namespace, pod["metadata"]["name"]), pod)
     return path

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.kubernetes.api import Api, Listing
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.dialects.terms import Document
+from mpijob.backends.kubernetes.client.api import Api, Listing
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.formats.kubernetes.well_known import Document
 
 Hook = Callable[[str, str], None]
 Names = list[str]  # a method below is called list, too

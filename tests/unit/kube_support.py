@@ -21,8 +21,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.client.api import Api
 
 MAPS = "/api/v1/namespaces/team-a/configmaps"
 Document = dict[str, Any]

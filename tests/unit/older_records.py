@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from tests.unit.history_support import START_NS, line
 
-from mpijob.accounting import making
-from mpijob.history import chunks, schema
+from mpijob.accounting import build
 from mpijob.history.archive import Archive
-from mpijob.history.past import Past
-from mpijob.history.values import Fact, Gap, Moment
+from mpijob.history.archive_reader import Past
+from mpijob.history.records import Fact, Gap, Moment
+from mpijob.history.storage import chunks, schema
 from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Scope
-from mpijob.model.accounts import AccountQuery
+from mpijob.model.status.accounts import AccountQuery
 
 DONE = JobRef("team-a", "done", "u1")
 ODD = JobRef("team-b", "odd", "we/ird")  # no name for a directory
@@ -87,7 +87,7 @@ def _job(db: Any, ref: JobRef, phase: Phase) -> None:
 
 
 def _account(db: Any, state: JobState) -> None:
-    account = making.account(state, spec_of(state.ref), now=61.0)
+    account = build.account(state, spec_of(state.ref), now=61.0)
     db.execute(
         "INSERT INTO accounts (uid, namespace, name, owner, phase, queue, cause, program, created, ended, labels,"
         " account) VALUES (?,?,?,?,?,'','',?,?,?,'{}',?)",

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from mpijob import admission
-from mpijob.backends.kubernetes import kinds, preflight
-from mpijob.backends.kubernetes.api import Api, Listing
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.backends.kubernetes.preflight import Gathered
-from mpijob.dialects.terms import Document
+from mpijob.backends.kubernetes.client import resources as kinds
+from mpijob.backends.kubernetes.client.api import Api, Listing
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.preflight import preflight
+from mpijob.backends.kubernetes.preflight.preflight import Gathered
 from mpijob.errors import Finding, MpiJobError
+from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model import Identity, MPIJob, Resources
 from mpijob.settings import Settings
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from mpijob.dialects.shell_launcher import LAUNCHER
+from mpijob.formats.launch.launcher_script import LAUNCHER
 
 # what a launcher stands in for: it writes its words down, counts when asked, and runs the command else
 STUB = """#!/bin/sh

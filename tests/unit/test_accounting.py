@@ -14,17 +14,18 @@ from hypothesis import strategies as st
 from tests.unit.history_support import a_key, a_spec, a_state, archived
 
 from mpijob import Client, MPIJob, Phase
-from mpijob.accounting import costs, estimates, making, reports
-from mpijob.accounting.tallying import tally
+from mpijob.accounting import build, costs, estimates, reports
+from mpijob.accounting.aggregate import tally
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.errors import Finding, InvalidJob
-from mpijob.history import keeping, ledger, schema
+from mpijob.history import account_store, retention
 from mpijob.history.archive import Archive, gone
-from mpijob.history.intake import Whole, take_in
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
+from mpijob.history.import_job import Whole, take_in
+from mpijob.history.storage import schema
 from mpijob.model import Amounts, JobRef, RankState, Sample
-from mpijob.model.accounts import GIB, Account, AccountQuery
-from mpijob.observation import consumption
+from mpijob.model.status.accounts import GIB, Account, AccountQuery
+from mpijob.observation.metrics import consumption
 from mpijob.settings import BudgetSetting, RateSetting
 
 archive = pytest.fixture(archived)
@@ -57,7 +58,7 @@ def test_an_account_says_what_was_held_what_was_used_and_for_how_long() -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=0.0, queued=0.0, started=100.0, finished=100.0 + HOUR, owner="jane",
                     launcher_exit_code=0)  # fmt: skip
     used = tally(Sample(100.0 + second, 0, 0.5, 3 * GIB, 1, 1.0) for second in range(0, 3600))
-    found = making.account(state, a_spec(), Amounts(2, 4 * GIB, 2), [*used.values()], now=0.0)
+    found = build.account(state, a_spec(), Amounts(2, 4 * GIB, 2), [*used.values()], now=0.0)
     assert (found.queued_seconds, found.held_seconds, found.exit_code) == (100.0, HOUR, 0)
     assert (found.core_hours, found.gib_hours, found.gpu_hours) == (2.0, 4.0, 2.0)
     assert (found.core_hours_used, found.gib_hours_used, found.gpu_hours_used) == pytest.approx(
@@ -71,11 +72,11 @@ def test_an_account_says_what_was_held_what_was_used_and_for_how_long() -> None:
 def test_nobody_pays_for_the_time_that_a_job_was_suspended() -> None:
     resting = a_state(phase=Phase.SUSPENDED, created=0.0, started=0.0, finished=HOUR)
     deleted = gone(resting, 9 * HOUR)
-    found = making.account(deleted, a_spec(), Amounts(2), now=10 * HOUR)
+    found = build.account(deleted, a_spec(), Amounts(2), now=10 * HOUR)
     assert (found.ended, found.held_seconds, found.core_hours) == (9 * HOUR, HOUR, 2.0)
     assert consumption.consumed(deleted, a_spec()).seconds == HOUR
     running = gone(a_state(created=0.0, started=0.0), HOUR)
-    assert making.account(running, a_spec(), Amounts(2), now=10 * HOUR).held_seconds == HOUR
+    assert build.account(running, a_spec(), Amounts(2), now=10 * HOUR).held_seconds == HOUR
 
 
 def test_a_job_of_the_memory_engine_holds_nothing_while_it_is_suspended() -> None:
@@ -94,16 +95,16 @@ def test_the_exit_of_an_account_is_that_of_the_rank_that_failed_first() -> None:
     state = a_state(
         phase=Phase.FAILED, launcher_exit_code=1, ranks=ranks, findings=(Finding("RANK_EXIT", "rank 1"),)
     )
-    found = making.account(state, now=0.0)
+    found = build.account(state, now=0.0)
     assert (found.exit_code, found.cause, found.message) == (7, "RANK_EXIT", "rank 1")
-    assert making.exit_code(a_state(launcher_exit_code=0)) == 0
-    assert making.exit_code(a_state()) is None
+    assert build.exit_code(a_state(launcher_exit_code=0)) == 0
+    assert build.exit_code(a_state()) is None
 
 
 def test_attempts_before_the_last_are_held_time_too() -> None:
     state = a_state(phase=Phase.SUCCEEDED, attempt=2, started=1000.0, finished=1060.0)
     used = tally([Sample(101.0, 0, 1.0, 0, 1), Sample(130.0, 0, 1.0, 0, 1), Sample(1010.0, 0, 1.0, 0, 2)])
-    assert making.account(state, None, Amounts(1), [*used.values()], now=0.0).held_seconds == 60.0 + 30.0
+    assert build.account(state, None, Amounts(1), [*used.values()], now=0.0).held_seconds == 60.0 + 30.0
 
 
 @given(
@@ -127,7 +128,7 @@ def test_jobs_with_other_numbers_run_the_same_program() -> None:
     one = MPIJob(name="a", command=("python", "train.py"), args=("--lr", "0.1", "--out", "/data/run-17"))
     two = one.replace(name="b", workers=8, args=("--lr", "1e-3", "--out", "/data/run-18"))
     other = one.replace(command=("python", "eval.py"))
-    assert making.program(one) == making.program(two) != making.program(other)
+    assert build.program(one) == build.program(two) != build.program(other)
 
 
 # -- the record of accounts ------------------------------------------------------------------------
@@ -162,7 +163,7 @@ def test_accounts_are_asked_by_words_labels_and_times(archive: Archive) -> None:
     assert _names(archive, since=2030.0, until=3500.0) == ["cv", "bad"]  # it was still there then
     assert _names(archive, since=2030.0, until=3500.0, by_end=True) == ["cv", "bad"]
     assert _names(archive, namespace="nobody") == []
-    assert _names(archive, limit=1, after=ledger.cursor(next(Past(archive).accounts(AccountQuery())))) == [
+    assert _names(archive, limit=1, after=account_store.cursor(next(Past(archive).accounts(AccountQuery())))) == [
         "cv", "bad", "old",
     ]  # fmt: skip
 
@@ -174,11 +175,11 @@ def test_the_same_choice_is_made_in_and_outside_of_the_database(archive: Archive
     for query in (
         AccountQuery(owners=("joe",)), AccountQuery(selector="team=cv"), AccountQuery(since=1050.0, until=1500.0),
         AccountQuery(since=1062.0), AccountQuery(by_end=True, since=2061.0), AccountQuery(by_end=True, until=1061.0),
-        AccountQuery(names=("a",), phases=("Succeeded",)), AccountQuery(after=ledger.cursor(everything[0])),
+        AccountQuery(names=("a",), phases=("Succeeded",)), AccountQuery(after=account_store.cursor(everything[0])),
     ):  # fmt: skip
-        assert [*Past(archive).accounts(query)] == [one for one in everything if ledger.wanted(one, query)], (
-            query
-        )
+        assert [*Past(archive).accounts(query)] == [
+            one for one in everything if account_store.wanted(one, query)
+        ], query
 
 
 def test_pages_follow_each_other_without_a_hole(archive: Archive) -> None:
@@ -186,7 +187,7 @@ def test_pages_follow_each_other_without_a_hole(archive: Archive) -> None:
         _ran(archive, f"j{number:02d}", 1000.0 + number // 2)  # some were submitted at the same moment
     found, after = list[str](), ""
     while True:
-        page = ledger.page(archive, AccountQuery(limit=7, after=after))
+        page = account_store.page(archive, AccountQuery(limit=7, after=after))
         found += [one.ref.name for one in page.items]
         after = page.after
         if not after:
@@ -229,7 +230,7 @@ def test_a_record_of_the_first_format_gets_its_accounts(tmp_path: Path) -> None:
 @pytest.mark.security
 def test_what_is_to_be_forgotten_has_no_account_either(archive: Archive) -> None:
     _ran(archive, "a", 1000.0)
-    keeping.tidy(archive, keeping.Policy(), 1000.0 + 31 * DAY)
+    retention.tidy(archive, retention.Policy(), 1000.0 + 31 * DAY)
     assert _names(archive) == ["a"]
     assert Past(archive).forget(JobRef("team", "a")) == 1
     assert _names(archive) == []

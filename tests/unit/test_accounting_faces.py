@@ -15,13 +15,13 @@ from tests.unit.test_accounting import DAY, RATES, an_account
 
 from mpijob import AsyncClient, Client, MPIJob
 from mpijob.accounting import fields
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.governing import LIMITS, PLATFORM, Governor
+from mpijob.backends.kubernetes.admin.namespace_limits import LIMITS, PLATFORM, Governor
+from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import accounts
+from mpijob.client.history import accounts
 from mpijob.errors import NotAllowed
 from mpijob.model import JobKey, JobRef, Resources
-from mpijob.model.accounts import Account, AccountQuery
+from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.settings import BudgetSetting, RateSetting, Settings
 
 

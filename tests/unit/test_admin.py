@@ -13,13 +13,14 @@ from tests.unit.kube_store import Store
 from tests.unit.test_witness import Audited
 
 from mpijob.admission import alerts
-from mpijob.backends.kubernetes import governing, kinds, overlooking
-from mpijob.backends.kubernetes.governing import Governor
+from mpijob.backends.kubernetes.admin import namespace_limits, overview
+from mpijob.backends.kubernetes.admin.namespace_limits import Governor
+from mpijob.backends.kubernetes.client import resources
 from mpijob.client import Client
-from mpijob.client.governing import Administration, Wishes, changed_limits
+from mpijob.client.admin.limits import Administration, Wishes, changed_limits
 from mpijob.errors import Conflict, InvalidJob, NotFound, Unsupported
-from mpijob.model.governance import GangKind, NamespaceLimits
-from mpijob.model.overview import Line, NamespaceView, QueueView
+from mpijob.model.platform.governance import GangKind, NamespaceLimits
+from mpijob.model.status.overview import Line, NamespaceView, QueueView
 from mpijob.settings import CLUSTER, Settings
 
 TEAM = {"metadata": {"name": "team-cv"}}
@@ -28,9 +29,9 @@ TEAM = {"metadata": {"name": "team-cv"}}
 @pytest.fixture
 def api() -> Store:
     store = Store()
-    store.objects[kinds.NAMESPACE.path("", "team-cv")] = TEAM
+    store.objects[resources.NAMESPACE.path("", "team-cv")] = TEAM
     queue = {"metadata": {"name": "gpus"}, "spec": {}}
-    store.objects[kinds.CLUSTER_QUEUE.path("", "gpus")] = queue
+    store.objects[resources.CLUSTER_QUEUE.path("", "gpus")] = queue
     return store
 
 
@@ -42,7 +43,7 @@ def admin(api: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Admini
 
 
 def spec(api: Store) -> Any:
-    return api.objects[governing.LIMITS.path("", "team-cv")]["spec"]
+    return api.objects[namespace_limits.LIMITS.path("", "team-cv")]["spec"]
 
 
 @pytest.mark.req("US3")
@@ -83,11 +84,11 @@ def test_what_was_set_is_in_the_audit(admin: Administration) -> None:
 
 def test_a_quota_and_a_queue_are_the_clusters_own_objects(admin: Administration, api: Store) -> None:
     admin.set("team-cv", Wishes(quota={"gpu": "8", "memory": "1Ti"}, cluster_queue="gpus"))
-    quota = api.objects[kinds.RESOURCE_QUOTA.path("team-cv", "mpijob")]["spec"]
+    quota = api.objects[resources.RESOURCE_QUOTA.path("team-cv", "mpijob")]["spec"]
     assert quota == {"hard": {"requests.nvidia.com/gpu": "8", "requests.memory": "1Ti"}}
-    assert api.objects[kinds.LOCAL_QUEUE.path("team-cv", "gpus")]["spec"] == {"clusterQueue": "gpus"}
+    assert api.objects[resources.LOCAL_QUEUE.path("team-cv", "gpus")]["spec"] == {"clusterQueue": "gpus"}
     admin.set("team-cv", Wishes(quota={"gpu": ""}))
-    quota = api.objects[kinds.RESOURCE_QUOTA.path("team-cv", "mpijob")]["spec"]
+    quota = api.objects[resources.RESOURCE_QUOTA.path("team-cv", "mpijob")]["spec"]
     assert quota == {"hard": {"requests.memory": "1Ti"}}
     assert admin.limits("team-cv").queues == {"gpus": "gpus"}
     with pytest.raises(NotFound, match="there is no ClusterQueue 'none'"):
@@ -95,9 +96,9 @@ def test_a_quota_and_a_queue_are_the_clusters_own_objects(admin: Administration,
 
 
 def test_a_queue_with_jobs_is_not_sent_elsewhere(admin: Administration, api: Store) -> None:
-    api.objects[kinds.CLUSTER_QUEUE.path("", "others")] = {"metadata": {"name": "others"}, "spec": {}}
+    api.objects[resources.CLUSTER_QUEUE.path("", "others")] = {"metadata": {"name": "others"}, "spec": {}}
     admin.set("team-cv", Wishes(limits={"queue": "front"}, cluster_queue="gpus"))
-    path = kinds.LOCAL_QUEUE.path("team-cv", "front")
+    path = resources.LOCAL_QUEUE.path("team-cv", "front")
     api.objects[path]["status"] = {"pendingWorkloads": 1, "reservingWorkloads": 2}
     with pytest.raises(Conflict, match="has 3 jobs"):
         admin.set("team-cv", Wishes(cluster_queue="others"))
@@ -140,12 +141,12 @@ def test_the_whole_cluster_is_seen_with_what_is_nearly_consumed(admin: Administr
         "metadata": {"name": "mpijob", "namespace": "team-cv"},
         "status": {"hard": {"requests.nvidia.com/gpu": "10"}, "used": {"requests.nvidia.com/gpu": "9"}},
     }
-    api.objects[kinds.RESOURCE_QUOTA.path("team-cv", "mpijob")] = quota
-    api.objects[kinds.NODE.path("", "n")] = {
+    api.objects[resources.RESOURCE_QUOTA.path("team-cv", "mpijob")] = quota
+    api.objects[resources.NODE.path("", "n")] = {
         "metadata": {"name": "n"},
         "status": {"allocatable": {"nvidia.com/gpu": "16"}},
     }
-    api.objects[kinds.POD.path("team-cv", "pod")] = a_pod("team-cv", "9")
+    api.objects[resources.POD.path("team-cv", "pod")] = a_pod("team-cv", "9")
     admin.set("team-cv", Wishes(limits={"max_gpus": 9}))
     found = admin.overview()
     (team,) = found.namespaces
@@ -163,7 +164,7 @@ def test_the_page_is_told_what_is_nearly_consumed(api: Store) -> None:
         "metadata": {"name": "mpijob", "namespace": "team-cv"},
         "status": {"hard": {"requests.nvidia.com/gpu": "10"}, "used": {"requests.nvidia.com/gpu": "9"}},
     }
-    api.objects[kinds.RESOURCE_QUOTA.path("team-cv", "mpijob")] = quota
+    api.objects[resources.RESOURCE_QUOTA.path("team-cv", "mpijob")] = quota
     with served(settings=Settings(home="/nowhere", engine=CLUSTER)) as browser:
         told = browser.sign_in().get("/overview/cluster").json()
     assert told["alerts"] == [
@@ -198,12 +199,12 @@ def test_who_had_to_make_way_is_told_in_plain_words(api: Store) -> None:
     ]  # fmt: skip
     owner = [{"name": "small", "uid": "1"}]
     metadata = {"name": "trainjob-small-aaaaa", "namespace": "team-a", "ownerReferences": owner}
-    api.objects[kinds.WORKLOAD.path("team-a", "trainjob-small-aaaaa")] = {
+    api.objects[resources.WORKLOAD.path("team-a", "trainjob-small-aaaaa")] = {
         "metadata": metadata,
         "spec": {"queueName": "main"},
         "status": {"conditions": conditions},
     }
-    api.objects[kinds.WORKLOAD.path("team-b", "trainjob-big-bbbbb")] = {
+    api.objects[resources.WORKLOAD.path("team-b", "trainjob-big-bbbbb")] = {
         "metadata": {
             "name": "trainjob-big-bbbbb",
             "namespace": "team-b",
@@ -211,7 +212,7 @@ def test_who_had_to_make_way_is_told_in_plain_words(api: Store) -> None:
         },
         "spec": {"queueName": "main", "priorityClassRef": {"name": "high"}},
     }
-    (one,) = overlooking.look(api).preemptions
+    (one,) = overview.look(api).preemptions
     assert (one.namespace, one.job) == ("team-a", "small")
     assert one.message.startswith("Pre-empted at 14:02 UTC by team-b/big (priority high)")
     assert "will resume when" in one.message

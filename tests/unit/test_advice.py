@@ -9,10 +9,10 @@ from tests.unit.cli_support import Cli
 from tests.unit.test_accounting import an_account
 
 from mpijob import MPIJob, Phase
-from mpijob.accounting.advice import counsel, scaling
+from mpijob.accounting.right_sizing import counsel, scaling
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.model import Resources
-from mpijob.model.accounts import GIB
+from mpijob.model.status.accounts import GIB
 
 JOB = MPIJob(name="train", workers=4, command=("true",), resources=Resources(cpu="4", memory="16Gi", gpu=4))
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.unit.api_support import Browser, served
 
-from mpijob.api import openapi, opinions, routes
+from mpijob.api import openapi, routes
+from mpijob.api.handlers import feedback
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 
 
@@ -155,11 +156,11 @@ def test_a_job_is_run_again_and_its_attempts_are_told(browser: Browser) -> None:
 
 @pytest.mark.req("SC-012")
 def test_opinions_on_help_are_counted(browser: Browser, tmp_path: Path) -> None:
-    browser.room.opinions = opinions.OpinionBox(str(tmp_path))
+    browser.room.opinions = feedback.OpinionBox(str(tmp_path))
     for helpful in (True, True, False):
         assert browser.post("/opinions", {"topic": "field:workers", "helpful": helpful}).status_code == 204
     assert browser.post("/opinions", {"topic": "<b>", "helpful": True}).status_code == 400
-    again = opinions.OpinionBox(str(tmp_path))
+    again = feedback.OpinionBox(str(tmp_path))
     assert [(one.topic, one.yes, one.no) for one in again.all()] == [("field:workers", 2, 1)]
 
 

@@ -17,8 +17,9 @@ import pytest
 from tests.unit.test_api_stream import Server, event, serving
 from tests.visitor import Page
 
-from mpijob.api import limits, streams
-from mpijob.api.board import Board
+from mpijob.api.auth import rate_limit
+from mpijob.api.live import sse
+from mpijob.api.live.job_index import Board
 from mpijob.serving import connections
 
 pytestmark = pytest.mark.security
@@ -47,7 +48,7 @@ def test_who_does_not_finish_a_request_is_hung_up_on(monkeypatch: pytest.MonkeyP
 
 
 def test_who_does_not_finish_a_body_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(rate_limit, "BODY_SECONDS", 0.3)
     with serving() as server:
         headers = "".join(f"{name}: {value}\r\n" for name, value in server.headers.items())
         about = f"Host: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n"
@@ -59,8 +60,8 @@ def test_who_does_not_finish_a_body_is_told_so(monkeypatch: pytest.MonkeyPatch) 
 def test_who_takes_nothing_from_a_stream_is_let_go_and_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "SEND_SECONDS", 0.5)
-    monkeypatch.setattr(streams, "_COALESCE_SECONDS", 0.01)
+    monkeypatch.setattr(rate_limit, "SEND_SECONDS", 0.5)
+    monkeypatch.setattr(sse, "_COALESCE_SECONDS", 0.01)
     with serving() as server:
         server.create("seed")
         headers = "".join(f"{name}: {value}\r\n" for name, value in server.headers.items())
@@ -87,7 +88,7 @@ def touch(board: Board, number: int) -> None:
 
 
 def test_a_session_that_ended_ends_its_stream_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.1)
     now = [time.time()]
     with serving(lambda: now[0]) as server:
         stream = server.open("/stream")

@@ -11,11 +11,11 @@ import pytest
 from starlette.testclient import WebSocketDenialResponse
 from tests.unit.api_support import COOKIE, HOST, Browser, served
 
-from mpijob.api.asking import Route
-from mpijob.api.gate import CSRF_HEADER, Gate
-from mpijob.api.limits import ACTS, ACTS_AT_ONCE, BURST, DOCUMENT_BYTES, STREAMS, Limits
+from mpijob.api.auth.rate_limit import ACTS, ACTS_AT_ONCE, BURST, DOCUMENT_BYTES, STREAMS, Limits
+from mpijob.api.auth.sessions import CSRF_HEADER, Gate
+from mpijob.api.errors import Refused
 from mpijob.api.openapi import PREFIX
-from mpijob.api.problems import Refused
+from mpijob.api.request_context import Route
 from mpijob.api.routes import ROUTES
 
 pytestmark = pytest.mark.security
@@ -257,7 +257,7 @@ def test_acts_that_wait_take_turns_for_each_user_and_one_too_many_is_refused() -
 def test_every_act_that_waits_for_a_job_takes_a_turn(
     user: Browser, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpijob.api.limits.ACTS", 0)
+    monkeypatch.setattr("mpijob.api.auth.rate_limit.ACTS", 0)
     user.create(f"no-{verb}", labels={"memory.mpijob/outcome": "hangs"})
     path = f"/trainjobs/default/no-{verb}"
     answer = user.delete(path) if verb == "delete" else user.post(f"{path}/{verb}")

@@ -12,8 +12,8 @@ from tests.unit.api_support import Browser, names, served, settled, signed_in
 from tools import openapi as written
 
 from mpijob import Client, MPIJob
-from mpijob.api import glance
-from mpijob.api.pages import Files
+from mpijob.api.live import overview_rows
+from mpijob.api.static import Files
 from mpijob.backends.memory import MemoryBackend
 from mpijob.errors import InvalidJob, MpiJobError
 
@@ -313,14 +313,14 @@ def test_a_time_that_no_calendar_has_is_refused_with_a_sentence(
 def test_an_overview_is_counted_beside_the_loop_that_serves_others(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count = glance.overview
+    count = overview_rows.overview
 
     def watched(*args: Any, **options: Any) -> Any:
         with pytest.raises(RuntimeError):
             asyncio.get_running_loop()
         return count(*args, **options)
 
-    monkeypatch.setattr(glance, "overview", watched)
+    monkeypatch.setattr(overview_rows, "overview", watched)
     assert browser.get("/overview").status_code == 200
 
 

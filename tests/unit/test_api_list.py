@@ -9,8 +9,8 @@ import pytest
 from tests.unit.api_support import Browser, names, settled, signed_in
 
 from mpijob import Client, MPIJob
-from mpijob.api import listing, rows
-from mpijob.api.answers import JobRow, ListQuery
+from mpijob.api.live import list_query, rows
+from mpijob.api.schemas.job_schemas import JobRow, ListQuery
 from mpijob.backends.memory import MemoryBackend
 from mpijob.model import Phase
 
@@ -78,7 +78,7 @@ def test_pages_neither_repeat_nor_hide_while_rows_come_and_go(sort: Any) -> None
     seen: list[str] = []
     after, first = "", True
     while after or first:
-        page = listing.page(table.values(), ListQuery(sort=sort, limit=7, after=after), rev="r", now=100.0)
+        page = list_query.page(table.values(), ListQuery(sort=sort, limit=7, after=after), rev="r", now=100.0)
         seen += [item.uid for item in page.items]
         after, first = page.after, False
         table.pop(seen[0], None)  # a row that was shown goes away, and nothing moves
@@ -93,7 +93,7 @@ def test_pages_by_duration_neither_repeat_nor_hide_while_jobs_run_on_and_end(sor
     seen: list[str] = []
     after = ""
     for now in (1100.0, 1110.0, 1120.0, 1130.0):
-        page = listing.page(table, ListQuery(sort=sort, limit=2, after=after), rev="r", now=now)
+        page = list_query.page(table, ListQuery(sort=sort, limit=2, after=after), rev="r", now=now)
         seen += [item.uid for item in page.items]
         after = page.after
         table[2] = msgspec.structs.replace(table[2], finished=1105.0)

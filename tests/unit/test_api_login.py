@@ -10,12 +10,12 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from tests.unit.api_town import HOST, Person, Town, at
 
-from mpijob.api.asking import Route
-from mpijob.api.gate import CSRF_HEADER
-from mpijob.api.login import FORWARDED
+from mpijob.api.auth.cluster_token import FORWARDED
+from mpijob.api.auth.sessions import CSRF_HEADER
 from mpijob.api.openapi import PREFIX
+from mpijob.api.request_context import Route
 from mpijob.api.routes import ROUTES
-from mpijob.client.guests import DENIED_SECONDS, FRESH_SECONDS, STRANGER_SECONDS
+from mpijob.client.multiuser.sessions import DENIED_SECONDS, FRESH_SECONDS, STRANGER_SECONDS
 from mpijob.errors import BackendError
 
 pytestmark = pytest.mark.security

@@ -18,18 +18,21 @@ import pytest
 import uvicorn
 
 from mpijob import AsyncClient, MPIJob
-from mpijob.api import board as boards
-from mpijob.api import limits, listing, problems, streams
-from mpijob.api.answers import ListQuery
+from mpijob.api import errors
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.board import Board
-from mpijob.api.gate import Gate
-from mpijob.api.serving import config
+from mpijob.api.auth import rate_limit
+from mpijob.api.auth.sessions import Gate
+from mpijob.api.live import job_index as boards
+from mpijob.api.live import list_query
+from mpijob.api.live import sse as streams
+from mpijob.api.live.job_index import Board
+from mpijob.api.request_context import Room
+from mpijob.api.schemas.job_schemas import ListQuery
+from mpijob.api.server import config
 from mpijob.backends.memory import MemoryBackend
 from mpijob.errors import BackendError
 from mpijob.model import JobRef, LogLine, Role
-from mpijob.model.overseen import Heard, Overseen
+from mpijob.model.status.job_change import Heard, Overseen
 from mpijob.settings import Settings
 
 
@@ -233,7 +236,7 @@ class Reader:
 
     ref = JobRef("default", "talk")
 
-    def __init__(self, refusal: problems.Refused | None = None) -> None:
+    def __init__(self, refusal: errors.Refused | None = None) -> None:
         self._refusal = refusal
 
     async def still_here(self) -> None:
@@ -269,7 +272,7 @@ async def some_lines(count: int, trouble: Exception | None = None) -> AsyncItera
 @pytest.mark.parametrize("how", [streams.log_flow, streams._plain])
 def test_a_log_that_is_followed_ends_with_the_login(how: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "FRESH_SECONDS", -1.0)
-    gone = Reader(problems.Refused(401, "you are not signed in"))
+    gone = Reader(errors.Refused(401, "you are not signed in"))
     said = told(how, gone, some_lines(3))
     assert "you are not signed in" in said
     assert "line 0!" not in said
@@ -291,7 +294,7 @@ def test_a_log_that_breaks_off_for_any_reason_is_not_told_as_complete(
 @pytest.mark.thorough
 @pytest.mark.security
 def test_a_stream_too_many_is_refused_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STREAMS", 1)
+    monkeypatch.setattr(rate_limit, "STREAMS", 1)
     with serving() as server:
         first = server.open("/stream")
         event(first)
@@ -345,7 +348,7 @@ def test_jobs_of_other_kinds_stand_beside_each_other_though_they_share_a_name() 
         board.see(state)
         found = {(row.kind, row.name) for row in board.rows}
         assert found == {("PyTorchJob", "train"), ("TFJob", "train"), ("MPIJob", "train")}
-        page = listing.page(board.rows, ListQuery(type=("TFJob",)), rev=board.rev, now=0.0)
+        page = list_query.page(board.rows, ListQuery(type=("TFJob",)), rev=board.rev, now=0.0)
         assert [(row.kind, page.types) for row in page.items] == [
             ("TFJob", ("MPIJob", "PyTorchJob", "TFJob"))
         ]

@@ -11,21 +11,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mpijob.backends.local import logs, recovery, scheduler
-from mpijob.backends.local.clock import Clock
-from mpijob.backends.local.evidence import findings_for
-from mpijob.backends.local.faults import Fault, parse
-from mpijob.backends.local.ledger import Ledger
-from mpijob.backends.local.logfiles import LogFile
-from mpijob.backends.local.orders import Orders
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.reports import Reports
-from mpijob.backends.local.store import Store
-from mpijob.backends.local.watchman import Watchman
+from mpijob.backends.local.logs import log_reader
+from mpijob.backends.local.logs.log_writer import LogFile
+from mpijob.backends.local.queue import recovery, scheduler
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.clock import Clock
+from mpijob.backends.local.supervisor.evidence import findings_for
+from mpijob.backends.local.supervisor.fault_injection import Fault, parse
+from mpijob.backends.local.supervisor.health_monitor import Watchman
+from mpijob.backends.local.supervisor.report_pipe import Reports
 from mpijob.client.bridge import Direct
 from mpijob.errors import Finding
 from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
-from mpijob.observation.phase import Reason, Standing, derive, failure
+from mpijob.observation.state.phase import Reason, Standing, derive, failure
 from mpijob.settings import Settings
 
 HOUR = 3600.0
@@ -74,7 +75,7 @@ def test_the_machines_clock_may_jump_while_a_log_is_followed(
         log.feed("stdout", b"tick\n")
         return [(tmp_path, 1)], {0: 0}, time.monotonic() - begun > 5
 
-    lines = Direct().iterate(logs.followed(where, LogQuery(follow=True), pause))
+    lines = Direct().iterate(log_reader.followed(where, LogQuery(follow=True), pause))
     assert [next(lines).text for _ in range(3)] == [b"tick"] * 3
     assert time.monotonic() - begun < 5
 
@@ -341,7 +342,7 @@ def test_a_watchman_looks_only_where_warnings_are_wanted(
     watchman = Watchman(orders, ledger, 0)
     assert not watchman.due()
     later = time.monotonic() + HOUR
-    monkeypatch.setattr("mpijob.backends.local.watchman.time.monotonic", lambda: later)
+    monkeypatch.setattr("mpijob.backends.local.supervisor.health_monitor.time.monotonic", lambda: later)
     assert watchman.due() is looks
 
 

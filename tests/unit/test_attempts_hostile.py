@@ -12,14 +12,17 @@ import pytest
 from tests.unit.cluster_support import a_job, a_rich_job
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import attempts, gathering, impersonation, kinds, planner, submitting
-from mpijob.backends.kubernetes.attending import Attendance
-from mpijob.backends.kubernetes.looking import Eye
-from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.backends.kubernetes.wishes import Wishes
-from mpijob.dialects import extra, identity, mpioperator, next_attempt, terms, trainjob
-from mpijob.dialects.terms import Document, Shape
-from mpijob.history import ledger
+from mpijob.backends.kubernetes.actions.lifecycle import Wishes
+from mpijob.backends.kubernetes.auth import impersonation
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.logs.follow_job import Attendance
+from mpijob.backends.kubernetes.preflight.context import Surroundings
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.submit import create_objects, planner, retry
+from mpijob.formats.kubernetes import identity, mpijob, next_attempt, passthrough, trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.history import account_store
 from mpijob.model import (
     Amounts,
     Facts,
@@ -39,7 +42,7 @@ from mpijob.model import (
 from mpijob.settings import Settings
 
 pytestmark = [pytest.mark.security, pytest.mark.hostile]
-SERVED = frozenset({kinds.TRAINER_API, kinds.JOBSET_API, kinds.MPI_OPERATOR_API})
+SERVED = frozenset({resources.TRAINER_API, resources.JOBSET_API, resources.MPI_OPERATOR_API})
 ROOM = Amounts(cores=64, memory_bytes=1 << 40)
 # The annotation of the review: after a failure it made the controller create a job in any namespace with any Secret.
 EXPLOIT = {
@@ -68,7 +71,7 @@ EXPLOIT = {
 
 def annotated(document: Document, rest: object) -> Document:
     changed = copy.deepcopy(document)
-    changed["metadata"].setdefault("annotations", {})[terms.REST_ANNOTATION] = json.dumps(rest)
+    changed["metadata"].setdefault("annotations", {})[well_known.REST_ANNOTATION] = json.dumps(rest)
     return changed
 
 
@@ -77,7 +80,7 @@ def annotated(document: Document, rest: object) -> Document:
 def test_an_annotation_is_believed_in_nothing_that_the_document_tells_itself(
     family: Family, field: str
 ) -> None:
-    dialect: Any = trainjob if family is Family.OPENMPI else mpioperator
+    dialect: Any = trainjob if family is Family.OPENMPI else mpijob
     mpi = Family.AUTO if family is Family.OPENMPI else family
     *runtime, document = dialect.write(a_job(mpi=mpi), Shape(family=family))
     before = dialect.read((*runtime, document)).job
@@ -85,7 +88,7 @@ def test_an_annotation_is_believed_in_nothing_that_the_document_tells_itself(
     assert dialect.read((*runtime, changed)).job == before
     told = dialect.native((*runtime, changed)) if family is Family.OPENMPI else dialect.native(changed)
     line = dialect.launch_line((*runtime, changed) if family is Family.OPENMPI else changed)
-    assert extra.contradictions(told, changed["metadata"]["annotations"], line) == (field,)
+    assert passthrough.contradictions(told, changed["metadata"]["annotations"], line) == (field,)
 
 
 def test_what_no_field_tells_is_read_from_the_annotation() -> None:
@@ -119,13 +122,13 @@ def a_plan(user: str = "alice", names: frozenset[str] = frozenset(), **fields: A
 
 
 def submitted(api: Store, plan: Plan) -> JobRef:
-    submitting.submit(api, plan).owned()
+    create_objects.submit(api, plan).owned()
     return JobRef(plan.job.namespace, plan.job.name, plan.uid)
 
 
 def started_again(api: Store, ref: JobRef) -> None:
-    found = gathering.find(api, ref, lambda: SERVED)
-    attempts.start(api, found, gathering.runtime(api, found.job))
+    found = job_objects.find(api, ref, lambda: SERVED)
+    retry.start(api, found, job_objects.runtime(api, found.job))
 
 
 def stripped(document: Document) -> Document:
@@ -156,8 +159,8 @@ def test_the_second_attempt_is_the_first_one_whatever_the_annotation_has_become(
 def test_what_users_queues_and_the_server_wrote_onto_a_job_does_not_come_along() -> None:
     runtime, job = trainjob.write(a_rich_job(), Shape(uid="u1"))
     job["metadata"]["annotations"] |= {
-        terms.CANCELLED_ANNOTATION: "now",
-        terms.ACTS_ANNOTATION: "[]",
+        well_known.CANCELLED_ANNOTATION: "now",
+        well_known.ACTS_ANNOTATION: "[]",
         "a/b": "c",
     }
     job["metadata"] |= {
@@ -174,14 +177,14 @@ def test_what_users_queues_and_the_server_wrote_onto_a_job_does_not_come_along()
     made = next_attempt.documents(job, runtime, first="bert", attempt=3)[-1]
     assert set(made) == {"apiVersion", "kind", "metadata", "spec"}
     assert set(made["metadata"]) == {"name", "namespace", "labels", "annotations"}
-    assert set(made["metadata"]["annotations"]) == {terms.REST_ANNOTATION, terms.OWNER_LABEL}
+    assert set(made["metadata"]["annotations"]) == {well_known.REST_ANNOTATION, well_known.OWNER_LABEL}
     assert "suspend" not in made["spec"]
     assert [one["manager"] for one in made["spec"]["runtimePatches"]] == ["somebody"]
     assert (made["metadata"]["name"], made["spec"]["runtimeRef"]["name"]) == ("bert-a3", "bert-a3")
 
 
 def test_kueues_choice_of_nodes_for_one_attempt_is_not_that_of_the_next() -> None:
-    (job,) = mpioperator.write(a_rich_job(), Shape(uid="u1", family=Family.MPICH))
+    (job,) = mpijob.write(a_rich_job(), Shape(uid="u1", family=Family.MPICH))
     replicas = job["spec"]["mpiReplicaSpecs"]
     podsets = [
         {"name": role.lower(), "template": copy.deepcopy(one["template"])} for role, one in replicas.items()
@@ -200,7 +203,7 @@ def test_kueues_choice_of_nodes_for_one_attempt_is_not_that_of_the_next() -> Non
 
 # -- reading never writes -------------------------------------------------------------------------
 def failed(api: Store, ref: JobRef) -> None:
-    failed_at(api, kinds.TRAINJOB.path(ref.namespace, ref.name))
+    failed_at(api, resources.TRAINJOB.path(ref.namespace, ref.name))
 
 
 def failed_at(api: Store, path: str) -> None:
@@ -262,27 +265,27 @@ def test_a_uid_is_the_users_and_namespaces_that_it_was_issued_for() -> None:
 )
 def test_a_label_is_believed_only_on_an_object_whose_name_fits(name: str, belongs: bool) -> None:
     uid = job_uid.issue("team-a", "alice")
-    labels = {terms.JOB_LABEL: "x", terms.UID_LABEL: uid, terms.ATTEMPT_LABEL: "9"}
+    labels = {well_known.JOB_LABEL: "x", well_known.UID_LABEL: uid, well_known.ATTEMPT_LABEL: "9"}
     metadata = {"name": name, "namespace": "team-a", "uid": "given", "labels": labels}
-    found = identity.of(metadata | {"annotations": {terms.OWNER_LABEL: "alice"}})
+    found = identity.of(metadata | {"annotations": {well_known.OWNER_LABEL: "alice"}})
     own = (JobRef("team-a", name, "given"), 1)
     assert found[:2] == ((JobRef("team-a", "x", uid), 9) if belongs else own)
-    assert identity.of(metadata | {"annotations": {terms.OWNER_LABEL: "mallory"}})[:2] == own
+    assert identity.of(metadata | {"annotations": {well_known.OWNER_LABEL: "mallory"}})[:2] == own
     assert identity.of(metadata)[:2] == own, "nobody knows whose it is"
 
 
 def impostor(api: Store, victim: JobRef, name: str, owner: str, uid: str = "") -> None:
     """Put a job there that says it is the victim's ninth attempt, and has succeeded."""
-    document = copy.deepcopy(api.objects[kinds.TRAINJOB.path(victim.namespace, victim.name)])
+    document = copy.deepcopy(api.objects[resources.TRAINJOB.path(victim.namespace, victim.name)])
     document["metadata"] |= {
         "name": name,
         "uid": f"uid-of-{name}",
         "creationTimestamp": "2099-01-01T00:00:00Z",
     }
-    document["metadata"]["labels"] |= {terms.ATTEMPT_LABEL: "9", terms.UID_LABEL: uid or victim.uid}
-    document["metadata"]["annotations"][terms.OWNER_LABEL] = owner
+    document["metadata"]["labels"] |= {well_known.ATTEMPT_LABEL: "9", well_known.UID_LABEL: uid or victim.uid}
+    document["metadata"]["annotations"][well_known.OWNER_LABEL] = owner
     document["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
-    api.objects[kinds.TRAINJOB.path(victim.namespace, name)] = document
+    api.objects[resources.TRAINJOB.path(victim.namespace, name)] = document
 
 
 @pytest.mark.parametrize("name", ["evil", "x-r2", "x-a9", "x-r2-a9"])
@@ -293,8 +296,8 @@ def test_nobodys_success_is_taken_for_anothers(name: str, by_uid: bool) -> None:
     failed(api, ref)
     impostor(api, ref, name, "mallory")
     asked = ref if by_uid else JobRef("team-a", "x")
-    assert gathering.find(api, asked, lambda: SERVED).name == "x"
-    assert gathering.find(api, asked, lambda: SERVED).earlier == ()
+    assert job_objects.find(api, asked, lambda: SERVED).name == "x"
+    assert job_objects.find(api, asked, lambda: SERVED).earlier == ()
 
 
 def test_whoever_has_a_job_of_the_name_finds_their_own() -> None:
@@ -302,7 +305,7 @@ def test_whoever_has_a_job_of_the_name_finds_their_own() -> None:
     submitted(api, a_plan("alice"))
     submitted(api, a_plan("bob", names=frozenset({"x"})))
     for user, name in (("alice", "x"), ("bob", "x-r2"), ("carol", "x")):
-        found = gathering.find(api, JobRef("team-a", "x"), lambda: SERVED, lambda user=user: user)  # type: ignore[misc] # mypy knows no defaults of a lambda
+        found = job_objects.find(api, JobRef("team-a", "x"), lambda: SERVED, lambda user=user: user)  # type: ignore[misc] # mypy knows no defaults of a lambda
         assert found.name == name, user
 
 
@@ -321,7 +324,7 @@ def test_whoever_has_a_job_of_the_name_finds_their_own() -> None:
 def test_nobody_of_the_cluster_itself_is_acted_for(
     user: str, groups: list[str], expected: tuple[str, ...] | None
 ) -> None:
-    notes = {terms.OWNER_LABEL: user, terms.OWNER_GROUPS: "\n".join(groups)}
+    notes = {well_known.OWNER_LABEL: user, well_known.OWNER_GROUPS: "\n".join(groups)}
     found = impersonation.owner({"annotations": notes})
     assert (None if found is None else found.groups) == expected
 
@@ -333,7 +336,7 @@ def test_what_a_job_held_is_counted_by_its_own_fields() -> None:
     forged = annotated(document, {"workers": 1, "resources": {"gpu": 0, "cpu": "1m"}, "cost": {"team": "b"}})
     state = JobState(ref=JobRef("team-cv", "bert", "u"), phase=Phase.SUCCEEDED, started=1.0, finished=3601.0)
     accounts = [
-        ledger.made(state, msgspec.json.encode(trainjob.read((runtime, one)).job), None, {}, 7200.0)
+        account_store.made(state, msgspec.json.encode(trainjob.read((runtime, one)).job), None, {}, 7200.0)
         for one in (document, forged)
     ]
     assert accounts[0] == accounts[1]

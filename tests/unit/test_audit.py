@@ -19,9 +19,9 @@ import pytest
 import yaml
 
 from mpijob.errors import BackendError, InvalidJob
-from mpijob.history import audit, audit_keeping, audit_reading, audit_verify
-from mpijob.history.audit import Trail
-from mpijob.model.audit import (
+from mpijob.history.audit import audit_log, audit_query, retention, verify_chain
+from mpijob.history.audit.audit_log import Trail
+from mpijob.model.status.audit import (
     COMPLETE,
     RECEIVED,
     AuditEvent,
@@ -60,20 +60,22 @@ def a_trail(folder: Path, entries: int = 0, keep_days: float = 90.0) -> Trail:
 
 
 def lines_of(folder: Path) -> list[bytes]:
-    return [line for name in audit.files(str(folder)) for line in (folder / name).read_bytes().splitlines()]
+    return [
+        line for name in audit_log.files(str(folder)) for line in (folder / name).read_bytes().splitlines()
+    ]
 
 
 def rewritten(folder: Path, change: Callable[[list[bytes]], list[bytes]]) -> tuple[str, ...]:
     """Change the lines of the one file there is; return what is found wrong."""
-    (name,) = audit.files(str(folder))
+    (name,) = audit_log.files(str(folder))
     lines = (folder / name).read_bytes().splitlines()
     (folder / name).write_bytes(b"".join(line + b"\n" for line in change(lines)))
     return flaws(folder)
 
 
 def flaws(folder: Path, anchor: str = "") -> tuple[str, ...]:
-    kept = audit_verify.anchor_of(anchor) if anchor else None
-    return tuple(flaw.message for flaw in audit_verify.verify(str(folder), kept).flaws)
+    kept = verify_chain.anchor_of(anchor) if anchor else None
+    return tuple(flaw.message for flaw in verify_chain.verify(str(folder), kept).flaws)
 
 
 def test_an_entry_is_one_line_in_the_shape_of_kubernetes_audit(tmp_path: Path) -> None:
@@ -88,12 +90,12 @@ def test_an_entry_is_one_line_in_the_shape_of_kubernetes_audit(tmp_path: Path) -
     )
     assert told["stageTimestamp"] == "2026-09-21T14:13:20.000000Z"
     assert all(isinstance(value, str) for value in told["annotations"].values())
-    assert (tmp_path.joinpath(audit.files(str(tmp_path))[0]).stat().st_mode & 0o777) == 0o600
+    assert (tmp_path.joinpath(audit_log.files(str(tmp_path))[0]).stat().st_mode & 0o777) == 0o600
 
 
 def test_a_whole_audit_is_found_whole(tmp_path: Path) -> None:
     a_trail(tmp_path, 20)
-    verdict = audit_verify.verify(str(tmp_path))
+    verdict = verify_chain.verify(str(tmp_path))
     assert (verdict.sound, verdict.lines, verdict.first, verdict.last) == (True, 20, 1, 20)
 
 
@@ -122,9 +124,9 @@ def test_a_line_made_to_fit_in_itself_does_not_fit_the_next_one(tmp_path: Path) 
     a_trail(tmp_path, 5)
 
     def forge(lines: list[bytes]) -> list[bytes]:
-        parts = audit.unsealed(lines[2])
+        parts = audit_log.unsealed(lines[2])
         assert parts is not None
-        return [*lines[:2], audit.seal(parts[0].replace(b"job-2", b"job-9"))[0], *lines[3:]]
+        return [*lines[:2], audit_log.seal(parts[0].replace(b"job-2", b"job-9"))[0], *lines[3:]]
 
     assert rewritten(tmp_path, forge) == (
         "entry 4 does not hang on the one before it: that was changed or inserted",
@@ -133,7 +135,7 @@ def test_a_line_made_to_fit_in_itself_does_not_fit_the_next_one(tmp_path: Path) 
 
 def test_an_audit_written_anew_from_end_to_end_is_found_only_by_an_anchor(tmp_path: Path) -> None:
     a_trail(tmp_path / "true", 5)
-    anchor = audit_verify.verify(str(tmp_path / "true")).head
+    anchor = verify_chain.verify(str(tmp_path / "true")).head
     assert flaws(tmp_path / "true", anchor) == ()
     trail = a_trail(tmp_path / "false")
     for number in range(5):
@@ -155,24 +157,26 @@ def days_of(folder: Path, days: range, keep_days: float = 90.0) -> None:
     trail = Trail(str(folder), keep_days=keep_days)
     for number in days:
         trail.add(an_entry(f"day-{number}", START + number * DAY))
-        os.utime(folder / audit.files(str(folder))[-1], (number, number))  # long ago by any machine's clock
+        os.utime(
+            folder / audit_log.files(str(folder))[-1], (number, number)
+        )  # long ago by any machine's clock
 
 
 def test_days_go_after_ninety_and_the_rest_still_verifies(tmp_path: Path) -> None:
     days_of(tmp_path, range(200))
-    kept = audit.files(str(tmp_path))
+    kept = audit_log.files(str(tmp_path))
     assert 90 <= len(kept) <= 93
-    verdict = audit_verify.verify(str(tmp_path))
+    verdict = verify_chain.verify(str(tmp_path))
     assert (verdict.flaws, verdict.first > 100) == ((), True)
-    told = [event.verb for event in audit_reading.entries(str(tmp_path), AuditQuery(verbs=("prune",)))]
+    told = [event.verb for event in audit_query.entries(str(tmp_path), AuditQuery(verbs=("prune",)))]
     assert told
 
 
 def test_nothing_younger_than_ninety_days_is_ever_removed(tmp_path: Path) -> None:
     days_of(tmp_path, range(91), keep_days=0.0)
-    assert len(audit.files(str(tmp_path))) == 91
+    assert len(audit_log.files(str(tmp_path))) == 91
     with pytest.raises(InvalidJob, match="at least 90 days"):
-        audit_keeping.days(30.0)
+        retention.days(30.0)
 
 
 @pytest.mark.parametrize("ahead_too", [False, True], ids=["told so", "the machine's clock"])
@@ -185,19 +189,19 @@ def test_one_act_with_a_clock_years_ahead_removes_nothing(
     days_of(tmp_path, range(3650, 3651))
     monkeypatch.undo()
     a_trail(tmp_path).add(an_entry("set right", START + 6 * DAY))
-    assert (len(audit.files(str(tmp_path))), flaws(tmp_path)) == (6, ())
+    assert (len(audit_log.files(str(tmp_path))), flaws(tmp_path)) == (6, ())
 
 
 def test_days_that_were_written_to_lately_stay_whatever_their_names_say(tmp_path: Path) -> None:
     days_of(tmp_path, range(3))
-    os.utime(tmp_path / audit.files(str(tmp_path))[0])
+    os.utime(tmp_path / audit_log.files(str(tmp_path))[0])
     days_of(tmp_path, range(1000, 1003))
-    assert len(audit.files(str(tmp_path))) == 6
+    assert len(audit_log.files(str(tmp_path))) == 6
 
 
 def test_a_day_that_somebody_removed_by_hand_is_told_apart_from_retention(tmp_path: Path) -> None:
     days_of(tmp_path, range(200))
-    oldest, *_, newest = audit.files(str(tmp_path))
+    oldest, *_, newest = audit_log.files(str(tmp_path))
     (tmp_path / oldest).unlink()
     assert any("missing at the beginning" in flaw for flaw in flaws(tmp_path))
     (tmp_path / newest).unlink()
@@ -208,15 +212,15 @@ def test_a_clock_that_was_set_back_does_not_disturb_the_order(tmp_path: Path) ->
     trail = a_trail(tmp_path, 2)
     trail.add(an_entry("later", START + 5 * DAY))
     trail.add(an_entry("set back", START + 1 * DAY))
-    assert len(audit.files(str(tmp_path))) == 2
+    assert len(audit_log.files(str(tmp_path))) == 2
     assert flaws(tmp_path) == ()
 
 
 # -- faults ------------------------------------------------------------------------------------------
 WRITER = """
 import sys, time
-from mpijob.history.audit import Trail
-from mpijob.model.audit import AuditEvent, User, stamp
+from mpijob.history.audit.audit_log import Trail
+from mpijob.model.status.audit import AuditEvent, User, stamp
 trail = Trail(sys.argv[1], keep_days=90.0)
 print("ready", flush=True)
 for number in range(int(sys.argv[2])):
@@ -234,7 +238,7 @@ def a_writer(folder: Path, count: int, name: str) -> subprocess.Popen[str]:
 def test_two_processes_that_write_at_once_make_one_chain(tmp_path: Path) -> None:
     writers = [a_writer(tmp_path, 60, name) for name in ("one", "two")]
     assert [writer.wait(60) for writer in writers] == [0, 0]
-    verdict = audit_verify.verify(str(tmp_path))
+    verdict = verify_chain.verify(str(tmp_path))
     assert (verdict.flaws, verdict.lines) == ((), 120)
 
 
@@ -249,7 +253,7 @@ def test_a_writer_killed_at_any_moment_loses_nothing_that_it_has_told(tmp_path: 
         heard = (writer.stdout.read().split() or [heard.strip()])[-1]
         writer.wait()
         told += int(heard) + 1
-    verdict = audit_verify.verify(str(tmp_path))
+    verdict = verify_chain.verify(str(tmp_path))
     assert verdict.flaws == ()
     assert verdict.lines >= told
 
@@ -266,7 +270,7 @@ def test_killed_at_each_step_the_chain_goes_on(tmp_path: Path, step: int) -> Non
             os._exit(0)
     os.waitpid(pid, 0)
     trail.add(an_entry("after"))
-    verdict = audit_verify.verify(str(tmp_path))
+    verdict = verify_chain.verify(str(tmp_path))
     assert verdict.flaws == ()
     assert verdict.lines in (3, 4)
     assert len(verdict.remarks) == (step == 2)  # half a line was written, and it is told
@@ -304,7 +308,7 @@ def _die_at(fatal: int) -> None:
 
 def test_a_full_disk_is_told_at_once_and_again_when_there_is_room(tmp_path: Path) -> None:
     trail = a_trail(tmp_path, 3)
-    (name,) = audit.files(str(tmp_path))
+    (name,) = audit_log.files(str(tmp_path))
     size = (tmp_path / name).stat().st_size
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -316,18 +320,18 @@ def test_a_full_disk_is_told_at_once_and_again_when_there_is_room(tmp_path: Path
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (tmp_path / name).stat().st_size == size
     trail.add(an_entry("after"))
-    verdict = audit_verify.verify(str(tmp_path))
+    verdict = verify_chain.verify(str(tmp_path))
     assert (verdict.flaws, verdict.lines) == ((), 4)
     assert "something could not be written since" in verdict.remarks[0].message
     trail.add(an_entry("later"))
-    assert len(audit_verify.verify(str(tmp_path)).remarks) == 1
+    assert len(verify_chain.verify(str(tmp_path)).remarks) == 1
 
 
 def test_a_writer_that_was_stopped_stops_nobody_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trail = a_trail(tmp_path, 1)
-    monkeypatch.setattr(audit, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(audit_log, "_PATIENCE_SECONDS", 0.05)
     holder = os.open(tmp_path / "lock", os.O_RDWR)
     fcntl.flock(holder, fcntl.LOCK_EX)
     with pytest.raises(BackendError, match="another process holds its lock"):
@@ -352,7 +356,7 @@ def test_entries_are_found_by_who_what_when_and_which_job(tmp_path: Path) -> Non
     trail.add(an_entry("c", START + 2 * DAY, response_status=refused))
 
     def found(**wanted: Any) -> str:
-        events = audit_reading.entries(str(tmp_path), AuditQuery(**wanted))
+        events = audit_query.entries(str(tmp_path), AuditQuery(**wanted))
         return "".join(event.object_ref.name for event in events if event.object_ref)
 
     assert found() == "abc"
@@ -369,7 +373,7 @@ def test_an_act_is_shown_once_by_its_result_and_as_begun_where_there_is_none(tmp
     for job, stages in (("whole", (RECEIVED, COMPLETE)), ("cut", (RECEIVED,))):
         for stage in stages:
             trail.add(an_entry(job, stage=stage))
-    assert [event.stage for event in audit_reading.entries(str(tmp_path), AuditQuery())] == [
+    assert [event.stage for event in audit_query.entries(str(tmp_path), AuditQuery())] == [
         COMPLETE,
         RECEIVED,
     ]
@@ -377,7 +381,7 @@ def test_an_act_is_shown_once_by_its_result_and_as_begun_where_there_is_none(tmp
 
 def test_a_hundred_thousand_entries_are_no_reason_for_a_slow_write(tmp_path: Path) -> None:
     trail = a_trail(tmp_path, 1)
-    (name,) = audit.files(str(tmp_path))
+    (name,) = audit_log.files(str(tmp_path))
     line = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(line * 50_000)
     begun = time.process_time()

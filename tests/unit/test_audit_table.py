@@ -13,31 +13,31 @@ import pytest
 from tests.unit.history_support import a_spec, a_state, encoded, said
 from tests.unit.test_witness import Audited, a_client, a_job, told
 
-from mpijob import AsyncClient, Client, shapes
-from mpijob.backends.base import Backend, Schedules
+from mpijob import AsyncClient, Client, codec
+from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.backends.kubernetes.schedules import ClusterSchedules
 from mpijob.backends.local import LocalBackend
-from mpijob.backends.local.schedules import LocalSchedules
+from mpijob.backends.local.queue.schedules import LocalSchedules
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.memory.schedules import MemorySchedules
-from mpijob.client import audit_table
-from mpijob.client.audit_table import Kind
-from mpijob.client.audited_parts import AuditedPast, AuditedSchedules
+from mpijob.backends.protocol import Backend, Schedules
+from mpijob.client.admin.runtimes import Runtimes
+from mpijob.client.audit import verbs
+from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules
+from mpijob.client.audit.recorder import Witness
+from mpijob.client.audit.verbs import Kind
 from mpijob.client.bridge import drive
-from mpijob.client.runtimes import Runtimes
-from mpijob.client.witness import Witness
 from mpijob.errors import NotFound
 from mpijob.history.archive import Archive
-from mpijob.history.past import Past, past
+from mpijob.history.archive_reader import Past, past
 from mpijob.model import Identity, JobKey, JobRef, Model, Phase
-from mpijob.model.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, AuditQuery, ObjectRef
-from mpijob.model.schedule import Schedule
+from mpijob.model.spec.schedule import Schedule
+from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, AuditQuery, ObjectRef
 from mpijob.settings import Settings
 
 pytestmark = [pytest.mark.security, pytest.mark.req("FR-026", "FR-SEC-001", "C-audit")]
 
-TABLE = {**audit_table.PORT, **audit_table.ABILITIES}
+TABLE = {**verbs.PORT, **verbs.ABILITIES}
 CLOCKS_OWN = {"root", "ring", "time_kept"}  # of the process that keeps the time, which has no audited port
 
 
@@ -59,8 +59,8 @@ def methods(kind: type) -> set[str]:
 
 # -- the table and the engines ----------------------------------------------------------------------
 def test_the_table_has_every_method_of_the_port_and_no_other() -> None:
-    assert methods(Backend) == set(audit_table.PORT)
-    assert not set(audit_table.PORT) & set(audit_table.ABILITIES)
+    assert methods(Backend) == set(verbs.PORT)
+    assert not set(verbs.PORT) & set(verbs.ABILITIES)
 
 
 @pytest.mark.parametrize("engine", [LocalBackend, MemoryBackend, KubernetesBackend])
@@ -70,22 +70,22 @@ def test_the_table_has_every_method_of_every_engine(engine: type) -> None:
 
 def test_no_ability_is_in_the_table_that_no_engine_has() -> None:
     every = methods(LocalBackend) | methods(MemoryBackend) | methods(KubernetesBackend)
-    assert set(audit_table.ABILITIES) - every == set()
+    assert set(verbs.ABILITIES) - every == set()
 
 
 @pytest.mark.parametrize("kept", [Schedules, LocalSchedules, MemorySchedules, ClusterSchedules])
 def test_the_table_has_every_method_of_the_schedules(kept: type) -> None:
-    assert methods(kept) - set(audit_table.SCHEDULES) - CLOCKS_OWN == set()
-    assert set(audit_table.SCHEDULES) - methods(Schedules) == set()
+    assert methods(kept) - set(verbs.SCHEDULES) - CLOCKS_OWN == set()
+    assert set(verbs.SCHEDULES) - methods(Schedules) == set()
 
 
 def test_the_table_has_every_method_of_the_record_and_no_other() -> None:
-    assert methods(Past) == set(audit_table.PAST)
+    assert methods(Past) == set(verbs.PAST)
 
 
 @pytest.mark.parametrize(
     ("audited", "table"),
-    [(Witness, TABLE), (AuditedSchedules, audit_table.SCHEDULES), (AuditedPast, audit_table.PAST)],
+    [(Witness, TABLE), (AuditedSchedules, verbs.SCHEDULES), (AuditedPast, verbs.PAST)],
 )
 def test_whatever_is_told_of_has_code_that_tells_it(audited: type, table: Mapping[str, Kind]) -> None:
     told_of = {name for name, kind in table.items() if kind in (Kind.LOOK, Kind.ACT)}
@@ -144,7 +144,7 @@ def stages(client: Client | AsyncClient) -> list[tuple[str, str, str, str]]:
     lines = []
     for path in sorted(Path(client.settings.home).rglob("audit/*.jsonl")):
         for line in path.read_bytes().splitlines():
-            event = shapes.decode(line, AuditEvent)
+            event = codec.decode(line, AuditEvent)
             about = event.object_ref or ObjectRef()
             lines.append((event.verb, about.resource, about.name, event.stage))
     return lines
@@ -305,7 +305,7 @@ ABILITIES_ASKED = {"rates", "usual_image", "api", "close", "projects", "workplac
 
 def handed_on() -> Iterator[tuple[str, ast.Call]]:
     """Yield every call that is handed the engine of a client as it is."""
-    source = Path(audit_table.__file__).parents[1]
+    source = Path(verbs.__file__).parents[1]
     for folder in ("client", "api", "cli", "kfp"):
         for path in (source / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -335,7 +335,7 @@ def _called(call: ast.Call) -> str:
 
 def test_nothing_that_is_told_of_is_called_on_an_engine_without_its_audit() -> None:
     told_of = {name for name, kind in TABLE.items() if kind in (Kind.LOOK, Kind.ACT)}
-    source = Path(audit_table.__file__).parents[1]
+    source = Path(verbs.__file__).parents[1]
     found = [
         (path.name, ast.unparse(node))
         for folder in ("client", "api", "cli", "kfp")
@@ -348,9 +348,10 @@ def test_nothing_that_is_told_of_is_called_on_an_engine_without_its_audit() -> N
 
 def test_a_runtime_that_is_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, installed = Able(), []
-    monkeypatch.setattr("mpijob.client.runtimes.open_backend", lambda settings: engine)
+    monkeypatch.setattr("mpijob.client.admin.runtimes.open_backend", lambda settings: engine)
     monkeypatch.setattr(
-        "mpijob.backends.kubernetes.runtimes.install", lambda api, document, **_: installed.append(document)
+        "mpijob.backends.kubernetes.admin.runtimes.install",
+        lambda api, document, **_: installed.append(document),
     )
     monkeypatch.setattr(Runtimes, "_api", lambda self: nullcontext(None))
     monkeypatch.setattr(Runtimes, "_user", lambda self: 1000)

@@ -15,10 +15,10 @@ from tests.unit.failures import CASES, FOLDER
 from tests.unit.properties import examples
 
 import mpijob
-from mpijob.client import reasons
-from mpijob.diagnosis import barelog, explain, sieve, windows
+from mpijob.client.observe import diagnose
+from mpijob.diagnosis import explain, log_windows, prefilter, standalone_log
+from mpijob.diagnosis.prefilter import Sieve
 from mpijob.diagnosis.rules import RULES
-from mpijob.diagnosis.sieve import Sieve
 from mpijob.errors import InvalidJob
 from mpijob.model import Exit, Family
 
@@ -149,23 +149,23 @@ def test_a_literal_that_fills_a_log_does_not_stall_it(literal: str) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("words", [("/dev/zero",), ("-",), (str(INNOCENT[0]), "/dev/zero")])
 def test_an_endless_device_is_no_log(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasons, "BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(diagnose, "BLOCK_BYTES", 1 << 20)
     with open("/dev/zero", "rb") as endless:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(endless))
         with pytest.raises(
             InvalidJob, match=r"(/dev/zero|stdin) is a device that says more than 1 MiB"
         ) as told:
-            reasons.of_logs(reasons.files(words))
+            diagnose.of_logs(diagnose.files(words))
     assert "the path of a log" in told.value.hint
 
 
 def test_an_empty_device_and_a_log_from_a_pipe_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reasons.of_logs(reasons.files(("/dev/null",)), exit_code=1).first is not None
-    monkeypatch.setattr(reasons, "BLOCK_BYTES", 10)
+    assert diagnose.of_logs(diagnose.files(("/dev/null",)), exit_code=1).first is not None
+    monkeypatch.setattr(diagnose, "BLOCK_BYTES", 10)
     reading, writing = os.pipe()
     os.write(writing, b"bash: orted: command not found\n")
     os.close(writing)
-    told = reasons.of_logs(reasons.files((f"/dev/fd/{reading}",)), exit_code=127).first
+    told = diagnose.of_logs(diagnose.files((f"/dev/fd/{reading}",)), exit_code=127).first
     os.close(reading)
     assert told is not None
     assert told.code == "MPI_NOT_ON_WORKER"
@@ -180,29 +180,29 @@ def test_pieces_are_lines_of_the_log_with_their_own_numbers(parts: list[bytes], 
     text = b"".join(parts)
     lines = text.removesuffix(b"\n").split(b"\n") if text else []
     blocks = [text[at : at + size] for at in range(0, len(text), size)]
-    pieces = windows.cut(blocks, Sieve(["error", "fatal"]))
+    pieces = log_windows.cut(blocks, Sieve(["error", "fatal"]))
     for piece in pieces:
         assert list(piece.lines) == lines[piece.first - 1 : piece.first - 1 + len(piece.lines)]
     kept = {number for piece in pieces for number in range(piece.first, piece.first + len(piece.lines))}
     assert len(kept) == sum(len(piece.lines) for piece in pieces)
-    assert kept >= set(range(1, min(len(lines), windows.HEAD_LINES) + 1)) if lines else not kept
+    assert kept >= set(range(1, min(len(lines), log_windows.HEAD_LINES) + 1)) if lines else not kept
 
 
 def test_of_a_log_without_lines_no_more_is_kept_than_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "BLOCK_BYTES", 1 << 16)
-    reader = windows._Reader(Sieve(["error"]))
+    monkeypatch.setattr(log_windows, "BLOCK_BYTES", 1 << 16)
+    reader = log_windows._Reader(Sieve(["error"]))
     for number in range(100):
         reader.take(b"%9d\r" % number * (1 << 12))
-        assert len(reader._tail) <= windows.LINE_BYTES
-    assert len(reader.pieces()[-1].lines[-1]) == windows.LINE_BYTES
-    last = windows.cut([b"a" * 3000] * 100, Sieve(["error"]))[-1]
-    assert last.lines == (b"a" * windows.LINE_BYTES,)
+        assert len(reader._tail) <= log_windows.LINE_BYTES
+    assert len(reader.pieces()[-1].lines[-1]) == log_windows.LINE_BYTES
+    last = log_windows.cut([b"a" * 3000] * 100, Sieve(["error"]))[-1]
+    assert last.lines == (b"a" * log_windows.LINE_BYTES,)
 
 
 @given(st.lists(st.sampled_from([b"aa", b"ab", b"b", b"c", b"aab"]), max_size=40))
 def test_with_and_without_re2_the_same_places_are_found(parts: list[bytes]) -> None:
     text, literals = b"".join(parts), frozenset({b"aab", b"ba", b"cc"})
-    slow = sieve._Each(literals)
+    slow = prefilter._Each(literals)
     at, found = 0, []
     while (span := slow(text, at, len(text))) is not None:
         found.append(span[0])
@@ -215,7 +215,7 @@ def test_with_and_without_re2_the_same_places_are_found(parts: list[bytes]) -> N
 def test_a_frequent_literal_is_dropped_and_a_rare_one_behind_it_still_found() -> None:
     text = b"noise " * 1000 + b"rare"
     places = list(Sieve(["noise", "rare"]).places(text))
-    assert len(places) == sieve.PLACES + 1
+    assert len(places) == prefilter.PLACES + 1
     assert places[-1] == 6000
 
 
@@ -233,7 +233,7 @@ def test_a_long_traceback_with_an_odd_end_does_not_stall_it(end: bytes) -> None:
 
 def test_a_rank_that_went_on_after_an_exception_did_not_die_of_it() -> None:
     text = STACK + b"step\n" * 50
-    seen = barelog.read({"rank-1.log": iter((text,))}, exit_code=1)
+    seen = standalone_log.read({"rank-1.log": iter((text,))}, exit_code=1)
     assert [finding.code for finding in explain(seen)] == ["UNKNOWN"]
     assert seen.launcher == Exit(code=1)
 

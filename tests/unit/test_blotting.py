@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpijob.observation import masking
-from mpijob.observation.blotting import Blotter
+from mpijob.observation.redaction import masking
+from mpijob.observation.redaction.stream import Blotter
 
 pytestmark = [pytest.mark.security, pytest.mark.req("D-sanitize")]
 SMALL = st.text("ab\n", min_size=0, max_size=40).map(str.encode)

@@ -28,17 +28,18 @@ from tests.unit.preflight_support import (
 
 from mpijob.admission import estimating
 from mpijob.admission.estimating import Held
-from mpijob.admission.fitting import fit
-from mpijob.admission.waiting import start
-from mpijob.backends.kubernetes import broker_client, kinds
-from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.broker import Broker
-from mpijob.backends.kubernetes.broker_server import MOST_BYTES, Server, answer
-from mpijob.backends.kubernetes.token_access import SUBJECT_REVIEW, TOKEN_REVIEW, Tokens, Unauthenticated
-from mpijob.dialects.terms import Document
+from mpijob.admission.fit import fit
+from mpijob.admission.queue_reason import start
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.auth.token_access import SUBJECT_REVIEW, TOKEN_REVIEW, Tokens, Unauthenticated
+from mpijob.backends.kubernetes.broker import client
+from mpijob.backends.kubernetes.broker.server import MOST_BYTES, Server, answer
+from mpijob.backends.kubernetes.broker.service import Broker
+from mpijob.backends.kubernetes.client import resources as kinds
 from mpijob.errors import InvalidJob, NotAllowed
+from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model import Amounts, Facts, MPIJob, Resources
-from mpijob.model.fit import Fit, Verdict
+from mpijob.model.platform.fit import Fit, Verdict
 from mpijob.settings import Settings
 
 pytestmark = pytest.mark.req("FR-RES-001", "FR-RES-005")
@@ -259,13 +260,13 @@ def test_a_user_who_sees_little_is_told_more_by_the_broker_and_as_much_as_before
     assert fit(job, JANE, own).verdict is Verdict.UNKNOWN
     with served(cluster) as url:
         access = Access(server="https://api.example", token=TOKEN)
-        more = broker_client.filled(own, job, access, Settings(broker=url))
-        strange = broker_client.filled(own, job, Access(server=url, token="unknown"), Settings(broker=url))
+        more = client.filled(own, job, access, Settings(broker=url))
+        strange = client.filled(own, job, Access(server=url, token="unknown"), Settings(broker=url))
     told = fit(job, JANE, more)
     assert (told.verdict, told.starts_now) == (Verdict.WAITS, 2)
     assert more.cluster is not None
     assert more.cluster.unread == ()
-    gone = broker_client.filled(own, job, access, Settings(broker=url))
+    gone = client.filled(own, job, access, Settings(broker=url))
     for facts in (strange, gone):
         assert fit(job, JANE, facts).verdict is Verdict.UNKNOWN
         assert facts.cluster is not None
@@ -276,13 +277,13 @@ def test_a_user_who_sees_little_is_told_more_by_the_broker_and_as_much_as_before
 def test_a_token_is_never_shown_to_a_broker_without_tls(cluster: Cluster) -> None:
     access = Access(server="https://api.example", token=TOKEN)
     with pytest.raises(InvalidJob, match="https://"):
-        broker_client.ask(wanting(1), access, Settings(broker="http://broker.example"))
+        client.ask(wanting(1), access, Settings(broker="http://broker.example"))
 
 
 @pytest.mark.security
 def test_only_the_jobs_shape_is_sent(cluster: Cluster) -> None:
     job = wanting(4, env={"API_TOKEN": "canary-env"}, args=("canary-arg",))
-    assert b"canary" not in msgspec.json.encode(broker_client._shape(job))
+    assert b"canary" not in msgspec.json.encode(client._shape(job))
 
 
 # -- estimates --------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpijob.backends.local import merging
-from mpijob.observation import bulk, cri, runs
+from mpijob.backends.local.logs import parallel_merge
+from mpijob.observation.logs import bulk_merge, cri, merge_runs
 
 numbers = st.lists(st.lists(st.integers(0, 50), max_size=20), max_size=6)
 
 
-def in_blocks(keys: list[int], source: int, size: int) -> list[runs.Block[int, tuple[int, int]]]:
+def in_blocks(keys: list[int], source: int, size: int) -> list[merge_runs.Block[int, tuple[int, int]]]:
     items = [(source, number) for number in range(len(keys))]
     return [(keys[at : at + size], items[at : at + size]) for at in range(0, len(keys), size)]
 
@@ -26,7 +26,7 @@ def test_runs_lose_nothing_and_keep_their_order_whatever_the_keys(
     all_keys: list[list[int]], size: int
 ) -> None:
     sources = [iter(in_blocks(keys, source, size)) for source, keys in enumerate(all_keys)]
-    out = [item for window in runs.merged(sources) for item in window]
+    out = [item for window in merge_runs.merged(sources) for item in window]
     for source, keys in enumerate(all_keys):
         assert [number for of, number in out if of == source] == [*range(len(keys))]
 
@@ -35,7 +35,7 @@ def test_runs_lose_nothing_and_keep_their_order_whatever_the_keys(
 def test_sorted_runs_come_out_sorted(all_keys: list[list[int]], size: int) -> None:
     ordered = [sorted(keys) for keys in all_keys]
     sources = [iter(in_blocks(keys, source, size)) for source, keys in enumerate(ordered)]
-    out = [ordered[of][number] for window in runs.merged(sources) for of, number in window]
+    out = [ordered[of][number] for window in merge_runs.merged(sources) for of, number in window]
     assert out == sorted(key for keys in ordered for key in keys)
 
 
@@ -53,7 +53,7 @@ def test_items_that_are_compared_themselves_keep_the_order_of_their_run(
               for at in range(0, len(run), size)])
         for run in said
     ]  # fmt: skip
-    out = [item for window in runs.merged(sources, led=True) for item in window]
+    out = [item for window in merge_runs.merged(sources, led=True) for item in window]
     for source, run in enumerate(said):
         assert [item for item in out if f"[{source}]" in item] == run
 
@@ -72,7 +72,7 @@ def test_of_the_text_not_one_byte_is_changed(files: list[list[tuple[int, bytes]]
     chunks = {
         name: [data[at : at + size] for at in range(0, len(data), size)] for name, data in stored.items()
     }
-    merged = b"".join(bulk.merged(chunks)).split(b"\n")[:-1]
+    merged = b"".join(bulk_merge.merged(chunks)).split(b"\n")[:-1]
     for rank, lines in enumerate(files):
         mine = [line.partition(b"] ")[2] for line in merged if line[31:].startswith(b"[Rank-%d] " % rank)]
         assert mine == [text for _, text in sorted(lines)]
@@ -82,14 +82,14 @@ def test_of_the_text_not_one_byte_is_changed(files: list[list[tuple[int, bytes]]
 @given(st.lists(st.binary(max_size=60), max_size=10))
 def test_damaged_files_are_merged_too(lines: list[bytes]) -> None:
     data = b"\n".join(lines)
-    out = b"".join(bulk.merged({"Rank-0": [data]}))
+    out = b"".join(bulk_merge.merged({"Rank-0": [data]}))
     assert out.count(b"\n") == len(data.split(b"\n")) - (not data or data.endswith(b"\n"))
 
 
 def test_pieces_and_last_lines_without_newline_are_lines_of_their_own() -> None:
     stamper = cri.Stamper("stdout")
     data = b"".join([*stamper.feed(b"x" * 20_000, 1), *stamper.feed(b"y\nend", 2), *stamper.flush(3)])
-    merged = b"".join(bulk.merged({"Launcher": [data]})).splitlines()
+    merged = b"".join(bulk_merge.merged({"Launcher": [data]})).splitlines()
     assert [line.partition(b"] ")[2] for line in merged] == [b"x" * 16384, b"x" * 3616 + b"y", b"end"]
 
 
@@ -110,15 +110,15 @@ def files(tmp_path: Path, count: int = 5, lines: int = 3000) -> list[tuple[str, 
 @pytest.mark.parametrize("parts", [2, 3, 7])
 def test_a_merge_in_parts_by_several_processes_gives_the_same_bytes(tmp_path: Path, parts: int) -> None:
     found, one, many = files(tmp_path), io.BytesIO(), io.BytesIO()
-    merging.merge(found, one, compress=False, parts=1)
-    merging.merge(found, many, compress=False, parts=parts)
+    parallel_merge.merge(found, one, compress=False, parts=1)
+    parallel_merge.merge(found, many, compress=False, parts=parts)
     assert many.getvalue() == one.getvalue()
     assert one.getvalue().count(b"\n") == sum(path.read_bytes().count(b"\n") for _, path in found)
 
 
 def test_packed_parts_are_one_file(tmp_path: Path) -> None:
     found, plain, packed = files(tmp_path, 2, 500), io.BytesIO(), io.BytesIO()
-    merging.merge(found, plain, compress=False)
-    merging.merge(found, packed, compress=True, parts=2)
+    parallel_merge.merge(found, plain, compress=False)
+    parallel_merge.merge(found, packed, compress=True, parts=2)
     assert gzip.decompress(packed.getvalue()) == plain.getvalue()
     assert len(packed.getvalue()) < len(plain.getvalue()) // 3

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local import cgroups
+from mpijob.backends.local.worker import cgroups
 from mpijob.errors import InvalidJob, Unsupported
 from mpijob.settings import Settings, load
 

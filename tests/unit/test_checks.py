@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from mpijob import checks
-from mpijob.dialects import mpioperator, terms, trainjob
-from mpijob.dialects.terms import Shape
 from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.formats.kubernetes import mpijob, trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Shape
 from mpijob.model import (
     Code,
     Family,
@@ -23,7 +23,7 @@ from mpijob.model import (
     Volume,
     VolumeKind,
 )
-from mpijob.model.words import GPU_KINDS
+from mpijob.model.spec.enums import GPU_KINDS
 
 
 def a_job(**fields: Any) -> MPIJob:
@@ -331,12 +331,17 @@ def test_a_volume_cannot_lie_where_pods_have_files_of_their_own(mount: str) -> N
     assert found(a_job(volumes=(beside,)), "BAD_VOLUME") == []
 
 
-@pytest.mark.parametrize("engine", [trainjob, mpioperator])
+@pytest.mark.parametrize("engine", [trainjob, mpijob])
 def test_every_place_that_pods_take_themselves_is_refused_to_volumes(engine: Any) -> None:
-    shape = Shape(uid="u", family=Family.MPICH if engine is mpioperator else Family.OPENMPI, code="c")
+    shape = Shape(uid="u", family=Family.MPICH if engine is mpijob else Family.OPENMPI, code="c")
     written = msgspec.json.encode(engine.write(a_job(image="x/y:1"), shape)).decode()
-    taken = {*re.findall(r'"mountPath":"([^"]+)"', written), terms.SSH, terms.HOSTFILE, terms.DISCOVERY}
-    assert {terms.HOME, terms.CODE, "/etc/passwd"} <= taken
+    taken = {
+        *re.findall(r'"mountPath":"([^"]+)"', written),
+        well_known.SSH,
+        well_known.HOSTFILE,
+        well_known.DISCOVERY,
+    }
+    assert {well_known.HOME, well_known.CODE, "/etc/passwd"} <= taken
     for mount in taken:
         volume = Volume(mount=mount, kind=VolumeKind.SCRATCH)
         assert the_one(a_job(volumes=(volume,)), "BAD_VOLUME").severity is Severity.ERROR, mount

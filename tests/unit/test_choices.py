@@ -10,18 +10,20 @@ import pytest
 from tests.unit.api_town import Person, Town, at
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import choices, kinds
-from mpijob.backends.kubernetes.failures import ApiError
+from mpijob.backends.kubernetes.admin import form_options as choices
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import AsyncClient, choosing
-from mpijob.model.choices import Option
+from mpijob.client import AsyncClient
+from mpijob.client.submit import form_options as choosing
+from mpijob.model.platform.form_options import Option
 from mpijob.settings import ObjectsSetting, Settings
 
 DISPLAY = "openshift.io/display-name"
 TYPE = "opendatahub.io/connection-type"
 
 
-def put(store: Store, kind: kinds.Kind, name: str, place: str = "", **more: Any) -> None:
+def put(store: Store, kind: resources.Kind, name: str, place: str = "", **more: Any) -> None:
     notes, labels = more.pop("notes", {}), more.pop("labels", {})
     metadata = {"name": name, "annotations": notes, "labels": labels}
     store.create(kind.path(place), {"metadata": metadata, **more})
@@ -30,23 +32,23 @@ def put(store: Store, kind: kinds.Kind, name: str, place: str = "", **more: Any)
 @pytest.fixture
 def store() -> Store:
     store = Store()
-    put(store, kinds.PROJECT, "team-cv", notes={DISPLAY: "Vision"})
-    put(store, kinds.PROJECT, "scratch")
+    put(store, resources.PROJECT, "team-cv", notes={DISPLAY: "Vision"})
+    put(store, resources.PROJECT, "scratch")
     shown = {"opendatahub.io/dashboard": "true"}
-    put(store, kinds.SECRET, "lake", "team-cv", notes={DISPLAY: "The lake", TYPE: "s3"}, labels=shown)
-    put(store, kinds.SECRET, "login", "team-cv", notes={DISPLAY: "A login"}, labels=shown)
-    put(store, kinds.SECRET, "hidden", "team-cv", notes={TYPE: "s3"})
+    put(store, resources.SECRET, "lake", "team-cv", notes={DISPLAY: "The lake", TYPE: "s3"}, labels=shown)
+    put(store, resources.SECRET, "login", "team-cv", notes={DISPLAY: "A login"}, labels=shown)
+    put(store, resources.SECRET, "hidden", "team-cv", notes={TYPE: "s3"})
     put(
-        store, kinds.CLAIM, "photos", "team-cv", notes={DISPLAY: "All photos"},
+        store, resources.CLAIM, "photos", "team-cv", notes={DISPLAY: "All photos"},
         spec={"accessModes": ["ReadWriteMany"]}, status={"capacity": {"storage": "10Gi"}},
     )  # fmt: skip
-    put(store, kinds.CLAIM, "others", "team-nlp")
+    put(store, resources.CLAIM, "others", "team-nlp")
     return store
 
 
 @pytest.mark.req("R4")
 def test_a_project_offers_its_claims_and_connections_by_name(store: Store) -> None:
-    found = choices.look(store, "team-cv", frozenset({kinds.PROJECT.api}))
+    found = choices.look(store, "team-cv", frozenset({resources.PROJECT.api}))
     assert found.projects == (Option("scratch"), Option("team-cv", "Vision"))
     assert found.claims == (Option("photos", "All photos 10Gi ReadWriteMany"),)
     assert found.connections == (Option("lake", "The lake (s3)"),)
@@ -61,7 +63,7 @@ def test_what_may_not_be_looked_at_is_said_and_hides_nothing_else(store: Store) 
             raise ApiError("forbidden", status=403, reason="Forbidden")
 
     store.before = forbid
-    found = choices.look(store, "team-cv", frozenset({kinds.PROJECT.api}))
+    found = choices.look(store, "team-cv", frozenset({resources.PROJECT.api}))
     assert (found.connections, found.unread) == ((), ("data connections",))
     assert [one.name for one in found.claims] == ["photos"]
 

@@ -12,25 +12,27 @@ import pytest
 from tests.unit.api_town import Person, Town, at
 from tests.unit.history_support import line
 
-from mpijob import shapes
-from mpijob.api import listing, rows
-from mpijob.api.answers import ListQuery
-from mpijob.api.board import Board
+from mpijob import codec
+from mpijob.api.live import list_query, rows
+from mpijob.api.live.job_index import Board
 from mpijob.api.routes import ROUTES
-from mpijob.backends.kubernetes import listing as cluster_listing
+from mpijob.api.schemas.job_schemas import ListQuery
+from mpijob.backends.kubernetes.status import list_jobs as cluster_listing
 from mpijob.backends.local import LocalBackend
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import AsyncClient, callbacks, exporting, records, tensorboard, tracing
-from mpijob.client.sources import OfRecord
-from mpijob.history import keeping, ledger
+from mpijob.client import AsyncClient
+from mpijob.client.history import maintenance
+from mpijob.client.integrations import otlp, prometheus_exporter, tensorboard, webhooks
+from mpijob.client.integrations.metric_sources import OfRecord
+from mpijob.history import account_store, retention
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.intake import Whole, take_in
-from mpijob.history.keeping import Keep, Policy
-from mpijob.history.past import Past, past
-from mpijob.history.values import Fact, Gap, Voice
+from mpijob.history.archive_reader import Past, past
+from mpijob.history.import_job import Whole, take_in
+from mpijob.history.log_writer import Capture
+from mpijob.history.records import Fact, Gap, Voice
+from mpijob.history.retention import Keep, Policy
 from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Sample, Scope
-from mpijob.model.accounts import AccountQuery
+from mpijob.model.status.accounts import AccountQuery
 from mpijob.settings import CallbackSetting, Settings
 
 pytestmark = [pytest.mark.security, pytest.mark.hostile]
@@ -154,7 +156,7 @@ def test_accounts_of_one_uid_are_apart_and_pages_of_them_hide_none(both: Archive
     assert found[CLAIMED].core_hours_used * 3600 == pytest.approx(8.0)
     pages, after = list[JobRef](), ""
     for _ in range(2):  # of the same moment and uid: the cursor tells them apart
-        page = ledger.page(both, AccountQuery(limit=1, after=after))
+        page = account_store.page(both, AccountQuery(limit=1, after=after))
         pages += [one.ref for one in page.items]
         after = page.after
     assert (sorted(pages), after) == (sorted([BOBS, CLAIMED]), "")
@@ -171,12 +173,12 @@ def _by_name(archive: Archive, tmp_path: Path) -> None:
 def _of_a_person(archive: Archive, tmp_path: Path) -> None:
     settings = Settings(home=str(tmp_path))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(records, "directory", lambda backend, settings: archive.directory)
-        assert records.erase_user(LocalBackend(settings), settings, "mallorys") == (CLAIMED,)
+        patched.setattr(maintenance, "directory", lambda backend, settings: archive.directory)
+        assert maintenance.erase_user(LocalBackend(settings), settings, "mallorys") == (CLAIMED,)
 
 
 def _in_time(archive: Archive, tmp_path: Path) -> None:
-    keeping.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 6.0 + 2 * DAY)
+    retention.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 6.0 + 2 * DAY)
 
 
 @pytest.mark.parametrize("erase", [_by_uid, _by_name, _of_a_person, _in_time])
@@ -195,12 +197,12 @@ def test_erasing_one_of_them_leaves_the_other(
 
 def test_lines_that_go_for_want_of_room_or_days_are_missing_in_their_own_job_alone(both: Archive) -> None:
     before = _answers(both, BOBS)
-    keeping.tidy(both, Policy({"team-a": Keep(1, 30, 400)}), 6.0 + 2 * DAY)
+    retention.tidy(both, Policy({"team-a": Keep(1, 30, 400)}), 6.0 + 2 * DAY)
     assert _answers(both, BOBS) == before
     assert [one.text for one in Past(both).logs(CLAIMED, LogQuery())][1:] == [
         b"mpijob: lines are missing here: logs are kept for 1 days"
     ]
-    keeping.tidy(both, Policy({"*": Keep(100, 100, 400)}, most_bytes=1), 6.0 + 2 * DAY)
+    retention.tidy(both, Policy({"*": Keep(100, 100, 400)}, most_bytes=1), 6.0 + 2 * DAY)
     assert {gap.reason.partition(" of ")[0] for gap in both.gaps(BOBS.key)} >= {"lost"}
     assert len(both.gaps(BOBS.key)) == 2
     assert len(both.gaps(CLAIMED.key)) == 2
@@ -227,7 +229,7 @@ def test_an_account_that_is_kept_longer_than_its_job_stays_with_its_namespace(ar
     archive.put(_state(CLAIMED, Phase.SUCCEEDED), now=20.0)
     assert {one.ref for one in Past(archive).accounts(AccountQuery())} == {BOBS, CLAIMED}
     archive.forget(CLAIMED.key, keep_account=True)
-    keeping.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 5.0 + 2 * DAY)
+    retention.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 5.0 + 2 * DAY)
     (account,) = Past(archive).accounts(AccountQuery())
     assert account.ref == BOBS
 
@@ -236,14 +238,13 @@ def test_an_account_that_is_kept_longer_than_its_job_stays_with_its_namespace(ar
 def test_both_are_counted_traced_and_called_back_for(both: Archive) -> None:
     found = [*Past(both).accounts(AccountQuery())]
     traces = {
-        tracing.trace(one, (), 9.0)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"]
-        for one in found
+        otlp.trace(one, (), 9.0)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] for one in found
     }
     assert len(traces) == 2
     setting = CallbackSetting(url="https://example.com")
-    place = callbacks.place_of(setting)
-    assert len({callbacks.number_of(_state(ref, Phase.FAILED), place) for ref in (BOBS, CLAIMED)}) == 2
-    exporter = exporting.Exporter(OfRecord(both, Past(both)), Settings(), clock=lambda: 10.0)
+    place = webhooks.place_of(setting)
+    assert len({webhooks.number_of(_state(ref, Phase.FAILED), place) for ref in (BOBS, CLAIMED)}) == 2
+    exporter = prometheus_exporter.Exporter(OfRecord(both, Past(both)), Settings(), clock=lambda: 10.0)
     text = exporter.text()[0].decode()
     for ref in (BOBS, CLAIMED):
         assert f'mpijob_jobs_finished_total{{namespace="{ref.namespace}",phase="Succeeded"}} 1.0' in text
@@ -273,8 +274,8 @@ def test_pages_of_rows_with_one_uid_neither_repeat_nor_hide_one(sort: str) -> No
     every = [rows.row(_state(ref, Phase.FAILED)) for ref in refs]
     seen, after = list[str](), ""
     for _ in every:
-        query = shapes.convert({"limit": 1, "sort": sort, "after": after}, ListQuery)
-        page = listing.page(every, query, rev="r", now=9.0)
+        query = codec.convert({"limit": 1, "sort": sort, "after": after}, ListQuery)
+        page = list_query.page(every, query, rev="r", now=9.0)
         seen += [row.namespace for row in page.items]
         after = page.after
     assert (sorted(seen), after) == (["team-a", "team-b", "team-c"], "")

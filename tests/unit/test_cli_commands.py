@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.unit.cli_support import Cli, a_file
 
-from mpijob.backends import buckets
+from mpijob.backends import s3_volumes
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import Client
 from mpijob.errors import NotAllowed
@@ -62,7 +62,7 @@ def test_list_filters_and_pages(cli: Cli) -> None:
 def test_what_a_user_gets_wrong_is_no_bug(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...]
 ) -> None:
-    for name in buckets.VARIABLES.values():
+    for name in s3_volumes.VARIABLES.values():
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     told = cli(*line)
     assert (told.exit_code not in (0, 70), "hint:" in told.stderr) == (True, True), told.stderr

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.unit.cli_support import Cli, a_file
 
-from mpijob.cli import values
+from mpijob.cli import flag_values
 from mpijob.cli.flags import ELSEWHERE, FLAGS, SWITCHES
 from mpijob.model import CustomLaunch, Elastic, Model, MPIJob
 
@@ -111,25 +111,25 @@ def test_a_flag_reaches_its_field(flags: tuple[str, ...], path: str, wanted: Any
     ],
 )
 def test_a_volume_is_written_in_one_word(text: str, volume: dict[str, Any]) -> None:
-    assert values.volume(text) == volume
+    assert flag_values.volume(text) == volume
 
 
 @pytest.mark.parametrize("text", ["/data", "claim:data", ""])
 def test_a_volume_without_a_mount_is_refused_with_the_form(text: str) -> None:
     with pytest.raises(click.BadParameter, match="SOURCE:MOUNT"):
-        values.volume(text)
+        flag_values.volume(text)
 
 
 def test_programs_tolerations_and_documents_are_read() -> None:
-    assert values.program("2: python 'a b.py'") == {"ranks": 2, "command": ["python", "a b.py"]}
-    assert values.toleration("gpu=a100:NoSchedule") == {
+    assert flag_values.program("2: python 'a b.py'") == {"ranks": 2, "command": ["python", "a b.py"]}
+    assert flag_values.toleration("gpu=a100:NoSchedule") == {
         "key": "gpu",
         "operator": "Equal",
         "value": "a100",
         "effect": "NoSchedule",
     }
-    assert values.toleration("gpu") == {"key": "gpu", "operator": "Exists"}
-    assert values.document('{"a": 1}') == {"a": 1}
+    assert flag_values.toleration("gpu") == {"key": "gpu", "operator": "Exists"}
+    assert flag_values.document('{"a": 1}') == {"a": 1}
 
 
 FILE = """\

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cli_support import Cli
 
-from mpijob.backends.local import programs
-from mpijob.cli.exits import HABITS
+from mpijob.backends.local.planning import command_check
+from mpijob.cli.exit_codes import HABITS
 from mpijob.errors import InvalidJob
 from mpijob.model import MPIJob
 
@@ -71,7 +71,7 @@ def test_memory_with_a_b_is_answered_with_the_amounts_that_it_may_mean(
 def test_a_program_of_a_batch_system_is_not_to_be_installed(tmp_path: Path, program: str, hint: str) -> None:
     job = MPIJob(name="job", workers=2, command=(program, "./model"))
     with pytest.raises(InvalidJob) as refused:
-        programs.refuse_missing(job, str(tmp_path), tmp_path)
+        command_check.refuse_missing(job, str(tmp_path), tmp_path)
     (finding,) = refused.value.findings
     assert hint in finding.hint
     assert ("mpijob convert" in finding.hint) is (program != "gmx")

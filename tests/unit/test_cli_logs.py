@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.cli_support import Cli
 
-from mpijob.backends.memory import shelf
+from mpijob.backends.memory import find_jobs
 from mpijob.model import JobRef, LogLine, Mark, Role
 
 SECOND = 1_000_000_000
@@ -36,7 +36,7 @@ LINES = [
 def cli() -> Cli:
     made = Cli()
     made.finished("job")
-    record = shelf.find(made.backend._engine, JobRef("default", "job"))
+    record = find_jobs.find(made.backend._engine, JobRef("default", "job"))
     record.lines[:] = LINES
     return made
 

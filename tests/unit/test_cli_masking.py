@@ -15,7 +15,7 @@ from tests.unit.cli_support import Cli
 
 from mpijob.errors import Finding, Fix
 from mpijob.model import MPIJob, Program, Secret
-from mpijob.observation import masking
+from mpijob.observation.redaction import masking
 
 SECRETS = (
     "API_TOKEN",

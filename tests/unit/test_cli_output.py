@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from tests.unit.cli_support import Cli
 
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.cli import exits, shown, text
+from mpijob.cli import exit_codes
 from mpijob.cli.context import App
 from mpijob.cli.main import program_words
 from mpijob.cli.output import Format, Output, as_json, as_yaml, painted
+from mpijob.cli.render import job_rows as shown
+from mpijob.cli.render import text
 from mpijob.cli.root import ENTRIES, cli
 from mpijob.client import Client
 from mpijob.errors import BackendError, Finding, Fix, InvalidJob, Kind, MpiJobError, NotAllowed, QuotaExceeded
@@ -171,7 +173,7 @@ def failing(error: Exception) -> Cli:
 def test_each_kind_of_error_has_its_exit_code(kind: Kind) -> None:
     error = type("Made", (MpiJobError,), {"kind": kind})("it went wrong", hint="do this")
     result = failing(error)("list")
-    assert result.exit_code == exits.STATUS[kind]
+    assert result.exit_code == exit_codes.STATUS[kind]
     assert result.stderr == "error: it went wrong\nhint: do this\n"
     assert result.stdout == ""
 
@@ -221,10 +223,10 @@ def test_an_interrupted_command_ends_with_130() -> None:
 def test_the_exit_codes_are_documented_where_they_are_promised() -> None:
     page = (ROOT / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
     help_text = Cli().ok("--help")
-    for code, meaning in exits.MEANINGS.items():
+    for code, meaning in exit_codes.MEANINGS.items():
         assert f"| {code} | {meaning} |" in page
         assert re.search(rf"^  {code} +{re.escape(meaning)}$", help_text, re.MULTILINE)
-    assert set(exits.STATUS.values()) <= set(exits.MEANINGS)
+    assert set(exit_codes.STATUS.values()) <= set(exit_codes.MEANINGS)
 
 
 def commands() -> list[tuple[str, click.Command]]:
@@ -303,10 +305,10 @@ def drawn(renderable: Any) -> str:
 
 @pytest.mark.req("FR-CLI-002", "FR-020")
 def test_the_live_screen_shows_phase_workers_ranks_and_last_lines() -> None:
-    from mpijob.cli import screen
+    from mpijob.cli.render import live_view
 
     line = LogLine(time=1, text=b"[bold]loss \x1b[2J 0.5", role=Role.RANK, worker=0, rank=1)
-    page = drawn(screen.job(a_state(findings=(FINDING,)), (line,), 20.0))
+    page = drawn(live_view.job(a_state(findings=(FINDING,)), (line,), 20.0))
     assert "j: Running, workers 1/1 Running" in page
     assert "0,1" in page
     assert "1 MiB of 1 GiB" in page
@@ -315,9 +317,9 @@ def test_the_live_screen_shows_phase_workers_ranks_and_last_lines() -> None:
 
 
 def test_the_live_list_shows_every_job() -> None:
-    from mpijob.cli import screen
+    from mpijob.cli.render import live_view
 
-    page = drawn(screen.jobs([a_state(), a_state(ref=JobRef("default", "k"), phase=Phase.FAILED)], 20.0))
+    page = drawn(live_view.jobs([a_state(), a_state(ref=JobRef("default", "k"), phase=Phase.FAILED)], 20.0))
     assert [line.split()[:2] for line in page.splitlines()[1:3]] == [["j", "Running"], ["k", "Failed"]]
 
 

@@ -78,7 +78,7 @@ def test_list_imports_no_other_command(tmp_path: Path) -> None:
 def test_a_list_with_a_filter_imports_one_command(tmp_path: Path) -> None:
     loaded = python(tmp_path, LOADED, "list", "--phase", "Running").stdout.splitlines()
     commands = [name for name in loaded if name.startswith("mpijob.cli.commands.")]
-    assert commands == ["mpijob.cli.commands.show"]
+    assert commands == ["mpijob.cli.commands.list"]
 
 
 @pytest.mark.req("FR-006", "E-cli", "FR-CLI-004")

@@ -11,8 +11,9 @@ from typing import Any
 import click
 import pytest
 
-from mpijob.cli import listed, quick
+from mpijob.cli import fast_list
 from mpijob.cli.context import App
+from mpijob.cli.render import job_table
 from mpijob.cli.root import cli
 
 PLAIN = [
@@ -58,11 +59,11 @@ def test_what_is_plain_means_the_same_as_to_click(
     words: tuple[str, ...], program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[dict[str, Any]] = []
-    monkeypatch.setattr(listed, "show_page", lambda app, **chosen: heard.append(asked(app, chosen)))
-    monkeypatch.setattr("mpijob.cli.commands.show.show_page", listed.show_page)
-    plain = quick.understood(words)
+    monkeypatch.setattr(job_table, "show_page", lambda app, **chosen: heard.append(asked(app, chosen)))
+    monkeypatch.setattr("mpijob.cli.commands.list.show_page", job_table.show_page)
+    plain = fast_list.understood(words)
     assert plain is not None
-    assert quick.run(plain, program) == 0
+    assert fast_list.run(plain, program) == 0
     with pytest.raises(SystemExit):
         cli.main(list(words), prog_name=program, obj=App())
     assert heard[0] == heard[1]
@@ -70,14 +71,14 @@ def test_what_is_plain_means_the_same_as_to_click(
 
 @pytest.mark.parametrize("words", NOT_PLAIN)
 def test_whatever_needs_a_judgement_is_left_to_click(words: tuple[str, ...]) -> None:
-    assert quick.understood(words) is None
+    assert fast_list.understood(words) is None
 
 
 def test_the_options_understood_are_the_commands_own() -> None:
     command = cli.get_command(click.Context(cli), "list")
     assert command is not None
     known = {flag for option in command.params for flag in option.opts}
-    assert {*quick._WITH_VALUE, *quick._FLAGS} <= known
+    assert {*fast_list._WITH_VALUE, *fast_list._FLAGS} <= known
 
 
 def run(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from tests.unit.cli_support import Cli
 
-from mpijob.client import doctor
-from mpijob.dialects import runtimes
+from mpijob.client.admin import doctor
 from mpijob.errors import Severity
+from mpijob.formats.runtimes import builtin
 from mpijob.settings import CLUSTER, Settings
 
 HERE = {"MPIJOB_ENGINE": "local"}
@@ -21,10 +21,10 @@ def test_what_ships_is_listed_also_without_a_cluster() -> None:
     table = Cli()("runtimes", "list", env=HERE)
     assert table.exit_code == 0
     assert [line.split()[0] for line in table.stdout.splitlines()[1:]] == [
-        one.name for one in runtimes.SHIPPED
+        one.name for one in builtin.SHIPPED
     ]
     names = Cli()("runtime", "list", "-o", "name", env=HERE).stdout.split()
-    assert names == [one.name for one in runtimes.SHIPPED]
+    assert names == [one.name for one in builtin.SHIPPED]
 
 
 @pytest.mark.req("D-runtime")

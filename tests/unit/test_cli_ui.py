@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli_support import Cli
 
-from mpijob.api import pages
+from mpijob.api import static
 from mpijob.cli.commands import ui
 
 
@@ -30,4 +30,4 @@ def test_a_page_that_is_not_built_is_said_at_once(
 
 
 def test_the_command_looks_for_the_page_where_the_server_does() -> None:
-    assert pages.PLACE / "index.html" == ui._PAGE
+    assert static.PLACE / "index.html" == ui._PAGE

@@ -14,14 +14,14 @@ from typing import Any, cast
 import pytest
 
 from mpijob import AsyncClient, Client, Job, JobFailed, MPIJob, Phase
-from mpijob.backends import pausing
-from mpijob.backends.base import Backend
-from mpijob.backends.kubernetes import watcher
-from mpijob.backends.local import logs
+from mpijob.backends import cancellable_sleep
+from mpijob.backends.kubernetes.status import watch_jobs
+from mpijob.backends.local.logs import log_reader
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
+from mpijob.backends.protocol import Backend
 from mpijob.client import threaded
 from mpijob.client.bridge import Direct, drive
-from mpijob.client.engines import open_backend
+from mpijob.client.open_backend import open_backend
 from mpijob.client.threaded import Threaded
 from mpijob.errors import BackendError, Conflict, InvalidJob, Severity
 from mpijob.model import JobState, LogQuery, Resources, Scope
@@ -150,12 +150,12 @@ def test_comparing_needs_two_jobs() -> None:
 
 @pytest.mark.req("B-export")
 def test_an_exported_job_can_be_submitted_again() -> None:
-    from mpijob.dialects import jobfile
+    from mpijob.formats.jobfile import jobfile_reader
 
     client = a_client()
     job = client.submit(a_job(env={"LR": "0.1"}))
-    assert jobfile.read(job.export()) == job.spec
-    assert jobfile.read(job.export("json")) == job.spec
+    assert jobfile_reader.read(job.export()) == job.spec
+    assert jobfile_reader.read(job.export("json")) == job.spec
 
 
 def test_a_clone_counts_on_from_its_name() -> None:
@@ -238,7 +238,9 @@ def test_blocking_calls_work_inside_a_running_loop() -> None:
 
 def test_a_closed_stream_of_a_silent_job_leaves_no_thread() -> None:
     async def opened_and_closed() -> None:
-        lines = threaded._streamed(logs.followed(lambda: ((), {}, False), LogQuery(follow=True), paused))
+        lines = threaded._streamed(
+            log_reader.followed(lambda: ((), {}, False), LogQuery(follow=True), paused)
+        )
         waiting = asyncio.ensure_future(anext(lines))
         await asyncio.sleep(0.05)
         waiting.cancel()
@@ -247,7 +249,7 @@ def test_a_closed_stream_of_a_silent_job_leaves_no_thread() -> None:
         await lines.aclose()  # type: ignore[attr-defined]  # a generator
 
     async def paused(seconds: float) -> None:
-        pausing.pause(600.0)
+        cancellable_sleep.pause(600.0)
 
     asyncio.run(opened_and_closed())
     left = [thread for thread in threading.enumerate() if thread.name == "mpijob-stream"]
@@ -268,13 +270,13 @@ def test_a_silent_watch_of_a_cluster_ends_with_its_reader(monkeypatch: pytest.Mo
             stopped.set()
 
     def read() -> None:
-        pausing.obey(stopped)
-        with contextlib.suppress(pausing.Abandoned):
-            list(watcher.changes(cast("Any", None), Scope(), frozenset(), cast("Any", None)))
+        cancellable_sleep.obey(stopped)
+        with contextlib.suppress(cancellable_sleep.Abandoned):
+            list(watch_jobs.changes(cast("Any", None), Scope(), frozenset(), cast("Any", None)))
         ended.set()
 
-    monkeypatch.setattr(watcher, "Watcher", Silent)
-    monkeypatch.setattr(watcher, "_now", lambda *told: ())
+    monkeypatch.setattr(watch_jobs, "Watcher", Silent)
+    monkeypatch.setattr(watch_jobs, "_now", lambda *told: ())
     threading.Thread(target=read, daemon=True).start()
     assert ended.wait(20)
     assert closed.is_set()

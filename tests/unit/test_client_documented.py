@@ -6,8 +6,8 @@ import pytest
 
 from mpijob import Client, Phase
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.client import legacy
-from mpijob.client.training import TrainingClient
+from mpijob.client.compat import arguments
+from mpijob.client.compat.training_client import TrainingClient
 from mpijob.errors import Conflict, InvalidJob, Unsupported
 from mpijob.model import Amounts, Family
 from mpijob.settings import Settings
@@ -91,18 +91,18 @@ def test_other_kinds_of_jobs_are_refused() -> None:
 
 
 def test_resources_are_read_as_kubernetes_names_them() -> None:
-    found = legacy.resources_of({"cpu": 4, "amd.com/gpu": "1", "rdma/ib": 1})
+    found = arguments.resources_of({"cpu": 4, "amd.com/gpu": "1", "rdma/ib": 1})
     assert (found.cpu, found.gpu, found.gpu_kind, found.others) == (4, 1, "amd.com/gpu", {"rdma/ib": 1})
-    assert legacy.resources_of({"nvidia.com/mig-1g.5gb": 2}).gpu_kind == "nvidia.com/mig-1g.5gb"
+    assert arguments.resources_of({"nvidia.com/mig-1g.5gb": 2}).gpu_kind == "nvidia.com/mig-1g.5gb"
     with pytest.raises(InvalidJob, match="more than one kind"):
-        legacy.resources_of({"amd.com/gpu": 1, "nvidia.com/gpu": 1})
+        arguments.resources_of({"amd.com/gpu": 1, "nvidia.com/gpu": 1})
     with pytest.raises(InvalidJob, match="whole number"):
-        legacy.resources_of({"nvidia.com/gpu": "half"})
+        arguments.resources_of({"nvidia.com/gpu": "half"})
 
 
 def test_a_pod_type_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidJob, match="pod type 'master'"):
-        legacy.roles("master")
+        arguments.roles("master")
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_a_pod_type_that_is_none_is_refused() -> None:
     ],
 )
 def test_a_runtimes_name_may_say_which_mpi(runtime: str, family: Family) -> None:
-    assert legacy.family_of(runtime) is family
+    assert arguments.family_of(runtime) is family

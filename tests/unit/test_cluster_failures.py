@@ -21,10 +21,10 @@ from tests.unit.cluster_objects import (
     waiting,
 )
 
-from mpijob.dialects.shell import Ending
+from mpijob.formats.launch.pod_scripts import Ending
 from mpijob.model import Phase
-from mpijob.observation.cluster_causes import OWN_ENDINGS
-from mpijob.observation.phase import Reason
+from mpijob.observation.state.first_cause import OWN_ENDINGS
+from mpijob.observation.state.phase import Reason
 
 
 # -- failure ----------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mpijob.backends.kubernetes import states
-from mpijob.backends.kubernetes.states import Objects
+from mpijob.backends.kubernetes.status import derive_state
+from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.model import JobState, Phase
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "cluster"
@@ -87,7 +87,7 @@ def look(case: str, **less: Any) -> JobState:
     told, seen = objects(case)
     seen = Objects(**({key: getattr(seen, key) for key in Objects.__struct_fields__} | less))
     log = "" if less else told.get("launcher_log", "")
-    return states.derive(seen, now=told["now"], launcher_log=log, logs=told.get("logs", {}))
+    return derive_state.derive(seen, now=told["now"], launcher_log=log, logs=told.get("logs", {}))
 
 
 def failed_worker(state: JobState) -> int | None:
@@ -129,6 +129,6 @@ def test_one_kind_of_object_that_may_not_be_read_leaves_the_rest_told(case: str,
 @pytest.mark.parametrize("case", CASES)
 def test_a_list_never_calls_well_what_a_close_look_calls_failed(case: str) -> None:
     _, seen = objects(case)
-    brief, close = states.summary(seen.job, seen.workload, seen.pods), look(case)
+    brief, close = derive_state.summary(seen.job, seen.workload, seen.pods), look(case)
     assert (brief.phase is Phase.SUCCEEDED) == (close.phase is Phase.SUCCEEDED)
     assert brief.phase.final <= close.phase.final

@@ -24,10 +24,13 @@ from tests.unit.cluster_objects import (
 )
 from tests.unit.cluster_support import a_job
 
-from mpijob.backends.kubernetes import controller, states
-from mpijob.dialects import runtimes, seen, terms
+from mpijob.backends.kubernetes.controller import controller
+from mpijob.backends.kubernetes.status import derive_state
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.runtimes import builtin
+from mpijob.formats.status import status_reader as seen
 from mpijob.model import Phase, Resources
-from mpijob.observation.phase import Reason
+from mpijob.observation.state.phase import Reason
 
 
 # -- on its way -------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ def test_a_job_that_is_deleted_says_so_until_it_is_gone() -> None:
 
 
 def test_a_cancelled_job_runs_until_its_pods_are_gone() -> None:
-    cluster = at_work().note(terms.CANCELLED_ANNOTATION, stamp(50))
+    cluster = at_work().note(well_known.CANCELLED_ANNOTATION, stamp(50))
     assert standing(derive(cluster)) == (Phase.RUNNING, Reason.CANCELLING)
     cluster.workers(ended(143, 52)).launcher(ended(143, 53))
     state = derive(cluster)
@@ -171,13 +174,17 @@ def test_a_cancelled_job_runs_until_its_pods_are_gone() -> None:
 
 
 def test_what_an_engine_calls_a_failure_after_a_cancel_is_a_cancelled_job() -> None:
-    cluster = done(143, 50).note(terms.CANCELLED_ANNOTATION, f"{stamp(50)[:-1]}.400Z").workers(ended(0, 51))
+    cluster = (
+        done(143, 50).note(well_known.CANCELLED_ANNOTATION, f"{stamp(50)[:-1]}.400Z").workers(ended(0, 51))
+    )
     assert derive(cluster.condition("Failed", at=50)).phase is Phase.CANCELLED
 
 
 def test_a_job_that_is_cancelled_while_it_is_suspended_held_nothing_since() -> None:
     cluster = (
-        at_work().note(terms.SUSPENDED_ANNOTATION, stamp(50)).note(terms.CANCELLED_ANNOTATION, stamp(90))
+        at_work()
+        .note(well_known.SUSPENDED_ANNOTATION, stamp(50))
+        .note(well_known.CANCELLED_ANNOTATION, stamp(90))
     )
     state = derive(cluster.workers(ended(143, 51)).launcher(ended(143, 52)))
     assert (state.phase, state.released) == (Phase.CANCELLED, BEGIN + 50)
@@ -185,12 +192,12 @@ def test_a_job_that_is_cancelled_while_it_is_suspended_held_nothing_since() -> N
 
 
 def test_a_job_that_was_over_before_it_was_cancelled_keeps_its_end() -> None:
-    cluster = done().condition("Complete", at=61).note(terms.CANCELLED_ANNOTATION, stamp(90))
+    cluster = done().condition("Complete", at=61).note(well_known.CANCELLED_ANNOTATION, stamp(90))
     assert derive(cluster).phase is Phase.SUCCEEDED
 
 
 def test_a_job_that_its_user_suspended_rests_when_its_pods_are_gone() -> None:
-    cluster = at_work().note(terms.SUSPENDED_ANNOTATION, stamp(50))
+    cluster = at_work().note(well_known.SUSPENDED_ANNOTATION, stamp(50))
     cluster.job["spec"]["suspend"] = True
     assert standing(derive(cluster)) == (Phase.RUNNING, Reason.SUSPENDING)
     cluster.pods.clear()
@@ -203,7 +210,7 @@ def test_trap_a_condition_suspended_that_is_false_means_that_it_was_resumed() ->
 
 
 def test_an_attempt_waits_since_the_job_was_resumed_not_since_it_was_made() -> None:
-    state = derive(at_work().note(terms.ACTS_ANNOTATION, f'[[{BEGIN + 8}, "Resumed", ""]]'))
+    state = derive(at_work().note(well_known.ACTS_ANNOTATION, f'[[{BEGIN + 8}, "Resumed", ""]]'))
     assert (state.attempt, state.queued) == (2, BEGIN + 8)
     assert derive(at_work()).queued == state.created
 
@@ -219,7 +226,7 @@ def test_trap_the_mpi_operator_may_not_resume_a_launcher_that_it_suspended() -> 
 def test_a_job_that_was_given_up_because_it_could_not_start_has_failed_for_that_reason() -> None:
     text = "Image example/mpi:1 does not exist in its registry (all 2 workers)"
     cluster = Cluster().note(
-        terms.GIVEN_UP_ANNOTATION, seen.given_up(stamp(70), Reason.IMAGE_NOT_FOUND.value, text)
+        well_known.GIVEN_UP_ANNOTATION, seen.given_up(stamp(70), Reason.IMAGE_NOT_FOUND.value, text)
     )
     cluster.job["spec"]["suspend"] = True
     state = derive(cluster, "")
@@ -244,20 +251,20 @@ def test_a_job_that_was_given_up_because_it_could_not_start_has_failed_for_that_
 def test_a_list_goes_by_the_counts_when_it_has_no_pods(counts: list[dict[str, Any]], phase: Phase) -> None:
     cluster = Cluster()
     cluster.job["status"] = {"jobsStatus": counts}
-    assert states.summary(cluster.job).phase is phase
+    assert derive_state.summary(cluster.job).phase is phase
 
 
 def test_a_list_does_not_take_pods_that_it_was_not_given_for_lost() -> None:
     cluster = at_work()
     launcher = cluster.pods[cluster.name_of("launcher", 0)]
-    assert states.summary(cluster.job, None, [launcher]).phase is Phase.RUNNING
+    assert derive_state.summary(cluster.job, None, [launcher]).phase is Phase.RUNNING
 
 
 @pytest.mark.parametrize("log", [COUNTED, None])
 def test_a_list_and_a_close_look_agree_on_what_is_over(log: str | None) -> None:
     for cluster in (done(), done(3), done(205, 42).worker(1, ended(137, 40)), done().condition("Complete")):
         close = derive(cluster, log)
-        brief = states.summary(cluster.job, None, [*cluster.pods.values()])
+        brief = derive_state.summary(cluster.job, None, [*cluster.pods.values()])
         assert (brief.phase, brief.reason, brief.finished) == (close.phase, close.reason, close.finished)
 
 
@@ -302,10 +309,10 @@ def test_an_evicted_worker_is_named_where_the_launcher_is_a_worker_too() -> None
         shipped_pod("bert-node-0-0-bbbbb", "node", running(10)),
     ]
     gone = event("Pod", "bert-node-0-1-ccccc", "Evicted", "The node was low on resource: memory.", at=60)
-    seen = states.Objects(
-        job=job, runtime=runtimes.document(runtimes.SHIPPED[0]), pods=tuple(pods), events=(gone,)
+    seen = derive_state.Objects(
+        job=job, runtime=builtin.document(builtin.SHIPPED[0]), pods=tuple(pods), events=(gone,)
     )
-    state = states.derive(seen, now=NOW, launcher_log="")
+    state = derive_state.derive(seen, now=NOW, launcher_log="")
     assert standing(state) == (Phase.FAILED, Reason.WORKER_EVICTED)
     assert state.message.startswith("worker 2 was evicted from its node")
 

@@ -19,7 +19,7 @@ from tests.unit.cluster_objects import (
 from tests.unit.cluster_support import a_job
 
 from mpijob.model import Phase, Resources
-from mpijob.observation.phase import Reason
+from mpijob.observation.state.phase import Reason
 
 # -- what pods wait for -----------------------------------------------------------------------
 NOT_FOUND = (

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends import code
-from mpijob.backends.local import artifacts, programs
-from mpijob.client.alongside import load_job
+from mpijob.backends import code_upload
+from mpijob.backends.local.planning import command_check
+from mpijob.backends.local.storage import artifacts
+from mpijob.client.submit.code_path import load_job
 from mpijob.errors import BackendError, InvalidJob, NotFound
 from mpijob.model import Code, MPIJob
 
@@ -22,18 +23,18 @@ def a_tree(root: Path, *names: str) -> Path:
 
 
 def taken(chosen: Code) -> list[str]:
-    return [str(place) for _, place in code.chosen(chosen)]
+    return [str(place) for _, place in code_upload.chosen(chosen)]
 
 
 def test_the_directory_goes_along_when_the_command_names_a_file_in_it(tmp_path: Path) -> None:
     a_tree(tmp_path, "train.py", "lib/model.py")
-    job = code.resolve(MPIJob(name="j", command=("python", "train.py")), tmp_path, ())
+    job = code_upload.resolve(MPIJob(name="j", command=("python", "train.py")), tmp_path, ())
     assert taken(job.code) == ["train.py", "lib/model.py"]
 
 
 def test_nothing_goes_along_when_the_command_names_no_file(tmp_path: Path) -> None:
     a_tree(tmp_path, "train.py")
-    job = code.resolve(MPIJob(name="j", command=("hostname",)), tmp_path, ())
+    job = code_upload.resolve(MPIJob(name="j", command=("hostname",)), tmp_path, ())
     assert taken(job.code) == []
 
 
@@ -50,29 +51,29 @@ def test_only_what_is_included_goes_along(tmp_path: Path) -> None:
 def test_a_directory_that_is_too_large_is_refused_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code, "MOST_FILES", 2)
+    monkeypatch.setattr(code_upload, "MOST_FILES", 2)
     a_tree(tmp_path, "a.py", "b.py", "c.py")
     with pytest.raises(InvalidJob, match=r"more than 2 files.*\nhint: name what is needed in code.include"):
-        code.chosen(Code(path=str(tmp_path)))
+        code_upload.chosen(Code(path=str(tmp_path)))
 
 
 def test_of_a_large_directory_that_nobody_named_only_the_named_files_go_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code, "MOST_FILES", 2)
+    monkeypatch.setattr(code_upload, "MOST_FILES", 2)
     a_tree(tmp_path, "a.py", "b.py", "c.py")
-    job = code.resolve(MPIJob(name="j", command=("python", "./b.py")), tmp_path, ())
+    job = code_upload.resolve(MPIJob(name="j", command=("python", "./b.py")), tmp_path, ())
     assert taken(job.code) == ["b.py"]
 
 
 def test_a_directory_that_is_not_there_is_an_error_at_its_field(tmp_path: Path) -> None:
     job = MPIJob(name="j", command=("true",), code=Code(path="nowhere"))
     with pytest.raises(InvalidJob, match=r"code\.path: there is no directory"):
-        code.resolve(job, tmp_path, ())
+        code_upload.resolve(job, tmp_path, ())
 
 
 def test_inline_files_are_laid_out_too(tmp_path: Path) -> None:
-    code.lay_out(Code(files={"sub/x.py": "print()"}), tmp_path)
+    code_upload.lay_out(Code(files={"sub/x.py": "print()"}), tmp_path)
     assert (tmp_path / "sub/x.py").read_text() == "print()"
 
 
@@ -96,20 +97,20 @@ def test_our_own_state_stays_behind_wherever_it_lies(tmp_path: Path) -> None:
     )
     own = (str(tmp_path / "st[a]te"), str(tmp_path / "deep" / "record"), "/somewhere/else")
     for job in (MPIJob(name="j", command=("python", "a.py")), MPIJob(name="j", code=Code(path="."))):
-        resolved = code.resolve(job, tmp_path, own)
+        resolved = code_upload.resolve(job, tmp_path, own)
         assert taken(resolved.code) == ["a.py", "lib/st[a]te/x.py"]
-        assert code.resolve(resolved, tmp_path, own) == resolved
+        assert code_upload.resolve(resolved, tmp_path, own) == resolved
 
 
 def test_of_a_directory_that_is_our_own_only_what_is_named_goes_along(tmp_path: Path) -> None:
     a_tree(tmp_path, "a.py", "state.db")
     own = (str(tmp_path),)
-    job = code.resolve(MPIJob(name="j", command=("python", "a.py")), tmp_path, own)
+    job = code_upload.resolve(MPIJob(name="j", command=("python", "a.py")), tmp_path, own)
     assert taken(job.code) == ["a.py"]
     with pytest.raises(
         InvalidJob, match=r"code\.path: .* is the directory of mpijob's own state\nhint: name what"
     ):
-        code.resolve(MPIJob(name="j", code=Code(path=".")), tmp_path, own)
+        code_upload.resolve(MPIJob(name="j", code=Code(path=".")), tmp_path, own)
 
 
 def test_a_path_from_the_top_is_excluded_and_another_of_its_name_is_not(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_what_the_job_wrote_is_listed_and_what_went_along_is_not(tmp_path: Path)
     work = tmp_path / "work"
     work.mkdir()
     chosen = Code(path=str(source), files={"inline.py": "1"})
-    along = code.lay_out(chosen, work)
+    along = code_upload.lay_out(chosen, work)
     (work / "model.bin").write_bytes(b"12345")
     (work / "config.txt").write_text("changed by the job")
     for folder in ("attempt-2", "attempt-x"):
@@ -169,7 +170,7 @@ def test_a_link_that_leads_out_is_not_listed(tmp_path: Path) -> None:
 def test_an_inline_file_that_the_job_wrote_anew_is_listed_although_it_has_the_same_size(
     tmp_path: Path,
 ) -> None:
-    along = code.lay_out(Code(files={"./a.txt": "1", "b.txt": "1"}), tmp_path)
+    along = code_upload.lay_out(Code(files={"./a.txt": "1", "b.txt": "1"}), tmp_path)
     (tmp_path / "a.txt").write_text("2")
     os.utime(tmp_path / "a.txt", ns=(0, 0))
     assert [file.path for file in artifacts.left(tmp_path, along)] == ["a.txt"]
@@ -181,19 +182,21 @@ def test_a_module_counts_as_a_file_of_the_directory(
 ) -> None:
     a_tree(tmp_path, "tool.py", "mypkg/train.py")
     job = MPIJob(name="j", command=("python", "-m", module))
-    assert code.resolve(job, tmp_path, ()).code.path == str(tmp_path)
-    assert code.resolve(job.replace(command=("python", "-m", "mpi4py")), tmp_path, ()).code.path == ""
-    monkeypatch.setattr(code, "MOST_FILES", 1)
-    assert code.resolve(job, tmp_path, ()).code.include == (named,), "of a large directory only what is named"
+    assert code_upload.resolve(job, tmp_path, ()).code.path == str(tmp_path)
+    assert code_upload.resolve(job.replace(command=("python", "-m", "mpi4py")), tmp_path, ()).code.path == ""
+    monkeypatch.setattr(code_upload, "MOST_FILES", 1)
+    assert code_upload.resolve(job, tmp_path, ()).code.include == (named,), (
+        "of a large directory only what is named"
+    )
 
 
 def test_a_file_that_an_earlier_job_makes_is_missed_with_the_volume_that_brings_it(tmp_path: Path) -> None:
     (tmp_path / "heat.c").write_text("")
-    job = code.resolve(
+    job = code_upload.resolve(
         MPIJob(name="run", command=("./heat",), after=("build",), code=Code(path=".")), tmp_path, ()
     )
     with pytest.raises(InvalidJob) as caught:
-        programs.refuse_missing(job, "/bin", tmp_path)
+        command_check.refuse_missing(job, "/bin", tmp_path)
     assert (
         "if build makes it, give both jobs volumes: [{mount: /shared, kind: claim, source: build}]"
         in caught.value.hint

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from mpijob.backends.kubernetes import collected, kinds
-from mpijob.backends.kubernetes.collected import Loki, Span
-from mpijob.backends.kubernetes.gathering import Found
-from mpijob.backends.kubernetes.logs import Position
-from mpijob.backends.kubernetes.neighbours import Neighbour, neighbour
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.logs import loki_client
+from mpijob.backends.kubernetes.logs.http_service import Neighbour, neighbour
+from mpijob.backends.kubernetes.logs.loki_client import Loki, Span
+from mpijob.backends.kubernetes.logs.pod_logs import Position
+from mpijob.backends.kubernetes.status.job_objects import Found
 from mpijob.model import Family, JobRef, Role
-from mpijob.observation import cri
+from mpijob.observation.logs import cri
 from mpijob.settings import Settings
 
 NOW = 1_700_000_000 * cri.SECOND_NS
@@ -59,14 +60,14 @@ def texts(loki: Loki, pod: str) -> list[str]:
 
 
 def test_more_lines_than_a_page_holds_come_once_each_and_in_order() -> None:
-    page = collected._PAGE
+    page = loki_client._PAGE
     moments = [NOW - MINUTE + number // 3 for number in range(page * 2 + 5)]  # three of each moment
     entries = [("p", moment, f"line {number}") for number, moment in enumerate(moments)]
     assert texts(Loki(Memory(*entries)), "p") == [line for _, _, line in entries]
 
 
 def test_a_moment_with_more_lines_than_a_page_does_not_stop_the_rest() -> None:
-    page = collected._PAGE
+    page = loki_client._PAGE
     entries = [("p", NOW - MINUTE, f"burst {number}") for number in range(page + 10)] + [
         ("p", NOW - 1, "end")
     ]
@@ -75,7 +76,7 @@ def test_a_moment_with_more_lines_than_a_page_does_not_stop_the_rest() -> None:
     assert found[-1] == "end"
 
 
-@pytest.mark.parametrize("names", collected._NAMES)
+@pytest.mark.parametrize("names", loki_client._NAMES)
 def test_each_collector_names_pods_in_its_own_way(names: tuple[str, str]) -> None:
     memory = Memory(("p", NOW - 1, "hello"), names=names)
     assert texts(Loki(memory), "p") == ["hello"]
@@ -93,7 +94,7 @@ def found(name: str = "train", namespace: str = "team") -> Found:
     job = {"kind": "TrainJob", "apiVersion": "trainer.kubeflow.org/v1alpha1", "metadata": {
         "name": name, "namespace": namespace, "uid": "u", "creationTimestamp": "2023-11-14T20:00:00Z"}, "spec": {},
     }  # fmt: skip
-    return Found(kinds.TRAINJOB, job)
+    return Found(resources.TRAINJOB, job)
 
 
 MEMBERS = {
@@ -108,7 +109,7 @@ STRANGERS = ("train-2-launcher-0-0-abcde", "train-worker-3-x", "retrain-worker-3
 @pytest.mark.req("C-loki")
 def test_the_pods_of_a_job_that_are_gone_are_known_by_their_names() -> None:
     entries = [(pod, NOW - MINUTE, "said") for pod in (*MEMBERS, *STRANGERS)]
-    gone = collected.of_job(Loki(Memory(*entries)), found(), {"train-worker-3"}, NOW)
+    gone = loki_client.of_job(Loki(Memory(*entries)), found(), {"train-worker-3"}, NOW)
     seen = {voice.pod: (voice.role, voice.worker) for voice in gone.spans}
     assert seen == {pod: who for pod, who in MEMBERS.items() if pod != "train-worker-3"}
     assert [*gone.lines(next(iter(gone.spans)))] == [b"%s said\n" % cri.stamp(NOW - MINUTE)]
@@ -128,7 +129,7 @@ def test_the_last_run_of_a_deleted_job_is_read_with_its_ranks(log: tuple[str, ..
     ]
     last = [("train-a2-launcher-0-0-bbbbb", NOW - 9 * MINUTE + at, line) for at, line in enumerate(log)]
     workers = [("train-a2-node-0-1-ccccc", NOW - 10 * MINUTE, "sshd is there")]
-    gone = collected.of_name(Loki(Memory(*earlier, *workers, *last)), JobRef("team", "train"), NOW)
+    gone = loki_client.of_name(Loki(Memory(*earlier, *workers, *last)), JobRef("team", "train"), NOW)
     assert {(voice.pod, voice.attempt, voice.family, voice.tagged) for voice in gone.spans} == {
         ("train-a2-launcher-0-0-bbbbb", 2, family, True),
         ("train-a2-node-0-1-ccccc", 2, family, True),
@@ -139,17 +140,17 @@ def test_the_last_run_of_a_deleted_job_is_read_with_its_ranks(log: tuple[str, ..
 
 
 def test_a_job_of_which_nothing_was_collected_is_unknown() -> None:
-    assert not collected.of_name(Loki(Memory()), JobRef("team", "train"), NOW).spans
+    assert not loki_client.of_name(Loki(Memory()), JobRef("team", "train"), NOW).spans
 
 
 def test_a_loki_that_is_away_tells_nothing_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
     away = Loki(Neighbour("http://127.0.0.1:9"))
-    assert not collected.of_name(away, JobRef("team", "train"), NOW).spans
-    assert not collected.of_job(away, found(), (), NOW).spans
+    assert not loki_client.of_name(away, JobRef("team", "train"), NOW).spans
+    assert not loki_client.of_job(away, found(), (), NOW).spans
     assert caplog.text.count("Loki at http://127.0.0.1:9 does not answer") == 2
 
 
 def test_the_server_of_a_setting() -> None:
-    assert collected.of_settings(Settings()) is None
+    assert loki_client.of_settings(Settings()) is None
     assert neighbour("not an address", "") is None
-    assert isinstance(collected.of_settings(Settings(loki="https://loki")), Loki)
+    assert isinstance(loki_client.of_settings(Settings(loki="https://loki")), Loki)

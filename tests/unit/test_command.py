@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.properties import examples
 
-from mpijob.model.command import own_launcher
+from mpijob.model.spec.command import own_launcher
 
 RECOGNISED = [
     (("mpirun", "-np", "4", "python", "train.py"), "mpirun", 4),

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.test_convert_faithful import own_script
 from tests.unit.test_convert_ready import entry, slurm
 
-from mpijob.client.converting import Fate, Stage
+from mpijob.client.convert.convert_jobs import Fate, Stage
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mpijob.client.converting import Conversion, Fate, Stage, convert
-from mpijob.dialects.migration import amounts
+from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
+from mpijob.formats.convert.header import units
 from mpijob.model import Family, MPIJob, Retry, Signal, Topology
 
 pytestmark = pytest.mark.req("C-hpc")
@@ -263,10 +263,10 @@ def test_chunks_become_workers(head: str, workers: int, slots: int, cpu: str, me
 
 
 def test_times_sizes_and_lists_are_read_as_batch_systems_write_them() -> None:
-    assert [amounts.seconds(text) for text in ("5", "1:30", "2:00:00", "1-0", "x", "1:2:3:4")] == [
+    assert [units.seconds(text) for text in ("5", "1:30", "2:00:00", "1-0", "x", "1:2:3:4")] == [
         300.0, 90.0, 7200.0, 86400.0, None, None
     ]  # fmt: skip
-    assert [amounts.clock(each) for each in (59.5, 3600, 90061)] == ["00:01:00", "01:00:00", "1-01:01:01"]
-    assert amounts.hosts("a[1-2]b,c") == ("a1b", "a2b", "c")
-    assert amounts.hosts("a[") is None
-    assert amounts.tasks("0-4:0") is None
+    assert [units.clock(each) for each in (59.5, 3600, 90061)] == ["00:01:00", "01:00:00", "1-01:01:01"]
+    assert units.hosts("a[1-2]b,c") == ("a1b", "a2b", "c")
+    assert units.hosts("a[") is None
+    assert units.tasks("0-4:0") is None

@@ -11,10 +11,10 @@ import yaml
 from tests.unit.cli_support import Cli
 from tests.unit.test_convert_golden import SOURCES
 
-from mpijob.client import converting, migration
-from mpijob.client.converting import Stage
-from mpijob.dialects import jobfile
+from mpijob.client.convert import cluster_migration, convert_jobs
+from mpijob.client.convert.convert_jobs import Stage
 from mpijob.errors import InvalidJob, NotFound, Unsupported
+from mpijob.formats.jobfile import jobfile_reader
 from mpijob.settings import Settings
 
 pytestmark = pytest.mark.req("D-migrate", "C-hpc")
@@ -27,7 +27,7 @@ def source(name: str) -> str:
 def test_a_script_becomes_a_job_file_on_stdout_and_a_report_on_stderr() -> None:
     result = Cli()("convert", source("molecules.sbatch"))
     assert result.exit_code == 0, result.stderr
-    assert jobfile.read(result.stdout).name == "water"
+    assert jobfile_reader.read(result.stdout).name == "water"
     assert "6 exact, 4 changed, 0 dropped; ready" in result.stderr
     assert "changed: line 6: --time 02:00:00 → deadline_seconds: 7200" in result.stderr
 
@@ -64,12 +64,12 @@ def test_what_goes_along_is_found_from_where_the_job_file_is(
     Path("solve.sbatch").write_text("#!/bin/bash\n#SBATCH -N 2\nsrun python solve.py $SLURM_PROCID\n")
     result = Cli()("convert", *words)
     assert result.exit_code == 0, result.stderr
-    assert jobfile.read(Path(written).read_text() if written else result.stdout).code.path == path
+    assert jobfile_reader.read(Path(written).read_text() if written else result.stdout).code.path == path
 
 
 def test_several_files_become_several_documents() -> None:
     result = Cli()("convert", source("molecules.sbatch"), source("climate.sbatch"))
-    assert [job.name for job in jobfile.read_all(result.stdout)] == ["water", "coupled"]
+    assert [job.name for job in jobfile_reader.read_all(result.stdout)] == ["water", "coupled"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_directory_is_converted_with_a_summary_of_what_blocks(folder: Path, tm
     assert lines[0].split()[:3] == ["FROM", "KIND", "STAGE"]
     assert lines[-1].startswith(f"{count} to move: ")
     assert [line.split()[0] for line in lines[1:3]] == ["broken.yaml", "team/loop.sbatch"]
-    assert jobfile.read((out / "team" / "water.yaml").read_text()).workers == 2
+    assert jobfile_reader.read((out / "team" / "water.yaml").read_text()).workers == 2
     assert not list(out.glob("**/*hidden*"))
 
 
@@ -224,14 +224,14 @@ def test_no_control_character_of_a_file_reaches_the_terminal() -> None:
 
 def test_a_cluster_is_needed_for_its_jobs() -> None:
     with pytest.raises(Unsupported, match="needs a cluster"):
-        migration.of_cluster(Settings(engine="local"))
+        cluster_migration.of_cluster(Settings(engine="local"))
 
 
 def test_the_sdk_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     with pytest.raises(InvalidJob, match="no form 'pbs'"):
-        converting.convert("name: x", to="pbs")
+        convert_jobs.convert("name: x", to="pbs")
     with pytest.raises(NotFound, match="no directory"):
-        list(converting.directory(tmp_path / "none"))
+        list(convert_jobs.directory(tmp_path / "none"))
 
 
 def test_one_broken_object_does_not_stop_the_others() -> None:
@@ -245,6 +245,6 @@ def test_one_broken_object_does_not_stop_the_others() -> None:
             "Launcher": {"template": {"spec": {"containers": [{"image": "i", "command": ["mpirun", "x"]}]}}}
         }
     }
-    done = converting.documents([good | {"spec": None}, good])
+    done = convert_jobs.documents([good | {"spec": None}, good])
     assert [one.stage for one in done] == [Stage.BLOCKED, Stage.READY]
     assert done[0].error

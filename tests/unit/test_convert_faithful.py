@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.test_convert_ready import entry, slurm
 
-from mpijob.client.converting import Conversion, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mpijob.dialects.migration import leaves, operatorjobs
-from mpijob.dialects.migration.report import Converted, Fate
+from mpijob.formats.convert.kubernetes import flat_fields, mpijob_manifests
+from mpijob.formats.convert.report import Converted, Fate
 
 pytestmark = pytest.mark.req("D-migrate")
 _STEP = re.compile(r"([A-Za-z]+)(?:\[([^\]]*)\])?\.?")
@@ -66,7 +66,7 @@ def a_document() -> dict[str, Any]:
 
 
 def converted(document: dict[str, Any]) -> Converted:
-    return operatorjobs.read(document, keep=False)
+    return mpijob_manifests.read(document, keep=False)
 
 
 def without(document: dict[str, Any], path: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_every_field_is_in_the_report() -> None:
     document = a_document()
     told = {entry.field for entry in converted(document).entries}
     known = {"apiVersion", "kind"}
-    assert {leaf.path for leaf in leaves.leaves(document)} - told == known
+    assert {leaf.path for leaf in flat_fields.leaves(document)} - told == known
 
 
 def test_a_field_that_is_called_exact_is_in_the_job() -> None:
@@ -110,7 +110,7 @@ def test_a_field_that_is_called_exact_is_in_the_job() -> None:
     ]
     assert len(checked) > 15
     for entry in checked:
-        changed = operatorjobs.read(without(document, entry.field), keep=False)
+        changed = mpijob_manifests.read(without(document, entry.field), keep=False)
         assert (changed.jobs, changed.family) != (whole.jobs, whole.family), entry.field
 
 
@@ -120,14 +120,14 @@ def test_a_field_that_is_called_dropped_is_not_in_the_job() -> None:
     dropped = [entry for entry in whole.entries if entry.fate is Fate.DROPPED and "/" not in entry.field]
     assert len(dropped) > 30
     for entry in dropped:
-        changed = operatorjobs.read(without(document, entry.field), keep=False)
+        changed = mpijob_manifests.read(without(document, entry.field), keep=False)
         assert changed.jobs[0].replace(priority=0, secrets=()) == whole.jobs[0].replace(
             priority=0, secrets=()
         ), entry.field
 
 
 def test_what_is_foreign_is_kept_when_an_mpijob_is_written_again() -> None:
-    kept = operatorjobs.read(a_document(), keep=True)
+    kept = mpijob_manifests.read(a_document(), keep=True)
     fates = {entry.field: entry.note for entry in kept.entries}
     pod = "spec.mpiReplicaSpecs.Worker.template.spec"
     for field in (

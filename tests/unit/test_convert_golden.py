@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mpijob.client.converting import Conversion, Fate, Stage, convert
-from mpijob.dialects import jobfile
+from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
+from mpijob.formats.jobfile import jobfile_reader
 
 SOURCES = Path(__file__).resolve().parents[1] / "fixtures" / "convert"
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "convert"
@@ -46,7 +46,7 @@ def test_the_jobs_and_the_report_are_those_that_were_reviewed(name: str) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_the_job_files_that_are_written_read_back_as_the_jobs(name: str) -> None:
     for one in converted(name):
-        assert [jobfile.read(text) for text in one.texts] == list(one.jobs)
+        assert [jobfile_reader.read(text) for text in one.texts] == list(one.jobs)
 
 
 @pytest.mark.req("D-migrate")

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.test_convert_faithful import own_script, pbs
 from tests.unit.test_convert_ready import slurm
 
-from mpijob.client.converting import Conversion, Entry, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, Entry, Fate, Stage, convert
 from mpijob.errors import InvalidJob
 from mpijob.model import Signal
 

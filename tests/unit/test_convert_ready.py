@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.cli_support import Cli
 
-from mpijob.backends import code as along
-from mpijob.client.converting import Conversion, Entry, Fate, Stage, convert
-from mpijob.dialects import jobfile
+from mpijob.backends import code_upload as along
+from mpijob.client.convert.convert_jobs import Conversion, Entry, Fate, Stage, convert
+from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model import Family
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
@@ -77,7 +77,7 @@ def test_jobs_that_hand_files_on_are_told_the_volume_to_write() -> None:
     one = slurm("srun ./a\nsrun ./b")
     todo = entry(one, "script", Fate.CHANGED).todo
     volume = todo[todo.index("volumes:") : todo.index("]") + 1]
-    assert jobfile.read(f"{one.texts[0]}{volume}\n").volumes[0].mount == "/shared"
+    assert jobfile_reader.read(f"{one.texts[0]}{volume}\n").volumes[0].mount == "/shared"
     assert one.stage is Stage.CHECK
 
 
@@ -147,7 +147,7 @@ def test_the_folder_of_the_script_always_goes_along(
     monkeypatch.chdir(tmp_path)
     Path("x.sbatch").write_text(f"#!/bin/bash\n#SBATCH -J x -N 2\n{body}\n")
     result = Cli()("convert", "x.sbatch", "--out", "moved")
-    assert jobfile.read(Path("moved/x.yaml").read_text()).code.path == ".."
+    assert jobfile_reader.read(Path("moved/x.yaml").read_text()).code.path == ".."
     assert "folder → code.path: ..: the script's folder goes along" in result.stderr
 
 

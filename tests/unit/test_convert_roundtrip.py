@@ -12,9 +12,9 @@ from tests.unit.properties import examples
 from tests.unit.test_convert_golden import SOURCES
 from tests.unit.test_trainjob import whole_jobs
 
-from mpijob.client.converting import Conversion, Fate, Stage, convert
-from mpijob.dialects import jobfile
-from mpijob.dialects.migration.request import name_of
+from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
+from mpijob.formats.convert.header.request import name_of
+from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model import Code, Family, Launch, MPIJob, Program, Resources, Retry, Signal
 
 SETTINGS = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
@@ -97,7 +97,7 @@ def exact_fields(one: Conversion) -> list[str]:
 @SETTINGS
 @given(slurm_jobs())
 def test_a_job_as_sbatch_comes_back_with_everything_that_was_called_exact(job: MPIJob) -> None:
-    (out,) = convert(jobfile.write(job), to="sbatch")
+    (out,) = convert(jobfile_reader.write(job), to="sbatch")
     (back,) = convert(out.texts[0], file="x.sbatch")
     (returned,) = back.jobs
     assert {"name", "command"} & set(exact_fields(out))
@@ -113,7 +113,7 @@ def test_a_job_as_sbatch_comes_back_with_everything_that_was_called_exact(job: M
 def test_a_job_as_a_manifest_comes_back_whole(job: MPIJob, to: str) -> None:
     job = job.replace(mpi=Family.AUTO)
     try:
-        (out,) = convert(jobfile.write(job), to=to)
+        (out,) = convert(jobfile_reader.write(job), to=to)
     except Exception as error:
         pytest.fail(f"{error}")
     if not out.texts:
@@ -142,16 +142,16 @@ def test_an_mpijob_written_again_keeps_what_a_job_has_no_word_for(name: str) -> 
 @pytest.mark.req("D-migrate")
 def test_a_job_goes_round_all_forms_and_stays_itself() -> None:
     job = a_rich_job(secrets=(), volumes=())
-    text = jobfile.write(job)
+    text = jobfile_reader.write(job)
     for to in ("trainjob", "mpijob", "trainjob", "job"):
         (one,) = convert(text, to=to)
         text = one.texts[0]
-    assert jobfile.read(text) == job
+    assert jobfile_reader.read(text) == job
 
 
 @pytest.mark.req("D-migrate")
 def test_a_manifest_needs_an_image_and_says_so() -> None:
-    text = jobfile.write(a_job(image=""))
+    text = jobfile_reader.write(a_job(image=""))
     (one,) = convert(text, to="trainjob")
     assert one.stage is Stage.BLOCKED
     assert "image" in one.blockers[0]
@@ -170,7 +170,7 @@ def test_a_manifest_needs_an_image_and_says_so() -> None:
     ],
 )
 def test_what_another_form_cannot_do_is_told(fields: dict[str, Any], to: str, field: str) -> None:
-    (one,) = convert(jobfile.write(a_job(**fields)), to=to)
+    (one,) = convert(jobfile_reader.write(a_job(**fields)), to=to)
     (entry,) = [entry for entry in one.written if entry.field == field]
     assert entry.fate is Fate.DROPPED
     assert entry.todo

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.test_convert_ready import slurm
 
-from mpijob.client.converting import Conversion, Fate, Stage
+from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 IN = "cp $SLURM_SUBMIT_DIR/stats.py $SLURM_SUBMIT_DIR/data.txt ."

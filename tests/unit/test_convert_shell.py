@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.properties import examples
 
-from mpijob.client.converting import convert
-from mpijob.dialects.migration import batchscript
-from mpijob.dialects.migration.shelltext import constant, filled, mentioned
-from mpijob.dialects.migration.shellwords import Statement, statements
+from mpijob.client.convert.convert_jobs import convert
 from mpijob.errors import MpiJobError
+from mpijob.formats.convert import batch_script
+from mpijob.formats.convert.shell.constants import constant, filled, mentioned
+from mpijob.formats.convert.shell.parser import Statement, statements
 
 SETTINGS = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 SCRAPS = [
@@ -152,7 +152,7 @@ def test_every_letter_of_a_script_is_in_a_statement_a_comment_or_between(text: s
 def test_no_script_stalls_the_reader(text: str) -> None:
     began = time.process_time()  # other work on the machine does not count
     with contextlib.suppress(MpiJobError):
-        batchscript.read(f"#!/bin/bash\n#SBATCH -n 2\n{text}\n")
+        batch_script.read(f"#!/bin/bash\n#SBATCH -n 2\n{text}\n")
     assert time.process_time() - began < 10.0, "less than a second is usual"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.client.converting import Stage, convert
+from mpijob.client.convert.convert_jobs import Stage, convert
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 HEAD = "#SBATCH -J strict -N 1 -n 1"

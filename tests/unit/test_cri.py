@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpijob.observation import cri
+from mpijob.observation.logs import cri
 
 NOW = 1_475_713_029_669_794_202  # 2016-10-06T00:17:09.669794202Z
 chunks = st.lists(

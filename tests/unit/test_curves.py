@@ -17,11 +17,11 @@ from tests.unit.cli_support import Cli
 import mpijob
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.dialects import trainer_status
 from mpijob.errors import InvalidJob
+from mpijob.formats.status import trainer_progress
 from mpijob.model import LogLine, Role
-from mpijob.model.reporting import WORD
-from mpijob.observation import curves
+from mpijob.model.status.metric_line import WORD
+from mpijob.observation.metrics import training
 
 
 def a_line(text: str, second: float = 0.0, rank: int = 0) -> LogLine:
@@ -29,7 +29,7 @@ def a_line(text: str, second: float = 0.0, rank: int = 0) -> LogLine:
 
 
 def told(*texts: str, patterns: tuple[str, ...] = ()) -> list[dict[str, float]]:
-    return [dict(one.values) for one in curves.points(map(a_line, texts), curves.reader(patterns))]
+    return [dict(one.values) for one in training.points(map(a_line, texts), training.reader(patterns))]
 
 
 @pytest.mark.req("C-custom", "PMV-014")
@@ -90,37 +90,37 @@ def test_patterns_of_ones_own_name_the_metrics() -> None:
 def test_no_line_is_too_strange(text: bytes) -> None:
     for start in (b"", b"mpijob-report ", b"loss=", b"step "):
         line = LogLine(0, start + text, Role.RANK, rank=0)
-        found = curves.points([line], curves.reader())
+        found = training.points([line], training.reader())
         assert all(isinstance(value, float) for one in found for value in one.values.values())
 
 
 @pytest.mark.req("PMV-014")
 def test_progress_and_the_end_follow_from_steps() -> None:
     lines = [a_line(f"step {step}/100 loss={1 / step}", second=10.0 * step) for step in range(1, 51)]
-    points = curves.points(lines, curves.reader())
-    found = curves.curves(points, now=500.0)
+    points = training.points(lines, training.reader())
+    found = training.curves(points, now=500.0)
     assert (found.step, found.steps, found.progress) == (50.0, 100.0, 0.5)
     assert found.eta == pytest.approx(500.0)
-    assert curves.curves(points, now=560.0).eta == pytest.approx(440.0)
-    assert curves.curves(points).eta is None  # it has ended
+    assert training.curves(points, now=560.0).eta == pytest.approx(440.0)
+    assert training.curves(points).eta is None  # it has ended
     (loss,) = found.series
     assert (loss.name, loss.count, loss.last, loss.most) == ("loss", 50, 0.02, 1.0)
 
 
 def test_of_several_ranks_the_lowest_counts_unless_one_is_named() -> None:
     lines = [a_line(f"loss={rank}.5", second=rank, rank=rank) for rank in (2, 1)]
-    points = curves.points(lines, curves.reader())
-    assert [(one.rank, one.last) for one in curves.curves(points).series] == [(1, 1.5)]
-    assert [(one.rank, one.last) for one in curves.curves(points, rank=2).series] == [(2, 2.5)]
+    points = training.points(lines, training.reader())
+    assert [(one.rank, one.last) for one in training.curves(points).series] == [(1, 1.5)]
+    assert [(one.rank, one.last) for one in training.curves(points, rank=2).series] == [(2, 2.5)]
 
 
 def test_curves_are_bounded_and_keep_their_last_point() -> None:
-    points = [curves.Point(float(at), 0, {"step": float(at), "loss": float(at)}) for at in range(10_000)]
-    (loss,) = curves.curves(points, most=100).series
+    points = [training.Point(float(at), 0, {"step": float(at), "loss": float(at)}) for at in range(10_000)]
+    (loss,) = training.curves(points, most=100).series
     assert len(loss.values) <= 101
     assert (loss.values[-1], loss.count) == (9999.0, 10_000)
-    many = [curves.Point(0.0, 0, {f"m{at}": 1.0}) for at in range(500)]
-    assert len(curves.curves(many).series) == curves.MOST_SERIES
+    many = [training.Point(0.0, 0, {f"m{at}": 1.0}) for at in range(500)]
+    assert len(training.curves(many).series) == training.MOST_SERIES
 
 
 LINES = tuple(f"step {step}/3 loss={4 - step}" for step in (1, 2, 3))
@@ -162,12 +162,12 @@ def test_a_job_that_tells_nothing_says_how_to_tell(capsys: pytest.CaptureFixture
 
 @pytest.mark.req("UC3-AF1")
 def test_how_far_a_training_came_is_told_by_its_last_lines() -> None:
-    assert curves.reached([b"2026-11-15T10:00:00Z [1,0]<stdout>:epoch 44/100", b"epoch 45/100 loss=0.2"]) == (
-        "epoch 45/100"
-    )
-    assert curves.reached([b"step 900 of 1000, loss 0.1"]) == "step 900/1000"
-    assert curves.reached([WORD.encode() + b' {"epoch": 3, "loss": 1}']) == ("epoch 3")
-    assert curves.reached([b"nothing of the kind", b""]) == ""
+    assert training.reached(
+        [b"2026-11-15T10:00:00Z [1,0]<stdout>:epoch 44/100", b"epoch 45/100 loss=0.2"]
+    ) == ("epoch 45/100")
+    assert training.reached([b"step 900 of 1000, loss 0.1"]) == "step 900/1000"
+    assert training.reached([WORD.encode() + b' {"epoch": 3, "loss": 1}']) == ("epoch 3")
+    assert training.reached([b"nothing of the kind", b""]) == ""
 
 
 @pytest.mark.req("PMV-014")
@@ -179,14 +179,14 @@ def test_what_trainer_knows_completes_what_lines_tell(place: str) -> None:
     }  # fmt: skip
     job: dict[str, Any] = {"metadata": {}, "status": {"trainerStatus": status}}
     if place == "annotation":
-        job = {"metadata": {"annotations": {trainer_status.ANNOTATION: json.dumps(status)}}}
-    told_by_trainer = trainer_status.told(job)
+        job = {"metadata": {"annotations": {trainer_progress.ANNOTATION: json.dumps(status)}}}
+    told_by_trainer = trainer_progress.told(job)
     assert told_by_trainer is not None
-    found = curves.completed(curves.Curves(), told_by_trainer)
+    found = training.completed(training.Curves(), told_by_trainer)
     assert (found.progress, found.eta, found.updated) == (0.45, 795.0, 1794700830.0)
     assert [(one.name, one.last) for one in found.series] == [("bad", None), ("loss", 0.25)]
-    own = curves.curves(curves.points([a_line("step 3/4 loss=2", 5.0)], curves.reader()))
-    both = curves.completed(own, told_by_trainer)
+    own = training.curves(training.points([a_line("step 3/4 loss=2", 5.0)], training.reader()))
+    both = training.completed(own, told_by_trainer)
     assert both.progress == 0.75
     assert [(one.name, one.last) for one in both.series] == [("loss", 2.0), ("bad", None)]
 
@@ -197,5 +197,5 @@ _PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 
 @given(st.recursive(_PLAIN, lambda one: st.lists(one, max_size=3) | st.dictionaries(_WORDS, one)))
 def test_no_status_of_a_cluster_is_too_strange(status: Any) -> None:
-    found = trainer_status.told({"metadata": {}, "status": {"trainerStatus": status}})
+    found = trainer_progress.told({"metadata": {}, "status": {"trainerStatus": status}})
     assert found is None or found.progress is None or 0 <= found.progress <= 1

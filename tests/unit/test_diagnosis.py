@@ -13,7 +13,7 @@ from mpijob.diagnosis import Evidence, Memory, World, explain, fixed, summary
 from mpijob.diagnosis.rules import IDS, RULES
 from mpijob.errors import Finding, Severity
 from mpijob.model import Exit, LogLine
-from mpijob.observation.phase import Reason
+from mpijob.observation.state.phase import Reason
 
 GIB = 1 << 30
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    f()\n'

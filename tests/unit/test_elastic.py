@@ -15,17 +15,20 @@ from tests.unit.test_kube_steering import reasons, stored
 from tests.unit.test_witness import a_client, told
 
 from mpijob import MPIJob, checks
-from mpijob.admission import incoming as judgement
-from mpijob.backends.kubernetes import states, steering, story
-from mpijob.dialects import acts, incoming, mpioperator, seen_census, terms
-from mpijob.dialects.engine_choice import JOBSET_API, Engine, choose
-from mpijob.dialects.migration import operatorjobs
-from mpijob.dialects.terms import Gang, Shape
-from mpijob.dialects.trainjob import API as TRAINJOB
+from mpijob.admission import webhook as judgement
+from mpijob.backends.kubernetes.actions import patches
+from mpijob.backends.kubernetes.status import derive_state, timeline
 from mpijob.errors import Conflict, Finding, Severity, Unsupported
+from mpijob.formats.admission import request_reader
+from mpijob.formats.convert.kubernetes import mpijob_manifests
+from mpijob.formats.kubernetes import mpijob, user_actions, well_known
+from mpijob.formats.kubernetes.trainjob import API as TRAINJOB
+from mpijob.formats.kubernetes.well_known import Gang, Shape
+from mpijob.formats.sizing.engine_selection import JOBSET_API, Engine, choose
+from mpijob.formats.status import launcher_census
 from mpijob.model import Elastic, JobState, Phase
-from mpijob.model.governance import NamespaceLimits
-from mpijob.model.incoming import Around
+from mpijob.model.platform.admission_request import Around
+from mpijob.model.platform.governance import NamespaceLimits
 
 BOUNDS = Elastic(min_workers=2, max_workers=4)
 HOROVOD = (
@@ -96,10 +99,10 @@ def test_a_launcher_that_cannot_find_new_workers_is_warned_of() -> None:
 # -- documents ------------------------------------------------------------------------------------
 @pytest.mark.req("R8")
 def test_an_elastic_job_goes_to_the_mpi_operator_and_only_its_least_number_is_a_gang() -> None:
-    assert choose(an_elastic(), {TRAINJOB, JOBSET_API, mpioperator.API}).engine is Engine.MPI_OPERATOR
+    assert choose(an_elastic(), {TRAINJOB, JOBSET_API, mpijob.API}).engine is Engine.MPI_OPERATOR
     with pytest.raises(Unsupported, match="workers may come and go"):
         choose(an_elastic(), {TRAINJOB, JOBSET_API})
-    (document,) = mpioperator.write(an_elastic(), Shape(gang=Gang.VOLCANO))
+    (document,) = mpijob.write(an_elastic(), Shape(gang=Gang.VOLCANO))
     spec = document["spec"]
     assert spec["runPolicy"]["schedulingPolicy"]["minAvailable"] == 2
     assert spec["mpiReplicaSpecs"]["Worker"]["replicas"] == 3
@@ -109,28 +112,28 @@ def test_an_elastic_job_goes_to_the_mpi_operator_and_only_its_least_number_is_a_
 
 
 def test_its_command_runs_as_it_is_behind_the_census_and_knows_where_to_ask() -> None:
-    (document,) = mpioperator.write(an_elastic())
+    (document,) = mpijob.write(an_elastic())
     launcher = document["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     env = {one["name"]: one.get("value") for one in launcher["env"]}
     counted = int(env["MPIJOB_CENSUS_WORDS"])
     assert launcher["args"][counted:] == ["python", "own.py"]
     assert launcher["args"][counted - 1] == "true"
     assert env["MPIJOB_DISCOVER_HOSTS"] == "/etc/mpi/discover_hosts.sh"
-    assert seen_census.speech(document)[1] is False
+    assert launcher_census.speech(document)[1] is False
 
 
 def test_a_scaled_job_reads_back_with_its_new_number_and_its_bounds() -> None:
-    (document,) = copy.deepcopy(mpioperator.write(an_elastic()))
-    assert mpioperator.read([document]).job == an_elastic()
+    (document,) = copy.deepcopy(mpijob.write(an_elastic()))
+    assert mpijob.read([document]).job == an_elastic()
     document["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 4
-    assert mpioperator.read([document]).job == an_elastic(workers=4)
+    assert mpijob.read([document]).job == an_elastic(workers=4)
 
 
 def test_an_elastic_horovod_job_of_somebody_else_is_read_as_one() -> None:
     container = {"name": "m", "image": "x/y:1", "command": list(HOROVOD)}
     replica = {"replicas": 2, "template": {"spec": {"containers": [container]}}}
     document = {
-        "apiVersion": mpioperator.API,
+        "apiVersion": mpijob.API,
         "kind": "MPIJob",
         "metadata": {"name": "theirs"},
         "spec": {
@@ -139,16 +142,16 @@ def test_an_elastic_horovod_job_of_somebody_else_is_read_as_one() -> None:
             "mpiReplicaSpecs": {"Launcher": {**replica, "replicas": 1}, "Worker": replica},
         },
     }
-    assert mpioperator.read([document]).job.elastic == Elastic(min_workers=2, max_workers=4)
-    told = {entry.field: entry.ours for entry in operatorjobs.read(document, keep=False).entries}
+    assert mpijob.read([document]).job.elastic == Elastic(min_workers=2, max_workers=4)
+    told = {entry.field: entry.ours for entry in mpijob_manifests.read(document, keep=False).entries}
     assert told["spec.runPolicy.schedulingPolicy.minAvailable"] == "elastic.min_workers"
 
 
 def test_a_name_leaves_room_for_the_last_worker_that_may_come() -> None:
     long = an_elastic(name="n" * 54, workers=2, elastic=Elastic(max_workers=9))
-    mpioperator.write(long)
+    mpijob.write(long)
     with pytest.raises(Exception, match="letters"):
-        mpioperator.write(long.replace(elastic=Elastic(max_workers=11)))
+        mpijob.write(long.replace(elastic=Elastic(max_workers=11)))
 
 
 # -- what is seen ---------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ def scaled(cluster: Cluster, workers: int) -> Cluster:
 
 def look(cluster: Cluster, **more: Any) -> JobState:
     log = census(an_elastic(), name="bert").replace("-node-0-", "-worker-")
-    return states.derive(cluster.seen(**more), now=NOW, launcher_log=log)
+    return derive_state.derive(cluster.seen(**more), now=NOW, launcher_log=log)
 
 
 @pytest.mark.req("R8")
@@ -201,7 +204,7 @@ def test_a_lost_worker_is_the_cause_only_where_too_few_were_left() -> None:
 
 def test_the_story_tells_of_what_it_began_with() -> None:
     cluster = scaled(at_work(), 4)
-    told = {one.reason: one.message for one in story.events(cluster.seen(), look(cluster), NOW)}
+    told = {one.reason: one.message for one in timeline.events(cluster.seen(), look(cluster), NOW)}
     assert told["Submitted"].startswith("3 workers, 3 ranks")
     assert told["WorldProved"] == "3 ranks are where the plan has them"
 
@@ -209,21 +212,21 @@ def test_the_story_tells_of_what_it_began_with() -> None:
 # -- scaling --------------------------------------------------------------------------------------
 def test_scaling_is_written_onto_the_job_with_who_wanted_it() -> None:
     api, found = stored(at_work())
-    steering.scale(api, found, 3, 4, "jane")
+    patches.scale(api, found, 3, 4, "jane")
     assert api.objects[found.path]["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 4
-    assert reasons(api, found) == [acts.SCALED]
-    assert acts.read(api.objects[found.path])[0].message == "scaled from 3 to 4 workers by jane"
+    assert reasons(api, found) == [user_actions.SCALED]
+    assert user_actions.read(api.objects[found.path])[0].message == "scaled from 3 to 4 workers by jane"
 
 
 def test_a_trainjob_and_a_queued_job_are_not_scaled_and_the_reason_is_told() -> None:
     _, found = stored(Cluster())
     with pytest.raises(Unsupported, match="is a TrainJob: only the MPI Operator's"):
-        steering.refuse_scaling(found, 3)
+        patches.refuse_scaling(found, 3)
     queued = at_work()
-    queued.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
+    queued.job["metadata"]["labels"][well_known.QUEUE_LABEL] = "main"
     _, found = stored(queued)
     with pytest.raises(Unsupported, match="would stop it and queue it again"):
-        steering.refuse_scaling(found, 4)
+        patches.refuse_scaling(found, 4)
 
 
 def test_scaling_is_refused_outside_the_bounds_after_the_end_and_for_a_fixed_world(tmp_path: Path) -> None:
@@ -253,13 +256,13 @@ def test_the_command_line_makes_and_scales_an_elastic_job() -> None:
 # -- admission ------------------------------------------------------------------------------------
 def judged(job: MPIJob, workers: int, image: str = "", **limits: Any) -> list[str]:
     """Return what is refused when somebody gives a job another number of workers, or another image too."""
-    (old,) = mpioperator.write(job)
+    (old,) = mpijob.write(job)
     now = copy.deepcopy(old)
     worker = now["spec"]["mpiReplicaSpecs"]["Worker"]
     worker["replicas"] = workers
     if image:
         worker["template"]["spec"]["containers"][0]["image"] = image
-    asked = incoming.read(a_review(now, operation="UPDATE", oldObject=old))
+    asked = request_reader.read(a_review(now, operation="UPDATE", oldObject=old))
     around = Around(limits=NamespaceLimits(**limits))
     return [one.message for one in judgement.judge(asked, around).refusals]
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.preflight_support import a_job
 
 from mpijob.model import Secret, Volume, VolumeKind
-from mpijob.observation.encryption import Encrypted, protections
+from mpijob.observation.redaction.encryption import Encrypted, protections
 
 
 @pytest.mark.req("C-encrypt", "Q-SEC-002")

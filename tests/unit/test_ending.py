@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from mpijob.client.ending import Word
+from mpijob.client.services.shutdown import Word
 
 BUSY = """
 from mpijob.client import ending

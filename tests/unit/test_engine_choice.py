@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.cluster_support import a_job
 
-from mpijob.dialects.engine_choice import JOBSET_API, Engine, choose
-from mpijob.dialects.mpioperator import API as MPIJOB
-from mpijob.dialects.trainjob import API as TRAINJOB
 from mpijob.errors import Unsupported
+from mpijob.formats.kubernetes.mpijob import API as MPIJOB
+from mpijob.formats.kubernetes.trainjob import API as TRAINJOB
+from mpijob.formats.sizing.engine_selection import JOBSET_API, Engine, choose
 from mpijob.model import CustomLaunch, Family, Launch
 
 BOTH = {TRAINJOB, JOBSET_API, MPIJOB}

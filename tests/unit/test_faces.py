@@ -72,7 +72,9 @@ OPERATIONS: dict[str, Row] = {
     "export": Row("export", "export", f"GET {ONE}/export"),
     "compare": Row("compare", "compare", "GET /compare"),
     "templates": Row("templates", "template", "GET /templates POST /templates DELETE /templates/{template}"),
-    "convert": Row("- mpijob.client.converting, which needs no client", "convert", "POST /drafts/convert"),
+    "convert": Row(
+        "- mpijob.client.convert.convert_jobs, which needs no client", "convert", "POST /drafts/convert"
+    ),
     "advise": Row("advise", "plan", "POST /drafts/advice"),
     "accounts": Row("accounts usage_report rates", "acct", "GET /accounts GET /accounts/report"),
     "budgets": Row("budgets", "acct", "GET /budgets"),
@@ -81,10 +83,12 @@ OPERATIONS: dict[str, Row] = {
     "rights": Row("- client.facts(job).may", "doctor", "GET /rights"),
     "choices": Row("- names are known to whoever writes code", "explain", "GET /choices"),
     "explain": Row(
-        "- mpijob.dialects.schema, which needs no client", "explain schema", "GET /fields GET /guide"
+        "- mpijob.formats.jobfile.json_schema, which needs no client",
+        "explain schema",
+        "GET /fields GET /guide",
     ),
-    "cluster": Row("- mpijob.client.governing.Administration", "admin", "GET /overview/cluster"),
-    "migration": Row("- mpijob.client.migration", "convert", "GET /migration"),
+    "cluster": Row("- mpijob.client.admin.limits.Administration", "admin", "GET /overview/cluster"),
+    "migration": Row("- mpijob.client.convert.cluster_migration", "convert", "GET /migration"),
     "many": Row("array submit_all", "array create", CODE, CODE),
     "recurring": Row(
         "schedules", "schedule", "- a clock needs a home; it is set where the clock is", "-  as REST"

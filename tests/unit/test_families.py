@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local import families
-from mpijob.backends.local.paths import Home
+from mpijob.backends.local.planning import mpi_installations
+from mpijob.backends.local.storage.paths import Home
 from mpijob.model import Family
 from mpijob.settings import Settings
 
@@ -25,7 +25,7 @@ def launcher(place: Path, script: str) -> Settings:
 
 
 def version(settings: Settings) -> str:
-    found = families.candidates(settings, Home(settings.home), Family.OPENMPI)
+    found = mpi_installations.candidates(settings, Home(settings.home), Family.OPENMPI)
     return next((one.version for one in found if one.prefix in settings.mpi_directories.values()), "")
 
 
@@ -41,7 +41,7 @@ def test_a_launcher_is_asked_once(tmp_path: Path) -> None:
 def test_a_launcher_that_gave_no_answer_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    monkeypatch.setattr(families, "_ASK_SECONDS", 0.5)
+    monkeypatch.setattr(mpi_installations, "_ASK_SECONDS", 0.5)
     settings = launcher(tmp_path, f"exec {trouble}" if trouble.startswith("sleep") else trouble)
     assert version(settings) == ""
     monkeypatch.undo()

@@ -7,8 +7,8 @@ import pytest
 
 from mpijob.errors import InvalidJob
 from mpijob.model import LogLine, LogQuery, Role
-from mpijob.observation import filters, sieve
-from mpijob.observation.filters import compile_search, guarded_search
+from mpijob.observation.logs import filters, pipeline
+from mpijob.observation.logs.filters import compile_search, guarded_search
 
 LINES = [
     LogLine(time=1_000_000_000, text=b"mpiexec starts", role=Role.LAUNCHER),
@@ -19,7 +19,7 @@ LINES = [
 
 
 def chosen(**query: Any) -> list[int]:
-    return [LINES.index(line) for line in sieve.select(LINES, LogQuery(**query))]
+    return [LINES.index(line) for line in pipeline.select(LINES, LogQuery(**query))]
 
 
 @pytest.mark.req("FR-OBS-002", "FR-CLI-003")

@@ -12,7 +12,7 @@ from mpijob import checks
 from mpijob.diagnosis import Evidence, Memory, explain, fixed
 from mpijob.diagnosis.rule import Remedy, Rule
 from mpijob.diagnosis.rules import RULES
-from mpijob.diagnosis.words import fill_patch, words
+from mpijob.diagnosis.template_fields import fill_patch, words
 from mpijob.errors import Fix, Severity
 from mpijob.model import Code, Exit, Resources
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model import Level, LogLine, LogQuery, Mark, Role
-from mpijob.observation.folding import LONGEST_BYTES, Fold, last_state
-from mpijob.observation.sieve import Sieve, select
+from mpijob.observation.logs.folding import LONGEST_BYTES, Fold, last_state
+from mpijob.observation.logs.pipeline import Sieve, select
 
 SECOND = 1_000_000_000
 

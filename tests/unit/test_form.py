@@ -10,8 +10,8 @@ from tests.unit.test_cli_flags import leaves
 from tools import form
 from tools.form_places import PLACES
 
-from mpijob.client.drafts import FIELDS
-from mpijob.dialects import schema
+from mpijob.client.submit.drafts import FIELDS
+from mpijob.formats.jobfile import json_schema
 from mpijob.model import MPIJob
 
 WRITTEN = {one.path: one for one in form.entries()}
@@ -46,7 +46,7 @@ def parts(described: dict[str, Any]) -> list[str]:
 
 
 def of_the_model() -> dict[str, dict[str, Any]]:
-    told = schema.json_schema()
+    told = json_schema.json_schema()
     return dict(fields(told["$defs"]["MPIJob"], told["$defs"]))
 
 
@@ -80,7 +80,7 @@ def test_the_form_has_no_field_that_the_model_lacks() -> None:
 @pytest.mark.req("SC-012", "FR-UX-003")
 def test_the_help_of_each_field_is_what_explain_and_the_reference_tell() -> None:
     for path in WRITTEN:
-        assert FIELDS[path].text == schema.explain(path).description
+        assert FIELDS[path].text == json_schema.explain(path).description
 
 
 @pytest.mark.req("AC10-parity")

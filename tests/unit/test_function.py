@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mpijob import MPIJob, checks
-from mpijob.client import function
+from mpijob.client.submit import function
 from mpijob.errors import InvalidJob, NotFound
 from mpijob.model import Code, LogLine, Role
 

@@ -8,12 +8,14 @@ from typing import Any, cast
 import pytest
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import gathering, kinds
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.gathering import Found
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.dialects import seen_kinds, terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.status.job_objects import Found
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.status import job_conditions
 
 LAUNCHER = "run-launcher-0"
 
@@ -50,31 +52,31 @@ class Changing:
 
 def gathered(api: Changing, kind: Kind) -> list[dict[str, Any]]:
     job = {"metadata": {"name": "run", "namespace": "team", "uid": "u"}, "spec": {}}
-    seen = gathering.objects(cast(Api, api), Found(kind, job), frozenset(), [])
+    seen = job_objects.objects(cast(Api, api), Found(kind, job), frozenset(), [])
     return cast(list[dict[str, Any]], list(seen.jobs))
 
 
 def test_a_launcher_that_went_between_two_reads_is_seen_as_ended() -> None:
     old, new = batch_job(LAUNCHER, 1), batch_job(LAUNCHER, 0, "FailureTarget")
     api = Changing([pod("run-node-0-0-abcde", "run-node-0")], [old], [new])
-    (launcher,) = gathered(api, kinds.TRAINJOB)
-    ending = seen_kinds.ending(launcher, "SuccessCriteriaMet", "FailureTarget")
+    (launcher,) = gathered(api, resources.TRAINJOB)
+    ending = job_conditions.ending(launcher, "SuccessCriteriaMet", "FailureTarget")
     assert ending is not None
     assert not ending.good
 
 
 def test_nothing_is_asked_twice_while_every_pod_is_there() -> None:
     api = Changing([pod("run-launcher-0-0-abcde", LAUNCHER)], [batch_job(LAUNCHER, 1)])
-    gathered(api, kinds.TRAINJOB)
+    gathered(api, resources.TRAINJOB)
     assert api.asked == 1
 
 
 def test_the_launcher_of_the_mpi_operator_is_asked_for_only_when_its_pod_is_missing() -> None:
     worker, launcher = pod("run-worker-0", ""), pod("run-launcher-x7k2p", "run-launcher")
     api = Changing([worker], [batch_job("run-launcher", 0, "Failed")])
-    assert [one["metadata"]["name"] for one in gathered(api, kinds.MPIJOB)] == ["run-launcher"]
+    assert [one["metadata"]["name"] for one in gathered(api, resources.MPIJOB)] == ["run-launcher"]
     api = Changing([worker, launcher], [batch_job("run-launcher", 1)])
-    assert gathered(api, kinds.MPIJOB) == []
+    assert gathered(api, resources.MPIJOB) == []
     assert api.asked == 0
 
 
@@ -91,16 +93,16 @@ def test_who_took_a_jobs_place_is_found_by_a_user_who_sees(everywhere: bool) -> 
     mine, theirs = a_workload("mine", "u", status={"conditions": [evicted]}), a_workload("theirs", "theirs")
     api = Store()
     for one in (mine, theirs):
-        api.objects[kinds.WORKLOAD.path("team", one["metadata"]["name"])] = one
+        api.objects[resources.WORKLOAD.path("team", one["metadata"]["name"])] = one
 
     def refuse(method: str, path: str) -> None:
-        if path == kinds.WORKLOAD.path() and not everywhere:
+        if path == resources.WORKLOAD.path() and not everywhere:
             raise ApiError("forbidden", status=403, reason="Forbidden")
 
     api.before = refuse
-    labels = {terms.QUEUE_LABEL: "main"}
+    labels = {well_known.QUEUE_LABEL: "main"}
     job = {"metadata": {"name": "run", "namespace": "team", "uid": "u", "labels": labels}, "spec": {}}
-    seen = gathering.objects(api, Found(kinds.MPIJOB, job), frozenset({kinds.KUEUE_API}), [])
+    seen = job_objects.objects(api, Found(resources.MPIJOB, job), frozenset({resources.KUEUE_API}), [])
     assert (seen.workload, seen.taker) == (mine, theirs)
 
 
@@ -113,9 +115,14 @@ class WithoutKueue(Changing):
 
 def test_a_queued_job_is_looked_at_although_kueue_tells_no_place() -> None:
     job = {
-        "metadata": {"name": "run", "namespace": "team", "uid": "u", "labels": {terms.QUEUE_LABEL: "main"}},
+        "metadata": {
+            "name": "run",
+            "namespace": "team",
+            "uid": "u",
+            "labels": {well_known.QUEUE_LABEL: "main"},
+        },
         "spec": {"suspend": True},
     }
-    served = frozenset({kinds.KUEUE_API})
-    seen = gathering.objects(cast(Api, WithoutKueue([], [])), Found(kinds.TRAINJOB, job), served, [])
+    served = frozenset({resources.KUEUE_API})
+    seen = job_objects.objects(cast(Api, WithoutKueue([], [])), Found(resources.TRAINJOB, job), served, [])
     assert (seen.job, seen.position) == (job, None)

@@ -11,14 +11,14 @@ from tests.unit.cluster_objects import BEGIN, at_work, stamp
 from tests.unit.kube_node import TEAM
 from tests.unit.test_kube_controller import Versioned, a_controller, finish, laid_out, ref_of
 
-from mpijob.backends.kubernetes import steering
-from mpijob.backends.kubernetes.api import Document
-from mpijob.backends.kubernetes.controller import LIMITS, Controller
-from mpijob.dialects import terms
+from mpijob.backends.kubernetes.actions import patches
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.backends.kubernetes.controller.controller import LIMITS, Controller
+from mpijob.formats.kubernetes import well_known
 from mpijob.model import JobRef, JobState, Phase, Sample
-from mpijob.model.governance import Gang, Idle, NamespaceLimits, Retention
-from mpijob.observation import governing
-from mpijob.observation.governing import Progress
+from mpijob.model.platform.governance import Gang, Idle, NamespaceLimits, Retention
+from mpijob.observation.state import limits_policy
+from mpijob.observation.state.limits_policy import Progress
 
 
 # -- limits ------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def test_a_job_beyond_its_namespaces_longest_time_is_ended_and_says_so(
     one = limited(a_controller(node), NamespaceLimits(max_duration_seconds=60), monkeypatch)
     ended_ones: list[str] = []
     monkeypatch.setattr(
-        steering, "give_up", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
+        patches, "give_up", lambda api, found, seen, reason, why, grace: ended_ones.append(why)
     )
     one._attend(ref_of(cluster))
     assert len(ended_ones) == 1
@@ -70,10 +70,10 @@ def test_an_end_that_somebody_noted_and_could_not_bring_about_is_brought_about(
 ) -> None:
     for noted, wanted in ((3990, 0), (3900, 1)):
         node, cluster = Versioned(), at_work()
-        cluster.note(terms.CANCELLED_ANNOTATION, stamp(noted))
+        cluster.note(well_known.CANCELLED_ANNOTATION, stamp(noted))
         laid_out(node, cluster)
         finished: list[str] = []
-        monkeypatch.setattr(steering, "finish", lambda api, found, seen, to=finished: to.append(found.name))
+        monkeypatch.setattr(patches, "finish", lambda api, found, seen, to=finished: to.append(found.name))
         a_controller(node)._attend(ref_of(cluster))
         assert len(finished) == wanted
 
@@ -97,21 +97,21 @@ def a_state(phase: Phase, **more: Any) -> JobState:
 
 
 def test_an_end_is_the_last_transition_and_times_never_go_back() -> None:
-    begun = governing.moved(Progress(), a_state(Phase.RUNNING, running=BEGIN + 5), BEGIN + 9)
+    begun = limits_policy.moved(Progress(), a_state(Phase.RUNNING, running=BEGIN + 5), BEGIN + 9)
     assert begun == Progress("Running", BEGIN + 5, 1)
-    over = governing.moved(begun, a_state(Phase.SUCCEEDED, finished=BEGIN + 3), BEGIN + 9)
+    over = limits_policy.moved(begun, a_state(Phase.SUCCEEDED, finished=BEGIN + 3), BEGIN + 9)
     assert over == Progress("Succeeded", BEGIN + 5, 2)
-    assert governing.moved(over, a_state(Phase.RUNNING), BEGIN + 9) is None
-    assert governing.moved(over, a_state(Phase.SUCCEEDED), BEGIN + 9) is None
+    assert limits_policy.moved(over, a_state(Phase.RUNNING), BEGIN + 9) is None
+    assert limits_policy.moved(over, a_state(Phase.SUCCEEDED), BEGIN + 9) is None
 
 
 def test_the_deadline_alarm_rings_at_nine_tenths_of_the_shorter_time() -> None:
     state, limits = a_state(Phase.RUNNING, running=BEGIN), NamespaceLimits(max_duration_seconds=200)
-    assert governing.deadline_alarm(state, 100, limits, BEGIN + 89) is None
-    alarm = governing.deadline_alarm(state, 100, limits, BEGIN + 92)
+    assert limits_policy.deadline_alarm(state, 100, limits, BEGIN + 89) is None
+    alarm = limits_policy.deadline_alarm(state, 100, limits, BEGIN + 92)
     assert alarm is not None
     assert alarm.message == "less than a tenth is left of the 100 s that the job may run"
-    assert governing.deadline_alarm(state, None, NamespaceLimits(), BEGIN + 1e6) is None
+    assert limits_policy.deadline_alarm(state, None, NamespaceLimits(), BEGIN + 1e6) is None
 
 
 def test_gpus_are_idle_when_no_worker_computes_for_the_whole_time() -> None:
@@ -122,11 +122,11 @@ def test_gpus_are_idle_when_no_worker_computes_for_the_whole_time() -> None:
 
     now = BEGIN + 200
     quiet = measured(0.01, 10, 110, 150, 200)
-    alarm = governing.idle_alarm(state, 8, quiet, idle, now)
+    alarm = limits_policy.idle_alarm(state, 8, quiet, idle, now)
     assert alarm is not None
     assert "8 GPUs" in alarm.message
-    assert governing.idle_alarm(state, 0, quiet, idle, now) is None
-    assert governing.idle_alarm(state, 8, [*quiet, *measured(1.0, 190)], idle, now) is None
-    assert governing.idle_alarm(state, 8, measured(0.01, 150, 200), idle, now) is None
+    assert limits_policy.idle_alarm(state, 0, quiet, idle, now) is None
+    assert limits_policy.idle_alarm(state, 8, [*quiet, *measured(1.0, 190)], idle, now) is None
+    assert limits_policy.idle_alarm(state, 8, measured(0.01, 150, 200), idle, now) is None
     at_work_on_it = Sample(BEGIN + 190, 0, 0.01, 0, 1, gpus=0.5)
-    assert governing.idle_alarm(state, 8, [*quiet, at_work_on_it], idle, now) is None
+    assert limits_policy.idle_alarm(state, 8, [*quiet, at_work_on_it], idle, now) is None

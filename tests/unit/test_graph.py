@@ -13,12 +13,12 @@ from tests.unit.cluster_support import a_rich_job
 
 from mpijob import Client, MPIJob, Phase
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import graph
-from mpijob.dialects import mpioperator, trainjob, waiting_jobs
-from mpijob.dialects.terms import AFTER_ANNOTATION, QUEUE_LABEL
+from mpijob.client.submit import dependency_graph
 from mpijob.errors import InvalidJob
+from mpijob.formats.kubernetes import dependency_notes, mpijob, trainjob
+from mpijob.formats.kubernetes.well_known import AFTER_ANNOTATION, QUEUE_LABEL
 from mpijob.model import JobRef
-from mpijob.model.dependencies import Dependency, judge, sentence
+from mpijob.model.spec.dependencies import Dependency, judge, sentence
 
 DIAMOND = """\
 name: report
@@ -52,7 +52,7 @@ def test_every_job_stands_behind_those_that_it_waits_for(waits: list[list[int]])
         job(f"j{index}", *{f"j{other}" for other in others if other < index})
         for index, others in enumerate(waits)
     ]
-    order = [one.name for one in graph.ordered(reversed(jobs))]
+    order = [one.name for one in dependency_graph.ordered(reversed(jobs))]
     assert sorted(order) == sorted(one.name for one in jobs)
     for one in jobs:
         assert all(order.index(name) < order.index(one.name) for name in one.after)
@@ -60,9 +60,9 @@ def test_every_job_stands_behind_those_that_it_waits_for(waits: list[list[int]])
 
 def test_jobs_in_a_circle_are_refused_by_name() -> None:
     with pytest.raises(InvalidJob, match=r"in a circle: ('a' → 'b' → 'a'|'b' → 'a' → 'b')"):
-        graph.ordered([job("a", "b"), job("b", "a")])
+        dependency_graph.ordered([job("a", "b"), job("b", "a")])
     with pytest.raises(InvalidJob, match="two jobs are called 'a'"):
-        graph.ordered([job("a"), job("a")])
+        dependency_graph.ordered([job("a"), job("a")])
 
 
 def test_nothing_is_created_when_one_job_of_several_is_not_sound() -> None:
@@ -193,21 +193,21 @@ def test_a_later_job_of_the_same_name_is_not_the_one_that_was_meant() -> None:
 
 
 # -- a cluster's words ---------------------------------------------------------------------------------
-@pytest.mark.parametrize("dialect", [trainjob, mpioperator])
+@pytest.mark.parametrize("dialect", [trainjob, mpijob])
 @pytest.mark.parametrize("queue", ["", "main"])
 def test_a_job_that_waits_is_suspended_outside_its_queue_and_still_reads_back(
     dialect: Any, queue: str
 ) -> None:
     wanted = a_rich_job(queue=queue, after=("prepare",))
     documents = [*dialect.write(wanted)]
-    waiting_jobs.hold(documents[-1], [JobRef("team-cv", "prepare", "uid-1")])
+    dependency_notes.hold(documents[-1], [JobRef("team-cv", "prepare", "uid-1")])
     held = documents[-1]
     assert QUEUE_LABEL not in held["metadata"]["labels"]
     assert dialect.read(documents).job == wanted
-    note = waiting_jobs.read(held)
+    note = dependency_notes.read(held)
     assert note is not None
     assert note.jobs == {"prepare": "uid-1"}
-    patch = waiting_jobs.release(held, note)
+    patch = dependency_notes.release(held, note)
     assert patch["metadata"]["annotations"] == {AFTER_ANNOTATION: None}
     if queue:
         assert patch["metadata"]["labels"] == {QUEUE_LABEL: "main"}
@@ -219,7 +219,7 @@ def test_a_job_that_waits_is_suspended_outside_its_queue_and_still_reads_back(
 @pytest.mark.security
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"jobs": 3}'])
 def test_a_note_that_somebody_else_wrote_is_no_note(text: str) -> None:
-    assert waiting_jobs.read({"metadata": {"annotations": {AFTER_ANNOTATION: text}}}) is None
+    assert dependency_notes.read({"metadata": {"annotations": {AFTER_ANNOTATION: text}}}) is None
 
 
 @pytest.mark.req("FR-INT-004")

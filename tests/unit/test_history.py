@@ -12,15 +12,16 @@ import pytest
 from tests.unit.history_support import a_key, a_spec, a_state, archived, encoded, said, texts
 
 from mpijob.errors import BackendError, Conflict, InvalidJob
-from mpijob.history import capture as capturing
-from mpijob.history import keeping, schema
+from mpijob.history import log_writer as capturing
+from mpijob.history import retention
 from mpijob.history.archive import Archive, decoded
-from mpijob.history.keeping import Keep, Policy
-from mpijob.history.past import Past, past
-from mpijob.history.values import Fact
+from mpijob.history.archive_reader import Past, past
+from mpijob.history.records import Fact
+from mpijob.history.retention import Keep, Policy
+from mpijob.history.storage import schema
 from mpijob.model import Event, JobKey, JobRef, Phase, Sample, Scope
-from mpijob.model.accounts import AccountQuery
-from mpijob.model.job import Retention
+from mpijob.model.spec.job import Retention
+from mpijob.model.status.accounts import AccountQuery
 from mpijob.settings import KeepSetting, Settings, history_directory
 
 archive = pytest.fixture(archived)
@@ -128,7 +129,7 @@ def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: p
         read.append(kind)
         return decoded(kind, blob)
 
-    monkeypatch.setattr("mpijob.history.past.decoded", watched)
+    monkeypatch.setattr("mpijob.history.archive_reader.decoded", watched)
     page = Past(archive).list(Scope(namespace="team", limit=3))
     assert (len(page.items), page.total, len(read)) == (3, 20, 3)
 
@@ -187,15 +188,15 @@ def test_logs_go_after_7_days_and_records_after_30(archive: Archive) -> None:
     archive.put(a_state(phase=Phase.SUCCEEDED, finished=0.5), now=0.5)
     said(archive, 3).end()
     found = Past(archive)
-    keeping.tidy(archive, Policy(), 6.9 * DAY)
+    retention.tidy(archive, Policy(), 6.9 * DAY)
     assert len(texts(found)) == 3
-    keeping.tidy(archive, Policy(), 7.1 * DAY)
+    retention.tidy(archive, Policy(), 7.1 * DAY)
     assert texts(found) == ["mpijob: lines are missing here: logs are kept for 7 days"]
     assert not os.path.exists(archive.folder(a_key()))
-    keeping.tidy(archive, Policy(), 30.1 * DAY)
+    retention.tidy(archive, Policy(), 30.1 * DAY)
     assert found.state(REF) is None
     assert (_rows(archive), [one.ref.uid for one in found.accounts(AccountQuery())]) == (1, ["u1"])
-    keeping.tidy(archive, Policy(), 401 * DAY)
+    retention.tidy(archive, Policy(), 401 * DAY)
     assert _rows(archive) == 0  # what it used is kept longest, not for ever
 
 
@@ -231,7 +232,7 @@ def test_when_there_is_no_room_the_oldest_lines_go_first_and_that_is_told(
     capture = said(archive, 300)
     capture.end()
     size = sum(chunk.size for chunk in archive.chunks(capture.voice.id))
-    keeping.tidy(archive, Policy(most_bytes=size // 2), 2.0)
+    retention.tidy(archive, Policy(most_bytes=size // 2), 2.0)
     left = archive.chunks(capture.voice.id)
     assert 0 < sum(chunk.size for chunk in left) <= size // 2
     first, *rest = texts(Past(archive))
@@ -244,10 +245,10 @@ def test_when_there_is_no_room_the_oldest_lines_go_first_and_that_is_told(
 def test_chunks_of_a_job_that_was_erased_while_it_spoke_make_room_too(archive: Archive) -> None:
     archive.put(a_state(phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
     capture = said(archive, 300)
-    keeping.erase(archive, (a_key(),))
+    retention.erase(archive, (a_key(),))
     capture.end()
     assert archive.chunks(capture.voice.id)
-    keeping.tidy(archive, Policy(most_bytes=1), 2.0)
+    retention.tidy(archive, Policy(most_bytes=1), 2.0)
     assert not archive.chunks(capture.voice.id)
 
 
@@ -269,9 +270,9 @@ def test_files_that_nobody_knows_are_removed_when_they_are_old(archive: Archive)
     stray, nobodys = Path(archive.folder(a_key())) / "stray.log", Path(archive.folder(a_key("u9")))
     stray.write_bytes(b"x")
     nobodys.mkdir()
-    keeping.tidy(archive, Policy(), stray.stat().st_mtime + 10)
+    retention.tidy(archive, Policy(), stray.stat().st_mtime + 10)
     assert stray.exists()
-    keeping.tidy(archive, Policy(), stray.stat().st_mtime + 4000)
+    retention.tidy(archive, Policy(), stray.stat().st_mtime + 4000)
     assert not stray.exists()
     assert not nobodys.exists()
     assert len(texts(Past(archive))) == 3

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from tests.unit.history_support import a_key, a_state, a_voice, after, line, recorded, texts
 
-from mpijob.history import capture as capturing
-from mpijob.history import chunks, keeping
+from mpijob.history import log_writer as capturing
+from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.intake import Whole, take_in
-from mpijob.history.keeping import Policy
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
+from mpijob.history.import_job import Whole, take_in
+from mpijob.history.log_writer import Capture
+from mpijob.history.retention import Policy
+from mpijob.history.storage import chunks
 from mpijob.model import JobRef, Phase, Role
 
 LINES = [line(number // 2) for number in range(120)]  # two lines each moment
@@ -68,7 +69,7 @@ def _killed_at(fatal: int, work: Callable[[], None], watched: Callable[[], Archi
             found = getattr(real, name)
             return steps.around(found) if name in ("ftruncate", "fdatasync", "open", "unlink") else found
 
-    for module in (chunks, capturing, keeping):
+    for module in (chunks, capturing, retention):
         vars(module)["os"] = Os()  # the child's own
     archive = watched()
     archive._db.set_trace_callback(lambda sql: steps.step() if sql in ("COMMIT", "BEGIN IMMEDIATE") else None)
@@ -112,7 +113,7 @@ def test_a_recorder_killed_at_any_step_loses_nothing_and_stores_nothing_twice(
         _record(after_it)
         assert recorded(after_it, "u1") == b"".join(LINES), f"killed at step {fatal}"
         assert after_it.gaps(a_key()) == ()
-        keeping.tidy(after_it, Policy(), os.stat(after_it.logs).st_mtime + 4000)
+        retention.tidy(after_it, Policy(), os.stat(after_it.logs).st_mtime + 4000)
         (voice,) = after_it.voices(a_key())
         known = sorted(os.path.basename(chunk.file) for chunk in after_it.chunks(voice.id))
         assert sorted(os.listdir(after_it.folder(a_key()))) == known, f"killed at step {fatal}"

@@ -26,15 +26,16 @@ from tests.unit.older_records import (
 )
 
 from mpijob.errors import BackendError
-from mpijob.history import keeping, layout, moving, offload, schema
+from mpijob.history import backup, retention
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.keeping import Keep, Policy
-from mpijob.history.objects import Objects
-from mpijob.history.past import Past
-from mpijob.history.values import Voice
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
+from mpijob.history.records import Voice
+from mpijob.history.retention import Keep, Policy
+from mpijob.history.storage import layout, schema, tiering
+from mpijob.history.storage.s3 import Objects
 from mpijob.model import JobRef, Phase, Scope
-from mpijob.model.accounts import AccountQuery
+from mpijob.model.status.accounts import AccountQuery
 
 pytestmark = pytest.mark.req("C-history")
 DAY = 86_400.0
@@ -136,7 +137,7 @@ def test_forgetting_leaves_what_a_namespace_of_that_name_has_in_the_older_direct
 
 
 def test_days_and_accounts_are_kept_of_older_records_too(older: Older) -> None:
-    keeping.tidy(
+    retention.tidy(
         older.archive, Policy({"team-a": Keep(1, 30, 400), "*": Keep(100, 100, 400)}), 60.0 + 2 * DAY
     )
     assert texts(older.archive, DONE)[1:] == ["mpijob: lines are missing here: logs are kept for 1 days"]
@@ -162,9 +163,9 @@ def test_files_that_nobody_knows_are_found_in_both_layouts(older: Older) -> None
         stray.write_bytes(b"x")
     now = strays[-1].stat().st_mtime
     keep = Policy({"*": Keep(10**6, 10**6, 10**6)})
-    keeping.tidy(archive, keep, now + 10)
+    retention.tidy(archive, keep, now + 10)
     assert all(stray.exists() for stray in strays)
-    keeping.tidy(archive, keep, now + 4000)
+    retention.tidy(archive, keep, now + 4000)
     assert older.on_disk() == known
     assert not (logs / NOBODYS).exists()
     assert not (logs / "team-b" / "u9").exists()
@@ -194,7 +195,7 @@ def test_objects_that_were_stored_by_uid_are_read_and_removed_by_their_names(old
         shutil.rmtree(Path(archive.logs) / FOLDERS[uid])
     archive.objects = cast(Objects, bucket)
     check_all_is_found(archive)
-    assert offload.move(archive) == 1  # the sealed chunk of the job that goes on, by its older name
+    assert tiering.move(archive) == 1  # the sealed chunk of the job that goes on, by its older name
     assert bucket.held.keys() == {*older.files[DONE.uid], *older.files[ODD.uid], older.files[GOING.uid][0]}
     check_all_is_found(archive)
     assert Past(archive).forget(DONE) == 1
@@ -222,7 +223,7 @@ def test_a_backup_of_the_format_before_is_put_back_and_found(tmp_path: Path) -> 
         for path in sorted((tmp_path / "old").rglob("*")):
             if path.is_file() and path.suffix in (".db", ".log"):
                 packed.add(path, str(path.relative_to(tmp_path / "old")))
-    assert moving.restore(str(tmp_path / "old.tar"), str(tmp_path / "new")) == 3
+    assert backup.restore(str(tmp_path / "old.tar"), str(tmp_path / "new")) == 3
     check_all_is_found(Archive(str(tmp_path / "new")))
 
 
@@ -231,10 +232,10 @@ def test_a_backup_of_files_in_both_layouts_is_put_back_and_found(older: Older, t
     capture.take(line(100))
     capture.end()
     before = texts(older.archive, GOING)
-    assert moving.backup(older.archive, str(tmp_path / "all.tar")) == 3
+    assert backup.backup(older.archive, str(tmp_path / "all.tar")) == 3
     with tarfile.open(tmp_path / "all.tar") as packed:
         assert {name.count("/") for name in packed.getnames()} == {0, 2, 3}
-    assert moving.restore(str(tmp_path / "all.tar"), str(tmp_path / "new")) == 3
+    assert backup.restore(str(tmp_path / "all.tar"), str(tmp_path / "new")) == 3
     again = Archive(str(tmp_path / "new"))
     assert texts(again, GOING) == before
     assert texts(again, DONE) == texts(older.archive, DONE)
@@ -244,10 +245,10 @@ def test_a_backup_of_files_in_both_layouts_is_put_back_and_found(older: Older, t
 def test_a_backup_of_a_newer_format_is_refused_by_its_number(
     older: Older, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moving.backup(older.archive, str(tmp_path / "all.tar"))
+    backup.backup(older.archive, str(tmp_path / "all.tar"))
     monkeypatch.setattr(schema, "VERSION", schema.VERSION - 1)
     with pytest.raises(BackendError, match=f"format {schema.VERSION + 1}"):
-        moving.restore(str(tmp_path / "all.tar"), str(tmp_path / "new"))
+        backup.restore(str(tmp_path / "all.tar"), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
 
 

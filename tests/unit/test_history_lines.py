@@ -28,15 +28,15 @@ from tests.unit.history_support import (
 from tests.unit.properties import examples
 
 from mpijob.errors import BackendError
-from mpijob.history import capture as capturing
-from mpijob.history import chunks
+from mpijob.history import log_writer as capturing
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.intake import Whole, take_in
-from mpijob.history.past import Past
-from mpijob.history.values import Gap, numbers, spans
+from mpijob.history.archive_reader import Past
+from mpijob.history.import_job import Whole, take_in
+from mpijob.history.log_writer import Capture
+from mpijob.history.records import Gap, numbers, spans
+from mpijob.history.storage import chunks
 from mpijob.model import JobRef, LogQuery, Phase, Role
-from mpijob.observation import cri
+from mpijob.observation.logs import cri
 
 archive = pytest.fixture(archived)
 

@@ -11,14 +11,14 @@ import pytest
 from tests.unit.history_support import a_key, a_state, a_voice, line, recorded, shared_archive, texts
 
 from mpijob.backends.local import LocalBackend
-from mpijob.client import records
+from mpijob.client.history import maintenance
 from mpijob.errors import BackendError, Conflict, InvalidJob
-from mpijob.history import moving
+from mpijob.history import backup
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
 from mpijob.model import JobRef, Phase, Sample
-from mpijob.model.accounts import AccountQuery
+from mpijob.model.status.accounts import AccountQuery
 from mpijob.settings import Settings
 
 archive = pytest.fixture(shared_archive)
@@ -32,10 +32,10 @@ def test_a_backup_put_back_elsewhere_answers_the_same(archive: Archive, tmp_path
     for number in range(1000):
         capture.take(line(number))
     capture.end()
-    assert moving.backup(archive, str(tmp_path / "all.tar")) == 1
+    assert backup.backup(archive, str(tmp_path / "all.tar")) == 1
     assert (tmp_path / "all.tar").stat().st_mode & 0o777 == 0o600
     assert not list((tmp_path / "history").glob("backup-*"))
-    assert moving.restore(str(tmp_path / "all.tar"), str(tmp_path / "new")) == 1
+    assert backup.restore(str(tmp_path / "all.tar"), str(tmp_path / "new")) == 1
     before, after = Past(archive), Past(Archive(str(tmp_path / "new")))
     ref = JobRef("team", "bert")
     assert after.record(ref) == before.record(ref)
@@ -64,13 +64,13 @@ def test_a_backup_taken_while_lines_come_holds_a_beginning_of_them(archive: Arch
     writer.start()
     try:
         for number in range(5):
-            moving.backup(archive, str(tmp_path / f"{number}.tar"))
+            backup.backup(archive, str(tmp_path / f"{number}.tar"))
     finally:
         stop.set()
         writer.join()
     everything = recorded(archive, "u1")
     for number in range(5):
-        moving.restore(str(tmp_path / f"{number}.tar"), str(tmp_path / f"r{number}"))
+        backup.restore(str(tmp_path / f"{number}.tar"), str(tmp_path / f"r{number}"))
         kept = recorded(Archive(str(tmp_path / f"r{number}")), "u1")
         assert everything.startswith(kept)
 
@@ -87,17 +87,17 @@ def test_what_is_no_backup_is_refused_and_leaves_nothing(archive: Archive, tmp_p
             entry.size = len(content)
             packed.addfile(entry, io.BytesIO(content))
         with pytest.raises((InvalidJob, BackendError)):
-            moving.restore(str(tmp_path / "bad.tar"), str(tmp_path / "new"))
+            backup.restore(str(tmp_path / "bad.tar"), str(tmp_path / "new"))
     (tmp_path / "text.tar").write_text("this is no archive")
     with pytest.raises(InvalidJob, match="no backup"):
-        moving.restore(str(tmp_path / "text.tar"), str(tmp_path / "new"))
+        backup.restore(str(tmp_path / "text.tar"), str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
     assert not (tmp_path / "evil").exists()
-    moving.backup(archive, str(tmp_path / "good.tar"))
+    backup.backup(archive, str(tmp_path / "good.tar"))
     with pytest.raises(Conflict, match="exists already"):
-        moving.backup(archive, str(tmp_path / "good.tar"))
+        backup.backup(archive, str(tmp_path / "good.tar"))
     with pytest.raises(Conflict, match="a record in"):
-        moving.restore(str(tmp_path / "good.tar"), archive.directory)
+        backup.restore(str(tmp_path / "good.tar"), archive.directory)
 
 
 def test_only_records_of_jobs_that_are_gone_are_erased_of_a_person(
@@ -107,7 +107,7 @@ def test_only_records_of_jobs_that_are_gone_are_erased_of_a_person(
         archive.put(
             a_state(name, name, Phase.SUCCEEDED, owner="bob", finished=10.0, deleted=deleted), now=30.0
         )
-    monkeypatch.setattr(records, "directory", lambda backend, settings: archive.directory)
-    found = records.erase_user(LocalBackend(Settings(home=str(tmp_path))), Settings(), "bob")
+    monkeypatch.setattr(maintenance, "directory", lambda backend, settings: archive.directory)
+    found = maintenance.erase_user(LocalBackend(Settings(home=str(tmp_path))), Settings(), "bob")
     assert [ref.name for ref in found] == ["gone"]
     assert (archive.state(a_key("gone")), archive.state(a_key("there")) is None) == (None, False)

@@ -19,7 +19,7 @@ from tests.unit.test_image_layers import FULL, entries, looked, rebuilt, refusal
 from mpijob import inspect_image
 from mpijob.backends.registry import layers
 from mpijob.backends.registry.layers import Stack
-from mpijob.backends.registry.pictures import Blob
+from mpijob.backends.registry.manifest import Blob
 
 
 @pytest.mark.security
@@ -180,9 +180,9 @@ def test_an_index_that_leads_to_itself_is_refused(tmp_path: Path) -> None:
             data = json.dumps({"manifests": [{"digest": digest(b"x"), "size": 1}]}).encode()
             return (data, "") if not version else (b"x", "")
 
-    from mpijob.backends.registry import pictures
+    from mpijob.backends.registry import manifest
 
-    assert refusal(lambda: pictures.choose(Circle(), "linux/amd64"))  # type: ignore[arg-type]  # half a source will do
+    assert refusal(lambda: manifest.choose(Circle(), "linux/amd64"))  # type: ignore[arg-type]  # half a source will do
 
 
 @pytest.mark.security

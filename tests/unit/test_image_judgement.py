@@ -15,10 +15,10 @@ from tests.unit.cli_support import Cli
 
 from mpijob import inspect_image
 from mpijob.checks import images as judged
-from mpijob.dialects import imagefiles
 from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.formats.images import file_probes
 from mpijob.model import Family
-from mpijob.model.image import ImageReport, Reference, Verdict
+from mpijob.model.spec.image import ImageReport, Reference, Verdict
 
 OPENMPI4 = {**SYSTEM, **openmpi()}
 DOCS = Path(__file__).parents[2] / "docs" / "troubleshooting"
@@ -321,7 +321,7 @@ def test_a_real_library_is_read_as_readelf_reads_it() -> None:
     import numpy
 
     path = next(Path(numpy.__file__).parent.rglob("_multiarray_umath*.so"))
-    _, needed = imagefiles.dynamic(path.read_bytes())
+    _, needed = file_probes.dynamic(path.read_bytes())
     expected = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True).stdout
     assert needed
     assert all(name in expected for name in needed)
@@ -330,9 +330,9 @@ def test_a_real_library_is_read_as_readelf_reads_it() -> None:
 @pytest.mark.security
 def test_a_library_that_is_cut_or_broken_says_nothing_and_breaks_nothing() -> None:
     data = library("libmpi.so.40", ("libc.so.6",)).data
-    assert imagefiles.dynamic(data) == ("libmpi.so.40", ("libc.so.6",))
+    assert file_probes.dynamic(data) == ("libmpi.so.40", ("libc.so.6",))
     for end in range(len(data)):
-        imagefiles.dynamic(data[:end])
+        file_probes.dynamic(data[:end])
     for at in range(64, len(data)):
-        imagefiles.dynamic(data[:at] + b"\xff" + data[at + 1 :])
-    assert imagefiles.dynamic(b"text") == ("", ())
+        file_probes.dynamic(data[:at] + b"\xff" + data[at + 1 :])
+    assert file_probes.dynamic(b"text") == ("", ())

@@ -20,9 +20,9 @@ from tests.images import SYSTEM, Thing, digest, folder, image, layer, link, open
 from mpijob import inspect_image
 from mpijob.backends.registry import layers
 from mpijob.backends.registry.layers import Stack
-from mpijob.backends.registry.pictures import Blob
+from mpijob.backends.registry.manifest import Blob
 from mpijob.errors import InvalidImage, MpiJobError, NotFound, Unsupported
-from mpijob.model.image import Image, Kind
+from mpijob.model.spec.image import Image, Kind
 
 try:
     from compression import zstd as zstandard

@@ -20,15 +20,16 @@ from tests.unit.incoming_support import (
     refused,
 )
 
-from mpijob.admission import incoming as judgement
-from mpijob.backends.kubernetes import failures
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.cluster import reviewing
-from mpijob.dialects import incoming, incoming_pods, terms
+from mpijob.admission import webhook as judgement
+from mpijob.backends.kubernetes.client import api_errors
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.cluster.webhook import admission_review
 from mpijob.errors import Conflict, MpiJobError, NotAllowed, QuotaExceeded
+from mpijob.formats.admission import pod_templates, request_reader
+from mpijob.formats.kubernetes import well_known
 from mpijob.model import Amounts, Quota, Resources, job_uid
-from mpijob.model.governance import Enforcement, NamespaceLimits
-from mpijob.model.incoming import Around, Incoming
+from mpijob.model.platform.admission_request import Around, Incoming
+from mpijob.model.platform.governance import Enforcement, NamespaceLimits
 
 
 # -- limits ------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def test_an_amount_in_an_unusual_form_gets_nobody_past_the_quota(amount: str) ->
     *runtime, document = documents(a_job(workers=2), "MPIJob", "")
     container = document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     container["resources"] = {"requests": {"cpu": amount}, "limits": {"cpu": amount}}
-    asked = incoming.read(a_review(document), *runtime)
+    asked = request_reader.read(a_review(document), *runtime)
     verdict = judgement.judge(asked, Around(quota=Quota("cv", cores=256.0)))
     assert "but project quota is 256 cores." in " ".join(one.message for one in verdict.refusals)
 
@@ -92,7 +93,7 @@ def test_a_longer_run_than_the_namespace_allows_is_refused_and_no_deadline_becom
         "the job may run 7200 s, and namespace 'cv' allows 3600 s"
     ]
     *_, document = documents(a_job(), kind)
-    changed = applied(document, incoming.patches(a_review(document), deadline_seconds=3600.0))
+    changed = applied(document, request_reader.patches(a_review(document), deadline_seconds=3600.0))
     policy = changed["spec"] if kind == "TrainJob" else changed["spec"]["runPolicy"]
     assert policy["activeDeadlineSeconds"] == 3600
 
@@ -153,18 +154,19 @@ def test_secrets_are_found_wherever_they_stand() -> None:
         },
         "runtimePatches": [{"trainingRuntimeSpec": {"volumes": [{"secret": {"secretName": "six"}}]}}],
     }
-    assert {"one", "two", "three", "four", "five", "six"} == set(incoming_pods.secrets(spec))
+    assert {"one", "two", "three", "four", "five", "six"} == set(pod_templates.secrets(spec))
 
 
 @pytest.mark.security
 def test_what_a_job_lays_over_its_runtime_is_judged_like_the_runtime() -> None:
     runtime, document = documents(a_job())
-    pod = {"metadata": {"labels": {terms.UID_LABEL: "victim"}}, "spec": {"hostNetwork": True}}
+    pod = {"metadata": {"labels": {well_known.UID_LABEL: "victim"}}, "spec": {"hostNetwork": True}}
     replicated = [{"name": "node", "template": {"spec": {"template": pod}}}]
     over = {"template": {"spec": {"replicatedJobs": replicated}}}
     document["spec"]["runtimePatches"] = [{"manager": "me", "trainingRuntimeSpec": over}]
     said = [
-        one.message for one in judgement.judge(incoming.read(a_review(document), runtime), Around()).refusals
+        one.message
+        for one in judgement.judge(request_reader.read(a_review(document), runtime), Around()).refusals
     ]
     assert "mpijob.dev/uid=victim" in said[0]
     assert "the host's network" in said[1]
@@ -175,7 +177,7 @@ def test_more_secrets_than_can_be_looked_at_in_time_are_refused() -> None:
     (document,) = documents(a_job(), "MPIJob")
     volumes = [{"name": f"s{index}", "secret": {"secretName": f"s{index}"}} for index in range(33)]
     document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"] = volumes
-    (finding,) = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+    (finding,) = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
     assert finding.message == "33 Secrets are given to pods, and 32 is the most that is looked at"
 
 
@@ -197,21 +199,23 @@ def test_a_uid_is_taken_only_by_whom_it_was_issued_for_however_early_they_come(
     kind: str, uid: str, refused: bool
 ) -> None:
     for document in documents(a_job(), kind, uid):
-        said = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+        said = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
         assert bool([one for one in said if "was not issued for" in one.message]) == refused
 
 
 @pytest.mark.security
 def test_a_job_that_says_it_is_somebody_elses_is_refused() -> None:
     *_, document = documents(a_job())
-    document["metadata"]["annotations"][terms.OWNER_LABEL] = "bob"
-    (finding,) = judgement.judge(incoming.read(a_review(document, raw=True)), Around()).refusals
+    document["metadata"]["annotations"][well_known.OWNER_LABEL] = "bob"
+    (finding,) = judgement.judge(request_reader.read(a_review(document, raw=True)), Around()).refusals
     assert (finding.code, finding.field) == ("NOT_ALLOWED", "metadata.annotations")
 
 
 @pytest.mark.security
 @pytest.mark.parametrize("kind", ["TrainJob", "MPIJob"])
-@pytest.mark.parametrize("key", [terms.UID_LABEL, terms.JOB_LABEL, terms.ATTEMPT_LABEL, terms.OWNER_LABEL])
+@pytest.mark.parametrize(
+    "key", [well_known.UID_LABEL, well_known.JOB_LABEL, well_known.ATTEMPT_LABEL, well_known.OWNER_LABEL]
+)
 @pytest.mark.parametrize("change", ["add", "change", "remove"])
 def test_who_a_job_is_does_not_change(kind: str, key: str, change: str) -> None:
     for document in documents(a_job(), kind):
@@ -222,7 +226,7 @@ def test_who_a_job_is_does_not_change(kind: str, key: str, change: str) -> None:
             del after["metadata"]["labels"][key]
         else:
             after["metadata"]["labels"][key] = "other"
-        asked = incoming.read(a_review(after, operation="UPDATE", oldObject=before))
+        asked = request_reader.read(a_review(after, operation="UPDATE", oldObject=before))
         assert asked.reidentified == (f"metadata.labels[{key}]",)
         assert judgement.judge(asked, Around()).refusals[0].code == "NOT_ALLOWED"
 
@@ -234,9 +238,9 @@ def test_the_runtime_of_a_job_is_frozen_with_its_label_on_either_side() -> None:
     other = json.loads(json.dumps(runtime))
     other["spec"]["mlPolicy"]["numNodes"] = 9
     bare = json.loads(json.dumps(other))
-    del bare["metadata"]["labels"][terms.UID_LABEL]
+    del bare["metadata"]["labels"][well_known.UID_LABEL]
     for before, after in ((runtime, other), (runtime, bare), (bare, runtime)):
-        asked = incoming.read(a_review(after, operation="UPDATE", oldObject=before))
+        asked = request_reader.read(a_review(after, operation="UPDATE", oldObject=before))
         assert "spec" in asked.changed
 
 
@@ -244,8 +248,10 @@ def test_the_runtime_of_a_job_is_frozen_with_its_label_on_either_side() -> None:
 @pytest.mark.hostile
 def test_an_annotation_that_contradicts_its_job_is_refused() -> None:
     runtime, document = documents(a_job())
-    document["metadata"]["annotations"][terms.REST_ANNOTATION] = '{"namespace":"team-b","retry":{"limit":1}}'
-    (finding,) = judgement.judge(incoming.read(a_review(document), runtime), Around()).refusals
+    document["metadata"]["annotations"][well_known.REST_ANNOTATION] = (
+        '{"namespace":"team-b","retry":{"limit":1}}'
+    )
+    (finding,) = judgement.judge(request_reader.read(a_review(document), runtime), Around()).refusals
     assert finding.message == "the annotation mpijob.dev/rest contradicts the TrainJob: namespace"
 
 
@@ -253,8 +259,8 @@ def test_an_annotation_that_contradicts_its_job_is_refused() -> None:
 def test_pods_that_carry_another_jobs_uid_are_refused() -> None:
     (document,) = documents(a_job(), "MPIJob")
     worker = document["spec"]["mpiReplicaSpecs"]["Worker"]["template"]
-    worker["metadata"]["labels"][terms.UID_LABEL] = "victim"
-    (finding,) = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+    worker["metadata"]["labels"][well_known.UID_LABEL] = "victim"
+    (finding,) = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
     assert "mpijob.dev/uid=victim" in finding.message
 
 
@@ -271,7 +277,7 @@ def test_pods_that_carry_another_jobs_uid_are_refused() -> None:
 def test_what_belongs_to_the_host_is_not_given(change: dict[str, Any], words: str) -> None:
     (document,) = documents(a_job(), "MPIJob")
     document["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"] |= change
-    said = judgement.judge(incoming.read(a_review(document)), Around()).refusals
+    said = judgement.judge(request_reader.read(a_review(document)), Around()).refusals
     assert [one for one in said if words in one.message]
 
 
@@ -281,32 +287,32 @@ def test_a_job_cannot_be_changed_but_put_to_rest(kind: str) -> None:
     *_, before = documents(a_job(), kind)
     *_, after = documents(a_job(workers=7), kind)
     said = judgement.judge(
-        incoming.read(a_review(after, operation="UPDATE", oldObject=before)), Around()
+        request_reader.read(a_review(after, operation="UPDATE", oldObject=before)), Around()
     ).refusals
     assert said[0].code == "CONFLICT"
     assert "cannot be changed" in said[0].message
     resting = msgspec.json.decode(msgspec.json.encode(before))
     resting["spec"]["suspend" if kind == "TrainJob" else "x"] = True
-    quiet = incoming.read(a_review(resting, operation="UPDATE", oldObject=before))
+    quiet = request_reader.read(a_review(resting, operation="UPDATE", oldObject=before))
     assert judgement.judge(quiet, Around()).refusals == ()
 
 
 @pytest.mark.security
 def test_a_job_is_not_given_to_somebody_else() -> None:
     *_, before = documents(a_job())
-    before["metadata"]["annotations"] = {terms.OWNER_LABEL: "bob"}
+    before["metadata"]["annotations"] = {well_known.OWNER_LABEL: "bob"}
     *_, after = documents(a_job())
-    after["metadata"]["annotations"] = {terms.OWNER_LABEL: "jane@example.org"}
-    asked = incoming.read(a_review(after, operation="UPDATE", oldObject=before))
-    assert asked.reidentified == (f"metadata.annotations[{terms.OWNER_LABEL}]",)
+    after["metadata"]["annotations"] = {well_known.OWNER_LABEL: "jane@example.org"}
+    asked = request_reader.read(a_review(after, operation="UPDATE", oldObject=before))
+    assert asked.reidentified == (f"metadata.annotations[{well_known.OWNER_LABEL}]",)
     assert judgement.judge(asked, Around()).refusals[0].code == "NOT_ALLOWED"
 
 
 def test_known_traps_are_warned_of_and_refused_where_the_namespace_is_strict() -> None:
     (document,) = documents(a_job(), "MPIJob")
-    document["metadata"]["labels"] = {terms.UID_LABEL: UID}
+    document["metadata"]["labels"] = {well_known.UID_LABEL: UID}
     document["spec"]["runPolicy"]["schedulingPolicy"] = {"minAvailable": 5}
-    asked = incoming.read(a_review(document))
+    asked = request_reader.read(a_review(document))
     loose, strict = judgement.judge(asked, Around()), judgement.judge(asked, Around(), strict=True)
     assert ({one.code for one in loose.warnings}, loose.refusals) == (
         {"RUNTIME_GANG"},
@@ -317,7 +323,7 @@ def test_known_traps_are_warned_of_and_refused_where_the_namespace_is_strict() -
 
 def test_a_document_that_cannot_be_read_is_left_to_its_engine_where_nothing_limits_it() -> None:
     odd = {"kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1", "metadata": {"name": "odd"}, "spec": {}}
-    asked = incoming.read(a_review(odd))
+    asked = request_reader.read(a_review(odd))
     assert judgement.judge(asked, Around()).refusals == ()
     (finding,) = judgement.judge(asked, limited(max_workers=1)).refusals
     assert finding.message == (
@@ -329,10 +335,10 @@ def test_a_document_that_cannot_be_read_is_left_to_its_engine_where_nothing_limi
 def test_a_job_that_borrows_somebody_elses_runtime_is_judged_by_it() -> None:
     secret = [{"name": "s", "secret": {"secretName": "theirs"}}]
     runtime, _ = documents(a_job(), uid="theirs")
-    for _, template in incoming_pods.templates(runtime, "TrainingRuntime"):
+    for _, template in pod_templates.templates(runtime, "TrainingRuntime"):
         template["spec"]["volumes"] = secret
     *_, document = documents(a_job(name="mine"), uid="mine")
-    asked = incoming.read(a_review(document), runtime)
+    asked = request_reader.read(a_review(document), runtime)
     assert asked.secrets == ("theirs",)
     said = [one.message for one in judgement.judge(asked, Around()).refusals]
     assert [one for one in said if "mpijob.dev/uid=theirs" in one and "is not the uid of this" in one]
@@ -348,7 +354,7 @@ def test_who_lets_another_users_job_rest_is_not_asked_for_its_secrets() -> None:
         }
     after = json.loads(json.dumps(before))
     after["spec"]["runPolicy"]["suspend"] = True
-    asked = incoming.read(a_review(after, operation="UPDATE", oldObject=before))
+    asked = request_reader.read(a_review(after, operation="UPDATE", oldObject=before))
     assert (asked.secrets, asked.pods) == ((), ())
     assert judgement.judge(asked, Around()).refusals == ()
 
@@ -356,7 +362,7 @@ def test_who_lets_another_users_job_rest_is_not_asked_for_its_secrets() -> None:
 def test_jobs_of_other_kinds_are_not_counted_as_mpi() -> None:
     runtime, document = documents(a_job(workers=500))
     del runtime["spec"]["mlPolicy"]["mpi"]
-    asked = incoming.read(a_review(document), runtime)
+    asked = request_reader.read(a_review(document), runtime)
     assert asked.job is None
     assert judgement.judge(asked, limited(max_workers=1)).refusals == ()
 
@@ -365,11 +371,11 @@ def test_jobs_of_other_kinds_are_not_counted_as_mpi() -> None:
 def test_a_refusal_is_answered_with_the_sentence_and_read_back_as_the_same_error() -> None:
     *runtime, document = documents(a_job(workers=9))
     known = Knowing(limited(max_workers=8), *runtime)
-    response = reviewing.answer("/judge", a_review(document), known)["response"]
+    response = admission_review.answer("/judge", a_review(document), known)["response"]
     assert (response["uid"], response["allowed"], known.let_in) == ("r1", False, [])
     status = response["status"]
     said = f'admission webhook "judge.mpijob.dev" denied the request: {status["message"]}'
-    error = failures.translate(
+    error = api_errors.translate(
         ApiError(said, status=status["code"], details=status["details"]), doing="create"
     )
     assert isinstance(error, QuotaExceeded)
@@ -387,7 +393,7 @@ def test_a_refusal_is_answered_with_the_sentence_and_read_back_as_the_same_error
 def test_what_others_refuse_stays_theirs_and_a_rule_of_ours_is_told_plainly(
     said: str, kind: type[MpiJobError]
 ) -> None:
-    error = failures.translate(ApiError(said, status=403), doing="create it")
+    error = api_errors.translate(ApiError(said, status=403), doing="create it")
     assert isinstance(error, kind)
     if "mpijob-fixed" in said:
         assert (error.message, error.hint) == ("spec.x cannot be changed: why", "do this")
@@ -396,12 +402,12 @@ def test_what_others_refuse_stays_theirs_and_a_rule_of_ours_is_told_plainly(
 def test_a_conflict_is_told_as_one() -> None:
     *_, before = documents(a_job())
     *_, after = documents(a_job(workers=7))
-    response = reviewing.answer("/judge", a_review(after, operation="UPDATE", oldObject=before), Knowing())[
-        "response"
-    ]
+    response = admission_review.answer(
+        "/judge", a_review(after, operation="UPDATE", oldObject=before), Knowing()
+    )["response"]
     causes = response["status"]["details"]
     said = f'admission webhook "judge.mpijob.dev" denied the request: {response["status"]["message"]}'
-    assert isinstance(failures.translate(ApiError(said, status=409, details=causes), doing="x"), Conflict)
+    assert isinstance(api_errors.translate(ApiError(said, status=409, details=causes), doing="x"), Conflict)
 
 
 @pytest.mark.security
@@ -411,18 +417,18 @@ def test_what_we_cannot_judge_is_refused_except_where_an_administrator_opens_the
             raise ValueError("broken")
 
     *runtime, document = documents(a_job())
-    loose = reviewing.answer("/open", a_review(document), Broken(None, *runtime))["response"]
+    loose = admission_review.answer("/open", a_review(document), Broken(None, *runtime))["response"]
     assert loose["allowed"]
     assert "could not judge" in loose["warnings"][0]
     for path in ("/judge", "/strict"):
-        response = reviewing.answer(path, a_review(document), Broken(None, *runtime))["response"]
+        response = admission_review.answer(path, a_review(document), Broken(None, *runtime))["response"]
         assert (response["allowed"], response["status"]["code"]) == (False, 500)
 
 
 def test_a_dry_run_is_judged_and_not_counted() -> None:
     *runtime, document = documents(a_job())
     known = Knowing(None, *runtime)
-    assert reviewing.answer("/judge", a_review(document, dryRun=True), known)["response"]["allowed"]
+    assert admission_review.answer("/judge", a_review(document, dryRun=True), known)["response"]["allowed"]
     assert known.let_in == []
-    reviewing.answer("/judge", a_review(document), known)
+    admission_review.answer("/judge", a_review(document), known)
     assert known.let_in == ["bert"]

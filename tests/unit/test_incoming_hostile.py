@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from tests.unit.incoming_support import Knowing, a_job, a_review, documents, limited
 
-from mpijob.cluster import reviewing
-from mpijob.dialects import incoming, runtimes, terms, trainjob
-from mpijob.dialects.terms import Document
+from mpijob.cluster.webhook import admission_review
+from mpijob.formats.admission import request_reader
+from mpijob.formats.kubernetes import trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.runtimes import builtin
 from mpijob.model import Network, Resources
-from mpijob.model.incoming import Around
+from mpijob.model.platform.admission_request import Around
 
 pytestmark = pytest.mark.security
 OVER = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
@@ -23,7 +25,7 @@ Change = Callable[[Document], object]
 def answered(document: Document, around: Around, *runtime: Document, **more: Any) -> list[str]:
     """Return what is refused of a request in a namespace that is not strict."""
     known = Knowing(around, *runtime)
-    response = reviewing.answer("/judge", a_review(document, **more), known)["response"]
+    response = admission_review.answer("/judge", a_review(document, **more), known)["response"]
     if response["allowed"]:
         assert "could not judge" not in str(response.get("warnings"))
         return []
@@ -45,7 +47,7 @@ def pod(document: Document, role: str = "Worker") -> Document:
 
 def on_a_shared_runtime(**spec: Any) -> tuple[Document, Document]:
     """Return a runtime of the cluster's, and a TrainJob that somebody wrote for it."""
-    runtime = runtimes.document(runtimes.SHIPPED[0], image="good/x:1")
+    runtime = builtin.document(builtin.SHIPPED[0], image="good/x:1")
     metadata = {"name": "t", "namespace": "cv"}
     spec = {"runtimeRef": {"name": runtime["metadata"]["name"]}, "trainer": {"numNodes": 2}} | spec
     return runtime, {"apiVersion": trainjob.API, "kind": "TrainJob", "metadata": metadata, "spec": spec}
@@ -53,7 +55,7 @@ def on_a_shared_runtime(**spec: Any) -> tuple[Document, Document]:
 
 def over_pods(field: str, **spec: Any) -> Document:
     """Return what a TrainJob lays over its runtime's pods, by the name that a version of Trainer has for it."""
-    metadata = {"labels": {terms.UID_LABEL: "victim"}}
+    metadata = {"labels": {well_known.UID_LABEL: "victim"}}
     if field == "podSpecOverrides":
         return {field: [{"targetJobs": [{"name": "node"}], **spec}]}
     if field == "podTemplateOverrides":
@@ -82,9 +84,9 @@ def using(**amounts: Any) -> Document:
 def test_what_a_job_says_of_itself_in_our_annotation_gets_it_past_no_limit(kind: str, rest: str) -> None:
     job = a_job(workers=100, image="evil:1", deadline_seconds=99.0, resources=Resources(gpu=8))
     *runtime, document = documents(job, kind)
-    document["metadata"]["annotations"] = {terms.REST_ANNOTATION: rest}
+    document["metadata"]["annotations"] = {well_known.REST_ANNOTATION: rest}
     around = limited(max_workers=4, max_gpus=8, max_duration_seconds=60.0, allowed_images=("good/",))
-    response = reviewing.answer("/judge", a_review(document), Knowing(around, *runtime))["response"]
+    response = admission_review.answer("/judge", a_review(document), Knowing(around, *runtime))["response"]
     causes = [one["field"] for one in response["status"]["details"]["causes"]]
     assert causes[-4:] == ["image", "workers", "resources.gpu", "deadline_seconds"]
 
@@ -172,7 +174,7 @@ def test_an_image_is_judged_wherever_it_is_named() -> None:
 def test_a_priority_class_is_judged_wherever_it_is_named() -> None:
     around, sentence = limited(priority_classes=("low",)), "priority class '{}' is not among those that"
     document = an_mpijob()
-    document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "first"}
+    document["metadata"]["labels"] = {well_known.PRIORITY_LABEL: "first"}
     document["spec"]["runPolicy"]["schedulingPolicy"] = {"priorityClass": "second"}
     pod(document)["priorityClassName"] = "third"
     told = answered(document, around)
@@ -180,9 +182,9 @@ def test_a_priority_class_is_judged_wherever_it_is_named() -> None:
         sentence.format(name) for name in ("first", "second", "third")
     ]
     runtime, document = on_a_shared_runtime()
-    document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "first"}
+    document["metadata"]["labels"] = {well_known.PRIORITY_LABEL: "first"}
     assert len(answered(document, around, runtime)) == 1
-    document["metadata"]["labels"] = {terms.PRIORITY_LABEL: "low"}
+    document["metadata"]["labels"] = {well_known.PRIORITY_LABEL: "low"}
     assert answered(document, around, runtime) == []
 
 
@@ -191,7 +193,9 @@ TOKEN = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path":
 
 def accounts(document: Document, *runtime: Document) -> list[str]:
     """Return the service accounts that a user is asked about."""
-    return sorted({name for one in incoming.read(a_review(document), *runtime).pods for name in one.accounts})
+    return sorted(
+        {name for one in request_reader.read(a_review(document), *runtime).pods for name in one.accounts}
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,7 +257,7 @@ def test_secrets_for_images_and_those_behind_another_name_are_found() -> None:
     document = an_mpijob()
     both = {"name": "v", "secret": {"secretName": "mine", "name": "bobs"}}
     pod(document).update(imagePullSecrets=[{"name": "pull"}], volumes=[both])
-    assert incoming.read(a_review(document)).secrets == ("bobs", "mine", "pull")
+    assert request_reader.read(a_review(document)).secrets == ("bobs", "mine", "pull")
 
 
 def test_config_maps_are_found_wherever_they_stand_and_judged() -> None:
@@ -261,7 +265,7 @@ def test_config_maps_are_found_wherever_they_stand_and_judged() -> None:
     projected = {"name": "p", "projected": {"sources": [{"configMap": {"name": "c"}}]}}
     pod(document).update(volumes=[{"name": "v", "configMap": {"name": "a"}}, projected])
     pod(document)["containers"][0]["envFrom"] = [{"configMapRef": {"name": "b"}}]
-    assert incoming.read(a_review(document)).config_maps == ("a", "b", "c")
+    assert request_reader.read(a_review(document)).config_maps == ("a", "b", "c")
     (told,) = answered(document, Around(unreadable_config_maps=("a",)))
     assert "may not read ConfigMap 'a'" in told
 
@@ -341,9 +345,12 @@ def a_queued(kind: str) -> list[Document]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda one: one["metadata"]["labels"].update({terms.QUEUE_LABEL: "vip"}), "queue 'vip' is named"),
-        (lambda one: one["metadata"]["labels"].pop(terms.QUEUE_LABEL), "no queue is named"),
-        (lambda one: one["metadata"]["labels"].update({terms.PRIORITY_LABEL: "top"}), "class 'top'"),
+        (
+            lambda one: one["metadata"]["labels"].update({well_known.QUEUE_LABEL: "vip"}),
+            "queue 'vip' is named",
+        ),
+        (lambda one: one["metadata"]["labels"].pop(well_known.QUEUE_LABEL), "no queue is named"),
+        (lambda one: one["metadata"]["labels"].update({well_known.PRIORITY_LABEL: "top"}), "class 'top'"),
         (lambda one: policy(one).pop("activeDeadlineSeconds"), "may run as long as it likes"),
         (lambda one: policy(one).update(activeDeadlineSeconds=999), "the job may run 999 s"),
     ],
@@ -380,7 +387,7 @@ def test_limits_that_became_stricter_leave_a_job_alone_whose_update_changes_none
     kind: str, change: Change
 ) -> None:
     *runtime, document = a_queued(kind)
-    document["metadata"]["labels"][terms.PRIORITY_LABEL] = "top"
+    document["metadata"]["labels"][well_known.PRIORITY_LABEL] = "top"
     policy(document)["suspend"] = False
     around = {"queue": "other", "max_duration_seconds": 5.0, "allowed_images": ("none",), "max_workers": 1}
     assert updated(document, change, *runtime, **around) == []
@@ -391,12 +398,12 @@ def test_a_job_leaves_its_queue_only_to_rest_and_starts_in_none(kind: str) -> No
     *runtime, document = a_queued(kind)
 
     def leave(one: Document) -> None:
-        del one["metadata"]["labels"][terms.QUEUE_LABEL]
+        del one["metadata"]["labels"][well_known.QUEUE_LABEL]
         policy(one)["suspend"] = True
 
     assert updated(document, leave, *runtime) == []
     leave(document)
     (told,) = updated(document, lambda one: policy(one).update(suspend=False), *runtime)
     assert told == "no queue is named, and jobs of namespace 'cv' go to 'main'"
-    back = {terms.QUEUE_LABEL: "main"}
+    back = {well_known.QUEUE_LABEL: "main"}
     assert updated(document, lambda one: one["metadata"]["labels"].update(back), *runtime) == []

@@ -8,11 +8,12 @@ import pytest
 from tests.unit.preflight_support import SERVED, FakeApi
 
 from mpijob.admission import installation
-from mpijob.backends.kubernetes import kinds, versions
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.admin import versions
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import Finding, Severity
-from mpijob.model.installation import Answering, Component, Installation, Product
+from mpijob.model.platform.installation import Answering, Component, Installation, Product
 
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 WEBHOOKS = Kind(
@@ -96,7 +97,7 @@ def test_every_engine_is_found_with_its_version_place_and_options(cluster: Clust
 def test_an_image_without_a_version_is_told_by_labels_or_the_published_config_map(cluster: Cluster) -> None:
     cluster.deploy("kubeflow-trainer-controller-manager", "example/trainer@sha256:abc")
     cluster.put(
-        kinds.CONFIG_MAP, "kubeflow-trainer-public", namespace="kubeflow-system",
+        resources.CONFIG_MAP, "kubeflow-trainer-public", namespace="kubeflow-system",
         data={"kubeflow_trainer_version": "v2.1.0"},
     )  # fmt: skip
     cluster.deploy("kueue-controller-manager", "example/kueue:latest")
@@ -161,7 +162,7 @@ def test_a_webhook_without_endpoints_is_an_error(cluster: Cluster) -> None:
 
 def test_the_old_operators_mpijob_is_named_as_a_clash(cluster: Cluster) -> None:
     cluster.objects["/apis/kubeflow.org/v1"] = {"resources": [{"name": "mpijobs"}, {"name": "pytorchjobs"}]}
-    found = versions.matrix(cluster, (SERVED - {kinds.MPI_OPERATOR_API}) | {"kubeflow.org/v1"})
+    found = versions.matrix(cluster, (SERVED - {resources.MPI_OPERATOR_API}) | {"kubeflow.org/v1"})
     (clash,) = said(found, "DOCTOR_OLD_MPIJOB")
     assert clash.severity is Severity.ERROR
     cluster.objects["/apis/kubeflow.org/v1"] = {"resources": [{"name": "pytorchjobs"}]}

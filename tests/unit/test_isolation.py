@@ -13,11 +13,12 @@ from tests.unit.preflight_support import FakeApi, a_policy, gathered, with_gpus
 from tests.unit.preflight_support import a_job as a_wish
 
 from mpijob import checks
-from mpijob.backends.kubernetes import kinds, owning, planner, submitting
-from mpijob.dialects import isolation, mpioperator, netpolicies, terms, trainjob
-from mpijob.dialects.terms import Document, Shape
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.submit import create_objects, owner_references, planner
+from mpijob.formats.kubernetes import mpijob, network_policy, network_policy_check, trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Document, Shape
 from mpijob.model import Family, MPIJob, Network, Secret
-from mpijob.model.network import Destination, Where, destination, destinations
+from mpijob.model.spec.network import Destination, Where, destination, destinations
 from mpijob.settings import Settings
 
 SHAPE = Shape(uid="abc", user=1000)
@@ -34,7 +35,7 @@ def rules(document: Document, direction: str = "egress") -> list[Document]:
 @pytest.mark.security
 @pytest.mark.req("FR-025", "FR-SEC-004")
 def test_only_the_jobs_own_pods_are_let_in_and_they_may_reach_each_other_and_dns() -> None:
-    policy = isolation.write(a_job(), SHAPE)
+    policy = network_policy.write(a_job(), SHAPE)
     labels = {"jobset.sigs.k8s.io/jobset-name": "bert", "mpijob.dev/uid": "abc"}
     own = {"podSelector": {"matchLabels": labels}}
     assert policy["spec"]["podSelector"] == own["podSelector"]
@@ -91,7 +92,7 @@ def test_data_connections_and_the_tracking_server_open_by_themselves() -> None:
         Destination(Where.BLOCK, "10.9.8.7/32", 5000),
         Destination(Where.NAMESPACE, "data"),
     )
-    block, data = rules(isolation.write(a_job(env=env), SHAPE))[2:]
+    block, data = rules(network_policy.write(a_job(env=env), SHAPE))[2:]
     assert block["to"] == [{"ipBlock": {"cidr": "10.9.8.7/32"}}]
     assert {one["port"] for one in block["ports"]} == {5000}
     assert data == {"to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "data"}}}]}
@@ -100,8 +101,8 @@ def test_data_connections_and_the_tracking_server_open_by_themselves() -> None:
 @pytest.mark.security
 @pytest.mark.req("R10")
 def test_the_internet_is_open_only_when_asked_for_and_holds_no_private_address() -> None:
-    assert not [one for one in rules(isolation.write(a_job(), SHAPE)) if "0.0.0.0/0" in str(one)]
-    wide = isolation.write(a_job(network=Network(egress=("internet:443",))), SHAPE)
+    assert not [one for one in rules(network_policy.write(a_job(), SHAPE)) if "0.0.0.0/0" in str(one)]
+    wide = network_policy.write(a_job(network=Network(egress=("internet:443",))), SHAPE)
     block = rules(wide)[2]["to"][0]["ipBlock"]
     assert block["cidr"] == "0.0.0.0/0"
     assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} <= set(block["except"])
@@ -111,9 +112,11 @@ def test_the_internet_is_open_only_when_asked_for_and_holds_no_private_address()
 def test_who_reads_the_job_in_the_cluster_makes_the_very_same_policy(family: Family) -> None:
     job = a_job(network=Network(egress=("internet:443",)), env={"S3": "http://minio.data.svc"})
     shape = Shape(uid="abc", user=1000, family=family)
-    write = trainjob.write if family is Family.OPENMPI else mpioperator.write
+    write = trainjob.write if family is Family.OPENMPI else mpijob.write
     *runtime, document = write(job, shape)
-    assert isolation.of_object(document, *runtime) == isolation.write(job, shape, kind=document["kind"])
+    assert network_policy.of_object(document, *runtime) == network_policy.write(
+        job, shape, kind=document["kind"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +127,7 @@ def test_anybody_elses_job_is_known_by_the_label_of_its_engine(kind: str, label:
     env = [{"name": "URL", "value": "http://10.0.0.9:80"}, {"name": "SECRET", "valueFrom": {}}]
     replica = {"template": {"spec": {"containers": [{"name": "x", "env": env}]}}}
     spec = {"trainer": {"env": env}} if kind == "TrainJob" else {"mpiReplicaSpecs": {"Launcher": replica}}
-    policy = isolation.of_object(
+    policy = network_policy.of_object(
         {"kind": kind, "metadata": {"name": "theirs", "namespace": "cv"}, "spec": spec}
     )
     assert policy is not None
@@ -135,27 +138,27 @@ def test_anybody_elses_job_is_known_by_the_label_of_its_engine(kind: str, label:
 @pytest.mark.security
 def test_an_annotation_that_cannot_be_read_opens_nothing() -> None:
     for text in ('{"network": 7}', "not json", '{"network": {"egress": ["s3://x"]}}'):
-        metadata = {"name": "odd", "namespace": "cv", "annotations": {terms.REST_ANNOTATION: text}}
-        policy = isolation.of_object({"kind": "TrainJob", "metadata": metadata, "spec": {}})
+        metadata = {"name": "odd", "namespace": "cv", "annotations": {well_known.REST_ANNOTATION: text}}
+        policy = network_policy.of_object({"kind": "TrainJob", "metadata": metadata, "spec": {}})
         assert policy is not None
         assert len(rules(policy)) == 2
 
 
 def test_monitoring_may_come_in_where_it_is_named() -> None:
-    policy = isolation.write(a_job(), SHAPE, monitoring=("monitoring",))
+    policy = network_policy.write(a_job(), SHAPE, monitoring=("monitoring",))
     assert rules(policy, "ingress")[1]["from"][0]["namespaceSelector"]
 
 
 def test_the_policy_opens_what_the_namespaces_defaults_close() -> None:
-    job, both = a_job(), isolation.namespace_defaults("cv")
-    assert {one.flow.value for one in netpolicies.blocked(both, job)} == {"ssh", "data"}
-    selected = isolation.write(job, SHAPE)
-    selected["spec"]["podSelector"] = {"matchLabels": {terms.JOB_LABEL: job.name}}
+    job, both = a_job(), network_policy.namespace_defaults("cv")
+    assert {one.flow.value for one in network_policy_check.blocked(both, job)} == {"ssh", "data"}
+    selected = network_policy.write(job, SHAPE)
+    selected["spec"]["podSelector"] = {"matchLabels": {well_known.JOB_LABEL: job.name}}
     for rule in (*rules(selected), *rules(selected, "ingress")):
         for peer in (*rule.get("to", ()), *rule.get("from", ())):
             if list(peer) == ["podSelector"]:
                 peer["podSelector"] = selected["spec"]["podSelector"]
-    assert netpolicies.blocked((*both, selected), job) == ()
+    assert network_policy_check.blocked((*both, selected), job) == ()
 
 
 # -- on its way to the cluster
@@ -170,8 +173,8 @@ def test_who_may_create_policies_brings_one_before_the_job_and_owned_by_it() -> 
     documents = a_plan(with_gpus(), a_wish())
     assert [one["kind"] for one in documents] == ["TrainingRuntime", "NetworkPolicy", "TrainJob"]
     assert (
-        documents[1]["metadata"]["labels"][terms.UID_LABEL]
-        == documents[2]["metadata"]["labels"][terms.UID_LABEL]
+        documents[1]["metadata"]["labels"][well_known.UID_LABEL]
+        == documents[2]["metadata"]["labels"][well_known.UID_LABEL]
     )
 
 
@@ -179,14 +182,14 @@ def test_who_may_create_policies_brings_one_before_the_job_and_owned_by_it() -> 
 @pytest.mark.parametrize("value", ["http://minio.data.svc:9000", "minio.data.svc:9000"])
 def test_the_server_of_a_data_connection_is_read_from_its_secret(value: str) -> None:
     api = with_gpus()
-    api.put(kinds.SECRET, "connection", data={"endpoint": base64.b64encode(value.encode()).decode()})
+    api.put(resources.SECRET, "connection", data={"endpoint": base64.b64encode(value.encode()).decode()})
     secrets = (
         Secret(env="AWS_S3_ENDPOINT", source="connection/endpoint"),
         Secret(env="KEY", source="connection/key"),
     )
     policy = a_plan(api, a_wish(secrets=secrets))[1]
     assert "'kubernetes.io/metadata.name': 'data'" in str(policy)
-    api.refuse(kinds.SECRET)  # who may not read it opens nothing, and the job is planned all the same
+    api.refuse(resources.SECRET)  # who may not read it opens nothing, and the job is planned all the same
     assert len(rules(dict(a_plan(api, a_wish(secrets=secrets))[1]))) == 2
 
 
@@ -216,10 +219,10 @@ def test_the_policy_is_owned_by_the_job_and_swept_with_it() -> None:
     wish, store = a_wish(), Store()
     found = gathered(with_gpus(), wish)
     plan = planner.plan(wish, found.facts, found.around, Settings(), Path("/nonexistent"), "cluster")
-    made, owned = submitting.submit(store, plan)
+    made, owned = create_objects.submit(store, plan)
     owned()
-    path = kinds.NETWORK_POLICY.path(wish.namespace, "bert" + terms.NETWORK_SUFFIX)
+    path = resources.NETWORK_POLICY.path(wish.namespace, "bert" + well_known.NETWORK_SUFFIX)
     assert store.objects[path]["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
     del store.objects[path]["metadata"]["ownerReferences"]  # its creator was killed before it said so
-    owning.sweep(store, kinds.TRAINJOB, made)
+    owner_references.sweep(store, resources.TRAINJOB, made)
     assert path not in store.objects

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from mpijob import checks
-from mpijob.dialects import jobfile
 from mpijob.errors import Finding, InvalidJob
+from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model import Family, MPIJob, Resources, Volume, VolumeKind
 
 
 def refused(text: str | bytes, file: str = "job.yaml") -> tuple[Finding, ...]:
     with pytest.raises(InvalidJob) as caught:
-        jobfile.read(text, file=file)
+        jobfile_reader.read(text, file=file)
     return caught.value.findings
 
 
@@ -46,36 +46,38 @@ def test_a_job_is_read_from_yaml_and_from_json() -> None:
         resources=Resources(cpu="500m", memory="4Gi", gpu=1),
         volumes=(Volume(mount="/data", kind=VolumeKind.CLAIM, source="train"),),
     )
-    assert jobfile.read(text) == wanted
-    assert jobfile.read(jobfile.write(wanted, format="json")) == wanted
-    assert jobfile.read(b"\xef\xbb\xbf" + jobfile.write(wanted).encode()) == wanted
+    assert jobfile_reader.read(text) == wanted
+    assert jobfile_reader.read(jobfile_reader.write(wanted, format="json")) == wanted
+    assert jobfile_reader.read(b"\xef\xbb\xbf" + jobfile_reader.write(wanted).encode()) == wanted
 
 
 def test_json_as_other_programs_write_it_is_read() -> None:
     values = {"name": "x", "command": ["a"], "description": "tab\t/ \\ \U0001f600 \\ud83d", "env": {"A": "é"}}
     for text in (json.dumps(values), json.dumps(values, indent="\t"), json.dumps(values, ensure_ascii=False)):
-        job = jobfile.read(text)
+        job = jobfile_reader.read(text)
         assert job.description == values["description"]
         assert job.env == {"A": "é"}
 
 
 @pytest.mark.security
 def test_a_command_in_one_line_is_split_and_never_given_to_a_shell() -> None:
-    job = jobfile.read("name: x\ncommand: python train.py --lr 0.1 '$(id)' ; reboot")
+    job = jobfile_reader.read("name: x\ncommand: python train.py --lr 0.1 '$(id)' ; reboot")
     assert job.command == ("python", "train.py", "--lr", "0.1", "$(id)", ";", "reboot")
     assert "quote without its partner" in the_one("name: x\ncommand: it's").message
 
 
 def test_env_values_are_the_text_as_written() -> None:
-    job = jobfile.read("name: x\nenv: {A: 1, B: true, C: 1.10, D: yes, E: 0x1F, F: '', G: 007, H: 1_000}")
+    job = jobfile_reader.read(
+        "name: x\nenv: {A: 1, B: true, C: 1.10, D: yes, E: 0x1F, F: '', G: 007, H: 1_000}"
+    )
     assert job.env == dict(
         zip("ABCDEFGH", ["1", "true", "1.10", "yes", "0x1F", "", "007", "1_000"], strict=True)
     )
 
 
 def test_a_number_where_text_is_wanted_is_taken_as_written_and_a_boolean_is_not() -> None:
-    assert jobfile.read("name: x\nimage: 1.10\nargs: [1, true]\nqueue: 12").image == "1.10"
-    assert jobfile.read("name: x\nargs: [1, true, 1e3]").args == ("1", "true", "1e3")
+    assert jobfile_reader.read("name: x\nimage: 1.10\nargs: [1, true]\nqueue: 12").image == "1.10"
+    assert jobfile_reader.read("name: x\nargs: [1, true, 1e3]").args == ("1", "true", "1e3")
     finding = the_one("name: x\nimage: true")
     assert finding.message == "expected text, got true"
     assert finding.hint == 'put it in quotes: "true"'
@@ -201,7 +203,7 @@ def test_hostile_files_are_refused_quickly_with_bounded_memory(text: str) -> Non
 
 @pytest.mark.security
 def test_a_long_text_inside_the_limit_is_read() -> None:
-    assert len(jobfile.read("name: x\ndescription: '" + "y" * 900_000 + "'").description) == 900_000
+    assert len(jobfile_reader.read("name: x\ndescription: '" + "y" * 900_000 + "'").description) == 900_000
 
 
 @pytest.mark.req("FR-007")
@@ -231,31 +233,33 @@ def test_a_kubernetes_manifest_is_answered_with_the_right_form(manifest: str, co
 
 
 def test_several_jobs_are_read_together_and_all_their_errors_told_at_once() -> None:
-    jobs = jobfile.read_all("name: a\n---\nname: b\n---\n")
+    jobs = jobfile_reader.read_all("name: a\n---\nname: b\n---\n")
     assert [job.name for job in jobs] == ["a", "b"]
     with pytest.raises(InvalidJob) as caught:
-        jobfile.read_all("name: a\nx: 1\n---\nname: b\ny: 1\n")
+        jobfile_reader.read_all("name: a\nx: 1\n---\nname: b\ny: 1\n")
     assert [(finding.line, finding.field) for finding in caught.value.findings] == [(2, "x"), (5, "y")]
     with pytest.raises(InvalidJob, match="empty"):
-        jobfile.read_all("---\n---\n")
+        jobfile_reader.read_all("---\n---\n")
 
 
 @pytest.mark.req("FR-CLI-005")
 def test_findings_of_checks_are_brought_back_to_their_lines() -> None:
     text = "name: x\nworkers: 400\ncommand: [a]\nvolumes:\n  - mount: data\n    source: /srv\n"
-    found = jobfile.locate(text, checks.run(jobfile.read(text)), file="j.yaml")
+    found = jobfile_reader.locate(text, checks.run(jobfile_reader.read(text)), file="j.yaml")
     assert [(finding.field, finding.line, finding.column) for finding in found] == [
         ("workers", 2, 10),
         ("volumes[0].mount", 5, 12),
     ]
-    lost = jobfile.locate(text, (Finding(code="X", message="m", field="retry.limit"),), file="j.yaml")[0]
+    lost = jobfile_reader.locate(text, (Finding(code="X", message="m", field="retry.limit"),), file="j.yaml")[
+        0
+    ]
     assert (lost.file, lost.line) == ("j.yaml", 1)
 
 
 def test_a_job_is_written_plainly_with_its_defaults_left_out() -> None:
     fields: dict[str, Any] = {"gang_timeout_seconds": 150.0 * 2, "env": {"A": "yes", "B": "1", "C": "plain"}}
     job = MPIJob(workers=8, name="bert", command=("python", "train.py", "--lr", "0.1"), **fields)
-    assert jobfile.write(job) == (
+    assert jobfile_reader.write(job) == (
         "name: bert\n"
         "workers: 8\n"
         'command: [python, train.py, --lr, "0.1"]\n'
@@ -264,9 +268,9 @@ def test_a_job_is_written_plainly_with_its_defaults_left_out() -> None:
         '  B: "1"\n'
         "  C: plain\n"
     )
-    assert json.loads(jobfile.write(MPIJob(name="x"), format="json")) == {"name": "x"}
+    assert json.loads(jobfile_reader.write(MPIJob(name="x"), format="json")) == {"name": "x"}
 
 
 def test_a_launcher_of_the_workers_default_size_is_not_lost() -> None:
     job = MPIJob(name="x", launcher=Resources())
-    assert jobfile.read(jobfile.write(job)) == job
+    assert jobfile_reader.read(jobfile_reader.write(job)) == job

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.properties import examples
 
-from mpijob.dialects import jobfile, jobwriter, yamltree
 from mpijob.errors import InvalidJob
+from mpijob.formats.jobfile import jobfile_reader, jobfile_writer, yaml_tree
 from mpijob.model import (
     Code,
     CustomLaunch,
@@ -144,7 +144,7 @@ for _item in (Program, Secret, Volume):
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(part(MPIJob), st.sampled_from(["yaml", "json"]))
 def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, format: Literal["yaml", "json"]) -> None:
-    assert jobfile.read(jobfile.write(job, format=format)) == job
+    assert jobfile_reader.read(jobfile_reader.write(job, format=format)) == job
 
 
 @pytest.mark.parametrize("text", TRICKY)
@@ -158,25 +158,25 @@ def test_tricky_texts_survive_in_every_kind_of_place(text: str) -> None:
         resources=Resources(cpu=text, others={text: text}),
         placement=Placement(affinity={text: [text, {text: text}]}),
     )
-    assert jobfile.read(jobfile.write(job)) == job
-    assert jobfile.read(jobfile.write(job, format="json")) == job
+    assert jobfile_reader.read(jobfile_reader.write(job)) == job
+    assert jobfile_reader.read(jobfile_reader.write(job, format="json")) == job
 
 
 def test_the_reader_without_the_c_library_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [
-        jobwriter.write(MPIJob(name="x", command=("a",), env={"A": "b"}), "yaml"),
+        jobfile_writer.write(MPIJob(name="x", command=("a",), env={"A": "b"}), "yaml"),
         "name: &a x",
         "a: [",
         "x:\n\ty",
     ]
     with_library = [outcome(text) for text in texts]
-    monkeypatch.setattr(yamltree, "_LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(yaml_tree, "_LOADER", yaml.SafeLoader)
     assert [outcome(text) for text in texts] == with_library
 
 
 def outcome(text: str | bytes) -> MPIJob | list[str]:
     try:
-        return jobfile.read(text)
+        return jobfile_reader.read(text)
     except InvalidJob as error:
         return [finding.code for finding in error.findings]
 
@@ -205,4 +205,4 @@ def test_noise_is_a_job_or_an_invalid_job_and_nothing_else(noise: str | bytes) -
     )
 )
 def test_any_value_in_any_field_of_a_file_is_read_or_told(values: dict[str, Any]) -> None:
-    assert outcome(yaml.dump(values, Dumper=jobwriter.Dumper)), "a job, or the codes of what is wrong"
+    assert outcome(yaml.dump(values, Dumper=jobfile_writer.Dumper)), "a job, or the codes of what is wrong"

@@ -20,12 +20,12 @@ from tests.unit.kube_support import (
     shortened,
 )
 
-from mpijob.backends.kubernetes import dialling, failures, transport
-from mpijob.backends.kubernetes.access import Impersonation
-from mpijob.backends.kubernetes.api import METADATA, TABLE, Api, ApiError
+from mpijob.backends.kubernetes.auth.access import Impersonation
+from mpijob.backends.kubernetes.client import api_errors, connection, http
+from mpijob.backends.kubernetes.client.api import METADATA, TABLE, Api, ApiError
 from mpijob.errors import InvalidJob
 
-short_pauses = pytest.fixture(autouse=True)(shortened(transport))
+short_pauses = pytest.fixture(autouse=True)(shortened(http))
 
 
 def test_an_object_is_read_over_verified_tls(server: FakeApi, api: Api) -> None:
@@ -99,7 +99,7 @@ def test_tables_and_bare_metadata_can_be_asked_for(server: FakeApi, api: Api) ->
 def test_answers_of_far_servers_are_compressed(
     server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch, near: float, asked: str | None
 ) -> None:
-    monkeypatch.setattr(dialling, "NEAR_SECONDS", near)
+    monkeypatch.setattr(connection, "NEAR_SECONDS", near)
     body = gzip.compress(json.dumps({"data": "x" * 5000}).encode())
     server.says(replying(body, Content_Encoding="gzip"))
     assert api.get(f"{MAPS}/m") == {"data": "x" * 5000}
@@ -193,7 +193,7 @@ def test_a_name_cannot_smuggle_a_query_or_a_header(server: FakeApi, api: Api) ->
 def test_what_would_be_two_headers_is_told_and_not_sent(server: FakeApi, changed: dict[str, Any]) -> None:
     with Api(server.access(**changed)) as api, pytest.raises(ApiError, match="more than one line") as caught:
         api.create(MAPS, A_MAP)
-    assert (caught.value.reason, caught.value.ambiguous) == (failures.UNSAYABLE, False)
+    assert (caught.value.reason, caught.value.ambiguous) == (api_errors.UNSAYABLE, False)
     assert "Evil" not in caught.value.message
     assert server.requests == []
 
@@ -213,7 +213,7 @@ def test_a_server_that_does_not_speak_http_is_told_as_one_and_asked_once(
     server.says(trouble)
     with pytest.raises(ApiError, match="does not speak HTTP") as caught:
         api.get(f"{MAPS}/m")
-    assert caught.value.reason == failures.NO_API
+    assert caught.value.reason == api_errors.NO_API
     assert len(server.requests) == 1
     assert api._transport._kept == []
 
@@ -251,7 +251,7 @@ def names(server: FakeApi) -> list[str]:
 
 @pytest.fixture
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialling, "NEAR_SECONDS", 60.0)
+    monkeypatch.setattr(connection, "NEAR_SECONDS", 60.0)
 
 
 @pytest.mark.usefixtures("near")
@@ -304,14 +304,14 @@ def test_a_server_that_goes_away_ahead_is_told_when_it_is_asked(
     server.maps.put("a")
     api.get(f"{MAPS}/a")
     api._transport._kept.pop().connection.close()
-    dial, tries = dialling.Dialler.dial, iter([True])
+    dial, tries = connection.Dialler.dial, iter([True])
 
     def gone_once(dialler: Any, proof: Any, timeout: float = 10.0) -> Any:
         if next(tries, False):
-            raise ApiError("nobody is there", reason=failures.REFUSED)
+            raise ApiError("nobody is there", reason=api_errors.REFUSED)
         return dial(dialler, proof, timeout)
 
-    monkeypatch.setattr(dialling.Dialler, "dial", gone_once)
+    monkeypatch.setattr(connection.Dialler, "dial", gone_once)
     with api.ahead([(f"{MAPS}/a", {})]):
         assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
 
@@ -319,7 +319,7 @@ def test_a_server_that_goes_away_ahead_is_told_when_it_is_asked(
 def test_a_far_server_is_asked_when_it_is_time(
     server: FakeApi, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialling, "NEAR_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "NEAR_SECONDS", 0.0)
     server.maps.put("a")
     with api.ahead([(f"{MAPS}/a", {})]):
         assert server.requests == []

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.pretty import pretty_repr
 
-from mpijob.backends.kubernetes import kubeconfig, plainyaml
-from mpijob.backends.kubernetes.access import Access
+from mpijob.backends.kubernetes.auth import kubeconfig, plain_yaml
+from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.errors import BackendError, MpiJobError, NotFound, Unsupported
 
 SECRET = "sha256~Zm9vYmFyc2VjcmV0"
@@ -84,7 +84,7 @@ def test_a_login_of_openshift_is_found_with_its_namespace_and_token(tmp_path: Pa
 
 
 def test_what_kubectl_and_oc_write_is_read_without_a_yaml_library() -> None:
-    assert plainyaml.read(AS_OC_WRITES_IT) == yaml.safe_load(AS_OC_WRITES_IT)
+    assert plain_yaml.read(AS_OC_WRITES_IT) == yaml.safe_load(AS_OC_WRITES_IT)
 
 
 def test_reading_a_usual_kubeconfig_loads_no_yaml_library(tmp_path: Path) -> None:
@@ -310,11 +310,11 @@ TREE = st.recursive(
 @given(TREE)
 def test_where_the_plain_reader_answers_it_answers_as_yaml_does(tree: Any) -> None:
     text = yaml.safe_dump(tree)
-    read = plainyaml.read(text)
+    read = plain_yaml.read(text)
     assert read is None or read == yaml.safe_load(text)
 
 
 @given(st.text(alphabet="ab:-# \n\"'{}[]|>&*!%@,?0.~\\", max_size=40))
 def test_the_plain_reader_never_reads_what_yaml_reads_otherwise(text: str) -> None:
-    read = plainyaml.read(text)
+    read = plain_yaml.read(text)
     assert read is None or read == yaml.safe_load(text)

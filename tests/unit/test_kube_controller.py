@@ -14,16 +14,17 @@ from tests.unit.cluster_objects import BEGIN, Cluster, at_work, ended, stamp
 from tests.unit.kube_node import TEAM, Node, lay_out
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import controller, kinds, proclaiming, sweeping
-from mpijob.backends.kubernetes.api import Document
-from mpijob.backends.kubernetes.controller import Controller
-from mpijob.backends.kubernetes.election import LEASE, Election
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.silence import SOURCE, Silence
-from mpijob.backends.kubernetes.watching import Change
-from mpijob.dialects import terms
-from mpijob.dialects.proclamations import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.watch import Change
+from mpijob.backends.kubernetes.controller import controller, garbage_collector, status_publisher
+from mpijob.backends.kubernetes.controller.controller import Controller
+from mpijob.backends.kubernetes.controller.leader_election import LEASE, Election
+from mpijob.backends.kubernetes.controller.node_heartbeat import SOURCE, Silence
 from mpijob.errors import Finding
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.controller_notes import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
 from mpijob.model import JobRef
 
 
@@ -107,8 +108,8 @@ def a_controller(node: Node, *, leads: bool = True) -> Controller:
 
 def finish(node: Node, cluster: Cluster, path: str, code: int) -> None:
     name = cluster.name_of("launcher", 0)
-    pod = node.objects[kinds.POD.path(TEAM, name)]
-    node.put(kinds.POD.path(TEAM, name), pod | {"status": ended(code, 60)})
+    pod = node.objects[resources.POD.path(TEAM, name)]
+    node.put(resources.POD.path(TEAM, name), pod | {"status": ended(code, 60)})
     job = node.objects[path]
     cluster.condition("Complete" if code == 0 else "Failed")
     job["status"] = cluster.job["status"]
@@ -169,8 +170,8 @@ def test_a_job_that_is_being_cancelled_does_not_go_backwards_while_its_pods_go_o
     node, cluster = Versioned(), at_work()
     path = laid_out(node, cluster)
     plainly(node, ref_of(cluster))
-    node.patch(path, {"metadata": {"annotations": {terms.CANCELLED_ANNOTATION: stamp(4000)}}})
-    del node.objects[kinds.POD.path(TEAM, cluster.name_of("launcher", 0))]  # it goes first
+    node.patch(path, {"metadata": {"annotations": {well_known.CANCELLED_ANNOTATION: stamp(4000)}}})
+    del node.objects[resources.POD.path(TEAM, cluster.name_of("launcher", 0))]  # it goes first
     plainly(node, ref_of(cluster))
     assert [reason for reason, _ in node.told()] == ["Running"]
     for pod in [one for one in node.objects if "/pods/" in one]:
@@ -189,7 +190,7 @@ def test_a_job_that_is_cancelled_in_the_middle_of_a_look_does_not_go_backwards()
     def cancel(method: str, asked: str) -> None:
         if asked.endswith("/pods") and method == "GET":
             node.before = lambda method, path: None
-            node.patch(path, {"metadata": {"annotations": {terms.CANCELLED_ANNOTATION: stamp(4000)}}})
+            node.patch(path, {"metadata": {"annotations": {well_known.CANCELLED_ANNOTATION: stamp(4000)}}})
             for pod in [one for one in node.objects if "/pods/" in one]:
                 del node.objects[pod]
 
@@ -206,7 +207,7 @@ def test_a_finding_whose_numbers_change_is_not_told_again_and_again() -> None:
     one, ref = a_controller(node), ref_of(cluster)
     for seconds in range(1, 5):
         look = one._eye.look(ref)
-        proclaiming.proclaim(node, look, [Finding("WAITS", f"for {seconds} s")])
+        status_publisher.proclaim(node, look, [Finding("WAITS", f"for {seconds} s")])
     assert [message for reason, message in node.told() if reason == "WAITS"] == ["for 1 s"]
     assert "for 1 s" in node.objects[path]["metadata"]["annotations"][FINDINGS_ANNOTATION]
 
@@ -310,21 +311,23 @@ def test_who_cannot_renew_stops_leading_in_time() -> None:
 def test_what_nobody_owns_is_given_to_its_job_or_removed() -> None:
     node, cluster = Versioned(), at_work()
     path = laid_out(node, cluster)
-    runtime = kinds.TRAINING_RUNTIME.path(TEAM, cluster.job["metadata"]["name"])
-    served = frozenset({kinds.TRAINER_API})
+    runtime = resources.TRAINING_RUNTIME.path(TEAM, cluster.job["metadata"]["name"])
+    served = frozenset({resources.TRAINER_API})
     del node.objects[runtime]["metadata"]["ownerReferences"]
-    assert sweeping.sweep(node, TEAM, served) == []
+    assert garbage_collector.sweep(node, TEAM, served) == []
     assert [one["uid"] for one in node.objects[runtime]["metadata"]["ownerReferences"]] == ["a-uid"]
     del node.objects[runtime]["metadata"]["ownerReferences"]
     del node.objects[path]
-    assert sweeping.sweep(node, TEAM, served, stray_seconds=1e12) == []
-    assert sweeping.sweep(node, TEAM, served) == [runtime]
+    assert garbage_collector.sweep(node, TEAM, served, stray_seconds=1e12) == []
+    assert garbage_collector.sweep(node, TEAM, served) == [runtime]
     assert runtime not in node.objects
 
 
 def test_a_node_is_silent_only_while_the_api_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("mpijob.backends.kubernetes.silence.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        "mpijob.backends.kubernetes.controller.node_heartbeat.time.monotonic", lambda: clock[0]
+    )
     quiet = Silence(silent_seconds=22)
 
     def renew(name: str, when: str) -> None:
@@ -346,7 +349,7 @@ def test_a_silent_node_is_told_by_every_state_of_its_jobs() -> None:
     path = laid_out(node, cluster)
     one = a_controller(node)
     one._note_silence(ref_of(cluster), frozenset({"node-1"}), "since")
-    assert node.objects[path]["metadata"]["annotations"][terms.SILENT_NODES_ANNOTATION] == "node-1"
+    assert node.objects[path]["metadata"]["annotations"][well_known.SILENT_NODES_ANNOTATION] == "node-1"
     assert [reason for reason, _ in node.told()] == ["NodeLost"]
     one._note_silence(ref_of(cluster), frozenset(), "")
-    assert terms.SILENT_NODES_ANNOTATION not in node.objects[path]["metadata"]["annotations"]
+    assert well_known.SILENT_NODES_ANNOTATION not in node.objects[path]["metadata"]["annotations"]

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from tests.unit.kube_support import MAPS, FakeApi
 
-from mpijob.backends.kubernetes import access as access_module
-from mpijob.backends.kubernetes import kubeconfig
-from mpijob.backends.kubernetes.access import Credentials, Plugin
-from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.auth import access as access_module
+from mpijob.backends.kubernetes.auth import kubeconfig
+from mpijob.backends.kubernetes.auth.access import Credentials, Plugin
+from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.errors import BackendError, MpiJobError, Unsupported
 
 HUSH = "hush-hush"

@@ -9,11 +9,11 @@ from tests.unit.cluster_objects import at_work
 from tests.unit.kube_node import TEAM
 from tests.unit.test_kube_controller import Leading, Versioned, finish, laid_out, ref_of
 
-from mpijob.backends.kubernetes import crowning
-from mpijob.backends.kubernetes.api import Document
-from mpijob.backends.kubernetes.controller import Controller
-from mpijob.backends.kubernetes.looking import Eye
-from mpijob.dialects import terms
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.backends.kubernetes.controller import model_registration
+from mpijob.backends.kubernetes.controller.controller import Controller
+from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.formats.kubernetes import well_known
 from mpijob.model import Model, Volume, VolumeKind
 from mpijob.settings import Settings
 
@@ -48,7 +48,7 @@ def test_a_model_is_written_down_once_and_the_job_says_so(monkeypatch: pytest.Mo
         (artifact,) = registry.kept["model_artifact"]
         asked = len(registry.asked)
     assert artifact["uri"] == "pvc://models/bert"
-    assert job["metadata"]["annotations"][terms.MODEL_ANNOTATION].startswith("bert/")
+    assert job["metadata"]["annotations"][well_known.MODEL_ANNOTATION].startswith("bert/")
     assert events(node) == ["ModelRegistered"]
     assert asked == 6, "the second look asks nobody"
 
@@ -57,13 +57,13 @@ def test_a_model_is_written_down_once_and_the_job_says_so(monkeypatch: pytest.Mo
 def test_a_registry_that_is_away_is_told_once_and_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     node, away = Versioned(), Settings(model_registry="http://127.0.0.1:9")
     job = crowned(node, away, BERT, monkeypatch)
-    assert terms.MODEL_ANNOTATION not in job["metadata"]["annotations"]
+    assert well_known.MODEL_ANNOTATION not in job["metadata"]["annotations"]
     assert events(node) == ["MODEL_NOT_REGISTERED"]
     with a_registry() as registry:
-        monkeypatch.setattr(crowning, "_AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr(model_registration, "_AGAIN_SECONDS", 0.0)
         here = msgspec.structs.replace(away, model_registry=registry.address)
         job = crowned(node, here, BERT, monkeypatch)
-    assert job["metadata"]["annotations"][terms.MODEL_ANNOTATION].startswith("bert/")
+    assert job["metadata"]["annotations"][well_known.MODEL_ANNOTATION].startswith("bert/")
 
 
 @pytest.mark.parametrize("model", [None, BERT])

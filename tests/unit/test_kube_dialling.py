@@ -16,10 +16,10 @@ from tests.unit.kube_support import (
     shortened,
 )
 
-from mpijob.backends.kubernetes import failures, transport
-from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.client import api_errors, http
+from mpijob.backends.kubernetes.client.api import Api, ApiError
 
-short_pauses = pytest.fixture(autouse=True)(shortened(transport))
+short_pauses = pytest.fixture(autouse=True)(shortened(http))
 
 
 def test_a_server_that_is_not_there_is_told_with_its_address(server: FakeApi) -> None:
@@ -27,7 +27,7 @@ def test_a_server_that_is_not_there_is_told_with_its_address(server: FakeApi) ->
         address = f"https://127.0.0.1:{free.getsockname()[1]}"
     with Api(server.access(server=address)) as api, pytest.raises(ApiError) as caught:
         api.get(MAPS)
-    assert caught.value.reason == failures.REFUSED
+    assert caught.value.reason == api_errors.REFUSED
     assert caught.value.message == f"{address} cannot be reached: Connection refused"
     assert "context 'lab'" in caught.value.hint
 
@@ -37,7 +37,7 @@ def test_a_server_with_another_authority_gets_no_token(server: FakeApi, tmp_path
     other = make_certificates(tmp_path).text("ca.crt")
     with Api(server.access(ca=other, token="secret")) as api, pytest.raises(ApiError) as caught:
         api.get(MAPS)
-    assert caught.value.reason == failures.CERTIFICATE
+    assert caught.value.reason == api_errors.CERTIFICATE
     assert "is not the server that the kubeconfig means" in caught.value.message
     assert server.requests == []
 
@@ -50,7 +50,7 @@ def test_a_server_may_be_trusted_unseen(server: FakeApi) -> None:
 def test_a_name_that_nobody_knows_is_not_asked_for_again(server: FakeApi) -> None:
     with Api(server.access(server="https://no-such-host.invalid")) as api, pytest.raises(ApiError) as caught:
         api.list(MAPS)
-    assert caught.value.reason in (failures.UNKNOWN_HOST, failures.UNREACHABLE)
+    assert caught.value.reason in (api_errors.UNKNOWN_HOST, api_errors.UNREACHABLE)
     assert "no-such-host.invalid: the name is unknown" in caught.value.message
 
 
@@ -69,7 +69,7 @@ def test_an_authority_that_is_no_certificate_is_told(server: FakeApi, ca: str) -
 def test_the_server_must_have_the_name_that_was_dialled(server: FakeApi) -> None:
     with Api(server.access(tls_server_name="other.test")) as api, pytest.raises(ApiError) as caught:
         api.get(MAPS)
-    assert caught.value.reason == failures.CERTIFICATE
+    assert caught.value.reason == api_errors.CERTIFICATE
     with Api(server.access(tls_server_name="api.test")) as api:
         assert api.list(MAPS).items == []
 

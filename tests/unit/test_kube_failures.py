@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mpijob.backends.kubernetes import failures, kinds
-from mpijob.backends.kubernetes.failures import ApiError, translate
+from mpijob.backends.kubernetes.client import api_errors, resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError, translate
 from mpijob.errors import (
     BackendError,
     Conflict,
@@ -23,7 +23,7 @@ from mpijob.errors import (
 )
 
 SERVER = "https://api.lab.test:6443"
-TRAINJOBS = kinds.TRAINJOB.path("team-a")
+TRAINJOBS = resources.TRAINJOB.path("team-a")
 
 
 def told(status: int, message: str = "", doing: str = "create the job", **fields: Any) -> MpiJobError:
@@ -118,11 +118,11 @@ def test_an_expired_login_says_how_to_log_in() -> None:
 @pytest.mark.parametrize(
     ("path", "product"),
     [
-        (kinds.TRAINJOB.path("team-a"), "Kubeflow Trainer"),
-        (kinds.MPIJOB.path("team-a", "x"), "the MPI Operator"),
-        (kinds.JOBSET.path("team-a"), "JobSet"),
-        (kinds.WORKLOAD.path("team-a"), "Kueue"),
-        (kinds.CLUSTER_RUNTIME.path("", "x"), "Kubeflow Trainer"),
+        (resources.TRAINJOB.path("team-a"), "Kubeflow Trainer"),
+        (resources.MPIJOB.path("team-a", "x"), "the MPI Operator"),
+        (resources.JOBSET.path("team-a"), "JobSet"),
+        (resources.WORKLOAD.path("team-a"), "Kueue"),
+        (resources.CLUSTER_RUNTIME.path("", "x"), "Kubeflow Trainer"),
     ],
 )
 def test_a_missing_engine_is_named(path: str, product: str) -> None:
@@ -203,7 +203,7 @@ def test_an_ambiguous_failure_says_so() -> None:
 
 def test_a_busy_server_and_one_that_is_away_are_told_with_its_address() -> None:
     busy = told(429, "too many")
-    away = told(0, f"{SERVER} cannot be reached: Connection refused", reason=failures.REFUSED, hint="VPN?")
+    away = told(0, f"{SERVER} cannot be reached: Connection refused", reason=api_errors.REFUSED, hint="VPN?")
     for error in (busy, away):
         assert isinstance(error, BackendError)
         assert SERVER in error.message
@@ -212,10 +212,10 @@ def test_a_busy_server_and_one_that_is_away_are_told_with_its_address() -> None:
 
 
 def test_every_kind_has_a_name_for_many_of_it() -> None:
-    assert [kinds.TRAINJOB.many, kinds.NETWORK_POLICY.many, kinds.PRIORITY_CLASS.many] == [
+    assert [resources.TRAINJOB.many, resources.NETWORK_POLICY.many, resources.PRIORITY_CLASS.many] == [
         "TrainJobs",
         "NetworkPolicies",
         "PriorityClasses",
     ]
-    assert kinds.named("trainjobs", "trainer.kubeflow.org") is kinds.TRAINJOB
-    assert kinds.named("trainjobs") is None
+    assert resources.named("trainjobs", "trainer.kubeflow.org") is resources.TRAINJOB
+    assert resources.named("trainjobs") is None

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import following, kinds, logs
-from mpijob.backends.kubernetes.failures import CUT, ApiError
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import CUT, ApiError
+from mpijob.backends.kubernetes.logs import log_follower, pod_logs
 from mpijob.errors import BackendError
 from mpijob.model import Family, LogLine, LogQuery, Role
 
-VOICE = logs.Voice("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
+VOICE = pod_logs.Voice("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
 Piece = bytes | ApiError
 
 
@@ -52,13 +53,13 @@ class Troubled(Store):
         state = {"running": {}} if runs else {"terminated": {"exitCode": 0}}
         status = {"containerStatuses": [{"name": "node", "state": state}]}
         spec = {"containers": [{"name": "node"}]}
-        self.objects[kinds.POD.path("cv", "pod")] = {"spec": spec, "status": status}
+        self.objects[resources.POD.path("cv", "pod")] = {"spec": spec, "status": status}
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr("mpijob.backends.patience._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(log_follower, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("mpijob.backends.outage_tolerance._PAUSE_SECONDS", 0.01)
 
 
 def line(number: int) -> bytes:
@@ -69,13 +70,13 @@ def followed(api: Store, looks: Sequence[bool | BackendError] = (False, True)) -
     """Return what is heard until the job is over; `looks` say whether it is, or that nobody answered."""
     told = iter([*looks, *[True] * 1000])
 
-    def look() -> tuple[Sequence[logs.Voice], bool]:
+    def look() -> tuple[Sequence[pod_logs.Voice], bool]:
         over = next(told)
         if isinstance(over, BackendError):
             raise over
         return (VOICE,), over
 
-    follower = following.Following(api, LogQuery(follow=True))
+    follower = log_follower.Following(api, LogQuery(follow=True))
     try:
         return [*follower.lines(look)]
     finally:

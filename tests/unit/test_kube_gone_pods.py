@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from mpijob.backends.kubernetes.attending import Attendance
+from mpijob.backends.kubernetes.logs.follow_job import Attendance
 from mpijob.errors import NotAllowed
 from mpijob.model import JobRef, LogLine, LogQuery, Phase, Role
 

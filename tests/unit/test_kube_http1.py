@@ -8,15 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpijob.backends.kubernetes.http1 import (
-    Body,
-    Connection,
-    Cut,
-    Garbled,
-    Head,
-    HungUp,
-    Unsayable,
-)
+from mpijob.backends.kubernetes.client.http1 import Body, Connection, Cut, Garbled, Head, HungUp, Unsayable
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

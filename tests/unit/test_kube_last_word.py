@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 from tests.unit.cluster_objects import BEGIN, Cluster
 
-from mpijob.backends.kubernetes import gathering, kinds, looking, steering
-from mpijob.backends.kubernetes.looking import Eye
+from mpijob.backends.kubernetes.actions import patches
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.status import job_objects, job_reader
+from mpijob.backends.kubernetes.status.job_reader import Eye
 from mpijob.model import JobRef, JobState
 
 REF = JobRef("team-a", "bert")
@@ -39,12 +41,12 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[JobState, int]]
             return taken[-1].seen()
 
         monkeypatch.setattr(
-            gathering, "find", lambda *given: gathering.Found(kinds.TRAINJOB, clusters[0].job)
+            job_objects, "find", lambda *given: job_objects.Found(resources.TRAINJOB, clusters[0].job)
         )
-        monkeypatch.setattr(gathering, "objects", objects)
+        monkeypatch.setattr(job_objects, "objects", objects)
         monkeypatch.setattr(Eye, "served", frozenset[str]())
-        monkeypatch.setattr(looking, "_LAST_WORD_SECONDS", 0.3)
-        monkeypatch.setattr(steering, "_LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(job_reader, "_LAST_WORD_SECONDS", 0.3)
+        monkeypatch.setattr(patches, "_LOOK_SECONDS", 0.01)
         api = SimpleNamespace(now=lambda: BEGIN + ENDED + seconds_later)
         return Eye(cast("Any", api)).attempt(REF).state, len(taken)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.unit.preflight_support import JANE, NAMESPACE, SERVED, FakeApi, a_job, with_gpus
 
-from mpijob.backends.kubernetes import lately, preflight
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.lately import Lately
-from mpijob.backends.kubernetes.reads import Answer
-from mpijob.client import flow
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.concurrent import Answer
+from mpijob.backends.kubernetes.preflight import cache, preflight
+from mpijob.backends.kubernetes.preflight.cache import Lately
 from mpijob.client.bridge import drive
+from mpijob.client.submit import pipeline
 from mpijob.errors import NotAllowed
 from mpijob.model import Network
 from mpijob.settings import Settings
@@ -45,7 +45,7 @@ def test_an_answer_is_kept_for_a_moment_and_for_its_namespace() -> None:
     known.keep("a", {"nodes": Answer("n"), "pods": Answer("p")}, since=99.0)
     assert known.recall("a", ["nodes", "pods", "rights"]) == {"nodes": Answer("n")}
     assert known.recall("b", ["nodes"]) == {}
-    now = 99.0 + lately.KEPT_SECONDS
+    now = 99.0 + cache.KEPT_SECONDS
     assert known.recall("a", ["nodes"]) == {}
 
 
@@ -99,8 +99,8 @@ def test_a_job_is_refused_only_for_what_is_true_now(tmp_path: Path) -> None:
     api.rules = READ_ONLY
     backend = backend_of(api, tmp_path)
     with pytest.raises(NotAllowed):
-        drive(flow.prepare(a_job(name="early"), JANE, backend, max_workers=100))
+        drive(pipeline.prepare(a_job(name="early"), JANE, backend, max_workers=100))
     with pytest.raises(NotAllowed):
-        drive(flow.prepare(a_job(name="still"), JANE, backend, max_workers=100))
+        drive(pipeline.prepare(a_job(name="still"), JANE, backend, max_workers=100))
     api.rules = EVERYTHING
-    assert drive(flow.prepare(a_job(name="late"), JANE, backend, max_workers=100)).job.name == "late"
+    assert drive(pipeline.prepare(a_job(name="late"), JANE, backend, max_workers=100)).job.name == "late"

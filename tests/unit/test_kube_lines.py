@@ -22,10 +22,10 @@ from tests.unit.kube_support import (
     shortened,
 )
 
-from mpijob.backends.kubernetes import failures, http1, transport
-from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.client import api_errors, http, http1
+from mpijob.backends.kubernetes.client.api import Api, ApiError
 
-short_pauses = pytest.fixture(autouse=True)(shortened(transport))
+short_pauses = pytest.fixture(autouse=True)(shortened(http))
 
 
 def lines(*parts: bytes) -> Answer:
@@ -69,7 +69,7 @@ def test_a_stream_that_is_cut_says_so_after_what_arrived(server: FakeApi, api: A
     assert next(stream) == b"one\n"
     with pytest.raises(ApiError) as caught:
         next(stream)
-    assert (caught.value.status, caught.value.reason) == (0, failures.CUT)
+    assert (caught.value.status, caught.value.reason) == (0, api_errors.CUT)
 
 
 @pytest.fixture
@@ -91,14 +91,14 @@ def test_a_silent_stream_ends_when_its_time_is_up(server: FakeApi, api: Api, sil
     assert not stream.wait(0.05)
     with pytest.raises(ApiError) as caught:
         next(stream)
-    assert caught.value.reason == failures.IDLE
+    assert caught.value.reason == api_errors.IDLE
 
 
 @pytest.mark.parametrize("head", [True, False], ids=["after its head", "before its head"])
 def test_a_waiting_stream_is_closed_from_another_thread(
     api: Api, silence: Any, head: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(http, "_ANSWER_SECONDS", 0.2)
     silence(lambda handler: handler.begin_chunks() if head else None)
     stream = api.lines(f"{MAPS}/m/log")
     threading.Timer(0.1, stream.close).start()

@@ -9,14 +9,14 @@ from tests.unit.cluster_objects import ended, running
 from tests.unit.history_support import shared_archive
 from tests.unit.kube_node import Node, stamped
 
-from mpijob.backends.kubernetes import logs
-from mpijob.backends.kubernetes.listening import Life, Listener
-from mpijob.backends.kubernetes.recorder import Recorder
-from mpijob.dialects.output import ranks_in
-from mpijob.dialects.terms import Document
+from mpijob.backends.kubernetes.logs import pod_logs
+from mpijob.backends.kubernetes.recorder.log_capture import Life, Listener
+from mpijob.backends.kubernetes.recorder.recorder import Recorder
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
-from mpijob.history.keeping import Policy
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
+from mpijob.history.retention import Policy
 from mpijob.model import Family, JobRef, JobState, Phase, Role
 
 archive = pytest.fixture(shared_archive)
@@ -37,7 +37,7 @@ def _pod(status: Document) -> Document:
 
 
 def _life(restarts: int = 0) -> Life:
-    voice = logs.Voice("cv", "p", "node", Role.WORKER, 0, 1, Family.OPENMPI, False)
+    voice = pod_logs.Voice("cv", "p", "node", Role.WORKER, 0, 1, Family.OPENMPI, False)
     return Life(voice, "pod-1", restarts)
 
 
@@ -60,7 +60,7 @@ def _reasons(archive: Archive) -> list[str]:
 def test_streams_that_break_are_taken_up_behind_the_last_line(
     node: Node, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpijob.backends.kubernetes.listening._AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.log_capture._AGAIN_SECONDS", 0.001)
     lines = [stamped(number // 3, f"text {number}") for number in range(30)]  # three lines each moment
     node.said[f"{POD}/log"] = lines
     node.breaks = [4, 7, 1, 12]
@@ -74,7 +74,7 @@ def test_streams_that_break_are_taken_up_behind_the_last_line(
 def test_a_stream_that_a_server_ended_too_early_is_looked_at_again(
     node: Node, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mpijob.backends.kubernetes.listening._AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.log_capture._AGAIN_SECONDS", 0.001)
     node.said[f"{POD}/log"] = [stamped(1)]
     asked = 0
 
@@ -131,10 +131,10 @@ def test_the_life_before_a_restart_is_read_from_its_own_log(node: Node, archive:
 def test_a_full_disk_only_makes_the_listener_wait(
     node: Node, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mpijob.history import chunks
+    from mpijob.history.storage import chunks
 
-    monkeypatch.setattr("mpijob.backends.kubernetes.listening._LONGEST_PAUSE", 0.001)
-    monkeypatch.setattr("mpijob.history.capture.BUFFER_BYTES", 100)
+    monkeypatch.setattr("mpijob.backends.kubernetes.recorder.log_capture._LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("mpijob.history.log_writer.BUFFER_BYTES", 100)
     whole, refused = chunks.append, iter([True, True, False, True] + [False] * 100)
 
     def append(path: str, at: int, frames: bytes) -> int:

@@ -14,14 +14,15 @@ import pytest
 from tests.unit.cluster_objects import Cluster, condition, ended, running
 from tests.unit.cluster_support import a_job
 
-from mpijob.backends.kubernetes import kinds, overseeing
-from mpijob.backends.kubernetes.failures import REFUSED, ApiError
-from mpijob.backends.kubernetes.watching import Change
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import REFUSED, ApiError
+from mpijob.backends.kubernetes.client.watch import Change
+from mpijob.backends.kubernetes.status import watch_cluster
 from mpijob.errors import BackendError, NotAllowed
 from mpijob.model import JobState, Phase
-from mpijob.model.overseen import Gone, Heard, Overseen
+from mpijob.model.status.job_change import Gone, Heard, Overseen
 
-SERVED = frozenset({kinds.TRAINJOB.api, kinds.MPIJOB.api, kinds.KUEUE_API})
+SERVED = frozenset({resources.TRAINJOB.api, resources.MPIJOB.api, resources.KUEUE_API})
 JOBSET = "jobset.sigs.k8s.io/jobset-name"
 
 
@@ -67,14 +68,14 @@ class Script:
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     script = Script()
-    monkeypatch.setattr(overseeing, "watch", script.watch)
-    monkeypatch.setattr(overseeing, "_PULSE_SECONDS", 60.0)
+    monkeypatch.setattr(watch_cluster, "watch", script.watch)
+    monkeypatch.setattr(watch_cluster, "_PULSE_SECONDS", 60.0)
     return script
 
 
 @pytest.fixture
 def told(script: Script) -> Iterator[Iterator[Overseen]]:
-    stream = overseeing._Overseer(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
+    stream = watch_cluster._Overseer(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
     try:
         yield stream.tell()
     finally:
@@ -136,7 +137,7 @@ def test_jobs_are_told_with_their_pods_then_each_change_once(
 
 
 def test_of_a_job_that_ended_nothing_is_kept_and_its_pods_may_go(script: Script) -> None:
-    overseer = overseeing._Overseer(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
+    overseer = watch_cluster._Overseer(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
     stream = overseer.tell()
     made = on_cluster("bert", "one").workers(ended(0, 50)).launcher(ended(0, 50)).condition("Complete", at=60)
     script.tells("trainjobs", made.job, "ADDED")
@@ -240,7 +241,7 @@ def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(scrip
         def get(self, path: str) -> dict[str, Any]:
             return {"resources": [{"name": "pytorchjobs"}, {"name": "tfjobs"}, {"name": "tfjobs/status"}]}
 
-    overseer = overseeing._Overseer(Older(), "", SERVED | {kinds.OLDER_API})  # type: ignore[arg-type]  # asked for this alone
+    overseer = watch_cluster._Overseer(Older(), "", SERVED | {resources.OLDER_API})  # type: ignore[arg-type]  # asked for this alone
     about = {"name": "train", "namespace": "team-cv", "creationTimestamp": "2030-01-01T00:00:00Z"}
     for plural, uid, replicas in (
         ("pytorchjobs", "p", "pytorchReplicaSpecs"),

@@ -14,12 +14,15 @@ import pytest
 from tests.unit.kube_store import Store
 from tests.unit.test_kube_submitting import SERVED, a_plan
 
-from mpijob.backends.kubernetes import gathering, kinds, owning, steering, submitting
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.dialects import terms
+from mpijob.backends.kubernetes.actions import patches
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.submit import create_objects, owner_references
+from mpijob.formats.kubernetes import well_known
 from mpijob.model import JobRef, Secret
 
-RUNTIME = kinds.TRAINING_RUNTIME.path("cv", "bert")
+RUNTIME = resources.TRAINING_RUNTIME.path("cv", "bert")
 
 
 def forbidden(method: str, path: str) -> None:
@@ -31,7 +34,7 @@ def a_stray(age_seconds: float = 60) -> tuple[Store, dict[str, Any]]:
     """Return a cluster where the creator of a job was stopped before the job owned its runtime."""
     api = Store()
     api.before = forbidden
-    made = submitting.submit(api, a_plan())
+    made = create_objects.submit(api, a_plan())
     made.owned()
     api.before = lambda method, path: None
     stamp = (datetime.now(UTC) - timedelta(seconds=age_seconds)).isoformat()
@@ -51,7 +54,7 @@ def test_a_job_is_created_before_it_owns_what_was_made_for_it() -> None:
             assert patched.wait(10)
 
     api.before = busy
-    made = submitting.submit(api, a_plan())
+    made = create_objects.submit(api, a_plan())
     assert (api.names("trainjobs"), owners(api)) == (["bert"], [])
     patched.set()
     made.owned()
@@ -65,20 +68,20 @@ def test_a_job_whose_runtime_cannot_be_changed_runs_all_the_same() -> None:
 
 def test_who_follows_a_job_gives_it_its_runtime_where_nobody_did() -> None:
     api, job = a_stray()
-    owning.mend(api, job, api.objects[RUNTIME])
+    owner_references.mend(api, job, api.objects[RUNTIME])
     assert owners(api) == [job["metadata"]["uid"]]
     asked = len(api.asked)
-    owning.mend(api, job, api.objects[RUNTIME])
-    owning.mend(api, job, None)
+    owner_references.mend(api, job, api.objects[RUNTIME])
+    owner_references.mend(api, job, None)
     assert len(api.asked) == asked
 
 
 def test_what_is_being_created_or_is_not_the_jobs_is_left_alone() -> None:
     api, job = a_stray(age_seconds=1)
-    owning.mend(api, job, api.objects[RUNTIME])
+    owner_references.mend(api, job, api.objects[RUNTIME])
     old, job = a_stray()
-    old.objects[RUNTIME]["metadata"]["labels"][terms.UID_LABEL] = "another"
-    owning.mend(old, job, old.objects[RUNTIME])
+    old.objects[RUNTIME]["metadata"]["labels"][well_known.UID_LABEL] = "another"
+    owner_references.mend(old, job, old.objects[RUNTIME])
     assert (owners(api), owners(old)) == ([], [])
 
 
@@ -88,10 +91,10 @@ def test_who_deletes_a_job_deletes_what_has_no_owner(monkeypatch: pytest.MonkeyP
     api = Store()
     if strays:
         api.before = forbidden
-    submitting.submit(api, a_plan(secrets=(Secret(env="KEY", source="env:TOKEN"),))).owned()
+    create_objects.submit(api, a_plan(secrets=(Secret(env="KEY", source="env:TOKEN"),))).owned()
     api.before = lambda method, path: None
-    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
-    steering.delete(api, found, [found.job])
+    found = job_objects.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    patches.delete(api, found, [found.job])
     left = [] if strays else ["bert"]  # what has an owner follows it, in a real cluster
     assert api.names("trainingruntimes") == left
     (secret,) = (one for path, one in api.objects.items() if "/secrets/" in path)
@@ -106,9 +109,9 @@ def test_what_may_not_be_looked_at_does_not_hold_up_a_deletion() -> None:
         if "/secrets" in path:
             raise ApiError("no", status=403)
 
-    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    found = job_objects.find(api, JobRef("cv", "bert"), lambda: SERVED)
     api.before = no_secrets
-    steering.delete(api, found, [found.job])
+    patches.delete(api, found, [found.job])
     assert api.names("trainingruntimes") == []
 
 

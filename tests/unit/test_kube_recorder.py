@@ -14,20 +14,23 @@ from tests.unit.cluster_objects import at_work, ended
 from tests.unit.history_support import shared_archive
 from tests.unit.kube_node import TEAM, Node, lay_out
 
-from mpijob.backends.kubernetes import gathering, kinds, platform_metrics, recorder, usage
-from mpijob.backends.kubernetes.recorder import Recorder
-from mpijob.backends.kubernetes.recording import richer
-from mpijob.backends.kubernetes.remembered import of_archive, remembered
-from mpijob.backends.kubernetes.usage import METRICS_API, POD_METRICS
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.logs.archive import of_archive, remembered
+from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
+from mpijob.backends.kubernetes.metrics.pod_usage import METRICS_API, POD_METRICS
+from mpijob.backends.kubernetes.recorder import recorder
+from mpijob.backends.kubernetes.recorder.recorder import Recorder
+from mpijob.backends.kubernetes.recorder.snapshot import richer
+from mpijob.backends.kubernetes.status import job_objects
 from mpijob.errors import Conflict, Finding
-from mpijob.history import audit_reading
 from mpijob.history.archive import Archive
-from mpijob.history.audit import directory_of
-from mpijob.history.keeping import Policy
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
+from mpijob.history.audit import audit_query
+from mpijob.history.audit.audit_log import directory_of
+from mpijob.history.retention import Policy
 from mpijob.model import JobRef, JobState, LogQuery, Phase, RankState, Role, Sample, WorkerState
-from mpijob.model.accounts import AccountQuery
-from mpijob.model.audit import AuditQuery
+from mpijob.model.status.accounts import AccountQuery
+from mpijob.model.status.audit import AuditQuery
 from mpijob.settings import Settings
 
 archive = pytest.fixture(shared_archive)
@@ -110,11 +113,11 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
         launcher = cluster.name_of("launcher", 0)
         pod = cluster.pods[launcher] | {"status": ended(0, 60)}
         cluster.condition("Complete")
-        node.put(kinds.POD.path(TEAM, launcher), pod)
+        node.put(resources.POD.path(TEAM, launcher), pod)
         node.put(path, cluster.job)
         _eventually(lambda: (found := state()) and found.phase is Phase.SUCCEEDED)
         for name in cluster.pods:
-            node.remove(kinds.POD.path(TEAM, name))
+            node.remove(resources.POD.path(TEAM, name))
         node.remove(path)
         _eventually(lambda: (found := Past(archive).record(ref)) and found.deleted)
     past = remembered(archive.directory)
@@ -128,7 +131,7 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     assert past.spec(ref) == cluster.spec
     assert [event.reason for event in past.events(ref)].count("WorkersReady") == 1
     assert past.events(ref)[-1].reason == "Deleted"
-    (end,) = audit_reading.entries(directory_of(archive.directory), AuditQuery(verbs=("end",)))
+    (end,) = audit_query.entries(directory_of(archive.directory), AuditQuery(verbs=("end",)))
     assert (end.note("phase"), end.user.username) == ("Succeeded", "system:mpijob:recorder")
     assert float(end.note("seconds")) > 0
     (account,) = past.accounts(AccountQuery())
@@ -145,7 +148,7 @@ def test_jobs_of_two_namespaces_with_one_uid_are_recorded_side_by_side(
 ) -> None:
     """Whoever claims a uid first keeps nobody out: jobs, pods and their uids have the same names in both."""
     node, clusters = Node(), {namespace: at_work(namespace=namespace) for namespace in order}
-    refs = {namespace: gathering.ref_of(cluster.job) for namespace, cluster in clusters.items()}
+    refs = {namespace: job_objects.ref_of(cluster.job) for namespace, cluster in clusters.items()}
     assert refs[TEAM].uid == refs["team-b"].uid
     past = of_archive(archive)
 
@@ -160,7 +163,7 @@ def test_jobs_of_two_namespaces_with_one_uid_are_recorded_side_by_side(
             path = lay_out(node, clusters[namespace], said=namespace)
             _eventually(partial(complete, namespace))
         for name in clusters[order[1]].pods:
-            node.remove(kinds.POD.path(order[1], name))
+            node.remove(resources.POD.path(order[1], name))
         node.remove(path)
         _eventually(lambda: (found := past.record(refs[order[1]])) and found.deleted)
     for namespace in order:
@@ -180,7 +183,7 @@ def test_jobs_of_two_namespaces_with_one_uid_are_recorded_side_by_side(
 def test_what_the_metrics_api_measures_is_written_down_while_a_job_runs(archive: Archive) -> None:
     node, cluster = Node(), at_work()
     lay_out(node, cluster)
-    versions = [{"groupVersion": kinds.TRAINER_API}, {"groupVersion": METRICS_API}]
+    versions = [{"groupVersion": resources.TRAINER_API}, {"groupVersion": METRICS_API}]
     node.objects["/apis"] = {"metadata": {}, "groups": [{"versions": versions}]}
     used = [{"usage": {"cpu": "250m", "memory": "64Mi"}}]
     for name in cluster.pods:
@@ -211,11 +214,11 @@ def test_what_only_prometheus_knows_is_added_to_what_the_metrics_api_measured() 
         "gpus": 0.5,
         "gpu_memory_bytes": 8.0,
     }
-    assert usage._with(measured, used, 1, 2) == Sample(5.0, 1, 0.25, 64, 2, 0.5, 8, 0.0, 1.5)
-    assert usage._with(None, used, 1, 2) == Sample(7.0, 1, 9.0, 9, 2, 0.5, 8, 0.0, 1.5)
-    assert usage._with(measured, {}, 1, 2) == measured
-    assert platform_metrics.of_settings(Settings()) is None
-    assert platform_metrics.of_settings(Settings(prometheus="http://p:9090")) is not None
+    assert pod_usage._with(measured, used, 1, 2) == Sample(5.0, 1, 0.25, 64, 2, 0.5, 8, 0.0, 1.5)
+    assert pod_usage._with(None, used, 1, 2) == Sample(7.0, 1, 9.0, 9, 2, 0.5, 8, 0.0, 1.5)
+    assert pod_usage._with(measured, {}, 1, 2) == measured
+    assert prometheus_query.of_settings(Settings()) is None
+    assert prometheus_query.of_settings(Settings(prometheus="http://p:9090")) is not None
 
 
 @pytest.mark.usefixtures("quick")

@@ -7,12 +7,12 @@ import threading
 import pytest
 from tests.unit.kube_support import MAPS, FakeApi, refusing, shortened
 
-from mpijob.backends.kubernetes import watching
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.reflecting import Cache, Source
-from mpijob.backends.kubernetes.watching import Change
+from mpijob.backends.kubernetes.client import watch
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.informer import Cache, Source
+from mpijob.backends.kubernetes.client.watch import Change
 
-short_pauses = pytest.fixture(autouse=True)(shortened(watching))
+short_pauses = pytest.fixture(autouse=True)(shortened(watch))
 
 
 def names(cache: Cache, source: str = "maps") -> list[str]:

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from tests.unit.kube_store import Store
 from tests.unit.test_kube_submitting import SERVED, a_plan
 
-from mpijob.backends.kubernetes import attempts, following, gathering, kinds, secretvalues, submitting
-from mpijob.backends.kubernetes.api import ApiError
-from mpijob.backends.kubernetes.logs import Position, Voice
-from mpijob.dialects import terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError
+from mpijob.backends.kubernetes.logs import log_follower, secret_values
+from mpijob.backends.kubernetes.logs.pod_logs import Position, Voice
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.submit import create_objects, retry
 from mpijob.errors import NotFound
+from mpijob.formats.kubernetes import well_known
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, Role, Secret
 
 VOICE = Voice("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
@@ -103,11 +106,11 @@ class Kubelet:
 
 
 def test_following_goes_on_behind_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(log_follower, "_LOOK_SECONDS", 0.01)
     log = [stamped(second // 2, f"[1,0]<stdout>: {second}") for second in range(20)]
     kubelet = Kubelet(log, [3, 4, 5])
     looks = iter([False, False])
-    follower = following.Following(kubelet, LogQuery(follow=True))  # type: ignore[arg-type]  # a stand-in
+    follower = log_follower.Following(kubelet, LogQuery(follow=True))  # type: ignore[arg-type]  # a stand-in
     heard = [*follower.lines(lambda: ([VOICE], next(looks, True)))]
     follower.close()
     assert texts(heard) == [str(second) for second in range(20)]
@@ -116,7 +119,7 @@ def test_following_goes_on_behind_a_broken_stream(monkeypatch: pytest.MonkeyPatc
 
 def test_following_begins_with_the_tail() -> None:
     log = [stamped(second, f"[1,0]<stdout>: {second}") for second in range(20)]
-    follower = following.Following(Kubelet(log, []), LogQuery(follow=True, tail=2))  # type: ignore[arg-type]
+    follower = log_follower.Following(Kubelet(log, []), LogQuery(follow=True, tail=2))  # type: ignore[arg-type]
     assert texts([*follower.lines(lambda: ([VOICE], True))]) == ["18", "19"]
     follower.close()
 
@@ -125,13 +128,13 @@ def test_following_begins_with_the_tail() -> None:
 def test_the_values_of_a_jobs_secrets_are_read_where_they_may_be() -> None:
     api = Store()
     for name, data in (
-        (f"bert{terms.SECRETS_SUFFIX}", {"TOKEN": "c2VjcmV0LW9uZQ=="}),
+        (f"bert{well_known.SECRETS_SUFFIX}", {"TOKEN": "c2VjcmV0LW9uZQ=="}),
         ("shared", {"key": "c2VjcmV0LXR3bw=="}),
     ):
-        api.objects[kinds.SECRET.path("cv", name)] = {"metadata": {"name": name}, "data": data}
+        api.objects[resources.SECRET.path("cv", name)] = {"metadata": {"name": name}, "data": data}
     secrets = [Secret(env="TOKEN", source="env:TOKEN"), Secret(env="KEY", source="shared/key"),
                Secret(env="GONE", source="gone/key")]  # fmt: skip
-    assert set(secretvalues.read(api, "cv", "bert", secrets)) == {"secret-one", "secret-two"}
+    assert set(secret_values.read(api, "cv", "bert", secrets)) == {"secret-one", "secret-two"}
 
 
 @pytest.mark.req("D-sanitize")
@@ -143,13 +146,13 @@ def test_the_secrets_of_a_second_job_of_a_name_are_its_own(
     for value, before in (("secret-old", frozenset[str]()), ("secret-new", frozenset({"bert"}))):
         monkeypatch.setenv("TOKEN", value)
         plan = a_plan(before, secrets=secrets)
-        submitting.submit(api, plan).owned()
+        create_objects.submit(api, plan).owned()
     ref = JobRef("cv", "bert", plan.uid)
     if attempt > 1:
-        found = gathering.find(api, ref, lambda: SERVED)
-        attempts.start(api, found, gathering.runtime(api, found.job))
-    find = lambda ref: gathering.find(api, ref, lambda: SERVED)  # noqa: E731
-    known = secretvalues.known(api, ref, secrets, find, own_machine=True)
+        found = job_objects.find(api, ref, lambda: SERVED)
+        retry.start(api, found, job_objects.runtime(api, found.job))
+    find = lambda ref: job_objects.find(api, ref, lambda: SERVED)  # noqa: E731
+    known = secret_values.known(api, ref, secrets, find, own_machine=True)
     assert known == ("secret-new",)
 
 
@@ -160,11 +163,11 @@ def test_of_a_job_that_is_gone_secrets_are_known_by_their_sources(monkeypatch: p
 
     monkeypatch.setenv("HERE", "secret-here")
     api = Store()
-    api.objects[kinds.SECRET.path("cv", "shared")] = {
+    api.objects[resources.SECRET.path("cv", "shared")] = {
         "metadata": {"name": "shared"},
         "data": {"key": "c2VjcmV0LXR3bw=="},
     }
     secrets = (Secret(env="TOKEN", source="env:HERE"), Secret(env="OLD", source="env:NOT_HERE"),
                Secret(env="KEY", source="shared/key"))  # fmt: skip
-    known = secretvalues.known(api, JobRef("cv", "bert"), secrets, find, own_machine=True)
+    known = secret_values.known(api, JobRef("cv", "bert"), secrets, find, own_machine=True)
     assert set(known) == {"secret-two", "secret-here"}

@@ -21,10 +21,10 @@ from tests.unit.kube_support import (
 )
 from tests.unit.test_kube_dialling import Relay
 
-from mpijob.backends.kubernetes import failures, http1, transport
-from mpijob.backends.kubernetes.api import Api, ApiError
+from mpijob.backends.kubernetes.client import api_errors, http, http1
+from mpijob.backends.kubernetes.client.api import Api, ApiError
 
-short_pauses = pytest.fixture(autouse=True)(shortened(transport))
+short_pauses = pytest.fixture(autouse=True)(shortened(http))
 
 
 def methods(server: FakeApi) -> list[str]:
@@ -107,7 +107,7 @@ def test_a_creation_that_gets_no_answer_is_ambiguous(server: FakeApi) -> None:
     with Api(server.access(), timeout=0.2) as api, pytest.raises(ApiError) as caught:
         api.create(MAPS, A_MAP)
     ended.set()
-    assert (caught.value.ambiguous, caught.value.reason) == (True, failures.TIMEOUT)
+    assert (caught.value.ambiguous, caught.value.reason) == (True, api_errors.TIMEOUT)
     assert methods(server) == ["POST"]
 
 
@@ -151,7 +151,7 @@ def test_a_creation_is_repeated_when_nobody_listened(
     """The port opens while the client tries: refused connections have sent nothing."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    monkeypatch.setattr(transport, "_FIRST_PAUSE", 0.4)
+    monkeypatch.setattr(http, "_FIRST_PAUSE", 0.4)
     listening: list[Relay] = []
     opening = threading.Timer(0.3, lambda: listening.append(Relay(port, server.port)))
     opening.start()

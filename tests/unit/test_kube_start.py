@@ -29,10 +29,10 @@ HEAVY = (
     "encodings.idna",
     "mpijob.checks",
     "mpijob.diagnosis",
-    "mpijob.dialects.pods",
-    "mpijob.dialects.seen_census",
-    "mpijob.backends.kubernetes.logs",
-    "mpijob.backends.kubernetes.preflight",
+    "mpijob.formats.kubernetes.pod_template",
+    "mpijob.formats.status.launcher_census",
+    "mpijob.backends.kubernetes.logs.pod_logs",
+    "mpijob.backends.kubernetes.preflight.preflight",
 )
 LIST = """
 import os, sys

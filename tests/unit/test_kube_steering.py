@@ -8,30 +8,33 @@ import pytest
 from tests.unit.cluster_objects import Cluster, at_work, derive, ended, running, stamp, waiting
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import gathering, kinds, logs, steering, visits, websocket
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.gathering import Found
-from mpijob.dialects import acts, terms
+from mpijob.backends.kubernetes.actions import exec_in_pod, patches
+from mpijob.backends.kubernetes.client import exec_stream, resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.logs import pod_logs
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.status.job_objects import Found
+from mpijob.formats.kubernetes import user_actions, well_known
 from mpijob.model import JobRef
 
-SERVED = frozenset({kinds.TRAINER_API, kinds.MPI_OPERATOR_API, kinds.KUEUE_API})
+SERVED = frozenset({resources.TRAINER_API, resources.MPI_OPERATOR_API, resources.KUEUE_API})
 
 
 def stored(cluster: Cluster, **objects: Any) -> tuple[Store, Found]:
     """Put a job and its pods into a store, and find it there."""
     api = Store()
-    kind = kinds.MPIJOB if cluster.operator else kinds.TRAINJOB
+    kind = resources.MPIJOB if cluster.operator else resources.TRAINJOB
     metadata = cluster.job["metadata"]
     api.objects[kind.path(metadata["namespace"], metadata["name"])] = cluster.job
     for name, pod in cluster.pods.items():
-        api.objects[kinds.POD.path(metadata["namespace"], name)] = pod
+        api.objects[resources.POD.path(metadata["namespace"], name)] = pod
     for path, document in objects.items():
         api.objects[path] = document
-    return api, gathering.find(api, JobRef(metadata["namespace"], metadata["name"]), lambda: SERVED)
+    return api, job_objects.find(api, JobRef(metadata["namespace"], metadata["name"]), lambda: SERVED)
 
 
 def reasons(api: Store, found: Found) -> list[str]:
-    return [act.reason for act in acts.read(api.objects[found.path])]
+    return [act.reason for act in user_actions.read(api.objects[found.path])]
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ def launcher_hears(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
         api.objects[path.removesuffix("/exec")]["status"] = ended(143, 60)
         return 0, b"", b""
 
-    monkeypatch.setattr(websocket, "capture", capture)
+    monkeypatch.setattr(exec_stream, "capture", capture)
     return heard
 
 
@@ -53,10 +56,10 @@ def test_a_job_that_runs_is_cancelled_through_its_launcher_whose_log_stays(
 ) -> None:
     cluster = at_work()
     api, found = stored(cluster)
-    steering.cancel(api, found, cluster.seen(), 7.0)
+    patches.cancel(api, found, cluster.seen(), 7.0)
     assert launcher_hears[0][-1] == "7"
-    assert reasons(api, found) == [acts.CANCELLED]
-    assert terms.CANCELLED_ANNOTATION in api.objects[found.path]["metadata"]["annotations"]
+    assert reasons(api, found) == [user_actions.CANCELLED]
+    assert well_known.CANCELLED_ANNOTATION in api.objects[found.path]["metadata"]["annotations"]
     assert len(api.names("pods")) == len(cluster.pods)
 
 
@@ -75,9 +78,9 @@ def resumed() -> Cluster:
 def test_a_resumed_job_is_cancelled_through_its_new_launcher(launcher_hears: list[tuple[str, ...]]) -> None:
     cluster = resumed()
     api, found = stored(cluster)
-    steering.cancel(api, found, cluster.seen(), 7.0)
+    patches.cancel(api, found, cluster.seen(), 7.0)
     assert len(launcher_hears) == 1
-    path = kinds.POD.path(cluster.spec.namespace, cluster.name_of("launcher", 0))
+    path = resources.POD.path(cluster.spec.namespace, cluster.name_of("launcher", 0))
     assert api.objects[path]["status"]["phase"] == "Failed"
 
 
@@ -86,11 +89,11 @@ def test_a_command_is_run_in_the_new_pods_of_a_resumed_job(
     monkeypatch: pytest.MonkeyPatch, worker: int | None
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(websocket, "execute", lambda api, path, argv, container: asked.append(path))
+    monkeypatch.setattr(exec_stream, "execute", lambda api, path, argv, container: asked.append(path))
     cluster = resumed()
-    visits.execute(Store(), derive(cluster), cluster.seen(), ("ls",), worker=worker, rank=None)
+    exec_in_pod.execute(Store(), derive(cluster), cluster.seen(), ("ls",), worker=worker, rank=None)
     name = cluster.name_of("launcher" if worker is None else "worker", worker or 0)
-    assert asked == [kinds.POD.path(cluster.spec.namespace, name, "exec")]
+    assert asked == [resources.POD.path(cluster.spec.namespace, name, "exec")]
 
 
 def test_the_workers_of_a_resumed_job_are_its_new_pods_in_whatever_order_they_are_listed() -> None:
@@ -98,32 +101,32 @@ def test_the_workers_of_a_resumed_job_are_its_new_pods_in_whatever_order_they_ar
     listed = cluster.seen().pods
     wanted = {0: cluster.name_of("worker", 0), 1: cluster.name_of("worker", 1)}
     for pods in (listed, listed[::-1]):
-        assert {index: pod["metadata"]["name"] for index, pod in logs.workers_of(pods).items()} == wanted
+        assert {index: pod["metadata"]["name"] for index, pod in pod_logs.workers_of(pods).items()} == wanted
 
 
 def test_a_launcher_that_cannot_be_asked_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*args: Any, **kwargs: Any) -> None:
         raise ApiError("no", status=403)
 
-    monkeypatch.setattr(websocket, "capture", refused)
-    monkeypatch.setattr(steering, "until", lambda happened, seconds=0.0: happened())
+    monkeypatch.setattr(exec_stream, "capture", refused)
+    monkeypatch.setattr(patches, "until", lambda happened, seconds=0.0: happened())
     cluster = at_work()
     api, found = stored(cluster)
-    steering.cancel(api, found, cluster.seen(), 0.0)
+    patches.cancel(api, found, cluster.seen(), 0.0)
     assert not any("launcher" in name for name in api.names("pods"))
 
 
 def test_a_job_whose_workers_only_start_loses_its_pods() -> None:
     cluster = Cluster().workers(waiting("ErrImagePull"))
     api, found = stored(cluster)
-    steering.cancel(api, found, cluster.seen(), 0.0)
+    patches.cancel(api, found, cluster.seen(), 0.0)
     assert api.names("pods") == []
 
 
 def test_a_job_without_pods_is_held_back_for_good() -> None:
     cluster = Cluster()
     api, found = stored(cluster)
-    steering.cancel(api, found, cluster.seen(), 0.0)
+    patches.cancel(api, found, cluster.seen(), 0.0)
     assert api.objects[found.path]["spec"]["suspend"] is True
 
 
@@ -131,14 +134,14 @@ def test_a_job_without_pods_is_held_back_for_good() -> None:
 def test_a_job_is_suspended_and_resumed(operator: bool) -> None:
     cluster = Cluster(operator=operator).workers(running())
     api, found = stored(cluster)
-    steering.suspend(api, found, cluster.seen())
+    patches.suspend(api, found, cluster.seen())
     spec = api.objects[found.path]["spec"]
     assert (spec["runPolicy"] if operator else spec)["suspend"] is True
-    found = gathering.find(api, found.ref, lambda: SERVED)
-    steering.resume(api, found, cluster.seen())
+    found = job_objects.find(api, found.ref, lambda: SERVED)
+    patches.resume(api, found, cluster.seen())
     assert (spec["runPolicy"] if operator else spec)["suspend"] is False
-    assert reasons(api, found) == [acts.SUSPENDED, acts.RESUMED]
-    assert terms.SUSPENDED_ANNOTATION not in api.objects[found.path]["metadata"]["annotations"]
+    assert reasons(api, found) == [user_actions.SUSPENDED, user_actions.RESUMED]
+    assert well_known.SUSPENDED_ANNOTATION not in api.objects[found.path]["metadata"]["annotations"]
 
 
 WORKLOAD = {"metadata": {"name": "w", "namespace": "cv"}, "spec": {"active": True}}
@@ -146,36 +149,36 @@ WORKLOAD = {"metadata": {"name": "w", "namespace": "cv"}, "spec": {"active": Tru
 
 def test_a_job_of_a_queue_rests_through_its_workload() -> None:
     cluster = Cluster().workers(running())
-    path = kinds.WORKLOAD.path("cv", "w")
+    path = resources.WORKLOAD.path("cv", "w")
     api, found = stored(cluster, **{path: {**WORKLOAD, "spec": {"active": True}}})
-    steering.suspend(api, found, cluster.seen(workload=WORKLOAD))
+    patches.suspend(api, found, cluster.seen(workload=WORKLOAD))
     assert api.objects[path]["spec"]["active"] is False
     assert "suspend" not in api.objects[found.path]["spec"]
 
 
 def test_a_waiting_job_leaves_its_queue_where_the_workload_may_not_be_touched() -> None:
     cluster = Cluster()
-    cluster.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
+    cluster.job["metadata"]["labels"][well_known.QUEUE_LABEL] = "main"
     api, found = stored(cluster)
 
     def refused(method: str, path: str) -> None:
         now = api.objects[found.path]
-        assert terms.QUEUE_LABEL in now["metadata"]["labels"] or now["spec"].get("suspend")
+        assert well_known.QUEUE_LABEL in now["metadata"]["labels"] or now["spec"].get("suspend")
         if method == "PATCH" and "/workloads/" in path:
             raise ApiError("no", status=403)
 
     api.before = refused
-    steering.cancel(api, found, cluster.seen(workload=WORKLOAD), 0.0)
+    patches.cancel(api, found, cluster.seen(workload=WORKLOAD), 0.0)
     job = api.objects[found.path]
-    assert terms.QUEUE_LABEL not in job["metadata"]["labels"]
+    assert well_known.QUEUE_LABEL not in job["metadata"]["labels"]
     assert job["spec"]["suspend"] is True
 
 
 def test_a_job_cancelled_before_kueue_knows_it_rests_through_the_workload_that_comes() -> None:
     cluster = Cluster()
-    cluster.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
+    cluster.job["metadata"]["labels"][well_known.QUEUE_LABEL] = "main"
     api, found = stored(cluster)
-    path, asked = kinds.WORKLOAD.path("team-cv", "w"), []
+    path, asked = resources.WORKLOAD.path("team-cv", "w"), []
 
     def comes(method: str, place: str) -> None:
         if method == "GET" and "/workloads" in place:
@@ -186,22 +189,22 @@ def test_a_job_cancelled_before_kueue_knows_it_rests_through_the_workload_that_c
                 api.objects[path] = {"metadata": metadata, "spec": {}}
 
     api.before = comes
-    steering.cancel(api, found, cluster.seen(), 0.0)
+    patches.cancel(api, found, cluster.seen(), 0.0)
     assert api.objects[path]["spec"]["active"] is False
-    assert terms.QUEUE_LABEL in api.objects[found.path]["metadata"]["labels"]
+    assert well_known.QUEUE_LABEL in api.objects[found.path]["metadata"]["labels"]
 
 
 def test_a_job_whose_queue_nobody_serves_leaves_it_when_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steering, "_WORKLOAD_SECONDS", 0.1)
+    monkeypatch.setattr(patches, "_WORKLOAD_SECONDS", 0.1)
     cluster = Cluster()
-    cluster.job["metadata"]["labels"][terms.QUEUE_LABEL] = "main"
+    cluster.job["metadata"]["labels"][well_known.QUEUE_LABEL] = "main"
     api, found = stored(cluster)
-    steering.cancel(api, found, cluster.seen(), 0.0)
-    assert terms.QUEUE_LABEL not in api.objects[found.path]["metadata"]["labels"]
+    patches.cancel(api, found, cluster.seen(), 0.0)
+    assert well_known.QUEUE_LABEL not in api.objects[found.path]["metadata"]["labels"]
     assert api.objects[found.path]["spec"]["suspend"] is True
 
 
 def test_acts_that_somebody_spoilt_tell_nothing() -> None:
-    cluster = Cluster().note(terms.ACTS_ANNOTATION, '[{"broken": ')
-    assert acts.read(cluster.job) == ()
-    assert acts.resumed(Cluster().note(terms.ACTS_ANNOTATION, '[[1.0, "Resumed", ""]]').job) == 1
+    cluster = Cluster().note(well_known.ACTS_ANNOTATION, '[{"broken": ')
+    assert user_actions.read(cluster.job) == ()
+    assert user_actions.resumed(Cluster().note(well_known.ACTS_ANNOTATION, '[[1.0, "Resumed", ""]]').job) == 1

@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import attempts, gathering, kinds, planner, submitting
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.surroundings import Surroundings
-from mpijob.dialects import acts, next_attempt, terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.preflight.context import Surroundings
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.submit import create_objects, planner, retry
 from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.formats.kubernetes import next_attempt, user_actions, well_known
 from mpijob.model import Amounts, Code, Facts, JobRef, MPIJob, Plan, Secret
 from mpijob.settings import Settings
 
-SERVED = frozenset({kinds.TRAINER_API, kinds.JOBSET_API, kinds.MPI_OPERATOR_API})
+SERVED = frozenset({resources.TRAINER_API, resources.JOBSET_API, resources.MPI_OPERATOR_API})
 ROOM = Amounts(cores=64, memory_bytes=1 << 40)
 FACTS = Facts(place="cluster", capacity=ROOM, free=ROOM)
 
@@ -37,25 +39,25 @@ def kept(api: Store) -> list[str]:
 
 def test_a_job_brings_its_runtime_and_owns_it() -> None:
     api = Store()
-    made, owned = submitting.submit(api, a_plan())
+    made, owned = create_objects.submit(api, a_plan())
     owned()
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
-    runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", "bert")]
+    runtime = api.objects[resources.TRAINING_RUNTIME.path("cv", "bert")]
     assert runtime["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
 
 
 def test_a_plan_submitted_twice_is_one_job() -> None:
     api, plan = Store(), a_plan()
-    first = submitting.submit(api, plan).job
-    assert submitting.submit(api, plan).job["metadata"]["uid"] == first["metadata"]["uid"]
+    first = create_objects.submit(api, plan).job
+    assert create_objects.submit(api, plan).job["metadata"]["uid"] == first["metadata"]["uid"]
     assert api.names("trainjobs") == ["bert"]
 
 
 def test_of_two_plans_for_one_name_the_second_is_told_whose_it_is() -> None:
     api = Store()
-    submitting.submit(api, a_plan())
-    with pytest.raises(submitting.Taken):
-        submitting.submit(api, a_plan())
+    create_objects.submit(api, a_plan())
+    with pytest.raises(create_objects.Taken):
+        create_objects.submit(api, a_plan())
     assert len(kept(api)) == 2
 
 
@@ -67,9 +69,9 @@ def test_an_answer_that_was_lost_is_looked_up_before_anything_is_repeated() -> N
             raise ApiError("the line was cut", ambiguous=True)
 
     api.after = lost
-    submitting.submit(api, plan)
+    create_objects.submit(api, plan)
     assert [path for method, path in api.asked if method == "POST" and path.endswith("/trainjobs")] == [
-        kinds.TRAINJOB.path("cv")
+        resources.TRAINJOB.path("cv")
     ]
 
 
@@ -81,7 +83,7 @@ def test_a_webhook_that_has_not_heard_of_the_runtime_yet_is_asked_again() -> Non
             raise ApiError("admission webhook \"v\" denied the request: runtime 'bert' not found", status=403)
 
     api.before = lagging
-    submitting.submit(api, a_plan())
+    create_objects.submit(api, a_plan())
     assert api.names("trainjobs") == ["bert"]
 
 
@@ -95,7 +97,7 @@ def test_what_cannot_be_finished_leaves_nothing(trouble: BaseException) -> None:
 
     api.before = refused
     with pytest.raises((MpiJobError, KeyboardInterrupt)):
-        submitting.submit(api, a_plan())
+        create_objects.submit(api, a_plan())
     assert kept(api) == []
 
 
@@ -108,7 +110,7 @@ def test_who_gives_up_after_the_job_was_made_leaves_nothing_either() -> None:
 
     api.after = interrupted
     with pytest.raises(KeyboardInterrupt):
-        submitting.submit(api, a_plan())
+        create_objects.submit(api, a_plan())
     assert kept(api) == []
 
 
@@ -118,19 +120,19 @@ def test_what_somebody_left_behind_gives_way_when_it_is_old(age: int, kept_out: 
     stamp = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
     *_, runtime, _ = ("", *a_plan().documents)
     left = {**runtime, "metadata": {**runtime["metadata"], "creationTimestamp": stamp}}
-    api.create(kinds.TRAINING_RUNTIME.path("cv"), left)
+    api.create(resources.TRAINING_RUNTIME.path("cv"), left)
     if kept_out:
-        with pytest.raises(submitting.Taken):
-            submitting.submit(api, a_plan())
+        with pytest.raises(create_objects.Taken):
+            create_objects.submit(api, a_plan())
     else:
-        submitting.submit(api, a_plan())
+        create_objects.submit(api, a_plan())
         assert api.names("trainjobs") == ["bert"]
 
 
 def test_beside_earlier_jobs_of_its_name_a_job_gets_the_next_number() -> None:
     plan = a_plan(frozenset({"bert", "bert-r2"}))
     assert plan.documents[-1]["metadata"]["name"] == "bert-r3"
-    assert plan.documents[-1]["metadata"]["labels"][terms.JOB_LABEL] == "bert"
+    assert plan.documents[-1]["metadata"]["labels"][well_known.JOB_LABEL] == "bert"
     assert plan.hostfile.startswith("bert-r3-node-0-0.bert-r3 slots=1\n")
 
 
@@ -138,20 +140,20 @@ def test_files_go_along_as_an_archive_that_is_the_same_each_time(tmp_path: Path)
     (tmp_path / "train.py").write_text("print(1)\n")
     plan = a_plan(code=Code(path=str(tmp_path), files={"sub/inline.txt": "x"}))
     api = Store()
-    submitting.submit(api, plan)
-    packed = api.objects[kinds.CONFIG_MAP.path("cv", "bert-mpijob-code")]["binaryData"]["archive"]
+    create_objects.submit(api, plan)
+    packed = api.objects[resources.CONFIG_MAP.path("cv", "bert-mpijob-code")]["binaryData"]["archive"]
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed))) as tar:
         assert sorted(tar.getnames()) == ["sub/inline.txt", "train.py"]
-    assert submitting.archive(plan.job) == submitting.archive(plan.job)
+    assert create_objects.archive(plan.job) == create_objects.archive(plan.job)
 
 
 def test_more_files_than_a_cluster_takes_are_refused_before_anything_is_made(tmp_path: Path) -> None:
     import os
 
-    (tmp_path / "data").write_bytes(os.urandom(submitting.LARGEST_ARCHIVE + 1000))
+    (tmp_path / "data").write_bytes(os.urandom(create_objects.LARGEST_ARCHIVE + 1000))
     api = Store()
     with pytest.raises(InvalidJob, match="a cluster takes"):
-        submitting.submit(api, a_plan(code=Code(path=str(tmp_path))))
+        create_objects.submit(api, a_plan(code=Code(path=str(tmp_path))))
     assert kept(api) == []
 
 
@@ -160,43 +162,43 @@ def test_secrets_of_this_machine_become_a_secret_of_the_job(monkeypatch: pytest.
     plan = a_plan(secrets=(Secret(env="KEY", source="env:TOKEN"), Secret(env="OTHER", source="vault/key")))
     assert "s3cret" not in str(plan)
     api = Store()
-    submitting.submit(api, plan)
-    kept_secret = api.objects[kinds.SECRET.path("cv", "bert-mpijob-secrets")]
+    create_objects.submit(api, plan)
+    kept_secret = api.objects[resources.SECRET.path("cv", "bert-mpijob-secrets")]
     assert kept_secret["data"] == {"KEY": base64.b64encode(b"s3cret").decode()}
 
 
 def test_a_secret_that_is_not_there_is_named() -> None:
     plan = a_plan(secrets=(Secret(env="KEY", source="env:NO_SUCH_VARIABLE"),))
     with pytest.raises(InvalidJob, match="secret 'KEY': its source env:NO_SUCH_VARIABLE is not there"):
-        submitting.submit(Store(), plan)
+        create_objects.submit(Store(), plan)
 
 
 def test_a_further_attempt_is_an_object_of_its_own_and_shares_the_files(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print(1)\n")
     plan = a_plan(code=Code(path=str(tmp_path)))
     api = Store()
-    submitting.submit(api, plan).owned()
-    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
-    runtime = gathering.runtime(api, found.job)
-    attempts.start(api, found, runtime)
-    attempts.start(api, found, runtime)  # a second controller, too
+    create_objects.submit(api, plan).owned()
+    found = job_objects.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    runtime = job_objects.runtime(api, found.job)
+    retry.start(api, found, runtime)
+    retry.start(api, found, runtime)  # a second controller, too
     assert api.names("trainjobs") == ["bert", "bert-a2"]
-    again = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    again = job_objects.find(api, JobRef("cv", "bert"), lambda: SERVED)
     assert (again.name, again.ref, len(again.earlier)) == ("bert-a2", found.ref, 1)
-    assert [act.reason for act in acts.read(again.job)] == [acts.RETRYING]
-    owners = api.objects[kinds.CONFIG_MAP.path("cv", "bert-mpijob-code")]["metadata"]["ownerReferences"]
+    assert [act.reason for act in user_actions.read(again.job)] == [user_actions.RETRYING]
+    owners = api.objects[resources.CONFIG_MAP.path("cv", "bert-mpijob-code")]["metadata"]["ownerReferences"]
     assert [owner["name"] for owner in owners] == ["bert", "bert-a2"]
 
 
 def try_again(api: Store) -> None:
     """Start the next attempt of the job that is there."""
-    found = gathering.find(api, JobRef("cv", "bert"), lambda: SERVED)
-    attempts.start(api, found, gathering.runtime(api, found.job))
+    found = job_objects.find(api, JobRef("cv", "bert"), lambda: SERVED)
+    retry.start(api, found, job_objects.runtime(api, found.job))
 
 
 def test_an_attempt_is_begun_also_by_who_may_not_change_what_it_shares() -> None:
     plan, api = a_plan(code=Code(files={"a.py": "print(1)"})), Store()
-    submitting.submit(api, plan).owned()
+    create_objects.submit(api, plan).owned()
 
     def read_only(method: str, path: str) -> None:
         if method == "PATCH" and "/configmaps/" in path:
@@ -225,22 +227,22 @@ def test_every_attempt_mounts_the_files_and_secrets_that_the_first_one_made(
     secrets = (Secret(env="KEY", source="env:TOKEN"),)
     plan = a_plan(before, code=Code(files={"a.py": "print(1)"}), secrets=secrets)
     api = Store()
-    first = submitting.submit(api, plan).job["metadata"]["name"]
+    first = create_objects.submit(api, plan).job["metadata"]["name"]
     for attempt in (2, 3):
         try_again(api)
-        runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", f"{first}-a{attempt}")]
+        runtime = api.objects[resources.TRAINING_RUNTIME.path("cv", f"{first}-a{attempt}")]
         assert mounted(runtime) == {f"{first}-mpijob-code", f"{first}-mpijob-secrets"}
     assert mounted(runtime) == {*api.names("configmaps"), *api.names("secrets")}
 
 
 def test_an_attempt_follows_also_where_the_first_ones_object_is_gone() -> None:
     api, plan = Store(), a_plan(code=Code(files={"a.py": "print(1)"}))
-    submitting.submit(api, plan).owned()
+    create_objects.submit(api, plan).owned()
     try_again(api)
-    api.delete(kinds.TRAINJOB.path("cv", "bert"))
+    api.delete(resources.TRAINJOB.path("cv", "bert"))
     try_again(api)
     assert api.names("trainjobs") == ["bert-a2", "bert-a3"]
-    runtime = api.objects[kinds.TRAINING_RUNTIME.path("cv", "bert-a3")]
+    runtime = api.objects[resources.TRAINING_RUNTIME.path("cv", "bert-a3")]
     assert mounted(runtime) == {"bert-mpijob-code"}
 
 
@@ -248,9 +250,9 @@ def test_an_attempt_follows_also_where_the_first_ones_object_is_gone() -> None:
 def a_second_attempt(api: Store) -> tuple[tuple[dict[str, Any], ...], str]:
     """Return the documents of attempt 2 of a job that is there, and the job's uid."""
     plan = a_plan()
-    made = submitting.submit(api, plan)
+    made = create_objects.submit(api, plan)
     made.owned()
-    runtime = gathering.runtime(api, made.job)
+    runtime = job_objects.runtime(api, made.job)
     return next_attempt.documents(made.job, runtime, first="bert", attempt=2), plan.uid
 
 
@@ -264,9 +266,9 @@ def full(method: str, path: str) -> None:
 def test_who_comes_too_late_for_an_attempt_leaves_the_winners_alone_and_takes_it_for_the_own() -> None:
     api = Store()
     plan = a_second_attempt(api)
-    won = submitting.again(api, *plan)
+    won = create_objects.again(api, *plan)
     api.before = full
-    assert submitting.again(api, *plan)["metadata"]["uid"] == won["metadata"]["uid"]
+    assert create_objects.again(api, *plan)["metadata"]["uid"] == won["metadata"]["uid"]
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 
@@ -277,11 +279,11 @@ def test_a_companion_of_an_attempt_that_another_finished_stays() -> None:
     def overtaken(method: str, path: str) -> None:
         if method == "POST" and path.endswith("/trainjobs"):
             api.before = lambda method, path: None
-            submitting.again(api, *plan)
+            create_objects.again(api, *plan)
             full(method, path)
 
     api.before = overtaken
-    submitting.again(api, *plan)
+    create_objects.again(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 
@@ -290,14 +292,14 @@ def test_an_attempt_that_nobody_can_begin_leaves_nothing() -> None:
     plan = a_second_attempt(api)
     api.before = full
     with pytest.raises(MpiJobError):
-        submitting.again(api, *plan)
+        create_objects.again(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
 
 
 def test_a_user_who_has_had_enough_leaves_the_attempt_that_another_began() -> None:
     api = Store()
     plan = a_second_attempt(api)
-    submitting.again(api, *plan)
+    create_objects.again(api, *plan)
 
     def interrupted(method: str, path: str) -> None:
         if method == "POST":
@@ -305,16 +307,16 @@ def test_a_user_who_has_had_enough_leaves_the_attempt_that_another_began() -> No
 
     api.before = interrupted
     with pytest.raises(KeyboardInterrupt):
-        submitting.again(api, *plan)
+        create_objects.again(api, *plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert", "bert-a2"],) * 2
 
 
 def test_a_plan_that_is_refused_the_second_time_leaves_what_the_first_time_made() -> None:
     api, plan = Store(), a_plan()
-    submitting.submit(api, plan).owned()
+    create_objects.submit(api, plan).owned()
     api.before = full
     with pytest.raises(MpiJobError):
-        submitting.submit(api, plan)
+        create_objects.submit(api, plan)
     assert (api.names("trainjobs"), api.names("trainingruntimes")) == (["bert"], ["bert"])
 
 
@@ -334,5 +336,5 @@ def test_a_submission_whose_answer_was_lost_for_good_leaves_nothing(plural: str)
 
     api.after, api.before = unheard, away
     with pytest.raises(ApiError):
-        submitting.submit(api, a_plan())
+        create_objects.submit(api, a_plan())
     assert kept(api) == []

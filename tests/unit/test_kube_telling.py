@@ -18,12 +18,15 @@ from tests.unit.cluster_objects import (
 from tests.unit.cluster_support import a_job
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import attempts, kinds, launcherlog, listing, logs, states, story
-from mpijob.dialects import acts, terms
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.logs import pod_logs
+from mpijob.backends.kubernetes.status import derive_state, launcher_log, list_jobs, timeline
+from mpijob.backends.kubernetes.submit import retry
 from mpijob.errors import InvalidJob
+from mpijob.formats.kubernetes import user_actions, well_known
 from mpijob.model import Family, LogLine, LogQuery, MPIJob, Phase, Retry, Role, Scope
 
-SERVED = frozenset({kinds.TRAINER_API, kinds.MPI_OPERATOR_API, kinds.OLDER_API})
+SERVED = frozenset({resources.TRAINER_API, resources.MPI_OPERATOR_API, resources.OLDER_API})
 
 
 def stamped(*lines: str) -> bytes:
@@ -31,11 +34,11 @@ def stamped(*lines: str) -> bytes:
     return "".join(f"2026-11-15T00:00:{i:02}.000000000Z {line}\n" for i, line in enumerate(lines)).encode()
 
 
-def voice(role: Role = Role.LAUNCHER, worker: int | None = None) -> logs.Voice:
-    return logs.Voice("cv", "pod", "node", role, worker, 1, Family.OPENMPI, True)
+def voice(role: Role = Role.LAUNCHER, worker: int | None = None) -> pod_logs.Voice:
+    return pod_logs.Voice("cv", "pod", "node", role, worker, 1, Family.OPENMPI, True)
 
 
-def read(reader: logs.Reader, log: bytes) -> list[LogLine]:
+def read(reader: pod_logs.Reader, log: bytes) -> list[LogLine]:
     return [line for raw in log.splitlines(keepends=True) for line in reader.read(raw)]
 
 
@@ -48,7 +51,7 @@ def test_the_launchers_log_becomes_the_ranks_lines_with_their_workers() -> None:
         "[1,1]<stdout>: hello",
         "mpirun is done",
     )
-    lines = read(logs.Reader(voice(), {}), log)
+    lines = read(pod_logs.Reader(voice(), {}), log)
     assert [(line.source, line.worker, line.text) for line in lines] == [
         ("Rank-1", 1, b"hello"),
         ("Launcher", None, b"mpirun is done"),
@@ -57,7 +60,7 @@ def test_the_launchers_log_becomes_the_ranks_lines_with_their_workers() -> None:
 
 
 def test_a_workers_own_log_is_the_workers() -> None:
-    (line,) = read(logs.Reader(voice(Role.WORKER, 3), {}), stamped("sshd says no"))
+    (line,) = read(pod_logs.Reader(voice(Role.WORKER, 3), {}), stamped("sshd says no"))
     assert (line.source, line.text) == ("Worker-3", b"sshd says no")
 
 
@@ -65,8 +68,8 @@ def test_a_pod_counts_once_it_has_started() -> None:
     cluster = (
         Cluster().workers({"phase": "Pending", "conditions": []}).launcher(done().pods.popitem()[1]["status"])
     )
-    found = logs.voices([*cluster.pods.values()], attempt=2, family=Family.MPICH, tagged=True,
-                        index_of=states.worker_index)  # fmt: skip
+    found = pod_logs.voices([*cluster.pods.values()], attempt=2, family=Family.MPICH, tagged=True,
+                        index_of=derive_state.worker_index)  # fmt: skip
     assert [(one.role, one.attempt, one.worker) for one in found] == [(Role.LAUNCHER, 2, None)]
 
 
@@ -81,19 +84,19 @@ def test_a_pod_counts_once_it_has_started() -> None:
     ],
 )
 def test_pods_that_cannot_hold_a_wanted_line_are_not_read(query: LogQuery, wanted: tuple[bool, bool]) -> None:
-    assert (logs.is_wanted(voice(), query), logs.is_wanted(voice(Role.WORKER, 0), query)) == wanted
+    assert (pod_logs.is_wanted(voice(), query), pod_logs.is_wanted(voice(Role.WORKER, 0), query)) == wanted
 
 
 def test_the_two_ends_of_a_launchers_log_are_enough_for_its_state() -> None:
     cluster = at_work()
     name = next(name for name in cluster.pods if "launcher" in name)
     api = Store()
-    api.logs[kinds.POD.path(cluster.spec.namespace, name, "log")] = stamped(*COUNTED.splitlines(), "more")
-    log = launcherlog.read(api, [*cluster.pods.values()], [])
+    api.logs[resources.POD.path(cluster.spec.namespace, name, "log")] = stamped(*COUNTED.splitlines(), "more")
+    log = launcher_log.read(api, [*cluster.pods.values()], [])
     assert log.proved is not None
     assert log.text is not None
     assert log.text.splitlines()[-1].endswith("Z more")
-    assert launcherlog.read(api, [], []) == launcherlog.LauncherLog()
+    assert launcher_log.read(api, [], []) == launcher_log.LauncherLog()
 
 
 def a_long_log(job: MPIJob, first: int) -> bytes:
@@ -112,8 +115,8 @@ def test_the_rank_that_failed_first_is_found_behind_the_tracebacks_of_all_others
     cluster = Cluster(job).workers(running(10)).launcher(ended(1, 60, began=12))
     cluster.condition("Failed", True, "FailedJobs", "x", at=61)
     whole = a_long_log(job, 5)
-    api.logs[kinds.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")] = whole
-    log = launcherlog.read(api, [*cluster.pods.values()], [])
+    api.logs[resources.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")] = whole
+    log = launcher_log.read(api, [*cluster.pods.values()], [])
     assert log.text == whole.decode().rstrip("\n")
     assert derive(cluster, log.text).message.startswith("Rank 5 on worker 0 exited with code 1")
 
@@ -121,14 +124,15 @@ def test_the_rank_that_failed_first_is_found_behind_the_tracebacks_of_all_others
 def test_of_a_failure_behind_more_than_can_be_read_the_last_lines_are_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(launcherlog, "FAILED_BYTES", 100_000)
+    monkeypatch.setattr(launcher_log, "FAILED_BYTES", 100_000)
     job, api = a_job(workers=4, slots=8), Store()
     cluster = Cluster(job).launcher(ended(1, 60, began=12))
     whole = a_long_log(job, 5)
-    api.logs[kinds.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")] = whole
-    text = launcherlog.read(api, [*cluster.pods.values()], []).text or ""
+    api.logs[resources.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")] = whole
+    text = launcher_log.read(api, [*cluster.pods.values()], []).text or ""
     assert (
-        text.splitlines()[-launcherlog.TAIL_LINES :] == whole.decode().splitlines()[-launcherlog.TAIL_LINES :]
+        text.splitlines()[-launcher_log.TAIL_LINES :]
+        == whole.decode().splitlines()[-launcher_log.TAIL_LINES :]
     )
     assert {*text.splitlines()} <= {*whole.decode().splitlines()}  # no half lines
 
@@ -136,10 +140,10 @@ def test_of_a_failure_behind_more_than_can_be_read_the_last_lines_are_told(
 def test_the_log_of_a_launcher_that_runs_is_read_at_its_ends_only() -> None:
     job, api = a_job(workers=4, slots=8), Store()
     cluster = at_work(workers=4, slots=8)
-    path = kinds.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")
+    path = resources.POD.path(job.namespace, cluster.name_of("launcher", 0), "log")
     api.logs[path] = a_long_log(job, 5)
-    text = launcherlog.read(api, [*cluster.pods.values()], []).text or ""
-    assert len(text) < launcherlog.HEAD_BYTES + launcherlog.TAIL_LINES * 200
+    text = launcher_log.read(api, [*cluster.pods.values()], []).text or ""
+    assert len(text) < launcher_log.HEAD_BYTES + launcher_log.TAIL_LINES * 200
     assert api.asked == [("GET", path)] * 2
 
 
@@ -149,10 +153,10 @@ def test_of_two_launchers_the_one_of_before_a_resumption_is_not_heard() -> None:
     going = {"name": "bert-launcher-0-0-aaaaa", "deletionTimestamp": stamp(640)}
     before = cluster.pods[name] | {"metadata": cluster.pods[name]["metadata"] | going}
     for pod, text in ((going["name"], COUNTED), (name, "new")):
-        api.logs[kinds.POD.path(cluster.spec.namespace, pod, "log")] = stamped(*text.splitlines())
+        api.logs[resources.POD.path(cluster.spec.namespace, pod, "log")] = stamped(*text.splitlines())
     for made in (4, 60):
         cluster.pods[name]["metadata"]["creationTimestamp"] = stamp(made)
-        log = launcherlog.read(api, [before, *cluster.pods.values()], [])
+        log = launcher_log.read(api, [before, *cluster.pods.values()], [])
         assert (log.proved, (log.text or "").endswith("Z new")) == (None, True)
 
 
@@ -163,7 +167,7 @@ def test_the_story_of_a_job_is_told_in_order() -> None:
     cluster.pods[cluster.name_of("launcher", 0)]["metadata"]["creationTimestamp"] = stamp(11)
     cluster.told("Pod", "bert-node-0-0-x", "Pulled", "image was there", at=8, warning=False)
     cluster.told("Job", "bert-node-0", "Suspended", "Job suspended", at=1, warning=False)
-    told = story.numbered(story.events(cluster.seen(), derive(cluster), BEGIN + 14.5))
+    told = timeline.numbered(timeline.events(cluster.seen(), derive(cluster), BEGIN + 14.5))
     reasons = [event.reason for event in told]
     milestones = ["Submitted", "GangScheduled", "WorkersReady", "WorldProved", "Running", "Succeeded"]
     assert [reason for reason in reasons if reason in milestones] == milestones
@@ -177,16 +181,17 @@ def test_a_job_that_ends_in_the_second_in_which_it_began_to_run_ends_last() -> N
     state = derive(cluster)
     assert state.finished is not None
     proved = state.finished + 0.4  # a pod's own times have no parts of a second
-    told = story.events(cluster.seen(), state, proved)
+    told = timeline.events(cluster.seen(), state, proved)
     assert [event.reason for event in told][-3:] == ["WorldProved", "Running", "Succeeded"]
     assert told[-1].time == proved
 
 
 def test_what_was_done_to_a_job_is_part_of_its_story() -> None:
     cluster = at_work().note(
-        terms.ACTS_ANNOTATION, acts.written([acts.Act(BEGIN + 20.0, "Suspended", "by jane")])
+        well_known.ACTS_ANNOTATION,
+        user_actions.written([user_actions.Act(BEGIN + 20.0, "Suspended", "by jane")]),
     )
-    told = story.events(cluster.seen(), derive(cluster), None)
+    told = timeline.events(cluster.seen(), derive(cluster), None)
     assert ("Suspended", "by jane") in [(event.reason, event.message) for event in told]
 
 
@@ -196,7 +201,7 @@ def tried(limit: int, attempt: int = 1) -> tuple[bool, MPIJob]:
     state = derive(cluster, census(a_job()))
     assert state.phase is Phase.FAILED
     job = cluster.spec.replace(retry=Retry(limit=limit, backoff_seconds=30.0))
-    return attempts.may_follow(state, job), job
+    return retry.may_follow(state, job), job
 
 
 def test_a_failed_attempt_is_followed_as_often_as_the_job_says() -> None:
@@ -207,10 +212,10 @@ def test_a_failed_attempt_is_followed_as_often_as_the_job_says() -> None:
 def test_between_two_attempts_a_job_is_queued_and_says_when() -> None:
     state, job = derive(done(3), census(a_job())), tried(1)[1]
     finished = state.finished or 0.0
-    waits = attempts.waiting(state, job, finished + 10)
+    waits = retry.waiting(state, job, finished + 10)
     assert (waits.phase, waits.finished) == (Phase.QUEUED, None)
     assert "is due in 20 s" in waits.message
-    assert attempts.due(state, job) == finished + 30
+    assert retry.due(state, job) == finished + 30
 
 
 # -- lists ----------------------------------------------------------------------------------------
@@ -222,15 +227,15 @@ def many(count: int) -> Store:
             "uid": f"uid-{index}",
             "creationTimestamp": f"2026-11-15T00:00:{index:02}Z",
         }
-        cluster.job["metadata"]["labels"][terms.UID_LABEL] = f"u-{index}"
-        api.objects[kinds.TRAINJOB.path(cluster.spec.namespace, f"job-{index}")] = cluster.job
+        cluster.job["metadata"]["labels"][well_known.UID_LABEL] = f"u-{index}"
+        api.objects[resources.TRAINJOB.path(cluster.spec.namespace, f"job-{index}")] = cluster.job
     return api
 
 
 def test_a_list_is_newest_first_and_comes_in_pages() -> None:
     api, scope = many(5), Scope(namespace=a_job().namespace, limit=2)
-    first = listing.page(api, scope, SERVED)
-    second = listing.page(api, Scope(namespace=scope.namespace, limit=2, after=first.after), SERVED)
+    first = list_jobs.page(api, scope, SERVED)
+    second = list_jobs.page(api, Scope(namespace=scope.namespace, limit=2, after=first.after), SERVED)
     names = [[state.ref.name for state in page.items] for page in (first, second)]
     assert names == [["job-4", "job-3"], ["job-2", "job-1"]]
     assert first.total == 5
@@ -238,7 +243,7 @@ def test_a_list_is_newest_first_and_comes_in_pages() -> None:
 
 def test_a_place_in_a_list_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidJob, match="no place in a list"):
-        listing.page(many(1), Scope(namespace=a_job().namespace, after="x"), SERVED)
+        list_jobs.page(many(1), Scope(namespace=a_job().namespace, after="x"), SERVED)
 
 
 def test_the_newest_attempt_stands_for_its_job() -> None:
@@ -246,9 +251,9 @@ def test_the_newest_attempt_stands_for_its_job() -> None:
     namespace = a_job().namespace
     again = Cluster(a_job(name="job-0"))
     again.job["metadata"] |= {"name": "job-0-a2", "uid": "x", "creationTimestamp": "2026-11-15T00:01:00Z"}
-    again.job["metadata"]["labels"] |= {terms.UID_LABEL: "u-0", terms.ATTEMPT_LABEL: "2"}
-    api.objects[kinds.TRAINJOB.path(namespace, "job-0-a2")] = again.job
-    (state,) = listing.page(api, Scope(namespace=namespace), SERVED).items
+    again.job["metadata"]["labels"] |= {well_known.UID_LABEL: "u-0", well_known.ATTEMPT_LABEL: "2"}
+    api.objects[resources.TRAINJOB.path(namespace, "job-0-a2")] = again.job
+    (state,) = list_jobs.page(api, Scope(namespace=namespace), SERVED).items
     assert (state.ref.name, state.attempt) == ("job-0", 2)
 
 
@@ -257,7 +262,7 @@ def test_other_peoples_jobs_are_in_the_list() -> None:
     spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "template": {"spec": {"containers": [{}]}}}}}
     metadata = {"name": "theirs", "namespace": "cv", "uid": "t", "creationTimestamp": "2026-11-15T00:00:00Z"}
     status = {"conditions": [{"type": "Running", "status": "True"}]}
-    pytorch = next(kind for kind in kinds.OLDER if kind.name == "PyTorchJob")
+    pytorch = next(kind for kind in resources.OLDER if kind.name == "PyTorchJob")
     api.objects[pytorch.path("cv", "theirs")] = {"metadata": metadata, "spec": spec, "status": status}
-    (state,) = listing.page(api, Scope(namespace="cv"), SERVED).items
+    (state,) = list_jobs.page(api, Scope(namespace="cv"), SERVED).items
     assert (state.ref.name, state.kind, state.phase) == ("theirs", "PyTorchJob", Phase.RUNNING)

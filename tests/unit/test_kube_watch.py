@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.unit.kube_support import MAPS, FakeApi, refusing, shortened
 
-from mpijob.backends.kubernetes import watching
-from mpijob.backends.kubernetes.api import Api, ApiError
-from mpijob.backends.kubernetes.watching import Change, watch
+from mpijob.backends.kubernetes.client import watch as watching
+from mpijob.backends.kubernetes.client.api import Api, ApiError
+from mpijob.backends.kubernetes.client.watch import Change, watch
 
 short_pauses = pytest.fixture(autouse=True)(shortened(watching))
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from tests.unit.kube_support import FakeApi, Handler, doing, refusing
 
-from mpijob.backends.kubernetes import websocket
-from mpijob.backends.kubernetes.api import ApiError
+from mpijob.backends.kubernetes.client import exec_stream
+from mpijob.backends.kubernetes.client.api import ApiError
 
 EXEC = "/api/v1/namespaces/team-a/pods/p/exec"
 STDIN, STDOUT, STDERR, ENDED, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -86,7 +86,7 @@ def test_output_and_exit_status_come_back(server: FakeApi) -> None:
 
     server.says(pod(script))
     access = server.access(token="t")
-    status, stdout, stderr = websocket.capture(access, EXEC, ("echo", "a b", ""), container="main")
+    status, stdout, stderr = exec_stream.capture(access, EXEC, ("echo", "a b", ""), container="main")
     assert (status, stdout, stderr) == (3, b"out" * 20000, b"err")
     seen = server.requests[0]
     assert (seen.method, seen.path, seen.token) == ("GET", EXEC, "t")
@@ -96,7 +96,7 @@ def test_output_and_exit_status_come_back(server: FakeApi) -> None:
 def test_the_command_arrives_word_by_word(server: FakeApi) -> None:
     lines: list[str] = []
     server.says(doing(lambda handler: lines.append(handler.path), pod(lambda pod: pod.end(SUCCESS))))
-    assert websocket.capture(server.access(), EXEC, ("echo", "a b", "", "&x"), container="main")[0] == 0
+    assert exec_stream.capture(server.access(), EXEC, ("echo", "a b", "", "&x"), container="main")[0] == 0
     assert lines[0] == (
         f"{EXEC}?command=echo&command=a%20b&command=&command=%26x&container=main&stdout=true&stderr=true"
     )
@@ -117,7 +117,7 @@ def test_input_goes_in_and_its_end_is_told(server: FakeApi) -> None:
 
     server.says(pod(script))
     given = os.urandom(100_000)
-    assert websocket.capture(server.access(), EXEC, ("wc",), given=given) == (0, b"100000 bytes", b"")
+    assert exec_stream.capture(server.access(), EXEC, ("wc",), given=given) == (0, b"100000 bytes", b"")
     assert b"".join(heard) == given
 
 
@@ -128,7 +128,7 @@ def test_output_that_comes_after_the_end_is_not_lost(server: FakeApi) -> None:
         pod.close()
 
     server.says(pod(script))
-    assert websocket.capture(server.access(), EXEC, ("x",)) == (0, b"late", b"")
+    assert exec_stream.capture(server.access(), EXEC, ("x",)) == (0, b"late", b"")
 
 
 def test_a_line_that_is_cut_is_told(server: FakeApi) -> None:
@@ -138,7 +138,7 @@ def test_a_line_that_is_cut_is_told(server: FakeApi) -> None:
 
     server.says(pod(script))
     with pytest.raises(ApiError, match="cut before the command ended"):
-        websocket.capture(server.access(), EXEC, ("x",))
+        exec_stream.capture(server.access(), EXEC, ("x",))
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,13 @@ def test_a_program_that_does_not_start_ends_as_in_a_shell(
 ) -> None:
     status = {"status": "Failure", "message": message, "reason": "InternalError", "code": 500}
     server.says(pod(lambda pod: pod.end(status)))
-    assert websocket.capture(server.access(), EXEC, ("nope",)) == (code, b"", told)
+    assert exec_stream.capture(server.access(), EXEC, ("nope",)) == (code, b"", told)
 
 
 def test_a_refusal_keeps_the_servers_words(server: FakeApi) -> None:
     server.says(refusing(403, "Forbidden", 'User "bob" cannot get resource "pods/exec"'))
     with pytest.raises(ApiError) as caught:
-        websocket.capture(server.access(), EXEC, ("x",))
+        exec_stream.capture(server.access(), EXEC, ("x",))
     assert (caught.value.status, caught.value.reason) == (403, "Forbidden")
     assert 'User "bob"' in caught.value.message
 
@@ -173,14 +173,14 @@ def test_a_refused_line_shows_no_token(server: FakeApi) -> None:
     hush = "hush-" + "hush"
     server.says(refusing(401, "Unauthorized"))
     with pytest.raises(ApiError) as caught:
-        websocket.capture(server.access(token=hush), EXEC, ("x",))
+        exec_stream.capture(server.access(token=hush), EXEC, ("x",))
     assert hush not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.security
 def test_a_token_of_two_lines_opens_no_line(server: FakeApi) -> None:
     with pytest.raises(ApiError, match="more than one line"):
-        websocket.capture(server.access(token="t\r\nX-Evil: 1"), EXEC, ("x",))
+        exec_stream.capture(server.access(token="t\r\nX-Evil: 1"), EXEC, ("x",))
     assert server.requests == []
 
 
@@ -206,7 +206,9 @@ def test_a_terminal_is_raw_tells_its_size_and_is_restored(server: FakeApi) -> No
 
     server.says(pod(script))
     with os.fdopen(far, "rb", 0, closefd=False) as stdin, os.fdopen(far, "wb", 0, closefd=False) as stdout:
-        status = websocket.execute(server.access(), EXEC, ("sh",), stdin=stdin, stdout=stdout, stderr=stdout)
+        status = exec_stream.execute(
+            server.access(), EXEC, ("sh",), stdin=stdin, stdout=stdout, stderr=stdout
+        )
     assert status == 0
     assert sizes == [{"Width": 99, "Height": 33}, {"Width": 120, "Height": 40}]
     assert (raw, typed) == ([True], [b"\x03"])
@@ -220,7 +222,7 @@ def test_a_terminal_is_raw_tells_its_size_and_is_restored(server: FakeApi) -> No
 def test_without_a_terminal_nothing_is_raw(server: FakeApi) -> None:
     server.says(pod(lambda pod: pod.end(SUCCESS)))
     out = io.BytesIO()
-    assert websocket.execute(server.access(), EXEC, ("x",), stdin=io.BytesIO(), stdout=out, stderr=out) == 0
+    assert exec_stream.execute(server.access(), EXEC, ("x",), stdin=io.BytesIO(), stdout=out, stderr=out) == 0
     assert "tty" not in server.requests[0].query
 
 
@@ -236,5 +238,5 @@ def test_a_server_that_floods_while_it_is_fed_does_not_block(server: FakeApi) ->
         pod.end(SUCCESS)
 
     server.says(pod(script))
-    status, stdout, _ = websocket.capture(server.access(), EXEC, ("cat",), given=b"y" * size)
+    status, stdout, _ = exec_stream.capture(server.access(), EXEC, ("cat",), given=b"y" * size)
     assert (status, len(stdout)) == (0, size)

@@ -12,9 +12,10 @@ from tests.unit.kube_store import Store
 from tests.unit.test_kube_following import Broken
 
 from mpijob import JobState, Phase
-from mpijob.backends.kubernetes import logs, worries
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.backends.kubernetes.logs import Voice
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.logs import pod_logs
+from mpijob.backends.kubernetes.logs.pod_logs import Voice
+from mpijob.backends.kubernetes.status import job_warnings
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, RankState, Role, Sample, WorkerState
 
 START, NOW = 1_700_000_000.0, 1_700_000_600.0
@@ -42,7 +43,7 @@ def lines(rank: int, until: float = 599.0, attempt: int = 1) -> Iterable[LogLine
 
 
 def judged(samples: list[Sample], said: Iterable[LogLine] = (), **fields: Any) -> list[str]:
-    found = worries.judged(a_state(**fields), samples, tuple(said), 120.0, NOW)
+    found = job_warnings.judged(a_state(**fields), samples, tuple(said), 120.0, NOW)
     return [finding.code for finding in found]
 
 
@@ -77,7 +78,7 @@ def test_lines_of_earlier_attempts_do_not_count_and_a_retry_is_told() -> None:
 
 def test_nothing_is_judged_where_warnings_are_switched_off() -> None:
     full = [Sample(NOW - 20, 1, 1.0, 1020 * MIB)]
-    assert worries.judged(a_state(), full, (), 0.0, NOW) == ()
+    assert job_warnings.judged(a_state(), full, (), 0.0, NOW) == ()
 
 
 class Unreachable(Store):
@@ -93,12 +94,12 @@ class Unreachable(Store):
 
 def test_a_node_that_does_not_answer_is_told_in_the_log_and_worries_nobody_who_only_looks() -> None:
     voice = Voice("team", "train-launcher-0-0-abcde", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
-    (line,) = logs.stored(Unreachable(500), (voice,), LogQuery())
+    (line,) = pod_logs.stored(Unreachable(500), (voice,), LogQuery())
     assert (line.role, line.marks) == (Role.LAUNCHER, (Mark.GAP,))
     assert b"the log of pod train-launcher-0-0-abcde cannot be read: no preferred" in line.text
-    assert worries.last_lines(Unreachable(500), (voice,), NOW) == ()
+    assert job_warnings.last_lines(Unreachable(500), (voice,), NOW) == ()
     with pytest.raises(ApiError):
-        worries.last_lines(Unreachable(403), (voice,), NOW)
+        job_warnings.last_lines(Unreachable(403), (voice,), NOW)
 
 
 class Meeting(Store):
@@ -124,17 +125,17 @@ def a_voice(pod: str, role: Role) -> Voice:
 @pytest.mark.req("NFR-005")
 def test_the_logs_of_several_pods_are_asked_for_at_once() -> None:
     voices = [a_voice(f"worker-{n}", Role.WORKER) for n in range(8)]
-    assert len([*logs.stored(Meeting(8), voices, LogQuery())]) == 8
+    assert len([*pod_logs.stored(Meeting(8), voices, LogQuery())]) == 8
 
 
 def test_who_looks_for_worries_reads_what_the_program_said_and_no_worker() -> None:
     api = Meeting(1)
-    worries.last_lines(api, (a_voice("launcher", Role.LAUNCHER), a_voice("worker-0", Role.WORKER)), NOW)
+    job_warnings.last_lines(api, (a_voice("launcher", Role.LAUNCHER), a_voice("worker-0", Role.WORKER)), NOW)
     assert api.read == [a_voice("launcher", Role.LAUNCHER).path]
     assert api.since == {"2023-11-14T21:53:20.000000000Z"}  # what was said before is not sent
 
 
 def test_whoever_reads_a_log_reads_it_from_its_beginning() -> None:
     api = Meeting(1)
-    assert len([*logs.stored(api, (a_voice("launcher", Role.LAUNCHER),), LogQuery(since=1.0))]) == 1
+    assert len([*pod_logs.stored(api, (a_voice("launcher", Role.LAUNCHER),), LogQuery(since=1.0))]) == 1
     assert api.since == {""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpijob.dialects import launch
+from mpijob.formats.launch import command_line
 from mpijob.model import CustomLaunch, Family, Launch, MPIJob, PlannedWorker, Program
 
 WORKERS = (PlannedWorker(0, "j-worker-0", 2, (0, 1)), PlannedWorker(1, "j-worker-1", 2, (2, 3)))
@@ -16,7 +16,7 @@ def a_job(**fields: object) -> MPIJob:
 
 
 def a_line(family: Family, job: MPIJob, *names: str) -> tuple[str, ...]:
-    return launch.line(
+    return command_line.line(
         family, job, launcher="mpi", hostfile="/hosts", agent="/agent", shim=("shim",), names=names
     )
 
@@ -31,7 +31,7 @@ def a_line(family: Family, job: MPIJob, *names: str) -> tuple[str, ...]:
     ],
 )
 def test_each_family_gets_the_hostfile_in_its_own_form(family: Family, text: str) -> None:
-    assert launch.hostfile(family, WORKERS, Launch()) == text
+    assert command_line.hostfile(family, WORKERS, Launch()) == text
 
 
 def test_hydra_is_started_over_the_hostfile_with_the_shim_before_the_command() -> None:
@@ -48,8 +48,8 @@ def test_open_mpi_hands_over_variables_by_name_never_by_value() -> None:
 def test_settings_are_mca_options_for_open_mpi_and_variables_for_the_others() -> None:
     chosen = Launch(settings={"btl": "self,tcp", "UCX_TLS": "tcp"})
     assert a_line(Family.OPENMPI, a_job(launch=chosen))[3:6] == ("--mca", "btl", "self,tcp")
-    assert launch.settings_as_variables(Family.OPENMPI, chosen) == {"UCX_TLS": "tcp"}
-    assert launch.settings_as_variables(Family.MPICH, chosen) == {"btl": "self,tcp", "UCX_TLS": "tcp"}
+    assert command_line.settings_as_variables(Family.OPENMPI, chosen) == {"UCX_TLS": "tcp"}
+    assert command_line.settings_as_variables(Family.MPICH, chosen) == {"btl": "self,tcp", "UCX_TLS": "tcp"}
 
 
 def test_several_programs_share_one_world() -> None:
@@ -81,19 +81,19 @@ def test_a_custom_library_is_started_as_the_job_says() -> None:
     job = a_job(mpi=Family.CUSTOM, launch=Launch(custom=custom, flags=("-v",)))
     expected = ("poe", "-hosts", "/hosts", "-n", "4", "-rsh", "/agent", "-v", "shim", "python", "train.py")
     assert a_line(Family.CUSTOM, job) == expected
-    assert launch.hostfile(Family.CUSTOM, WORKERS, job.launch) == "j-worker-0*2\nj-worker-1*2\n"
+    assert command_line.hostfile(Family.CUSTOM, WORKERS, job.launch) == "j-worker-0*2\nj-worker-1*2\n"
 
 
 @pytest.mark.req("NFR-003")
 def test_both_mca_families_are_set_so_that_open_mpi_4_and_5_find_the_workers() -> None:
-    found = launch.variables(Family.OPENMPI, hostfile="/hosts", agent="/agent", slots=2)
+    found = command_line.variables(Family.OPENMPI, hostfile="/hosts", agent="/agent", slots=2)
     assert found["OMPI_MCA_orte_default_hostfile"] == found["PRTE_MCA_prte_default_hostfile"] == "/hosts"
     assert found["OMPI_MCA_plm_rsh_agent"] == found["PRTE_MCA_plm_ssh_agent"] == "/agent"
 
 
 @pytest.mark.parametrize(("family", "extra"), [(Family.MPICH, set()), (Family.INTEL, {"2"})])
 def test_hydra_finds_hosts_and_agent_by_variables_too(family: Family, extra: set[str]) -> None:
-    found = launch.variables(family, hostfile="/hosts", agent="/agent", slots=2)
+    found = command_line.variables(family, hostfile="/hosts", agent="/agent", slots=2)
     assert set(found.values()) == {"/hosts", "ssh", "/agent"} | extra
 
 
@@ -107,7 +107,7 @@ def test_hydra_finds_hosts_and_agent_by_variables_too(family: Family, extra: set
     ],
 )
 def test_the_plan_says_which_rank_goes_where(fields: dict[str, object], ranks: list[tuple[int, ...]]) -> None:
-    placed = launch.place(a_job(**fields), ["j-worker-0", "j-worker-1"])
+    placed = command_line.place(a_job(**fields), ["j-worker-0", "j-worker-1"])
     assert [worker.ranks for worker in placed] == ranks
 
 
@@ -119,8 +119,8 @@ def test_mpi_flags_in_the_environment_are_flags_of_the_launch_line() -> None:
 
 def test_nothing_binds_ranks_between_pods_unless_the_job_does() -> None:
     none = {"OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none"}
-    assert launch.unbound(Family.OPENMPI, Launch()) == none
-    assert launch.unbound(Family.INTEL, Launch()) == {"I_MPI_PIN": "0"}
-    assert launch.unbound(Family.MPICH, Launch()) == {}
+    assert command_line.unbound(Family.OPENMPI, Launch()) == none
+    assert command_line.unbound(Family.INTEL, Launch()) == {"I_MPI_PIN": "0"}
+    assert command_line.unbound(Family.MPICH, Launch()) == {}
     for family in (Family.OPENMPI, Family.INTEL):
-        assert launch.unbound(family, Launch(bind_to="core")) == {}
+        assert command_line.unbound(family, Launch(bind_to="core")) == {}

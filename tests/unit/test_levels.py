@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model import Level, LogLine, LogQuery, Role
-from mpijob.model.levels import find
-from mpijob.observation.sieve import select
+from mpijob.model.status.log_level import find
+from mpijob.observation.logs.pipeline import select
 
 SAID = [
     ("WARNING:root:low memory", "warning"),

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.history_support import a_state, a_voice, line, texts
 
 from mpijob.history.archive import Archive
-from mpijob.history.capture import Capture
-from mpijob.history.past import Past
-from mpijob.observation.literals import lines_with, needed
+from mpijob.history.archive_reader import Past
+from mpijob.history.log_writer import Capture
+from mpijob.observation.logs.regex_literals import lines_with, needed
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends import code
+from mpijob.backends import code_upload
 from mpijob.backends.local import LocalBackend
 from mpijob.client import Client
 from mpijob.errors import InvalidJob, Unsupported
@@ -131,7 +131,7 @@ def test_a_text_that_takes_the_place_of_an_executable_file_is_executable(
 ) -> None:
     along = Code(path=".", files={"lib/run.sh": "#!/bin/sh\necho other\n"})
     made = local.plan(MPIJob(name="j", workers=2, command=("./lib/run.sh",), code=along))
-    code.lay_out(made.job.code, tmp_path / "laid")
+    code_upload.lay_out(made.job.code, tmp_path / "laid")
     assert subprocess.run([tmp_path / "laid/lib/run.sh"], capture_output=True).stdout == b"other\n"
 
 

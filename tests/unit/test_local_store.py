@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.local import fullness, processes, store
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.queue import disk_full, store
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.worker import process_tree
 from mpijob.model import Family, JobRef, JobState, MPIJob, Phase, Plan, Sample
 
 
@@ -68,13 +69,14 @@ def test_a_store_of_a_forked_process_is_seen_by_others_and_loses_nothing(tmp_pat
         own.add_samples("u1", (Sample(2.0, 0, 1.0, 1),))
         assert _samples(own) == 2
 
-    child = processes.in_child(work)
+    child = process_tree.in_child(work)
     os.close(tell)
     assert os.read(told, 7) == b"written"
     assert _samples(opened) == 1
     opened.close()
     ending = (
-        "import sys; from mpijob.backends.local.paths import Home; from mpijob.backends.local.store import Store; "
+        "import sys; from mpijob.backends.local.storage.paths import Home; "
+        "from mpijob.backends.local.queue.store import Store; "
         "Store(Home(sys.argv[1])).close()"
     )
     subprocess.run([sys.executable, "-c", ending, str(home.root)], check=True)
@@ -118,13 +120,13 @@ def test_one_who_is_interrupted_while_it_waits_for_the_lock_holds_none_afterward
 def test_what_was_last_written_is_read_only_where_nobody_has_written_after_it(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "home"))
     query = (home.database, len(store._STEPS), "SELECT count(*) FROM samples", ())
-    assert fullness.last_written(*query) is None
+    assert disk_full.last_written(*query) is None
     opened = Store(home)
     opened.add_samples("u1", (Sample(10.0, 0, 1.0, 1024),))
-    assert fullness.last_written(*query) is None, "the sample is in the journal"
+    assert disk_full.last_written(*query) is None, "the sample is in the journal"
     opened.close()
-    assert fullness.last_written(*query) == [(1,)]
-    assert fullness.last_written(home.database, 1, *query[2:]) is None, "of another format"
+    assert disk_full.last_written(*query) == [(1,)]
+    assert disk_full.last_written(home.database, 1, *query[2:]) is None, "of another format"
 
 
 def test_threads_that_end_jobs_at_once_do_not_meet_in_their_look_for_room(
@@ -136,7 +138,7 @@ def test_threads_that_end_jobs_at_once_do_not_meet_in_their_look_for_room(
         threading.Barrier(4, timeout=30),
     )
     home.ensure()
-    fullness.keep_reserve(home)
+    disk_full.keep_reserve(home)
 
     def meeting(fd: int, start: int, size: int) -> None:
         allocate(fd, start, size)
@@ -144,7 +146,7 @@ def test_threads_that_end_jobs_at_once_do_not_meet_in_their_look_for_room(
 
     monkeypatch.setattr(os, "posix_fallocate", meeting)
     with ThreadPoolExecutor(4) as crowd:
-        list(crowd.map(lambda _: fullness.make_room(home), range(4)))
+        list(crowd.map(lambda _: disk_full.make_room(home), range(4)))
     assert os.listdir(home.root) == ["reserve"]
 
 
@@ -153,14 +155,14 @@ def test_where_nothing_more_fits_the_reserve_is_given_up_and_nothing_else_is_lef
 ) -> None:
     home = Home(str(tmp_path / "home"))
     home.ensure()
-    fullness.keep_reserve(home)
-    assert home.reserve.stat().st_size == fullness.RESERVE_BYTES
+    disk_full.keep_reserve(home)
+    assert home.reserve.stat().st_size == disk_full.RESERVE_BYTES
 
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    fullness.make_room(home)
+    disk_full.make_room(home)
     assert os.listdir(home.root) == []
 
 

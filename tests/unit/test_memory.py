@@ -8,7 +8,7 @@ import pytest
 
 from mpijob import Client, JobFailed, MPIJob, Phase
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.backends.memory.program import perform
+from mpijob.backends.memory.shell_sim import perform
 from mpijob.errors import InvalidJob, QuotaExceeded
 from mpijob.model import Amounts, Identity, Program, Quota, Retry
 from mpijob.settings import Settings

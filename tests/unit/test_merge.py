@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model import LogLine, Role
-from mpijob.observation.merge import LIVELY_NS, Merger, merged
+from mpijob.observation.logs.live_merge import LIVELY_NS, Merger, merged
 
 times = st.lists(st.integers(min_value=0, max_value=1000), max_size=30)
 

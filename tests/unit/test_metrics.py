@@ -18,18 +18,18 @@ from tools import dashboards
 
 from mpijob import AsyncClient, Client, MPIJob, Phase
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.gate import Gate
-from mpijob.api.metrics import FILE, MetricsPage, token_in
+from mpijob.api.auth.metrics_endpoint import FILE, MetricsPage, token_in
+from mpijob.api.auth.sessions import Gate
+from mpijob.api.request_context import Room
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.client import exporting
-from mpijob.client.sources import OfClient, OfRecord
-from mpijob.client.stages import stages
+from mpijob.client.integrations import prometheus_exporter
+from mpijob.client.integrations.metric_sources import OfClient, OfRecord
+from mpijob.client.observe.stages import stages
 from mpijob.errors import BackendError, Finding
 from mpijob.history.archive import Archive
-from mpijob.history.past import Past
+from mpijob.history.archive_reader import Past
 from mpijob.model import Event, JobRef, JobState, Sample
-from mpijob.model.accounts import Account, AccountQuery
+from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.settings import BudgetSetting, RateSetting, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ MONITORING = ROOT / "deploy" / "monitoring"
 Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def told(exporter: exporting.Exporter) -> Told:
+def told(exporter: prometheus_exporter.Exporter) -> Told:
     page, _ = exporter.text()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -59,7 +59,7 @@ def test_ended_jobs_are_counted_once_with_stages_causes_and_hours() -> None:
         rates={"*": RateSetting(core_hour=1.0, currency="EUR")}, budgets={"default": BudgetSetting(1)}
     )
     with Client(backend, settings=settings) as client:
-        exporter = exporting.Exporter(OfClient(client), settings, clock=lambda: backend.now)
+        exporter = prometheus_exporter.Exporter(OfClient(client), settings, clock=lambda: backend.now)
         for name in ("good", "bad"):
             client.submit(MPIJob(name=name, workers=2, command=("true",))).wait()
         told(exporter)
@@ -121,16 +121,16 @@ class Crowd:
 @pytest.mark.thorough
 @pytest.mark.req("FR-019")
 def test_labels_have_bounds_whatever_jobs_there_are() -> None:
-    found = told(exporting.Exporter(Crowd(), Settings()))
+    found = told(prometheus_exporter.Exporter(Crowd(), Settings()))
     values: dict[str, set[str]] = {}
     for _, labels in found:
         for name, word in labels:
             values.setdefault(name, set()).add(word)
-    assert len(values["namespace"]) <= exporting.MOST_WORDS + exporting.MOST_JOBS + 1
-    assert len(values["cause"]) <= exporting.MOST_WORDS + 1
+    assert len(values["namespace"]) <= prometheus_exporter.MOST_WORDS + prometheus_exporter.MOST_JOBS + 1
+    assert len(values["cause"]) <= prometheus_exporter.MOST_WORDS + 1
     assert "other" in values["cause"]
     workers = [1 for name, _ in found if name.startswith("mpijob_worker_")]
-    assert len(workers) <= exporting.MOST_SERIES + exporting.MOST_WORDS + 4
+    assert len(workers) <= prometheus_exporter.MOST_SERIES + prometheus_exporter.MOST_WORDS + 4
     assert value(found, "mpijob_jobs_left_out") == 300
     assert len(found) < 20_000
 
@@ -140,7 +140,7 @@ def test_an_engine_that_does_not_answer_is_told_not_hidden() -> None:
         def going(self) -> Iterator[JobState]:
             raise BackendError("no answer")
 
-    found = told(exporting.Exporter(Broken(), Settings()))
+    found = told(prometheus_exporter.Exporter(Broken(), Settings()))
     assert (value(found, "mpijob_up"), value(found, "mpijob_exporter_errors_total")) == (0, 1)
 
 
@@ -158,7 +158,7 @@ def test_an_engine_that_stops_answering_is_told_once_beside_what_was_last_seen()
             return {"mpijob_record_lines": ("Lines of logs that are stored.", 7.0)}
 
     source = Failing()
-    exporter = exporting.Exporter(source, Settings())
+    exporter = prometheus_exporter.Exporter(source, Settings())
     before = told(exporter)
     source.down = True
     for _ in range(3):
@@ -182,9 +182,9 @@ def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     import msgspec
 
     archive.put(ended, now=now, spec=msgspec.json.encode(a_spec()))
-    exporter = exporting.exporter(OfRecord(archive, Past(archive)), Settings())
+    exporter = prometheus_exporter.exporter(OfRecord(archive, Past(archive)), Settings())
     with (
-        exporting.serve(exporter, exporting.Door("127.0.0.1", 0)) as server,
+        prometheus_exporter.serve(exporter, prometheus_exporter.Door("127.0.0.1", 0)) as server,
         urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer,
     ):
         page = answer.read().decode()
@@ -193,7 +193,7 @@ def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     assert 'mpijob_job_failures_total{cause="OOM_KILLED",namespace="team"} 1.0' in page
     assert "mpijob_record_lines 0.0" in page
     with pytest.raises(BackendError, match="cannot listen"):
-        exporting.serve(exporter, exporting.Door("203.0.113.1", 9464))
+        prometheus_exporter.serve(exporter, prometheus_exporter.Door("203.0.113.1", 9464))
 
 
 def rules() -> dict[str, Any]:
@@ -216,7 +216,7 @@ def test_the_page_of_numbers_is_for_whoever_has_the_token(tmp_path: Path) -> Non
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
     backend = MemoryBackend()
     with Client(backend) as client:
-        page = MetricsPage(exporting.exporter(OfClient(client), Settings()), token)
+        page = MetricsPage(prometheus_exporter.exporter(OfClient(client), Settings()), token)
         room = Room(AsyncClient(backend, settings=Settings()), Gate("maria", [HOST], cookie=COOKIE), page)
         with TestClient(application(room), base_url=f"http://{HOST}") as http:
             for headers in ({}, {"authorization": "Bearer x"}, {"authorization": token}):

@@ -12,17 +12,17 @@ from tests.unit.cluster_support import a_job, a_rich_job, expect_golden
 from tests.unit.test_jobfile_roundtrip import plain
 from tests.unit.test_trainjob import SETTINGS, mappings, outcome, whole_jobs
 
-from mpijob.dialects import mpioperator, trainjob
-from mpijob.dialects.extra import Foreign
-from mpijob.dialects.terms import Gang, Shape
 from mpijob.errors import InvalidJob
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes.well_known import Gang, Shape
 from mpijob.model import Elastic, Family, MPIJob, Resources
 
 FAMILIES = (Family.OPENMPI, Family.INTEL, Family.MPICH)
 
 
 def spec(job: MPIJob, **shape: Any) -> dict[str, Any]:
-    (document,) = mpioperator.write(job, Shape(**shape))
+    (document,) = mpijob.write(job, Shape(**shape))
     found: dict[str, Any] = document["spec"]
     return found
 
@@ -49,7 +49,7 @@ def launcher(job: MPIJob, **shape: Any) -> dict[str, Any]:
     ],
 )
 def test_the_document_is_the_one_that_was_reviewed(name: str, job: MPIJob, shape: Shape) -> None:
-    expect_golden(name, mpioperator.write(job, shape))
+    expect_golden(name, mpijob.write(job, shape))
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_an_own_hydra_command_waits_until_workers_can_find_the_launcher() -> Non
 
 def test_a_name_that_the_operator_would_refuse_in_an_event_is_refused_here() -> None:
     with pytest.raises(InvalidJob, match="64 letters; 63 are allowed"):
-        mpioperator.write(a_job(name="n" * 55))
+        mpijob.write(a_job(name="n" * 55))
 
 
 def test_a_library_that_the_operator_does_not_know_is_refused() -> None:
     with pytest.raises(InvalidJob, match="does not know the MPI library 'custom'"):
-        mpioperator.write(a_job(), Shape(family=Family.CUSTOM))
+        mpijob.write(a_job(), Shape(family=Family.CUSTOM))
 
 
 @pytest.mark.thorough
@@ -113,7 +113,7 @@ def test_a_library_that_the_operator_does_not_know_is_refused() -> None:
 @SETTINGS
 @given(whole_jobs.filter(lambda job: len(job.name) < 50), st.sampled_from(FAMILIES))
 def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, family: Family) -> None:
-    reading = mpioperator.read(mpioperator.write(job, Shape(family=family)))
+    reading = mpijob.read(mpijob.write(job, Shape(family=family)))
     assert reading.job == job
     assert reading.foreign == Foreign()
 
@@ -122,15 +122,15 @@ def test_what_is_written_reads_back_as_the_same_job(job: MPIJob, family: Family)
 @SETTINGS
 @given(st.dictionaries(st.sampled_from(["x", "y z"]), plain, min_size=1), st.data())
 def test_unknown_fields_survive_wherever_they_stand(unknown: dict[str, Any], data: st.DataObject) -> None:
-    documents = copy.deepcopy(mpioperator.write(a_rich_job(), Shape(family=Family.INTEL)))
+    documents = copy.deepcopy(mpijob.write(a_rich_job(), Shape(family=Family.INTEL)))
     place = data.draw(st.sampled_from(mappings(documents[0]["spec"])))
     place |= unknown
-    reading = mpioperator.read(documents)
-    assert mpioperator.write(reading.job, Shape(family=Family.INTEL), reading.foreign) == documents
+    reading = mpijob.read(documents)
+    assert mpijob.write(reading.job, Shape(family=Family.INTEL), reading.foreign) == documents
 
 
 PI: dict[str, Any] = {
-    "apiVersion": mpioperator.API,
+    "apiVersion": mpijob.API,
     "kind": "MPIJob",
     "metadata": {"name": "pi"},
     "spec": {
@@ -155,7 +155,7 @@ PI: dict[str, Any] = {
 
 
 def test_somebody_elses_mpijob_is_read_in_our_words() -> None:
-    job = mpioperator.read((PI,)).job
+    job = mpijob.read((PI,)).job
     assert (job.name, job.workers, job.slots, job.image) == ("pi", 2, 2, "pi:1")
     assert job.command == ("mpirun", "-n", "4", "/pi")
     assert job.env == {"A": "1"}
@@ -164,8 +164,8 @@ def test_somebody_elses_mpijob_is_read_in_our_words() -> None:
 
 
 def test_what_somebody_elses_mpijob_says_beyond_survives() -> None:
-    reading = mpioperator.read((PI,))
-    (written,) = mpioperator.write(reading.job, None, reading.foreign)
+    reading = mpijob.read((PI,))
+    (written,) = mpijob.write(reading.job, None, reading.foreign)
     policy, replicas = written["spec"]["runPolicy"], written["spec"]["mpiReplicaSpecs"]
     assert policy["cleanPodPolicy"] == "All"
     assert policy["schedulingPolicy"] == {"minAvailable": 1}, "the least number of an elastic job"
@@ -178,7 +178,7 @@ def test_what_somebody_elses_mpijob_says_beyond_survives() -> None:
 
 
 def test_an_mpijob_becomes_a_trainjob_with_the_same_world() -> None:
-    reading = mpioperator.read((PI,))
+    reading = mpijob.read((PI,))
     _, job = trainjob.write(reading.job)
     assert (job["spec"]["trainer"]["numNodes"], job["spec"]["trainer"]["numProcPerNode"]) == (2, 2)
 
@@ -186,11 +186,11 @@ def test_an_mpijob_becomes_a_trainjob_with_the_same_world() -> None:
 @pytest.mark.parametrize("version", ["kubeflow.org/v1", "kubeflow.org/v1alpha1"])
 def test_an_old_mpijob_is_refused_with_the_version_that_is_read(version: str) -> None:
     with pytest.raises(InvalidJob, match=r"kubeflow\.org/v2beta1"):
-        mpioperator.read((PI | {"apiVersion": version},))
+        mpijob.read((PI | {"apiVersion": version},))
 
 
 @pytest.mark.security
 @SETTINGS
 @given(plain, st.sampled_from(["spec", "metadata"]))
 def test_a_document_of_any_form_is_read_or_refused_in_words(noise: Any, field: str) -> None:
-    assert outcome(mpioperator.read, PI | {field: noise})
+    assert outcome(mpijob.read, PI | {field: noise})

@@ -11,10 +11,11 @@ from tests.unit.cli_support import Cli
 
 from mpijob import Client
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import probing
+from mpijob.client.admin import network_probe as probing
 from mpijob.errors import NotFound
-from mpijob.observation import network, talk
-from mpijob.observation.network import Link, Matrix, judged
+from mpijob.observation.health import mpi_monitoring
+from mpijob.observation.health import network_probe as network
+from mpijob.observation.health.network_probe import Link, Matrix, judged
 from mpijob.settings import Settings
 
 NODES = {rank: f"node-{rank}" for rank in range(4)}
@@ -105,7 +106,7 @@ A2A\t1\t8000 bytes\t1 msgs sent
 
 @pytest.mark.req("PMV-012")
 def test_who_talked_to_whom_is_read_from_what_open_mpi_wrote() -> None:
-    found = talk.read(PROFILE.splitlines())
+    found = mpi_monitoring.read(PROFILE.splitlines())
     assert [(one.sender, one.receiver, one.messages, one.size) for one in found.flows] == [(0, 1, 1, 8000)]
     assert {(one.sender, one.receiver): one.size for one in found.inner} == {(0, 1): 16000, (1, 0): 8000}
     assert found.collective == {"one to all": (8000, 1), "all to all": (16000, 2)}

@@ -13,11 +13,13 @@ import pytest
 from tests.other_user import NOBODY, SOMEBODY, give, result_as
 
 from mpijob import ownership, settings
-from mpijob.backends import siterules
-from mpijob.backends.local import isolation, private_dirs, runner
-from mpijob.backends.local.orders import PRIVATE, Orders
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.private_dirs import PrivateDirs
+from mpijob.backends import site_rule_loader
+from mpijob.backends.local.queue import runner
+from mpijob.backends.local.storage import private_dirs
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.storage.private_dirs import PrivateDirs
+from mpijob.backends.local.supervisor.attempt_spec import PRIVATE, Orders
+from mpijob.backends.local.worker import isolation
 from mpijob.errors import UnsafePath
 from mpijob.model import Family, MPIJob, Plan
 
@@ -381,8 +383,8 @@ def test_rules_that_everybody_may_write_are_not_believed(tmp_path: Path) -> None
     path = tmp_path / "rules.yaml"
     path.write_text("rules: []\n")
     path.chmod(0o666)
-    check_refused(lambda: siterules.load(str(path)))
-    assert siterules.known(str(path)) == ()
+    check_refused(lambda: site_rule_loader.load(str(path)))
+    assert site_rule_loader.known(str(path)) == ()
 
 
 def test_users_that_a_namespace_does_not_know_are_told_apart_only_outside(

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.cluster_support import a_job
 from tests.unit.visitor_support import REF, SERVER, VISITOR, cluster, listening, seen_by, tell
 
-from mpijob.backends.kubernetes import kubeconfig
+from mpijob.backends.kubernetes.auth import kubeconfig
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.client.bridge import drive
-from mpijob.client.guests import cluster_guests
+from mpijob.client.multiuser.sessions import cluster_guests
 from mpijob.errors import InvalidJob, NotAllowed
 from mpijob.outbound.policy import Policy, for_others
 from mpijob.settings import OutboundSetting, Settings

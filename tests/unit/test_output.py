@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpijob.dialects.output import Output, Report, Said, reports
+from mpijob.formats.launch.rank_output import Output, Report, Said, reports
 from mpijob.model import Family
 
 

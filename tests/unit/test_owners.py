@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import kinds
+from mpijob.backends.kubernetes.client import resources
 from mpijob.cluster import owners, trust
-from mpijob.dialects import terms
-from mpijob.dialects.terms import Document
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model import job_uid
 
 pytestmark = pytest.mark.security
@@ -19,12 +19,16 @@ SYSTEM = "mpijob-system"
 
 
 def a_job(api: Store, name: str, owner: str, *groups: str, namespace: str = "team-a", **rest: Any) -> None:
-    notes = {terms.OWNER_LABEL: owner, terms.OWNER_GROUPS: "\n".join(groups)}
-    notes[terms.REST_ANNOTATION] = json.dumps(rest, separators=(",", ":"))
+    notes = {well_known.OWNER_LABEL: owner, well_known.OWNER_GROUPS: "\n".join(groups)}
+    notes[well_known.REST_ANNOTATION] = json.dumps(rest, separators=(",", ":"))
     uid = job_uid.issue(namespace, owner)
-    labels = {terms.MANAGED_LABEL: terms.MANAGED_BY, terms.UID_LABEL: uid, terms.JOB_LABEL: name}
+    labels = {
+        well_known.MANAGED_LABEL: well_known.MANAGED_BY,
+        well_known.UID_LABEL: uid,
+        well_known.JOB_LABEL: name,
+    }
     metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": notes}
-    api.objects[kinds.TRAINJOB.path(namespace, name)] = {"metadata": metadata}
+    api.objects[resources.TRAINJOB.path(namespace, name)] = {"metadata": metadata}
 
 
 def granted(api: Store) -> dict[str, list[str]]:
@@ -72,8 +76,8 @@ def test_nobody_of_the_cluster_itself_is_ever_named(owner: str) -> None:
 def test_an_owner_that_the_uid_was_not_issued_for_is_not_named() -> None:
     api = Store()
     a_job(api, "x", "mallory", "team-a", retry={"limit": 1})
-    job = api.objects[kinds.TRAINJOB.path("team-a", "x")]
-    job["metadata"]["annotations"][terms.OWNER_LABEL] = "admin"
+    job = api.objects[resources.TRAINJOB.path("team-a", "x")]
+    job["metadata"]["annotations"][well_known.OWNER_LABEL] = "admin"
     assert granted(api) == {}
 
 

@@ -17,18 +17,18 @@ from tests.unit.test_audit_table import Able, remembered
 from tests.unit.test_witness import Audited
 
 from mpijob import AsyncClient
-from mpijob.api import audit_stream
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.gate import Gate
-from mpijob.api.login import Login
-from mpijob.api.peers import Proxies
-from mpijob.client.guests import Guests
-from mpijob.client.witness import audit_directory
-from mpijob.history import audit_anchor, audit_verify
-from mpijob.history.audit import Head, Trail, tip
-from mpijob.history.audit_anchor import Anchors
-from mpijob.model.audit import COMPLETE, AuditEvent, User, stamp
+from mpijob.api.auth.client_address import Proxies
+from mpijob.api.auth.cluster_token import Login
+from mpijob.api.auth.sessions import Gate
+from mpijob.api.live import audit_stream
+from mpijob.api.request_context import Room
+from mpijob.client.audit.recorder import audit_directory
+from mpijob.client.multiuser.sessions import Guests
+from mpijob.history.audit import audit_anchor, verify_chain
+from mpijob.history.audit.audit_anchor import Anchors
+from mpijob.history.audit.audit_log import Head, Trail, tip
+from mpijob.model.status.audit import COMPLETE, AuditEvent, User, stamp
 from mpijob.settings import Settings
 
 pytestmark = pytest.mark.security
@@ -124,8 +124,8 @@ def test_a_server_writes_each_line_and_its_anchors_to_its_standard_output(
     assert (first["kind"], first["head"].partition(":")[0]) == ("AuditAnchor", "1")
     assert (line["auditID"], line["annotations"]["mpijob.dev/hash"]) == ("a2", head.hash)
     assert last["head"] == str(head)
-    anchor = audit_verify.anchor_of(last["head"])
-    assert audit_verify.verify(str(tmp_path), anchor).sound
+    anchor = verify_chain.anchor_of(last["head"])
+    assert verify_chain.verify(str(tmp_path), anchor).sound
 
 
 def test_a_chain_that_was_written_anew_does_not_have_the_anchor(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_a_chain_that_was_written_anew_does_not_have_the_anchor(tmp_path: Path) 
     other = Trail(str(tmp_path / "two"), keep_days=90)
     for number in (1, 3, 4):
         other.add(an_event(number))
-    anchor = audit_verify.anchor_of(json.loads(told[0])["head"])
-    assert audit_verify.verify(str(tmp_path / "two")).sound
-    assert not audit_verify.verify(str(tmp_path / "two"), anchor).sound
+    anchor = verify_chain.anchor_of(json.loads(told[0])["head"])
+    assert verify_chain.verify(str(tmp_path / "two")).sound
+    assert not verify_chain.verify(str(tmp_path / "two"), anchor).sound
 
 
 def test_the_systems_log_is_told_once_a_day_how_far_the_chain_is(

@@ -20,10 +20,10 @@ import pytest
 from tests.unit.test_api_stream import Server, serving
 from tests.visitor import Page, opened
 
-from mpijob.api import streams
-from mpijob.api.peers import Proxies
-from mpijob.api.serving import Options
-from mpijob.cluster import certificates
+from mpijob.api.auth.client_address import Proxies
+from mpijob.api.live import sse
+from mpijob.api.server import Options
+from mpijob.cluster.webhook import certificates
 from mpijob.errors import InvalidJob
 from mpijob.serving import connections
 from mpijob.settings import Settings
@@ -190,7 +190,7 @@ def test_a_connection_is_used_for_many_requests_for_longer_than_one_may_take(has
 def test_a_websocket_is_open_for_longer_than_a_request_may_take(
     hasty: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.2)
     flood, word = Flood(hasty), hasty.headers["x-mpijob-csrf"]
     upgrade = (
         f"GET /api/v1/stream?csrf={word} HTTP/1.1\r\nHost: {{host}}\r\nOrigin: http://{{host}}\r\n"

@@ -15,12 +15,13 @@ from tests.unit.kube_store import Store
 
 from mpijob import AsyncClient, Client, MPIJob
 from mpijob.backends import secrets as sources
-from mpijob.backends.kubernetes import checkup, secretvalues
-from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.api import Api
+from mpijob.backends.kubernetes.admin import doctor as checkup
+from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.backend import KubernetesBackend
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.logs import secret_values
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import doctor
+from mpijob.client.admin import doctor
 from mpijob.client.bridge import drive
 from mpijob.errors import BackendError, Finding, NotFound
 from mpijob.model import Artifact, JobRef, Secret
@@ -119,8 +120,8 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Secret, ..
 
 def test_secrets_of_a_visitors_job_are_not_looked_for_on_the_server(planted: tuple[Secret, ...]) -> None:
     ref = JobRef("cv", "bert")
-    assert secretvalues.known(Store(), ref, planted, gone, own_machine=False) == ()
-    assert len(secretvalues.known(Store(), ref, planted, gone, own_machine=True)) == 2
+    assert secret_values.known(Store(), ref, planted, gone, own_machine=False) == ()
+    assert len(secret_values.known(Store(), ref, planted, gone, own_machine=True)) == 2
 
 
 @pytest.mark.parametrize("visitor", [ANN, None])
@@ -133,8 +134,8 @@ def test_whose_machine_it_is_decides_whether_its_files_are_read(
         asked.append(own_machine)
         return ()
 
-    monkeypatch.setattr(secretvalues, "known", known)
-    monkeypatch.setattr("mpijob.backends.kubernetes.kubeconfig.load", lambda **_: ANN)
+    monkeypatch.setattr(secret_values, "known", known)
+    monkeypatch.setattr("mpijob.backends.kubernetes.auth.kubeconfig.load", lambda **_: ANN)
     drive(KubernetesBackend(AT_A_CLUSTER, visitor).secret_values(JobRef("cv", "bert"), ()))
     assert asked == [visitor is None]
 

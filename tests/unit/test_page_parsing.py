@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mpijob.api import limits
-from mpijob.api.answers import Draft
-from mpijob.api.asking import Route
-from mpijob.api.login import FORWARDED
-from mpijob.api.parsing import PROCESS, Parsers
-from mpijob.api.problems import Refused
+from mpijob.api.auth import rate_limit
+from mpijob.api.auth.cluster_token import FORWARDED
+from mpijob.api.errors import Refused
+from mpijob.api.parsing.pool import PROCESS, Parsers
+from mpijob.api.request_context import Route
 from mpijob.api.routes import ROUTES
-from mpijob.api.sheets import Edit, ToConvert
-from mpijob.client import converting
+from mpijob.api.schemas.draft_schemas import Edit, ToConvert
+from mpijob.api.schemas.job_schemas import Draft
+from mpijob.client.convert import convert_jobs
 from mpijob.errors import InvalidJob
 
 pytestmark = [pytest.mark.security, pytest.mark.hostile]
@@ -200,19 +200,24 @@ def test_others_are_answered_in_time_while_four_people_send_the_worst(base: str,
 def test_whoever_sends_the_worst_has_an_answer_in_time_too(base: str) -> None:
     visitor = Visitor(base, "eve")
     answers = {kind: visitor.ask("POST", path, body) for kind, (path, body) in WORST.items()}
-    assert max(answer.seconds for answer in answers.values()) < limits.PARSE_SECONDS + 3
+    assert max(answer.seconds for answer in answers.values()) < rate_limit.PARSE_SECONDS + 3
     assert {answer.status for answer in answers.values()} <= {200, 201, 400, 409, 413, 422}
     slow = [answer.body["code"] for answer in answers.values() if answer.status == 422]
     assert set(slow) <= {"TOO_SLOW"}
 
 
+_DOCUMENT_PATHS = ("/drafts", "/trainjobs", "/plan", "/fit", "/drafts/edit", "/templates", "/drafts/advice")
+
+
 @pytest.mark.parametrize(
     ("path", "size"),
-    [("/drafts", limits.DOCUMENT_BYTES), ("/trainjobs", limits.DOCUMENT_BYTES), ("/plan", limits.DOCUMENT_BYTES),
-     ("/fit", limits.DOCUMENT_BYTES), ("/drafts/edit", limits.DOCUMENT_BYTES), ("/templates", limits.DOCUMENT_BYTES),
-     ("/drafts/advice", limits.DOCUMENT_BYTES), ("/drafts/convert", limits.SCRIPT_BYTES),
-     ("/opinions", limits.BODY_BYTES), ("/bulk", limits.BODY_BYTES)],
-)  # fmt: skip
+    [
+        *((path, rate_limit.DOCUMENT_BYTES) for path in _DOCUMENT_PATHS),
+        ("/drafts/convert", rate_limit.SCRIPT_BYTES),
+        ("/opinions", rate_limit.BODY_BYTES),
+        ("/bulk", rate_limit.BODY_BYTES),
+    ],
+)
 def test_a_body_that_is_too_large_is_refused_with_a_code(base: str, path: str, size: int) -> None:
     answer = Visitor(base, "eve").ask("POST", path, {"yaml": "a" * size})
     assert (answer.status, answer.body["code"]) == (413, "TOO_LARGE")
@@ -223,7 +228,7 @@ def test_a_body_that_is_too_large_is_refused_with_a_code(base: str, path: str, s
 )
 def test_every_document_is_read_in_another_process(route: Route) -> None:
     assert route.document
-    assert route.most_bytes > limits.BODY_BYTES
+    assert route.most_bytes > rate_limit.BODY_BYTES
 
 
 # -- who reads next ---------------------------------------------------------------------------------
@@ -238,31 +243,31 @@ def refusals(results: list[Any]) -> list[tuple[int, str, int]]:
 def test_one_user_has_one_document_read_at_a_time_and_not_too_many_wait() -> None:
     async def story() -> list[Any]:
         parsers = Parsers()
-        asked = [parsers.encoded("eve", "reading", QUICK, 100) for _ in range(limits.PARSES_OF_USER + 3)]
+        asked = [parsers.encoded("eve", "reading", QUICK, 100) for _ in range(rate_limit.PARSES_OF_USER + 3)]
         results = await asyncio.gather(*asked, return_exceptions=True)
         assert (parsers._running, parsers._waiting, parsers._users, [*parsers._turns]) == (0, 0, {}, [])
         return results
 
     results = asyncio.run(story())
-    assert refusals(results) == [(429, "BUSY", limits.RETRY_SECONDS)] * 3
+    assert refusals(results) == [(429, "BUSY", rate_limit.RETRY_SECONDS)] * 3
     assert all(json.loads(one)["job"]["name"] == "hello" for one in results if isinstance(one, bytes))
 
 
 def test_not_too_many_documents_wait_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PARSES_WAITING", 2)
-    monkeypatch.setattr(limits, "PARSES_AT_ONCE", 1)
+    monkeypatch.setattr(rate_limit, "PARSES_WAITING", 2)
+    monkeypatch.setattr(rate_limit, "PARSES_AT_ONCE", 1)
 
     async def story() -> list[Any]:
         parsers = Parsers()
         asked = [parsers.encoded(f"user-{at}", "reading", QUICK, 100) for at in range(5)]
         return await asyncio.gather(*asked, return_exceptions=True)
 
-    assert refusals(asyncio.run(story())) == [(503, "BUSY", limits.RETRY_SECONDS)] * 2
+    assert refusals(asyncio.run(story())) == [(503, "BUSY", rate_limit.RETRY_SECONDS)] * 2
 
 
 @pytest.mark.thorough
 def test_only_few_slow_documents_go_on_and_each_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PARSE_SECONDS", 6.0)  # four times as long as it takes to call one slow
+    monkeypatch.setattr(rate_limit, "PARSE_SECONDS", 6.0)  # four times as long as it takes to call one slow
 
     async def story() -> tuple[list[Any], float]:
         parsers, begun = Parsers(), time.monotonic()
@@ -276,8 +281,8 @@ def test_only_few_slow_documents_go_on_and_each_ends(monkeypatch: pytest.MonkeyP
 
     results, took = asyncio.run(story())
     statuses = sorted(status for status, _, _ in refusals(results))
-    assert statuses == [422] * limits.PARSES_SLOW + [503] * (6 - limits.PARSES_SLOW)
-    assert took < limits.PARSE_SECONDS
+    assert statuses == [422] * rate_limit.PARSES_SLOW + [503] * (6 - rate_limit.PARSES_SLOW)
+    assert took < rate_limit.PARSE_SECONDS
 
 
 def test_whoever_gives_up_leaves_no_process_behind() -> None:
@@ -308,8 +313,8 @@ def test_the_process_that_reads_is_started_again_when_it_was_killed() -> None:
 
 @pytest.mark.thorough
 def test_a_process_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PARSE_SECONDS", 0.5)
-    monkeypatch.setattr(limits, "PARSE_SOON_SECONDS", 0.5)
+    monkeypatch.setattr(rate_limit, "PARSE_SECONDS", 0.5)
+    monkeypatch.setattr(rate_limit, "PARSE_SOON_SECONDS", 0.5)
 
     async def story() -> tuple[list[Any], bytes]:
         parsers = Parsers()
@@ -323,14 +328,14 @@ def test_a_process_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPa
         return results, await parsers.encoded("fred", "reading", QUICK, 100)
 
     results, other = asyncio.run(story())
-    assert refusals(results) == [(503, "BUSY", limits.RETRY_SECONDS)]
+    assert refusals(results) == [(503, "BUSY", rate_limit.RETRY_SECONDS)]
     assert json.loads(other)["job"]["name"] == "hello"
 
 
 def test_one_user_sends_only_so_many_documents_at_once() -> None:
     parsers = Parsers()
     with ExitStack() as ends:
-        for _ in range(limits.PARSES_OF_USER):
+        for _ in range(rate_limit.PARSES_OF_USER):
             ends.enter_context(parsers.upload("eve"))
         with pytest.raises(Refused) as caught:
             ends.enter_context(parsers.upload("eve"))
@@ -380,4 +385,4 @@ async def _until(reached: Callable[[], bool]) -> None:
 
 def test_a_script_with_very_many_launch_lines_is_refused() -> None:
     with pytest.raises(InvalidJob, match="200 launch lines"):
-        converting.convert(HEAD + "srun ./model\n" * 201)
+        convert_jobs.convert(HEAD + "srun ./model\n" * 201)

@@ -8,11 +8,11 @@ import ssl
 import pytest
 
 from mpijob import Client, MPIJob, Phase
-from mpijob.backends.kubernetes import clocks, dialling
-from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.failures import CERTIFICATE, NO_LOGIN, TIMEOUT, ApiError, translate
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.client import connection, server_time
+from mpijob.backends.kubernetes.client.api_errors import CERTIFICATE, NO_LOGIN, TIMEOUT, ApiError, translate
 from mpijob.backends.memory import MemoryBackend
-from mpijob.backends.patience import Patience
+from mpijob.backends.outage_tolerance import Patience
 from mpijob.errors import BackendError, WaitTimeout
 from mpijob.model import JobRef, JobState
 from mpijob.settings import Settings
@@ -102,7 +102,7 @@ def test_what_passes_by_itself_is_known_of_an_api_server_too(status: int, reason
     ],
 )
 def test_the_clusters_clock_is_known_from_its_answers(date: str, received: float, ahead: float) -> None:
-    assert clocks.ahead_seconds(date, received) == ahead
+    assert server_time.ahead_seconds(date, received) == ahead
 
 
 @pytest.mark.parametrize(
@@ -116,5 +116,5 @@ def test_the_clusters_clock_is_known_from_its_answers(date: str, received: float
 def test_a_certificate_that_is_not_valid_now_may_be_a_clock_that_is_wrong(why: str, words: str) -> None:
     error = ssl.SSLCertVerificationError(1, why)
     error.verify_message = why
-    dialler = dialling.Dialler(Access(server="https://api.test:6443"))
+    dialler = connection.Dialler(Access(server="https://api.test:6443"))
     assert words in dialler._unreachable(error).hint

@@ -121,7 +121,7 @@ def test_the_command_prints_sentences_or_json(place: MemoryBackend) -> None:
 
 
 def test_the_page_counts_as_the_command_does() -> None:
-    from mpijob.api import glance, rows
+    from mpijob.api.live import overview_rows, rows
     from mpijob.model import Amounts, Facts
 
     jobs = (
@@ -130,7 +130,7 @@ def test_the_page_counts_as_the_command_does() -> None:
         ended("fine"),
     )
     facts = Facts(place="here", capacity=Amounts(), free=Amounts())
-    told = glance.overview(map(rows.row, jobs), (), facts, "", now=NOW).patterns
+    told = overview_rows.overview(map(rows.row, jobs), (), facts, "", now=NOW).patterns
     found = find(*jobs, least=1).patterns
     assert [(one.cause, one.newest.namespace, one.jobs) for one in told] == [
         (one.code, one.namespace, one.count) for one in found

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.model import Exit, Phase
-from mpijob.observation.phase import Observation, Reason, derive, failure
+from mpijob.observation.state.phase import Observation, Reason, derive, failure
 
 WELL = Observation(
     workers_wanted=2,

@@ -12,14 +12,14 @@ import pytest
 import yaml
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes.api import Document
-from mpijob.cluster import crds, sources
+from mpijob.backends.kubernetes.client.api import Document
+from mpijob.cluster import crds, manifests
+from mpijob.cluster.apply import COMPONENT_LABEL, CRD
 from mpijob.cluster.engines import version_of
-from mpijob.cluster.objects import COMPONENT_LABEL, CRD
-from mpijob.cluster.platform import Keeper
+from mpijob.cluster.reconcile import Keeper
 from mpijob.cluster.status import refused, status
 from mpijob.errors import NotFound
-from mpijob.model.governance import (
+from mpijob.model.platform.governance import (
     Component,
     Engine,
     Engines,
@@ -317,12 +317,12 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
 
 def test_sources_are_files_directories_and_addresses(tmp_path: Path) -> None:
     an_engine(tmp_path, version="v2")
-    assert len(sources.manifests(str(tmp_path), "mpi-operator", "v2")) == 3
-    assert len(sources.manifests(str(tmp_path / "mpi-operator-v2.yaml"), "mpi-operator", "")) == 3
+    assert len(manifests.manifests(str(tmp_path), "mpi-operator", "v2")) == 3
+    assert len(manifests.manifests(str(tmp_path / "mpi-operator-v2.yaml"), "mpi-operator", "")) == 3
     with pytest.raises(NotFound, match=r"mpi-operator-v3.yaml or mpi-operator.yaml"):
-        sources.manifests(str(tmp_path), "mpi-operator", "v3")
+        manifests.manifests(str(tmp_path), "mpi-operator", "v3")
     assert (
-        sources._address("https://m.example.org/k", "trainer", "v2")
+        manifests._address("https://m.example.org/k", "trainer", "v2")
         == "https://m.example.org/k/trainer-v2.yaml"
     )
 
@@ -337,7 +337,7 @@ def test_sources_are_files_directories_and_addresses(tmp_path: Path) -> None:
     ],
 )
 def test_images_come_from_the_mirror(image: str, wanted: str) -> None:
-    assert sources.mirrored(image, "m.org/x/") == wanted
+    assert manifests.mirrored(image, "m.org/x/") == wanted
 
 
 def test_a_version_is_the_images_tag() -> None:
@@ -353,4 +353,4 @@ def test_a_version_is_the_images_tag() -> None:
 
 def test_our_definitions_are_what_the_folder_holds() -> None:
     folder = Path(__file__).resolve().parents[2] / "deploy" / "base" / "crds"
-    assert sources.folder(folder) == [*crds.documents()]
+    assert manifests.folder(folder) == [*crds.documents()]

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from tests.unit.test_platform import Server, a_platform
 
-from mpijob.cluster import sources, webhook_keys
-from mpijob.cluster.objects import COMPONENT_LABEL
-from mpijob.cluster.platform import Keeper
-from mpijob.cluster.serving import ANNOTATION
-from mpijob.model.governance import (
+from mpijob.cluster import manifests
+from mpijob.cluster.apply import COMPONENT_LABEL
+from mpijob.cluster.reconcile import Keeper
+from mpijob.cluster.service_certs import ANNOTATION
+from mpijob.cluster.webhook import tls_secret
+from mpijob.model.platform.governance import (
     Component,
     Management,
     Monitoring,
@@ -123,12 +124,12 @@ def test_a_service_for_users_gets_a_certificate_that_goes_with_it() -> None:
         return next(one for one in Keeper(server, "sys", DEPLOY).keep(wanted) if one.name == "broker")
 
     assert look(broker).state == "Ready"
-    keys = webhook_keys.read(server.objects[KEYS])
+    keys = tls_secret.read(server.objects[KEYS])
     assert keys is not None
     template = server.objects[BROKER]["spec"]["template"]
     mark = template["metadata"]["annotations"][ANNOTATION]
     assert look(broker).state == "Ready"
-    assert webhook_keys.read(server.objects[KEYS]) == keys  # the second look makes nothing new
+    assert tls_secret.read(server.objects[KEYS]) == keys  # the second look makes nothing new
     del server.objects[KEYS]
     look(broker)
     assert server.objects[BROKER]["spec"]["template"]["metadata"]["annotations"][ANNOTATION] != mark
@@ -157,7 +158,7 @@ def test_a_certificate_of_somebody_else_is_used_as_it_is() -> None:
 
 
 def test_a_folder_with_files_becomes_a_config_map() -> None:
-    (found,) = (one for one in sources.folder(DEPLOY / "monitoring") if one["kind"] == "ConfigMap")
+    (found,) = (one for one in manifests.folder(DEPLOY / "monitoring") if one["kind"] == "ConfigMap")
     assert found["metadata"] == {"name": "mpijob-dashboards", "labels": {"grafana_dashboard": "1"}}
 
 
@@ -184,7 +185,7 @@ def test_the_page_is_opened_under_the_name_that_the_platform_says() -> None:
     assert with_page(server, host="jobs.example.org").state == "Ready"
     (container,) = server.objects[PAGE]["spec"]["template"]["spec"]["containers"]
     assert [word for word in container["args"] if "host" in word] == ["--host=jobs.example.org"]
-    assert webhook_keys.read(server.objects[KEYS.replace("broker", "page")]) is not None
+    assert tls_secret.read(server.objects[KEYS.replace("broker", "page")]) is not None
     assert LOGIN not in server.objects
 
 

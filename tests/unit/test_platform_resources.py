@@ -9,7 +9,7 @@ import pytest
 from tools import deploy
 
 from mpijob.cluster import crds
-from mpijob.model.governance import (
+from mpijob.model.platform.governance import (
     Engines,
     Management,
     NamespaceLimits,

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.cluster_support import a_job, a_rich_job, kubelet
 
-from mpijob.dialects import pods, terms
-from mpijob.dialects.terms import Gang, Order, Shape
 from mpijob.errors import InvalidJob
+from mpijob.formats.kubernetes import pod_template
+from mpijob.formats.kubernetes import well_known as terms
+from mpijob.formats.kubernetes.well_known import Gang, Order, Shape
 from mpijob.model import (
     Family,
     Launch,
@@ -29,7 +30,7 @@ HOSTILE = ("$(HOME)", "$$", "$(id)", "$((1))", "$$(HOME)", "a$", "${HOME}", "; r
 
 
 def pod(job: MPIJob, role: Role = Role.WORKER, **shape: Any) -> dict[str, Any]:
-    spec: dict[str, Any] = pods.template(job, Shape(**shape), role)["spec"]
+    spec: dict[str, Any] = pod_template.template(job, Shape(**shape), role)["spec"]
     return spec
 
 
@@ -44,7 +45,7 @@ def values(container: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.security
 def test_every_word_of_the_command_reaches_the_container_as_it_was_written() -> None:
-    words, _ = pods.launch_words(a_job(command=HOSTILE), Shape())
+    words, _ = pod_template.launch_words(a_job(command=HOSTILE), Shape())
     assert kubelet(words, {"HOME": "/evil", "id": "evil"})[-len(HOSTILE) :] == list(HOSTILE)
 
 
@@ -85,7 +86,7 @@ def test_a_user_id_is_named_only_where_the_cluster_has_none_of_its_own() -> None
 def test_locked_memory_and_a_second_network_come_only_when_the_namespace_has_them() -> None:
     assert main(a_job(), ipc_lock=True)["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
     attached = a_job(network=Network(attachments=("roce", "fabric/ib-a")))
-    metadata = pods.template(attached, Shape(), Role.WORKER)["metadata"]
+    metadata = pod_template.template(attached, Shape(), Role.WORKER)["metadata"]
     assert metadata["annotations"]["k8s.v1.cni.cncf.io/networks"] == "roce, fabric/ib-a"
 
 
@@ -116,7 +117,7 @@ def test_launcher_and_workers_have_their_own_resources() -> None:
     assert main(job, Role.LAUNCHER)["resources"] == launcher, (
         "a throttled launcher starts a large world slowly, and with no CPU limit the Kubeflow SDK fails"
     )
-    low = pods.template(job, Shape(launcher_cores=0.05), Role.LAUNCHER)["spec"]["containers"][0]
+    low = pod_template.template(job, Shape(launcher_cores=0.05), Role.LAUNCHER)["spec"]["containers"][0]
     assert low["resources"]["limits"] == launcher["requests"]
     assert pod(job)["initContainers"][0]["resources"]["limits"] == {"cpu": "2", "memory": "4Gi"}
 
@@ -125,7 +126,7 @@ def test_launcher_and_workers_have_their_own_resources() -> None:
     ("amount", "text"), [(2, "2"), (1.5, "1.5"), (2.0, "2"), ("500m", "500m"), (1e-7, "0.0000001")]
 )
 def test_amounts_are_written_as_kubernetes_reads_them(amount: str | float, text: str) -> None:
-    assert pods.quantity(amount) == text
+    assert pod_template.quantity(amount) == text
 
 
 @pytest.mark.parametrize("role", [Role.LAUNCHER, Role.WORKER])
@@ -150,7 +151,7 @@ def test_secrets_are_named_and_never_written() -> None:
 
 
 def test_every_variable_is_handed_to_every_rank_by_name() -> None:
-    words, _ = pods.launch_words(a_rich_job(), Shape())
+    words, _ = pod_template.launch_words(a_rich_job(), Shape())
     handed = {words[at + 1] for at, word in enumerate(words) if word == "-x"}
     assert {"LR", "ODD", "TOKEN", "KEY", "UCX_TLS", "PATH", "MPIJOB_CENSUS"} <= handed
     launcher = main(a_rich_job(), Role.LAUNCHER)
@@ -165,19 +166,19 @@ def test_both_mca_families_the_hostfile_and_a_short_keepalive_are_set() -> None:
         env["PRTE_MCA_prte_default_hostfile"] == env["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
     )
     assert env["PRTE_MCA_oob_tcp_keepalive_time"] == env["OMPI_MCA_oob_tcp_keepalive_time"] == "5"
-    words, _ = pods.launch_words(a_job(), Shape())
+    words, _ = pod_template.launch_words(a_job(), Shape())
     assert words[:3] == ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
 
 
 def test_hydra_is_told_the_launchers_address_because_workers_do_not_know_its_name() -> None:
-    words, _ = pods.launch_words(a_job(), Shape(family=Family.MPICH))
+    words, _ = pod_template.launch_words(a_job(), Shape(family=Family.MPICH))
     at = words.index("-localhost")
     assert kubelet(words, {"MPIJOB_POD_IP": "10.0.0.7"})[at + 1] == "10.0.0.7"
 
 
 def test_a_command_with_its_own_launcher_is_not_wrapped_but_counted_before() -> None:
     job = a_job(command=("mpirun", "-np", "4", "./solver"))
-    words, before = pods.launch_words(job, Shape())
+    words, before = pod_template.launch_words(job, Shape())
     assert words[before:] == ["mpirun", "-np", "4", "./solver"]
     assert words[before - 3 : before] == ["/bin/sh", terms.SHIM, "true"]
     assert values(main(job, Role.LAUNCHER))["MPIJOB_CENSUS_WORDS"] == str(before)
@@ -233,7 +234,7 @@ def test_nfs_goes_through_a_driver_where_the_cluster_has_one() -> None:
     volume = Volume(mount="/v", kind=VolumeKind.NFS, source="s:/d")
     driver = pod(a_job(volumes=(volume,)), nfs_driver="nfs.csi.k8s.io")["volumes"][-1]["csi"]
     assert driver == {"driver": "nfs.csi.k8s.io", "volumeAttributes": {"server": "s", "share": "/d"}}
-    assert [one.field for one in pods.notices(a_job(volumes=(volume,)), Shape())] == ["volumes"]
+    assert [one.field for one in pod_template.notices(a_job(volumes=(volume,)), Shape())] == ["volumes"]
 
 
 def test_a_directory_of_one_machine_is_refused_with_what_to_use_instead() -> None:
@@ -269,7 +270,7 @@ def test_the_checkpoint_signal_goes_to_the_workers_and_the_launcher_waits() -> N
 
 
 def test_pods_tell_cluster_logging_whose_they_are_and_keep_meshes_away() -> None:
-    metadata = pods.template(a_rich_job(), Shape(uid="u1"), Role.WORKER)["metadata"]
+    metadata = pod_template.template(a_rich_job(), Shape(uid="u1"), Role.WORKER)["metadata"]
     expected = {
         "team": "cv",
         "cost.mpijob.dev/cost-centre": "4711",
@@ -290,8 +291,8 @@ def test_pods_tell_cluster_logging_whose_they_are_and_keep_meshes_away() -> None
 )
 def test_a_priority_has_the_class_that_the_cluster_gives_it(priority: str | int, name: str) -> None:
     shape = Shape(priority_classes={"high": "gold"})
-    assert pods.priority_class(a_job(priority=priority), shape) == name
-    assert bool(list(pods.notices(a_job(priority=priority), shape))) == (name == "" and priority != 0)
+    assert pod_template.priority_class(a_job(priority=priority), shape) == name
+    assert bool(list(pod_template.notices(a_job(priority=priority), shape))) == (name == "" and priority != 0)
 
 
 def test_the_worker_is_ready_when_its_sshd_answers_and_is_then_left_alone() -> None:
@@ -308,6 +309,6 @@ def test_code_that_goes_along_is_unpacked_and_run_in() -> None:
 
 
 def test_the_launcher_waits_itself_only_when_nobody_else_does() -> None:
-    template = pods.template(a_job(), Shape(gang=Gang.VOLCANO), Role.LAUNCHER, order=Order.OPEN)
+    template = pod_template.template(a_job(), Shape(gang=Gang.VOLCANO), Role.LAUNCHER, order=Order.OPEN)
     assert values(template["spec"]["containers"][0])["MPIJOB_ORDER"] == "open"
     assert values(main(a_job(), Role.LAUNCHER))["MPIJOB_ORDER"] == "ready"

@@ -20,10 +20,10 @@ from tests.unit.preflight_support import (
 )
 
 from mpijob import admission
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.dialects.terms import Gang
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.errors import NotAllowed, NotFound, QuotaExceeded, Severity
+from mpijob.formats.kubernetes.well_known import Gang
 from mpijob.model import Resources
 
 
@@ -56,7 +56,7 @@ def test_who_may_not_create_runtimes_is_sent_to_the_other_engine_and_told_so(api
         {"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "pods/log"]},
     ]
     found = gathered(api, a_job())
-    assert kinds.TRAINER_API not in found.around.served
+    assert resources.TRAINER_API not in found.around.served
     assert {"create", "logs"} <= found.facts.may
     assert "exec" not in found.facts.may
     notice = one(admission.admit(a_job(), JANE, found.facts), "CLUSTER_NOTICE")
@@ -81,7 +81,7 @@ def test_files_that_go_along_need_the_right_to_create_a_config_map(api: FakeApi)
 
 
 def test_a_namespace_that_is_not_there_is_named(api: FakeApi) -> None:
-    del api.objects[kinds.NAMESPACE.path("", NAMESPACE)]
+    del api.objects[resources.NAMESPACE.path("", NAMESPACE)]
     assert refused(api, a_job(), NotFound).message == "namespace 'team-cv' does not exist"
 
 
@@ -151,14 +151,14 @@ def test_quotas_for_other_pods_do_not_count(api: FakeApi) -> None:
     scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["gold"]}
     a_quota(api, "gold", {"pods": "1"}, {"pods": "1"}, scopeSelector={"matchExpressions": [scope]})
     assert told(api, a_job()) == ()
-    api.put(kinds.PRIORITY_CLASS, "gold", value=10)
+    api.put(resources.PRIORITY_CLASS, "gold", value=10)
     assert "ResourceQuota 'gold'" in refused(api, a_job(priority="gold"), QuotaExceeded).message
 
 
 @pytest.mark.req("FR-027", "FR-INT-002")
 def test_a_worker_beyond_the_limit_range_is_refused_with_the_field_to_change(api: FakeApi) -> None:
     limits = [{"type": "Container", "max": {"memory": "8Gi"}, "min": {"cpu": "50m"}}]
-    api.put(kinds.LIMIT_RANGE, "sizes", spec={"limits": limits})
+    api.put(resources.LIMIT_RANGE, "sizes", spec={"limits": limits})
     error = refused(api, a_job(resources=Resources(cpu="1", memory="16Gi")), QuotaExceeded)
     assert error.message == (
         "LimitRange 'sizes' allows at most 8 GiB of memory for one container, and each worker asks for 16 GiB"
@@ -168,7 +168,7 @@ def test_a_worker_beyond_the_limit_range_is_refused_with_the_field_to_change(api
 
 
 def test_a_launcher_below_the_limit_range_is_refused_too(api: FakeApi) -> None:
-    api.put(kinds.LIMIT_RANGE, "sizes", spec={"limits": [{"type": "Pod", "min": {"cpu": "500m"}}]})
+    api.put(resources.LIMIT_RANGE, "sizes", spec={"limits": [{"type": "Pod", "min": {"cpu": "500m"}}]})
     error = refused(api, a_job(), QuotaExceeded)
     assert "at least 0.5 CPU cores for one pod, and the launcher asks for 0.1" in error.message
     assert error.findings[0].field == "launcher.cpu"
@@ -178,7 +178,7 @@ def test_the_launcher_may_use_as_many_cores_as_the_namespace_leaves_it(api: Fake
     a_quota(api, "compute", {"limits.cpu": "100"}, {})
     assert gathered(api, a_job()).around.launcher_cores == 0.0
     limits = [{"type": "Container", "default": {"cpu": "2"}}]
-    api.put(kinds.LIMIT_RANGE, "sizes", spec={"limits": limits})
+    api.put(resources.LIMIT_RANGE, "sizes", spec={"limits": limits})
     assert gathered(api, a_job()).around.launcher_cores == 2.0
     limits[0]["max"] = limits[0].pop("default")
     assert gathered(api, a_job()).around.launcher_cores == 2.0
@@ -239,7 +239,7 @@ def test_what_the_cohort_lends_counts_and_what_others_borrow_does_not(api: FakeA
 
 def test_a_queue_without_readable_quota_is_used_and_said_to_be_unknown(api: FakeApi) -> None:
     a_queue(api, "gpu", "all")
-    api.refuse(kinds.CLUSTER_QUEUE)
+    api.refuse(resources.CLUSTER_QUEUE)
     notice = one(told(api, a_job(queue="gpu")), "NOT_READ")
     assert "ClusterQueues (not allowed): the queue's quota and what is free in it" in notice.message
 
@@ -259,13 +259,13 @@ def test_the_queue_called_default_takes_jobs_that_name_none(api: FakeApi) -> Non
 
 
 def test_a_queue_on_a_cluster_without_kueue_is_only_noted(api: FakeApi) -> None:
-    warned = one(told(api, a_job(queue="gpu"), SERVED - {kinds.KUEUE_API}), "QUEUE_IGNORED")
+    warned = one(told(api, a_job(queue="gpu"), SERVED - {resources.KUEUE_API}), "QUEUE_IGNORED")
     assert warned.severity is Severity.WARNING
 
 
 def test_a_volcano_queue_makes_volcano_keep_the_gang(api: FakeApi) -> None:
     api.put(Kind("scheduling.volcano.sh/v1beta1", "Queue", "queues", namespaced=False), "gpu")
-    served = (SERVED - {kinds.KUEUE_API}) | {"scheduling.volcano.sh/v1beta1"}
+    served = (SERVED - {resources.KUEUE_API}) | {"scheduling.volcano.sh/v1beta1"}
     found = gathered(api, a_job(queue="gpu"), served)
     assert found.around.gang is Gang.VOLCANO
     assert admission.admit(a_job(queue="gpu"), JANE, found.facts) == ()

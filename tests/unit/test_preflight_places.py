@@ -22,8 +22,9 @@ from tests.unit.preflight_support import (
 )
 
 from mpijob import admission
-from mpijob.backends.kubernetes import kinds, preflight
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.errors import Conflict, InvalidJob, NotAllowed, NotFound, QuotaExceeded, Severity
 from mpijob.model import Family, MPIJob, Network, Placement, Resources, Volume, VolumeKind
 
@@ -79,7 +80,7 @@ def test_tainted_excluded_unready_and_unselected_machines_do_not_count() -> None
     a_node(api, "tainted", taints=[{"key": "gpu", "effect": "NoSchedule"}], labels={"pool": "gpu"})
     a_node(api, "soft", taints=[{"key": "spot", "effect": "PreferNoSchedule"}], labels={"pool": "gpu"})
     a_node(api, "bad", labels={"pool": "gpu"})
-    api.objects[kinds.NODE.path("", "bad")]["status"]["conditions"] = []
+    api.objects[resources.NODE.path("", "bad")]["status"]["conditions"] = []
     wish = Placement(node_selector={"pool": "gpu"}, exclude_nodes=("soft",))
     error = refused(api, a_job(placement=wish), QuotaExceeded)
     assert error.message.startswith("none of the 4 machines takes this job's pods: ")
@@ -110,7 +111,7 @@ def test_pools_that_grow_make_too_few_machines_a_notice() -> None:
 
 
 def test_machines_that_may_not_be_seen_are_unknown_and_nothing_is_refused_for_them(api: FakeApi) -> None:
-    api.refuse(kinds.NODE, kinds.POD)
+    api.refuse(resources.NODE, resources.POD)
     job = a_job(workers=90, resources=Resources(gpu=8))
     found = gathered(api, job).facts
     assert not found.room_known
@@ -121,14 +122,14 @@ def test_machines_that_may_not_be_seen_are_unknown_and_nothing_is_refused_for_th
 @pytest.mark.parametrize(
     "kind",
     [
-        kinds.NAMESPACE,
-        kinds.RESOURCE_QUOTA,
-        kinds.LIMIT_RANGE,
-        kinds.NETWORK_POLICY,
-        kinds.LOCAL_QUEUE,
-        kinds.NODE,
-        kinds.POD,
-        kinds.RULES_REVIEW,
+        resources.NAMESPACE,
+        resources.RESOURCE_QUOTA,
+        resources.LIMIT_RANGE,
+        resources.NETWORK_POLICY,
+        resources.LOCAL_QUEUE,
+        resources.NODE,
+        resources.POD,
+        resources.RULES_REVIEW,
     ],
     ids=lambda kind: kind.plural,
 )
@@ -195,7 +196,7 @@ def test_policies_add_up_and_one_that_opens_the_namespace_is_enough(api: FakeApi
 def test_what_a_policy_leaves_open_is_read_as_the_cluster_reads_it(
     api: FakeApi, spec: dict[str, Any], closed: set[str]
 ) -> None:
-    api.put(kinds.NAMESPACE, NAMESPACE, labels={"team": "cv"})
+    api.put(resources.NAMESPACE, NAMESPACE, labels={"team": "cv"})
     a_policy(api, "some", **{"podSelector": {}} | spec)
     said = " ".join(one.message for one in told(api, an_open_job()) if one.code == "NETWORK_BLOCKED")
     assert {
@@ -204,7 +205,7 @@ def test_what_a_policy_leaves_open_is_read_as_the_cluster_reads_it(
 
 
 def test_a_namespace_that_may_not_be_read_gets_no_warning_for_labels_nobody_knows(api: FakeApi) -> None:
-    api.refuse(kinds.NAMESPACE)
+    api.refuse(resources.NAMESPACE)
     peer = {"namespaceSelector": {"matchLabels": {"team": "nlp"}}}
     a_policy(api, "some", podSelector={}, ingress=[{"from": [peer]}])
     assert not [one for one in told(api, an_open_job()) if one.code == "NETWORK_BLOCKED"]
@@ -213,7 +214,7 @@ def test_a_namespace_that_may_not_be_read_gets_no_warning_for_labels_nobody_know
 @pytest.mark.req("D-scc")
 def test_nfs_is_refused_where_the_namespace_is_restricted_unless_a_driver_mounts_it(api: FakeApi) -> None:
     level = {"pod-security.kubernetes.io/enforce": "restricted"}
-    api.put(kinds.NAMESPACE, NAMESPACE, labels=level)
+    api.put(resources.NAMESPACE, NAMESPACE, labels=level)
     job = a_job(volumes=(Volume(mount="/data", kind=VolumeKind.NFS, source="server:/data"),))
     error = refused(api, job, NotAllowed)
     assert "enforces the restricted Pod Security level" in error.message
@@ -231,7 +232,7 @@ def test_a_claim_for_one_machine_is_refused_where_several_would_need_it(api: Fak
     assert "volume claim 'data' is ReadWriteOnce: only one machine can mount it" in error.message
     pinned = job.replace(placement=Placement(node_selector={"kubernetes.io/hostname": "gpu-1"}))
     assert told(api, pinned) == ()
-    api.refuse(kinds.NODE)
+    api.refuse(resources.NODE)
     assert one(told(api, job), "CLAIM_NOT_SHARED").severity is Severity.WARNING
     api.put(CLAIM, "data", spec={"accessModes": ["ReadWriteMany"]})
     assert not [one for one in told(api, job) if one.code == "CLAIM_NOT_SHARED"]
@@ -245,17 +246,17 @@ def test_a_claim_that_is_not_there_is_refused(api: FakeApi) -> None:
 @pytest.mark.req("D-istio")
 @pytest.mark.parametrize("label", [{"istio-injection": "enabled"}, {"istio.io/dataplane-mode": "ambient"}])
 def test_a_service_mesh_is_told(api: FakeApi, label: dict[str, str]) -> None:
-    api.put(kinds.NAMESPACE, NAMESPACE, labels=label)
+    api.put(resources.NAMESPACE, NAMESPACE, labels=label)
     assert "part of a service mesh" in one(told(api, a_job()), "CLUSTER_NOTICE").message
 
 
 @pytest.mark.req("FR-029")
 def test_priority_classes_are_found_by_our_words_and_unknown_ones_refused(api: FakeApi) -> None:
-    api.put(kinds.PRIORITY_CLASS, "high-priority", value=10)
+    api.put(resources.PRIORITY_CLASS, "high-priority", value=10)
     assert gathered(api, a_job(priority="high")).around.priority_classes == {"high": "high-priority"}
     error = refused(api, a_job(priority="hihg-priority"), NotFound)
     assert "did you mean 'high-priority'?" in error.hint
-    api.refuse(kinds.PRIORITY_CLASS)
+    api.refuse(resources.PRIORITY_CLASS)
     assert "PriorityClasses" in one(told(api, a_job(priority="gold")), "NOT_READ").message
 
 
@@ -263,11 +264,11 @@ def test_priority_classes_are_found_by_our_words_and_unknown_ones_refused(api: F
 
 
 def test_an_unfinished_job_of_that_name_is_a_conflict_and_a_finished_one_is_not(api: FakeApi) -> None:
-    api.put(kinds.TRAINJOB, "bert", status={})
+    api.put(resources.TRAINJOB, "bert", status={})
     assert "'bert' exists already" in refused(api, a_job(), Conflict).message
     over = [{"type": "Complete", "status": "True"}]
-    api.put(kinds.TRAINJOB, "bert", status={"conditions": over})
-    api.put(kinds.MPIJOB, "bert-r2", labels={"mpijob.dev/job": "bert"}, status={"conditions": over})
+    api.put(resources.TRAINJOB, "bert", status={"conditions": over})
+    api.put(resources.MPIJOB, "bert-r2", labels={"mpijob.dev/job": "bert"}, status={"conditions": over})
     found = gathered(api, a_job())
     assert found.facts.taken_names == frozenset()
     assert found.around.names == {"bert", "bert-r2"}
@@ -283,10 +284,10 @@ def test_openshift_chooses_the_user_itself(api: FakeApi) -> None:
 def test_locked_memory_is_asked_for_only_where_it_is_given(api: FakeApi) -> None:
     job = a_job(resources=Resources(others={"rdma/hca": 1}))
     a_node(api, "fast")
-    api.objects[kinds.NODE.path("", "fast")]["status"]["allocatable"]["rdma/hca"] = "8"
+    api.objects[resources.NODE.path("", "fast")]["status"]["allocatable"]["rdma/hca"] = "8"
     assert gathered(api, job).around.ipc_lock
     level = {"pod-security.kubernetes.io/enforce": "baseline"}
-    api.put(kinds.NAMESPACE, NAMESPACE, labels=level)
+    api.put(resources.NAMESPACE, NAMESPACE, labels=level)
     assert not gathered(api, job).around.ipc_lock
     assert not gathered(api, a_job()).around.ipc_lock
 
@@ -298,14 +299,14 @@ def test_gpus_of_test_machines_are_not_looked_for_by_the_census(api: FakeApi) ->
 
 
 def test_only_what_the_job_and_the_cluster_need_is_read(api: FakeApi) -> None:
-    gathered(api, a_job(mpi=Family.OPENMPI), frozenset({kinds.TRAINER_API, kinds.JOBSET_API}))
+    gathered(api, a_job(mpi=Family.OPENMPI), frozenset({resources.TRAINER_API, resources.JOBSET_API}))
     asked = {path.rpartition("/")[2] for path in api.asked}
     assert not asked & {"localqueues", "clusterqueues", "mpijobs", "priorityclasses", "csidrivers"}
     assert len(api.asked) <= 9
 
 
 def test_more_pods_than_can_be_counted_leave_what_is_free_unknown(api: FakeApi) -> None:
-    api.objects[kinds.POD.path()] = {"metadata": {"continue": "more"}, "items": []}
+    api.objects[resources.POD.path()] = {"metadata": {"continue": "more"}, "items": []}
     facts = gathered(api, a_job()).facts
     assert facts.free == facts.capacity
     assert "more than" in one(admission.admit(a_job(), JANE, facts), "NOT_READ").message

@@ -9,13 +9,14 @@ import pytest
 from tests.unit.cluster_support import GOLDEN, a_job, expect_golden, shown
 
 from mpijob import Client
-from mpijob.backends.local import machine
+from mpijob.backends.local.planning import machine
 from mpijob.backends.memory import MemoryBackend
-from mpijob.dialects import mpioperator, presets, trainjob
-from mpijob.dialects.terms import Shape
 from mpijob.errors import InvalidJob, Severity
+from mpijob.formats.jobfile import presets
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.well_known import Shape
 from mpijob.model import Family, Launch, MPIJob, Network, Resources, Volume, VolumeKind
-from mpijob.model.words import FABRICS, PRESETS
+from mpijob.model.spec.enums import FABRICS, PRESETS
 
 GPUS = Resources(cpu="8", memory="64Gi", gpu=2)
 EVERYTHING = frozenset({"rdma/hca", "vpc.amazonaws.com/efa", "hugepages-2Mi"})
@@ -36,7 +37,7 @@ CASES: dict[str, tuple[MPIJob, Shape]] = {
 def documents(name: str) -> tuple[dict[str, object], ...]:
     job, shape = CASES[name]
     settled, _ = presets.settle(job, EVERYTHING)
-    write = mpioperator.write if name.startswith("mpijob") else trainjob.write
+    write = mpijob.write if name.startswith("mpijob") else trainjob.write
     return tuple(dict(one) for one in write(settled, shape))
 
 
@@ -158,6 +159,6 @@ def test_the_adapters_of_this_machine_are_told_by_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_documents_with_presets_are_read_back_as_the_job_that_ran(name: str) -> None:
     settled, _ = presets.settle(CASES[name][0], EVERYTHING)
-    read = mpioperator.read if name.startswith("mpijob") else trainjob.read
+    read = mpijob.read if name.startswith("mpijob") else trainjob.read
     back = read(documents(name)).job
     assert (back.env, back.resources, back.network) == (settled.env, settled.resources, settled.network)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpijob.model.quantity import as_count, parse
+from mpijob.model.spec.quantity import as_count, parse
 
 
 @pytest.mark.parametrize(

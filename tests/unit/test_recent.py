@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from mpijob.backends.recent import Recent
+from mpijob.backends.lru import Recent
 
 
 def test_the_oldest_goes_when_there_is_no_room() -> None:

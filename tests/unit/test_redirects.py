@@ -11,15 +11,17 @@ import pytest
 from tests.unit.history_support import a_state
 from tests.unit.visitor_support import Listener, listening, tell
 
-from mpijob.backends import models
-from mpijob.backends.buckets import Bucket, Connection
-from mpijob.backends.kubernetes import collected, kinds, neighbours, platform_metrics, websocket
-from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.collected import Span
-from mpijob.backends.kubernetes.neighbours import Neighbour
-from mpijob.backends.registry.lines import Lines
-from mpijob.client import calling, mlflow, tracing
+from mpijob.backends import model_registry
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.client import exec_stream, resources
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.logs import http_service, loki_client
+from mpijob.backends.kubernetes.logs.http_service import Neighbour
+from mpijob.backends.kubernetes.logs.loki_client import Span
+from mpijob.backends.kubernetes.metrics import prometheus_query
+from mpijob.backends.registry.http import Lines
+from mpijob.backends.s3_volumes import Bucket, Connection
+from mpijob.client.integrations import mlflow, otlp, signed_post
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.outbound import http
 from mpijob.settings import Settings
@@ -31,19 +33,19 @@ STATUSES = ("301 Moved", "302 Found", "303 See Other", "307 Temporary Redirect",
 
 
 def _loki(url: str, token_file: str) -> object:
-    loki = collected.of_settings(Settings(loki=url, loki_token_file=token_file))
+    loki = loki_client.of_settings(Settings(loki=url, loki_token_file=token_file))
     assert loki is not None
     return loki.pods("team", ".*", Span(0, 1))
 
 
 def _prometheus(url: str, token_file: str) -> object:
-    server = platform_metrics.of_settings(Settings(prometheus=url, prometheus_token_file=token_file))
+    server = prometheus_query.of_settings(Settings(prometheus=url, prometheus_token_file=token_file))
     assert server is not None
     return server.used("team", ["pod"])
 
 
 def _model_registry(url: str, token_file: str) -> object:
-    return models.Registry(url, TOKEN).register(models.Entry("m", "v", "file:///"))
+    return model_registry.Registry(url, TOKEN).register(model_registry.Entry("m", "v", "file:///"))
 
 
 def _mlflow(url: str, token_file: str) -> object:
@@ -51,11 +53,11 @@ def _mlflow(url: str, token_file: str) -> object:
 
 
 def _traces(url: str, token_file: str) -> None:
-    tracing.send(url, {"token": TOKEN})
+    otlp.send(url, {"token": TOKEN})
 
 
 def _callback(url: str, token_file: str) -> object:
-    return calling.post(url, TOKEN.encode(), {calling.SIGNATURE: TOKEN}, allow_private=True)
+    return signed_post.post(url, TOKEN.encode(), {signed_post.SIGNATURE: TOKEN}, allow_private=True)
 
 
 def _image_registry(url: str, token_file: str) -> object:
@@ -64,13 +66,13 @@ def _image_registry(url: str, token_file: str) -> object:
 
 
 def _api_server(url: str, token_file: str) -> object:
-    return Api(Access(server=url, token=TOKEN)).get(kinds.POD.path("team", "x"))
+    return Api(Access(server=url, token=TOKEN)).get(resources.POD.path("team", "x"))
 
 
 def _exec(url: str, token_file: str) -> object:
     path, out = "/api/v1/namespaces/a/pods/p/exec", io.BytesIO()
     access = Access(server=url, token=TOKEN)
-    return websocket.execute(access, path, ("x",), stdin=io.BytesIO(), stdout=out, stderr=out)
+    return exec_stream.execute(access, path, ("x",), stdin=io.BytesIO(), stdout=out, stderr=out)
 
 
 def _object_store(url: str, token_file: str) -> object:
@@ -119,7 +121,7 @@ def test_a_redirect_is_an_error_that_names_where_it_points_without_its_query(tmp
             Neighbour(first.url, str(tmp_path / "token")).get("/labels", {})
         assert "https://elsewhere.example.org:8443/path," in str(caught.value)
         with pytest.raises(BackendError) as refused:
-            models.Registry(first.url, TOKEN).register(models.Entry("m", "v", "file:///"))
+            model_registry.Registry(first.url, TOKEN).register(model_registry.Entry("m", "v", "file:///"))
     for told in (str(caught.value), str(refused.value)):
         assert not any(word in told for word in ("private", "pw", "user", TOKEN))
 
@@ -129,7 +131,7 @@ def test_a_body_without_end_is_not_read_to_its_end(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    for module in (models, mlflow, neighbours):
+    for module in (model_registry, mlflow, http_service):
         monkeypatch.setattr(module, "_MOST_BYTES", 1 << 20)
     sent = [0]
 

@@ -9,23 +9,23 @@ import pytest
 from tests.unit.cli_support import Cli
 from tests.unit.incoming_support import a_job, a_review, documents, limited
 
-from mpijob.admission import incoming as judgement
+from mpijob.admission import webhook as judgement
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.client import migration
-from mpijob.client.compare import Column, Comparison, judge
-from mpijob.cluster import reviewing
-from mpijob.dialects import incoming
+from mpijob.client.convert import cluster_migration
+from mpijob.client.observe.compare import Column, Comparison, judge
+from mpijob.cluster.webhook import admission_review
 from mpijob.errors import InvalidJob
+from mpijob.formats.admission import request_reader
 from mpijob.model import JobRef, Phase
-from mpijob.model.governance import API, Enforcement, NamespaceLimits, Retirement, RetirementStage
-from mpijob.model.incoming import Incoming, Verdict
+from mpijob.model.platform.admission_request import Incoming, Verdict
+from mpijob.model.platform.governance import API, Enforcement, NamespaceLimits, Retirement, RetirementStage
 from mpijob.settings import Settings
 
 
 def old(kind: str = "MPIJob", uid: str = "", **more: Any) -> Incoming:
     *runtime, document = documents(a_job(workers=2), kind, uid)
     document["metadata"].pop("labels", None) if not uid else None
-    return incoming.read(a_review(document, **more), *runtime)
+    return request_reader.read(a_review(document, **more), *runtime)
 
 
 def said(asked: Incoming, stage: RetirementStage, **limits: Any) -> Verdict:
@@ -82,10 +82,12 @@ def test_kubectl_is_told_the_stage() -> None:
 
     (document,) = documents(a_job(workers=2), "MPIJob", "")
     document["metadata"].pop("labels", None)
-    warned = reviewing.answer("/judge", a_review(document), Knowing(RetirementStage.WARN))["response"]
+    warned = admission_review.answer("/judge", a_review(document), Knowing(RetirementStage.WARN))["response"]
     assert warned["allowed"]
     assert any("are refused in namespace 'cv' soon" in one for one in warned["warnings"])
-    refused = reviewing.answer("/judge", a_review(document), Knowing(RetirementStage.REFUSE))["response"]
+    refused = admission_review.answer("/judge", a_review(document), Knowing(RetirementStage.REFUSE))[
+        "response"
+    ]
     assert (refused["allowed"], refused["status"]["code"]) == (False, 403)
     assert "no longer taken" in refused["status"]["message"]
 
@@ -115,15 +117,15 @@ def test_a_fleets_report_tells_the_stage_of_each_namespace() -> None:
     plan = {"oldJobs": {"stage": "Announce", "until": "2027-05-31"}}
     api = Api({"nlp": {"oldJobs": {"stage": "Refuse"}}, "hpc": {"maxWorkers": 4}}, plan)
     announced = "MPIJobs that mpijob did not make are to be refused in"
-    assert migration.retiring(settings, as_seen_by=api) == {
+    assert cluster_migration.retiring(settings, as_seen_by=api) == {
         "cv": f"{announced} namespace 'cv' after 2027-05-31"
     }
-    assert migration.retiring(settings, everywhere=True, as_seen_by=api) == {
+    assert cluster_migration.retiring(settings, everywhere=True, as_seen_by=api) == {
         "nlp": "MPIJobs that mpijob did not make are no longer taken in namespace 'nlp'",
         "hpc": f"{announced} namespace 'hpc' after 2027-05-31",
         "*": f"{announced} every other namespace after 2027-05-31",
     }
-    assert migration.retiring(settings, everywhere=True, as_seen_by=Api({}, {})) == {}
+    assert cluster_migration.retiring(settings, everywhere=True, as_seen_by=Api({}, {})) == {}
 
 
 # -- side by side ------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from mpijob.backends.local import machine, processes, runner
-from mpijob.backends.local.store import Store
+from mpijob.backends.local.planning import machine
+from mpijob.backends.local.queue import runner
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.worker import process_tree
 from mpijob.errors import BackendError
 
 
@@ -41,7 +43,7 @@ def test_a_supervisor_that_found_no_room_on_the_disk_is_noted_when_there_is_some
     def ends_when_noted() -> None:
         select.select([wait], [], [], 20)
 
-    supervisor = processes.in_child(ends_when_noted)
+    supervisor = process_tree.in_child(ends_when_noted)
     identity, store = machine.identity(supervisor), FullDisk(2, then=lambda: os.write(go, b"1"))
     assert runner._wait_noted(cast(Store, store), "uid", supervisor) == 0
     assert store.kept == [(identity, "uid")]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from tests.unit.test_runtimes import a_runtime, broken, main, part, pod
 
-from mpijob.dialects import lint, mpioperator, runtimes
-from mpijob.dialects.terms import Document, Gang, Shape
+from mpijob.formats.kubernetes import mpijob
+from mpijob.formats.kubernetes.well_known import Document, Gang, Shape
+from mpijob.formats.runtimes import builtin, lint
 from mpijob.model import MPIJob
 
 PAGES = Path(__file__).parents[2] / "docs" / "troubleshooting"
@@ -132,7 +133,7 @@ def test_a_launcher_that_neither_waits_nor_is_ours_is_too_early() -> None:
 
 
 def test_a_fixed_user_is_an_error_on_openshift_only() -> None:
-    runtime = runtimes.document(runtimes.shipped("openmpi"), user=1000)
+    runtime = builtin.document(builtin.shipped("openmpi"), user=1000)
     assert ("RUNTIME_USER", "notice") in traps(runtime)
     assert ("RUNTIME_USER", "error") in traps(runtime, openshift=True)
 
@@ -147,7 +148,7 @@ def test_a_runtime_that_says_nothing_at_all_is_survived() -> None:
 
 def an_mpijob(**fields: Any) -> Document:
     job = MPIJob(name="old", workers=4, image="example/mpi:1", command=("./a",))
-    (document,) = mpioperator.write(job, Shape(gang=Gang.VOLCANO))
+    (document,) = mpijob.write(job, Shape(gang=Gang.VOLCANO))
     document["spec"].update(fields)
     return document
 

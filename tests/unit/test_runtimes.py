@@ -13,22 +13,24 @@ from typing import Any
 import pytest
 from tests.unit.preflight_support import NAMESPACE, FakeApi
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes import runtimes as cluster
-from mpijob.backends.kubernetes.failures import ApiError
-from mpijob.client.runtimes import Runtimes
-from mpijob.dialects import lint, manifests, runtime_trial, runtimes, shell_runtime, terms
-from mpijob.dialects.terms import Document
+from mpijob.backends.kubernetes.admin import runtimes as cluster
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.client.admin.runtimes import Runtimes
 from mpijob.errors import InvalidJob, NotFound, Severity, Unsupported
+from mpijob.formats.kubernetes import manifests, well_known
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.launch import runtime_scripts
+from mpijob.formats.runtimes import builtin, lint, smoke_test
 from mpijob.model import Family
 from mpijob.settings import Settings
 
-OPENMPI = [one for one in runtimes.SHIPPED if one.family is Family.OPENMPI]
+OPENMPI = [one for one in builtin.SHIPPED if one.family is Family.OPENMPI]
 
 
 def a_runtime() -> Document:
     """Return a runtime without traps."""
-    return runtimes.document(runtimes.shipped("openmpi"), image="example/mpi:1")
+    return builtin.document(builtin.shipped("openmpi"), image="example/mpi:1")
 
 
 def part(runtime: Document, name: str) -> Document:
@@ -55,44 +57,44 @@ def broken(change: Callable[[Document], Any]) -> Document:
 
 
 @pytest.mark.req("D-runtime", "R9")
-@pytest.mark.parametrize("one", runtimes.SHIPPED, ids=lambda one: one.name)
-def test_what_ships_has_none_of_the_traps(one: runtimes.Shipped) -> None:
-    found = lint.lint(runtimes.document(one)) or ()
+@pytest.mark.parametrize("one", builtin.SHIPPED, ids=lambda one: one.name)
+def test_what_ships_has_none_of_the_traps(one: builtin.Shipped) -> None:
+    found = lint.lint(builtin.document(one)) or ()
     assert [trap for trap in found if trap.severity is not Severity.NOTICE] == []
 
 
 @pytest.mark.parametrize("one", OPENMPI, ids=lambda one: one.name)
-def test_a_shipped_runtime_holds_no_word_of_a_job(one: runtimes.Shipped) -> None:
-    document = runtimes.document(one)
+def test_a_shipped_runtime_holds_no_word_of_a_job(one: builtin.Shipped) -> None:
+    document = builtin.document(one)
     assert document["kind"] == "ClusterTrainingRuntime"
     assert "namespace" not in document["metadata"]
     for job in document["spec"]["template"]["spec"]["replicatedJobs"]:
         template = job["template"]["spec"]["template"]
-        assert terms.JOB_LABEL not in template["metadata"]["labels"]
+        assert well_known.JOB_LABEL not in template["metadata"]["labels"]
         names = [item["name"] for item in template["spec"]["containers"][0]["env"]]
         assert len(names) == len(set(names)), "a server-side apply refuses a name twice"
         assert not {"MPIJOB_WORLD", "MPIJOB_SLOTS", "MPIJOB_GPUS"} & set(names)
 
 
 def test_the_image_and_the_user_are_the_clusters_choice() -> None:
-    plain = runtimes.document(runtimes.shipped("mpijob-horovod"), image="example/own:2", user=1000660000)
+    plain = builtin.document(builtin.shipped("mpijob-horovod"), image="example/own:2", user=1000660000)
     assert {main(plain, name)["image"] for name in ("node", "launcher")} == {"example/own:2"}
     assert pod(plain, "node")["securityContext"]["runAsUser"] == 1000660000
-    assert "runAsUser" not in pod(runtimes.document(runtimes.shipped("horovod")), "node")["securityContext"]
-    amd = runtimes.document(runtimes.shipped("openmpi-gpu"), gpu_kind="amd.com/gpu")
+    assert "runAsUser" not in pod(builtin.document(builtin.shipped("horovod")), "node")["securityContext"]
+    amd = builtin.document(builtin.shipped("openmpi-gpu"), gpu_kind="amd.com/gpu")
     assert main(amd, "node")["resources"]["limits"]["amd.com/gpu"] == "1"
 
 
 @pytest.mark.parametrize(("name", "library"), [("mpich", "MPICH"), ("intel", "Intel")])
 def test_what_trainer_refuses_ships_as_an_mpijob(name: str, library: str) -> None:
-    document = runtimes.document(runtimes.shipped(name))
+    document = builtin.document(builtin.shipped(name))
     assert document["kind"] == "MPIJob"
     assert document["spec"]["mpiImplementation"] == library
 
 
 def test_a_runtime_that_does_not_ship_is_named_with_those_that_do() -> None:
     with pytest.raises(NotFound, match="no runtime 'opnmpi' ships") as caught:
-        runtimes.shipped("opnmpi")
+        builtin.shipped("opnmpi")
     assert "mpijob-openmpi" in caught.value.hint
 
 
@@ -106,7 +108,7 @@ def launched(folder: Path, *command: str, **env: str) -> list[str]:
     say = (
         'printf "%s\\n" "$@"; echo "words=${MPIJOB_CENSUS_WORDS:-0} world=$MPIJOB_WORLD slots=$MPIJOB_SLOTS"'
     )
-    words = ["/bin/sh", "-c", shell_runtime.LAUNCH, "mpijob-runtime", say, *command]
+    words = ["/bin/sh", "-c", runtime_scripts.LAUNCH, "mpijob-runtime", say, *command]
     given = {"PATH": os.environ["PATH"], "MPIJOB_HOSTFILE": str(hosts)} | env
     done = subprocess.run(words, env=given, capture_output=True, text=True, timeout=30, check=True)
     return done.stdout.splitlines()
@@ -122,7 +124,7 @@ def test_the_launch_line_is_made_of_the_hostfile_and_the_pods_variables(tmp_path
     exported = {name for flag, name in pairwise(line) if flag == "-x"}
     assert {"LR", "PATH", "MPIJOB_CENSUS", "MPIJOB_WORLD", "MPIJOB_SLOTS"} <= exported
     assert not exported & {"FAKE", "OMPI_MCA_btl", "KUBERNETES_PORT", "PWD", "HOME"}
-    assert line[-6:] == ["-n", "4", "/bin/sh", terms.SHIM, "python", "a b.py"]
+    assert line[-6:] == ["-n", "4", "/bin/sh", well_known.SHIM, "python", "a b.py"]
     assert said[-1] == "words=0 world=4 slots=2"
 
 
@@ -132,7 +134,7 @@ def test_a_command_with_its_own_launcher_is_run_as_it_is_behind_the_census(tmp_p
     line, told = said[:-1], said[-1]
     words = int(told.split()[0].removeprefix("words="))
     assert line[words:] == [own, "-n", "4", "./solver"]
-    assert line[:words][-3:] == ["/bin/sh", terms.SHIM, "true"]
+    assert line[:words][-3:] == ["/bin/sh", well_known.SHIM, "true"]
 
 
 def test_the_agent_takes_the_key_once_also_when_many_start_at_a_time(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_the_agent_takes_the_key_once_also_when_many_start_at_a_time(tmp_path: P
     ssh.write_text('#!/bin/sh\ncat "$HOME_DIR/.ssh/id" "$HOME_DIR/.ssh/known_hosts"\n')
     ssh.chmod(0o755)
     agent = tmp_path / "agent"
-    agent.write_text(shell_runtime.agent(str(home), str(keys)))
+    agent.write_text(runtime_scripts.agent(str(home), str(keys)))
     env = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME_DIR": str(home)}
     started = [
         subprocess.Popen(["/bin/sh", str(agent), "worker"], env=env, stdout=subprocess.PIPE, text=True)
@@ -181,11 +183,11 @@ def test_hostile_and_shapeless_manifests_are_refused(text: str) -> None:
 @pytest.mark.req("D-validator")
 def test_a_trial_uses_the_runtime_as_it_is() -> None:
     runtime = a_runtime()
-    ours = runtime_trial.document(runtime, "try", NAMESPACE)
+    ours = smoke_test.document(runtime, "try", NAMESPACE)
     assert ours["spec"]["runtimeRef"]["name"] == "mpijob-openmpi"
     assert "command" not in ours["spec"]["trainer"]
     main(runtime, "launcher")["command"] = ["sleep"]
-    foreign = runtime_trial.document(runtime, "try", NAMESPACE)
+    foreign = smoke_test.document(runtime, "try", NAMESPACE)
     assert foreign["spec"]["trainer"]["command"] == ["mpirun"]
     assert "--hostfile" in foreign["spec"]["trainer"]["args"]
 
@@ -200,7 +202,7 @@ def test_a_trial_uses_the_runtime_as_it_is() -> None:
     ],
 )
 def test_a_trial_proves_a_world_on_several_nodes(said: str, holds: bool) -> None:
-    assert runtime_trial.proof(said).holds is holds
+    assert smoke_test.proof(said).holds is holds
 
 
 class Trial(FakeApi):
@@ -224,7 +226,7 @@ class Trial(FakeApi):
         labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "launcher"}
         waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
         status = {} if self.log else {"containerStatuses": [waiting]}
-        self.put(kinds.POD, f"{name}-launcher-0-0-x", labels=labels, status=status)
+        self.put(resources.POD, f"{name}-launcher-0-0-x", labels=labels, status=status)
         return made
 
     def raw(self, path: str, *, accept: str = "", **query: str) -> bytes:
@@ -275,12 +277,17 @@ def test_a_runtime_that_the_webhook_does_not_see_yet_is_waited_for() -> None:
 
 def test_runtimes_of_one_job_and_of_other_kinds_are_not_listed() -> None:
     api = FakeApi()
-    api.put(kinds.CLUSTER_RUNTIME, "mpi", spec={"mlPolicy": {"mpi": {}}})
-    api.put(kinds.CLUSTER_RUNTIME, "torch", spec={"mlPolicy": {"torch": {}}})
-    api.put(kinds.TRAINING_RUNTIME, "bert", labels={terms.JOB_LABEL: "bert"}, spec={"mlPolicy": {"mpi": {}}})
-    api.put(kinds.TRAINING_RUNTIME, "own", spec={"mlPolicy": {"mpi": {}}})
+    api.put(resources.CLUSTER_RUNTIME, "mpi", spec={"mlPolicy": {"mpi": {}}})
+    api.put(resources.CLUSTER_RUNTIME, "torch", spec={"mlPolicy": {"torch": {}}})
+    api.put(
+        resources.TRAINING_RUNTIME,
+        "bert",
+        labels={well_known.JOB_LABEL: "bert"},
+        spec={"mlPolicy": {"mpi": {}}},
+    )
+    api.put(resources.TRAINING_RUNTIME, "own", spec={"mlPolicy": {"mpi": {}}})
     assert [one["metadata"]["name"] for one in cluster.listed(api, NAMESPACE)] == ["mpi", "own"]
-    api.refuse(kinds.CLUSTER_RUNTIME)
+    api.refuse(resources.CLUSTER_RUNTIME)
     assert [one["metadata"]["name"] for one in cluster.listed(api, NAMESPACE)] == ["own"]
     with pytest.raises(NotFound, match="no MPI runtime 'x'"):
         cluster.find(api, "x", NAMESPACE)
@@ -288,7 +295,7 @@ def test_runtimes_of_one_job_and_of_other_kinds_are_not_listed() -> None:
 
 def test_an_mpijob_cannot_be_installed_as_a_runtime() -> None:
     with pytest.raises(InvalidJob, match="is no runtime that a cluster keeps"):
-        cluster.install(FakeApi(), runtimes.document(runtimes.shipped("intel")))
+        cluster.install(FakeApi(), builtin.document(builtin.shipped("intel")))
 
 
 # -- for those who type
@@ -296,9 +303,9 @@ def test_an_mpijob_cannot_be_installed_as_a_runtime() -> None:
 
 def test_without_a_cluster_what_ships_is_listed_shown_and_linted(tmp_path: Path) -> None:
     here = Runtimes(Settings(engine="local"))
-    assert [one.name for one in here.list()] == [one.name for one in runtimes.SHIPPED]
+    assert [one.name for one in here.list()] == [one.name for one in builtin.SHIPPED]
     assert here.show("openmpi", image="example/mpi:1")["kind"] == "ClusterTrainingRuntime"
-    assert set(here.lint()) == {one.name for one in runtimes.SHIPPED}
+    assert set(here.lint()) == {one.name for one in builtin.SHIPPED}
     with pytest.raises(Unsupported, match="needs a cluster"):
         here.test("openmpi")
 

@@ -8,10 +8,11 @@ import pytest
 from tests.unit.cluster_support import a_job, a_rich_job
 
 from mpijob import checks
-from mpijob.backends.buckets import Connection, from_variables, named, parted
-from mpijob.dialects import jobfile, mpioperator, pods, trainjob
-from mpijob.dialects.terms import Shape
+from mpijob.backends.s3_volumes import Connection, from_variables, named, parted
 from mpijob.errors import InvalidJob
+from mpijob.formats.jobfile import jobfile_reader
+from mpijob.formats.kubernetes import mpijob, pod_template, trainjob
+from mpijob.formats.kubernetes.well_known import Shape
 from mpijob.model import Role, Volume, VolumeKind
 from mpijob.settings import ObjectsSetting
 
@@ -23,8 +24,8 @@ OUT = Volume(mount="/out", kind=VolumeKind.S3, source="lake/results")
 @pytest.mark.req("D-storage", "Q14", "AC7")
 def test_pods_fetch_every_volume_and_workers_store_those_that_may_be_written_to() -> None:
     job = a_job(volumes=(IN, OUT))
-    worker = pods.template(job, SHAPE, Role.WORKER)["spec"]
-    launcher = pods.template(job, SHAPE, Role.LAUNCHER)["spec"]
+    worker = pod_template.template(job, SHAPE, Role.WORKER)["spec"]
+    launcher = pod_template.template(job, SHAPE, Role.LAUNCHER)["spec"]
     for pod in (worker, launcher):
         assert [one["name"] for one in pod["initContainers"]] == [
             "mpijob-prepare",
@@ -50,7 +51,7 @@ def test_pods_fetch_every_volume_and_workers_store_those_that_may_be_written_to(
     assert worker["terminationGracePeriodSeconds"] == launcher["terminationGracePeriodSeconds"] + 600
 
 
-@pytest.mark.parametrize("dialect", [trainjob, mpioperator])
+@pytest.mark.parametrize("dialect", [trainjob, mpijob])
 def test_a_job_with_s3_volumes_reads_back_as_itself_with_nothing_foreign(dialect: Any) -> None:
     wanted = a_rich_job(volumes=(IN, OUT))
     read = dialect.read(dialect.write(wanted, SHAPE))
@@ -59,7 +60,9 @@ def test_a_job_with_s3_volumes_reads_back_as_itself_with_nothing_foreign(dialect
 
 
 def test_a_job_file_says_it_in_one_line_and_the_words_are_checked() -> None:
-    job = jobfile.read("name: a\ncommand: [x]\nvolumes: [{mount: /in, kind: s3, source: lake/train}]\n")
+    job = jobfile_reader.read(
+        "name: a\ncommand: [x]\nvolumes: [{mount: /in, kind: s3, source: lake/train}]\n"
+    )
     assert job.volumes == (Volume(mount="/in", kind=VolumeKind.S3, source="lake/train"),)
     for source in ("", "Lake/x", "lake//x", "lake/../x"):
         wrong = job.replace(volumes=(Volume(mount="/in", kind=VolumeKind.S3, source=source),))

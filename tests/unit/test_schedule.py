@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from tests.unit.cli_support import Cli
 
 from mpijob import Client, MPIJob
-from mpijob.backends.local.schedules import LocalSchedules
+from mpijob.backends.local.queue.schedules import LocalSchedules
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.memory.schedules import MemorySchedules
-from mpijob.client.alarm import Alarm
-from mpijob.client.recurring import own_zone
-from mpijob.dialects import cronjob
+from mpijob.client.services.cron import Alarm
+from mpijob.client.services.schedules import own_zone
 from mpijob.errors import InvalidJob
-from mpijob.model.schedule import LABEL, Overlap, Recurrence, Schedule
-from mpijob.observation import recurring
+from mpijob.formats.kubernetes import cronjob
+from mpijob.model.spec.schedule import LABEL, Overlap, Recurrence, Schedule
+from mpijob.observation.state import cron
 from mpijob.settings import Settings
 
 BERLIN = "Europe/Berlin"
@@ -43,33 +43,33 @@ def at(text: str, zone: str = "Etc/UTC") -> float:
 @pytest.mark.req("C-cron")
 def test_a_schedule_counts_on_the_wall_clock_of_its_zone() -> None:
     berlin, utc = a_schedule(time_zone=BERLIN), a_schedule()
-    assert recurring.following(berlin, at("2026-07-01T00:00")) == (at("2026-07-01T00:30"),)
-    assert recurring.following(utc, at("2026-07-01T00:00")) == (at("2026-07-01T02:30"),)
+    assert cron.following(berlin, at("2026-07-01T00:00")) == (at("2026-07-01T00:30"),)
+    assert cron.following(utc, at("2026-07-01T00:00")) == (at("2026-07-01T02:30"),)
 
 
 @pytest.mark.req("C-cron")
 def test_a_night_without_half_past_two_and_one_with_two_of_them_start_one_job_each() -> None:
     berlin = a_schedule(time_zone=BERLIN)
-    spring = recurring.following(berlin, at("2026-03-28T12:00"), 2)
+    spring = cron.following(berlin, at("2026-03-28T12:00"), 2)
     assert [datetime.fromtimestamp(one, ZoneInfo(BERLIN)).isoformat() for one in spring] == [
         "2026-03-29T03:00:00+02:00",
         "2026-03-30T02:30:00+02:00",
     ]
-    autumn = recurring.following(berlin, at("2026-10-24T12:00"), 2)
+    autumn = cron.following(berlin, at("2026-10-24T12:00"), 2)
     assert [datetime.fromtimestamp(one, ZoneInfo(BERLIN)).day for one in autumn] == [25, 26]
 
 
 @pytest.mark.req("C-cron")
 def test_only_the_newest_of_several_missed_starts_is_made_up_for() -> None:
     hourly = a_schedule("@hourly")
-    due = recurring.due(hourly, at("2026-07-01T00:00"), at("2026-07-01T05:20"))
+    due = cron.due(hourly, at("2026-07-01T00:00"), at("2026-07-01T05:20"))
     assert due == (at("2026-07-01T05:00"), 4)
-    assert recurring.due(hourly, at("2026-07-01T05:00"), at("2026-07-01T05:59")) is None
-    assert recurring.due(hourly, at("2026-07-01T04:59"), at("2026-07-01T05:00")) == (
+    assert cron.due(hourly, at("2026-07-01T05:00"), at("2026-07-01T05:59")) is None
+    assert cron.due(hourly, at("2026-07-01T04:59"), at("2026-07-01T05:00")) == (
         at("2026-07-01T05:00"),
         0,
     )
-    ages = recurring.due(a_schedule("* * * * *"), at("2020-01-01T00:00"), at("2026-07-01T00:00"))
+    ages = cron.due(a_schedule("* * * * *"), at("2020-01-01T00:00"), at("2026-07-01T00:00"))
     assert ages is not None
     assert ages.missed == 100
 
@@ -92,7 +92,7 @@ def test_only_the_newest_of_several_missed_starts_is_made_up_for() -> None:
 )
 def test_what_cannot_recur_is_refused_with_the_field(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidJob, match=said) as refused:
-        recurring.refuse(a_schedule(**fields))
+        cron.refuse(a_schedule(**fields))
     assert refused.value.findings[0].field == next(iter(fields))
     assert refused.value.hint
 

@@ -9,24 +9,24 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from mpijob.dialects import jobfile, schema
 from mpijob.errors import NotFound
+from mpijob.formats.jobfile import jobfile_reader, json_schema
 from mpijob.model import MPIJob
-from mpijob.model.conform import job_type
-from mpijob.model.describe import FIELDS
+from mpijob.model.spec.field_docs import FIELDS
+from mpijob.model.spec.type_check import job_type
 
 
 def structures(kind: inspect.StructType) -> Iterator[inspect.StructType]:
     yield kind
     for field in kind.fields:
-        if inner := schema._inner(field.type):
+        if inner := json_schema._inner(field.type):
             yield from structures(inner)
 
 
 def paths(kind: inspect.StructType, before: str = "") -> Iterator[str]:
     for field in kind.fields:
         yield before + field.name
-        if inner := schema._inner(field.type):
+        if inner := json_schema._inner(field.type):
             yield from paths(inner, f"{before}{field.name}.")
 
 
@@ -51,7 +51,7 @@ def test_every_description_is_a_sentence_with_an_example(key: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_every_example_can_be_written_into_a_job_file(path: str) -> None:
-    assert jobfile.read(nested(path, schema.explain(path).example)).name
+    assert jobfile_reader.read(nested(path, json_schema.explain(path).example)).name
 
 
 def nested(path: str, line: str) -> str:
@@ -76,7 +76,7 @@ def nested(path: str, line: str) -> str:
 
 
 def test_the_schema_describes_every_field_and_refuses_unknown_ones() -> None:
-    made = schema.json_schema()
+    made = json_schema.json_schema()
     structs = {name: part for name, part in made["$defs"].items() if "properties" in part}
     assert {f"{name}.{field}" for name, part in structs.items() for field in part["properties"]} == set(ALL)
     assert all(part["additionalProperties"] is False for part in structs.values())
@@ -87,20 +87,20 @@ def test_the_schema_describes_every_field_and_refuses_unknown_ones() -> None:
 
 
 def test_the_schema_can_be_written_as_json_and_made_twice_alike() -> None:
-    assert msgspec.json.decode(msgspec.json.encode(schema.json_schema())) == schema.json_schema()
+    assert msgspec.json.decode(msgspec.json.encode(json_schema.json_schema())) == json_schema.json_schema()
 
 
 @pytest.mark.req("C-explain")
 def test_a_field_is_explained_with_type_default_and_words() -> None:
-    workers = schema.explain("workers")
+    workers = json_schema.explain("workers")
     assert (workers.type, workers.default, workers.required) == ("a whole number", "4", False)
-    kind = schema.explain("volumes[0].kind")
+    kind = json_schema.explain("volumes[0].kind")
     assert (kind.path, kind.default) == ("volumes.kind", "path")
     assert "claim" in kind.words
-    assert schema.explain("launcher").default == "cpu: 100m, memory: 256Mi"
-    assert schema.explain("launch.custom").fields == ("command", "host_line", "tag", "rank_variable")
-    assert schema.explain("name").required
-    assert schema.explain("signal.name").words[0] == "HUP"
+    assert json_schema.explain("launcher").default == "cpu: 100m, memory: 256Mi"
+    assert json_schema.explain("launch.custom").fields == ("command", "host_line", "tag", "rank_variable")
+    assert json_schema.explain("name").required
+    assert json_schema.explain("signal.name").words[0] == "HUP"
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_a_field_is_explained_with_type_default_and_words() -> None:
 )
 def test_an_unknown_field_is_answered_with_the_nearest_one(path: str, said: str) -> None:
     with pytest.raises(NotFound) as caught:
-        schema.explain(path)
+        json_schema.explain(path)
     assert said in caught.value.hint
 
 
 def test_the_defaults_that_are_told_are_the_models() -> None:
     job = MPIJob(name="x")
     told: dict[str, Any] = {
-        name: schema.explain(name).default for name in ("slots", "namespace", "grace_seconds")
+        name: json_schema.explain(name).default for name in ("slots", "namespace", "grace_seconds")
     }
     assert told == {
         "slots": str(job.slots),

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.unit.cluster_objects import BEGIN, NOW, Cluster, condition, ended, running, stamp
 from tests.unit.cluster_support import a_job, a_rich_job
 
-from mpijob.backends.kubernetes import states
-from mpijob.backends.kubernetes.states import Objects
-from mpijob.dialects import older, seen_census
-from mpijob.dialects.terms import Shape
+from mpijob.backends.kubernetes.status import derive_state
+from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.errors import InvalidJob
+from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.status import launcher_census, legacy_jobs
 from mpijob.model import Family, JobState, Phase, Program
-from mpijob.observation.phase import Reason
+from mpijob.observation.state.phase import Reason
 
 KUBEFLOW = "training.kubeflow.org/"
 
@@ -24,7 +24,7 @@ KUBEFLOW = "training.kubeflow.org/"
 # -- what a job says of itself --------------------------------------------------------------------
 def test_a_job_of_ours_shows_what_its_documents_say() -> None:
     cluster = Cluster(a_rich_job(), Shape(uid="u-7", attempt=2))
-    state = states.derive(cluster.seen(), now=NOW)
+    state = derive_state.derive(cluster.seen(), now=NOW)
     assert (state.ref.namespace, state.ref.name, state.ref.uid) == ("team-cv", "bert", "u-7")
     assert (state.description, state.owner, state.labels) == (
         "Nightly training",
@@ -35,28 +35,31 @@ def test_a_job_of_ours_shows_what_its_documents_say() -> None:
 
 
 def test_the_world_is_the_jobs_own_also_where_it_is_not_workers_times_slots() -> None:
-    assert states.summary(Cluster(a_job(ranks=3)).job).world == 3
+    assert derive_state.summary(Cluster(a_job(ranks=3)).job).world == 3
     programs = (Program(ranks=1, command=("a",)), Program(ranks=2, command=("b",)))
-    assert states.summary(Cluster(a_job(command=(), programs=programs)).job).world == 3
+    assert derive_state.summary(Cluster(a_job(command=(), programs=programs)).job).world == 3
 
 
 def test_an_annotation_that_cannot_be_read_does_not_hide_the_job() -> None:
     cluster = Cluster(a_rich_job()).note("mpijob.dev/rest", '{"ranks": "many"')
-    assert states.summary(cluster.job).workers_wanted == 4
+    assert derive_state.summary(cluster.job).workers_wanted == 4
 
 
 def test_the_tags_in_a_launchers_log_are_known_from_the_job_object_alone() -> None:
-    assert states.speech(Cluster().job) == (Family.OPENMPI, True)
-    assert states.speech(Cluster(operator=True).job) == (Family.MPICH, True)
+    assert derive_state.speech(Cluster().job) == (Family.OPENMPI, True)
+    assert derive_state.speech(Cluster(operator=True).job) == (Family.MPICH, True)
     own = a_job(command=("mpirun", "-np", "4", "--hostfile", "/etc/mpi/hostfile", "python", "train.py"))
-    assert states.speech(Cluster(own).job) == (Family.OPENMPI, False)
-    assert states.speech({"kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1"}) == (Family.OPENMPI, False)
+    assert derive_state.speech(Cluster(own).job) == (Family.OPENMPI, False)
+    assert derive_state.speech({"kind": "MPIJob", "apiVersion": "kubeflow.org/v2beta1"}) == (
+        Family.OPENMPI,
+        False,
+    )
 
 
 def test_a_workers_number_is_known_from_its_pod_alone() -> None:
     for cluster in (Cluster(), Cluster(operator=True)):
         cluster.worker(1, running())
-        assert states.worker_index(cluster.pods[cluster.name_of("worker", 1)]) == 1
+        assert derive_state.worker_index(cluster.pods[cluster.name_of("worker", 1)]) == 1
 
 
 # -- other people's jobs --------------------------------------------------------------------------
@@ -97,7 +100,7 @@ MPI = {"mpi": {"numProcPerNode": 2, "mpiImplementation": "OpenMPI"}}
 
 
 def look(job: dict[str, Any], **more: Any) -> JobState:
-    return states.derive(Objects(job=job, **more), now=NOW, launcher_log="")
+    return derive_state.derive(Objects(job=job, **more), now=NOW, launcher_log="")
 
 
 @pytest.mark.req("R2", "FR-018")
@@ -203,7 +206,7 @@ def test_jobs_of_the_training_operator_are_first_class(
     kind: str, prefix: str, roles: tuple[str, ...], workers: int
 ) -> None:
     started = v1(kind, prefix, *roles, conditions=[condition("Created"), condition("Running")])
-    state = states.summary(started)
+    state = derive_state.summary(started)
     assert (state.kind, state.engine, state.mpi) == (kind, "training-operator", "")
     assert (state.phase, state.workers_wanted, state.image) == (Phase.RUNNING, workers, "their/image:2")
 
@@ -216,14 +219,14 @@ def test_what_a_job_of_the_training_operator_asks_for_is_told_in_our_words(
     document = v1(kind, prefix, *roles)
     main = document["spec"][f"{prefix}ReplicaSpecs"][roles[0]]["template"]["spec"]["containers"][0]
     main |= {"command": ["python"], "args": ["train.py"], "resources": {"limits": {"nvidia.com/gpu": "2"}}}
-    asked = older.read(document)
+    asked = legacy_jobs.read(document)
     told = (asked.name, asked.namespace, asked.workers, asked.image, asked.command, asked.resources.gpu)
     assert told == ("old", "team-cv", workers, "their/image:2", ("python", "train.py"), 2)
 
 
 def test_a_job_of_the_training_operator_without_parts_is_told_as_that() -> None:
     with pytest.raises(InvalidJob, match="this PyTorchJob has no parts"):
-        older.read({"kind": "PyTorchJob", "metadata": {"name": "x"}, "spec": {}})
+        legacy_jobs.read({"kind": "PyTorchJob", "metadata": {"name": "x"}, "spec": {}})
 
 
 CONDITIONS = [
@@ -238,13 +241,13 @@ def test_the_phase_of_an_older_kind_follows_its_conditions(names: list[str], pha
     job = v1(
         "PyTorchJob", "pytorch", "Master", "Worker", conditions=[condition(name, at=50) for name in names]
     )
-    assert states.summary(job).phase is phase
+    assert derive_state.summary(job).phase is phase
 
 
 def test_an_older_kind_that_is_suspended_rests() -> None:
     job = v1("PyTorchJob", "pytorch", "Master", conditions=[condition("Suspended", True)])
     job["spec"]["runPolicy"]["suspend"] = True
-    assert states.summary(job).phase is Phase.SUSPENDED
+    assert derive_state.summary(job).phase is Phase.SUSPENDED
 
 
 def test_master_and_workers_of_an_older_kind_have_numbers_of_their_own() -> None:
@@ -264,7 +267,7 @@ def test_master_and_workers_of_an_older_kind_have_numbers_of_their_own() -> None
 
 
 def test_an_mpijob_of_version_1_has_a_launcher() -> None:
-    state = states.summary(v1("MPIJob", "mpi", "Launcher", "Worker", conditions=[condition("Running")]))
+    state = derive_state.summary(v1("MPIJob", "mpi", "Launcher", "Worker", conditions=[condition("Running")]))
     assert (state.kind, state.engine, state.workers_wanted, state.phase) == (
         "MPIJob",
         "training-operator",
@@ -295,11 +298,11 @@ def test_no_object_however_odd_stops_the_reading(status: Any, workload: Any, eve
         pod["status"] = status
     events = [event if isinstance(event, dict) else {}]
     seen = cluster.seen(workload=workload if isinstance(workload, dict) else None, events=events)
-    assert isinstance(states.derive(seen, now=NOW), JobState)
+    assert isinstance(derive_state.derive(seen, now=NOW), JobState)
 
 
 @pytest.mark.security
 @given(st.text())
 def test_no_log_however_odd_stops_the_census(log: str) -> None:
-    layout = seen_census.Layout({}, 4)
-    assert seen_census.read(log, Family.OPENMPI, layout).read
+    layout = launcher_census.Layout({}, 4)
+    assert launcher_census.read(log, Family.OPENMPI, layout).read

@@ -9,11 +9,12 @@ import pytest
 from tests.unit.cluster_objects import BEGIN, NOW, Cluster, condition, ended, running, stamp
 from tests.unit.cluster_support import a_job
 
-from mpijob.backends.kubernetes import states
-from mpijob.dialects import seen_preemption, seen_queue, terms
+from mpijob.backends.kubernetes.status import derive_state
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.status import kueue_preemption, kueue_workload
 from mpijob.model import JobState, Phase, Resources
-from mpijob.model.sight import Hold
-from mpijob.observation.phase import Reason
+from mpijob.model.platform.cluster_observation import Hold
+from mpijob.observation.state.phase import Reason
 
 GPUS = a_job(workers=4, queue="main", resources=Resources(cpu="1", memory="1Gi", gpu=8))
 WAITS = (
@@ -47,7 +48,7 @@ def queued(
     cluster.job["spec"]["suspend"] = True
     cluster.condition("Suspended", True, "Suspended", "TrainJob is suspended", 1)
     seen = cluster.seen(workload=workload, position=position)
-    return states.derive(seen, now=NOW, launcher_log="")
+    return derive_state.derive(seen, now=NOW, launcher_log="")
 
 
 @pytest.mark.req("FR-RES-005", "FR-028")
@@ -66,7 +67,7 @@ def test_a_job_that_can_never_run_says_what_it_asked_for_and_what_there_is() -> 
     assert (state.phase, state.reason) == (Phase.QUEUED, Reason.QUOTA_TOO_SMALL)
     assert state.waiting_for == "Insufficient GPUs: requested 32, available 24"
     assert state.findings[0].code == "QUOTA_TOO_SMALL"
-    assert Reason.QUOTA_TOO_SMALL in states.LASTING
+    assert Reason.QUOTA_TOO_SMALL in derive_state.LASTING
 
 
 def test_a_job_of_which_one_part_can_never_run_does_not_wait_for_another() -> None:
@@ -135,7 +136,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("message", "hold", "text"), MESSAGES)
 def test_kueues_messages_are_understood(message: str, hold: Hold, text: str) -> None:
-    place = seen_queue.read(a_workload(pending(message)), "main", None)
+    place = kueue_workload.read(a_workload(pending(message)), "main", None)
     assert place is not None
     assert place.hold is hold
     assert text in place.text
@@ -152,7 +153,7 @@ def test_trap_a_trainjob_that_a_queue_suspended_is_queued_and_not_suspended() ->
 
 
 def test_a_job_that_its_user_suspended_rests_although_it_has_a_queue() -> None:
-    cluster = Cluster(GPUS).note(terms.SUSPENDED_ANNOTATION, stamp(50))
+    cluster = Cluster(GPUS).note(well_known.SUSPENDED_ANNOTATION, stamp(50))
     assert queued(a_workload(pending("")), cluster=cluster).phase is Phase.SUSPENDED
 
 
@@ -164,7 +165,7 @@ def test_a_workload_that_somebody_deactivated_rests_and_says_so() -> None:
 
 def test_a_queue_label_without_kueue_does_not_hold_a_job_back() -> None:
     cluster = Cluster(GPUS).workers(running(10))
-    state = states.derive(cluster.seen(), now=NOW, launcher_log="")
+    state = derive_state.derive(cluster.seen(), now=NOW, launcher_log="")
     assert state.phase is Phase.INITIALIZING
 
 
@@ -182,7 +183,8 @@ def test_an_admitted_job_starts() -> None:
     assert (state.phase, state.reason) == (Phase.PENDING, Reason.MAKING)
     cluster = Cluster(GPUS).workers(running(10))
     assert (
-        states.derive(cluster.seen(workload=workload), now=NOW, launcher_log="").phase is Phase.INITIALIZING
+        derive_state.derive(cluster.seen(workload=workload), now=NOW, launcher_log="").phase
+        is Phase.INITIALIZING
     )
 
 
@@ -236,8 +238,8 @@ def test_a_preempted_job_names_who_took_its_place_where_that_may_be_seen() -> No
         "metadata": {"namespace": "team-b", "name": "trainjob-big-1f2a3"},
         "spec": {"priorityClassRef": {"name": "high"}, "priority": 100},
     }
-    assert seen_preemption.taker(a_workload(evicted)) == "2"
-    told = seen_queue.read(a_workload(pending(WAITS), evicted), "main", None, other)
+    assert kueue_preemption.taker(a_workload(evicted)) == "2"
+    told = kueue_workload.read(a_workload(pending(WAITS), evicted), "main", None, other)
     assert told is not None
     assert told.text == (
         f"Pre-empted at {clock(40)} UTC by team-b/big (priority high) (prioritization in the ClusterQueue); "
@@ -248,7 +250,7 @@ def test_a_preempted_job_names_who_took_its_place_where_that_may_be_seen() -> No
 @pytest.mark.req("UC3-AF1")
 def test_a_preempted_job_names_its_epoch_where_its_lines_told_it() -> None:
     evicted = condition("Evicted", True, "Preempted", PREEMPTION, 40)
-    told = seen_queue.read(a_workload(pending(WAITS), evicted), "main", None, None, "epoch 45/100")
+    told = kueue_workload.read(a_workload(pending(WAITS), evicted), "main", None, None, "epoch 45/100")
     assert told is not None
     assert told.text.startswith(f"Pre-empted at epoch 45/100 ({clock(40)} UTC) by another job")
     assert told.text.endswith("; will resume when 4 GPUs are free in queue main")
@@ -282,7 +284,8 @@ def test_an_eviction_that_is_over_is_forgotten() -> None:
     workload = a_workload(condition("Admitted", True, at=70), condition("Evicted", False, "QuotaReserved"))
     cluster = Cluster(GPUS).workers(running(80))
     assert (
-        states.derive(cluster.seen(workload=workload), now=NOW, launcher_log="").phase is Phase.INITIALIZING
+        derive_state.derive(cluster.seen(workload=workload), now=NOW, launcher_log="").phase
+        is Phase.INITIALIZING
     )
 
 
@@ -290,7 +293,7 @@ def test_an_mpijob_waits_in_a_queue_as_well() -> None:
     cluster = Cluster(GPUS, operator=True)
     cluster.job["spec"]["runPolicy"]["suspend"] = True
     assert (
-        states.summary(cluster.job, a_workload(pending(WAITS))).waiting_for
+        derive_state.summary(cluster.job, a_workload(pending(WAITS))).waiting_for
         == "Waiting for 4 GPUs in queue main"
     )
 
@@ -299,4 +302,4 @@ def test_kueue_says_that_a_job_is_over_when_the_job_object_does_not() -> None:
     workload = a_workload(
         condition("Admitted", True, at=5), condition("Finished", True, "Succeeded", "done", 60)
     )
-    assert states.summary(Cluster(GPUS).job, workload).phase is Phase.SUCCEEDED
+    assert derive_state.summary(Cluster(GPUS).job, workload).phase is Phase.SUCCEEDED

@@ -8,17 +8,17 @@ import pytest
 from tests.unit.cluster_objects import NOW, Cluster, running, unscheduled
 from tests.unit.cluster_support import a_job
 
-from mpijob.backends.kubernetes import states
-from mpijob.backends.kubernetes.states import Objects
-from mpijob.dialects import seen_scheduling
-from mpijob.dialects.seen_events import Events
+from mpijob.backends.kubernetes.status import derive_state
+from mpijob.backends.kubernetes.status.derive_state import Objects
+from mpijob.formats.status import pod_scheduling
+from mpijob.formats.status.events import Events
 from mpijob.model import JobState, Resources
-from mpijob.model.sight import Hurdle
-from mpijob.observation.phase import Reason
+from mpijob.model.platform.cluster_observation import Hurdle
+from mpijob.observation.state.phase import Reason
 
 
 def look(job: dict[str, Any], **more: Any) -> JobState:
-    return states.derive(Objects(job=job, **more), now=NOW, launcher_log="")
+    return derive_state.derive(Objects(job=job, **more), now=NOW, launcher_log="")
 
 
 # -- the scheduler's sentence ---------------------------------------------------------------------
@@ -48,17 +48,15 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("said", "text"), SENTENCES)
 def test_the_schedulers_sentence_is_made_readable(said: str, text: str) -> None:
-    assert seen_scheduling.readable(said, {"cpu": "2", "memory": "4Gi"}) == text
+    assert pod_scheduling.readable(said, {"cpu": "2", "memory": "4Gi"}) == text
 
 
 def test_claims_that_are_missing_or_not_bound_are_a_matter_of_volumes() -> None:
-    missing = seen_scheduling.obstacle('persistentvolumeclaim "data" not found', {}, None)
+    missing = pod_scheduling.obstacle('persistentvolumeclaim "data" not found', {}, None)
     assert (missing.hurdle, missing.text, missing.lasting) == (
         Hurdle.VOLUME, "The volume claim data does not exist", True,
     )  # fmt: skip
-    unbound = seen_scheduling.obstacle(
-        "0/1 nodes: pod has unbound immediate PersistentVolumeClaims", {}, None
-    )
+    unbound = pod_scheduling.obstacle("0/1 nodes: pod has unbound immediate PersistentVolumeClaims", {}, None)
     assert (unbound.hurdle, unbound.lasting) == (Hurdle.VOLUME, False)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mpijob import settings
-from mpijob.backends.local.paths import Home
+from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import BackendError, InvalidJob
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mpijob import shapes
+from mpijob import codec
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "mpijob"
 READERS = ("msgspec.json.Decoder(", "msgspec.convert(", "msgspec.json.decode(", "type=")
@@ -18,7 +18,7 @@ RACE = """
 import sys, threading
 sys.setswitchinterval(1e-6)  # let every step of one thread be seen by the others
 from mpijob import shapes
-from mpijob.model.job import MPIJob
+from mpijob.model.spec.job import MPIJob
 together = threading.Barrier(8)
 def read():
     together.wait()
@@ -44,15 +44,15 @@ def test_a_type_that_several_threads_read_first_crashes_nobody() -> None:
 
 def test_a_type_is_worked_out_once() -> None:
     with ThreadPoolExecutor(8) as pool:
-        made = {id(one) for one in pool.map(shapes.decoder, [Point] * 50)}
+        made = {id(one) for one in pool.map(codec.decoder, [Point] * 50)}
     assert len(made) == 1
 
 
 def test_values_are_read_and_wrong_ones_refused() -> None:
-    assert shapes.decode(b'{"x": 1}', Point) == Point(1)
-    assert shapes.convert({"x": "2"}, Point, strict=False) == Point(2)
+    assert codec.decode(b'{"x": 1}', Point) == Point(1)
+    assert codec.convert({"x": "2"}, Point, strict=False) == Point(2)
     with pytest.raises(msgspec.ValidationError, match="Expected `int`"):
-        shapes.convert({"x": "2"}, Point)
+        codec.convert({"x": "2"}, Point)
 
 
 def test_nobody_else_works_types_out() -> None:
@@ -63,4 +63,4 @@ def test_nobody_else_works_types_out() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if any(word in line for word in READERS[:2]) or all(word in line for word in READERS[2:])
     ]
-    assert not found, f"read through mpijob.shapes: {found}"
+    assert not found, f"read through mpijob.codec: {found}"

@@ -14,9 +14,9 @@ import pytest
 from tests.unit.shell_support import Pod, a_pod, until
 
 import mpijob
-from mpijob.dialects import shell
-from mpijob.dialects.shell import Ending
-from mpijob.dialects.shell_launcher import LAUNCHER
+from mpijob.formats.launch import pod_scripts
+from mpijob.formats.launch.launcher_script import LAUNCHER
+from mpijob.formats.launch.pod_scripts import Ending
 
 pod = pytest.fixture(a_pod)
 HOSTILE = [
@@ -232,7 +232,7 @@ def test_a_real_mpirun_is_counted_and_then_runs_the_command(pod: Pod, tmp_path: 
     host = os.uname().nodename
     pod.program("mpirun", f'#!/bin/sh\nexec {sys.prefix}/bin/mpiexec "$@"\n')
     Path(pod.env["MPIJOB_HOSTFILE"]).write_text(f"{host}:2\n")
-    (pod.home / "rank.sh").write_text(shell.RANK)
+    (pod.home / "rank.sh").write_text(pod_scripts.RANK)
     program = ("sh", "-c", 'echo "rank $MPIJOB_RANK: $1"', "sh", "a $(b) 'c")
     line = ("mpirun", "-f", pod.env["MPIJOB_HOSTFILE"], "-n", "2", "/bin/sh")
     done = pod.launch(*line, f"{pod.home}/rank.sh", *program, MPIJOB_WORLD="2", MPIJOB_USED="1")

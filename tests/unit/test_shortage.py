@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mpijob.backends.kubernetes import shortage
+from mpijob.backends.kubernetes.status import shortage
 from mpijob.model import Amounts, Facts, JobRef, JobState, MPIJob, Phase, Resources, WorkerState
 
 GIB = 1 << 30

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cli_support import Cli
 
-from mpijob.backends import siterules
-from mpijob.client import reasons
+from mpijob.backends import site_rule_loader
+from mpijob.client.observe import diagnose
 from mpijob.errors import InvalidJob, NotFound
 
 GOOD = r"""
@@ -40,15 +40,15 @@ def faults(folder: Path, *changes: tuple[str, str]) -> list[str]:
         assert old in text
         text = text.replace(old, new)
     try:
-        _, found = siterules.check(a_file(folder, text))
+        _, found = site_rule_loader.check(a_file(folder, text))
     except InvalidJob as error:
         found = error.findings
     return [str(finding).partition("rules.yaml:")[2] for finding in found]
 
 
 def test_a_rule_of_the_site_is_told_with_its_names_and_its_fix(tmp_path: Path) -> None:
-    site = siterules.load(a_file(tmp_path))
-    told = reasons.of_logs(
+    site = site_rule_loader.load(a_file(tmp_path))
+    told = diagnose.of_logs(
         {"log": iter((b"[Rank-3] solver: cannot reach licence server lic9\n",))}, site=site
     )
     assert told.first is not None
@@ -88,13 +88,13 @@ def test_two_rules_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no file of rules"):
-        siterules.load(str(tmp_path / "none.yaml"))
+        site_rule_loader.load(str(tmp_path / "none.yaml"))
 
 
 @pytest.mark.parametrize("text", ["", "- a", "rules: 3", "rules: [1]", "a: b"])
 def test_a_file_of_something_else_is_refused_with_its_place(tmp_path: Path, text: str) -> None:
     with pytest.raises(InvalidJob) as caught:
-        siterules.load(a_file(tmp_path, text))
+        site_rule_loader.load(a_file(tmp_path, text))
     assert caught.value.findings
     assert all(finding.line for finding in caught.value.findings)
 
@@ -102,7 +102,7 @@ def test_a_file_of_something_else_is_refused_with_its_place(tmp_path: Path, text
 def test_the_file_in_the_guide_is_in_order(tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
     text = guide.partition("```\nrules:")[2].partition("```")[0]
-    rules, wrong = siterules.check(a_file(tmp_path, "rules:" + text))
+    rules, wrong = site_rule_loader.check(a_file(tmp_path, "rules:" + text))
     assert (len(rules), wrong) == (1, ())
 
 
@@ -124,15 +124,15 @@ def test_the_list_names_the_sites_rules_first(tmp_path: Path, monkeypatch: pytes
 def test_on_a_cluster_the_rules_of_the_site_are_part_of_a_jobs_state(tmp_path: Path) -> None:
     from tests.unit.test_cluster_fixtures import objects
 
-    from mpijob.backends.kubernetes import states
+    from mpijob.backends.kubernetes.status import derive_state
 
     told, seen = objects("trainjob-rank-exit")
     log = told["launcher_log"].replace(
         "mpijob-exit", "solver: cannot reach licence server lic9\nmpijob-exit", 1
     )
-    plain = states.derive(seen, now=told["now"], launcher_log=log)
-    known = states.derive(seen, now=told["now"], launcher_log=log, rules=a_file(tmp_path))
-    broken = states.derive(seen, now=told["now"], launcher_log=log, rules=str(tmp_path / "none.yaml"))
+    plain = derive_state.derive(seen, now=told["now"], launcher_log=log)
+    known = derive_state.derive(seen, now=told["now"], launcher_log=log, rules=a_file(tmp_path))
+    broken = derive_state.derive(seen, now=told["now"], launcher_log=log, rules=str(tmp_path / "none.yaml"))
     assert plain.findings[0].code == broken.findings[0].code == "RANK_EXIT"
     assert known.findings[0].code == "SITE_LICENCE"
     assert known.message == known.findings[0].message

@@ -10,9 +10,9 @@ import pytest
 from bench.soak import standin
 from bench.soak.standin import World
 
-from mpijob.backends.kubernetes.access import Access
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.watching import watch
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.watch import watch
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 KEPT = 5

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend
-from mpijob.dialects import stacks as words
 from mpijob.errors import Conflict, NotFound
-from mpijob.model.stacks import Frame, Lack, Means, RankStack
-from mpijob.observation import stacks as grouping
+from mpijob.formats.launch import stack_dump as words
+from mpijob.model.status.stacks import Frame, Lack, Means, RankStack
+from mpijob.observation.health import stacks as grouping
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stacks"
 MARK = "0123456789abcdef"

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from tools import signing
 
-from mpijob.cluster import sources
+from mpijob.cluster import manifests
 from mpijob.errors import NotAllowed
 
 pytestmark = pytest.mark.security
@@ -21,19 +21,19 @@ DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
 
 def test_manifests_that_are_not_what_was_looked_at_are_not_installed(tmp_path: Path) -> None:
     (tmp_path / "trainer.yaml").write_bytes(MANIFEST)
-    assert len(sources.manifests(str(tmp_path), "trainer", "", DIGEST)) == 1
+    assert len(manifests.manifests(str(tmp_path), "trainer", "", DIGEST)) == 1
     (tmp_path / "trainer.yaml").write_bytes(MANIFEST + b"---\napiVersion: v1\nkind: Secret\n")
     with pytest.raises(NotAllowed, match="is to be installed"):
-        sources.manifests(str(tmp_path), "trainer", "", DIGEST)
+        manifests.manifests(str(tmp_path), "trainer", "", DIGEST)
 
 
 def test_what_comes_from_an_address_needs_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_fetched", lambda address: MANIFEST)
+    monkeypatch.setattr(manifests, "_fetched", lambda address: MANIFEST)
     with pytest.raises(NotAllowed, match="without a digest"):
-        sources.manifests("https://mirror.example.org", "trainer", "v2")
-    assert len(sources.manifests("https://mirror.example.org", "trainer", "v2", DIGEST)) == 1
+        manifests.manifests("https://mirror.example.org", "trainer", "v2")
+    assert len(manifests.manifests("https://mirror.example.org", "trainer", "v2", DIGEST)) == 1
     with pytest.raises(NotAllowed):
-        sources.manifests("https://mirror.example.org", "trainer", "v2", f"sha256:{'0' * 64}")
+        manifests.manifests("https://mirror.example.org", "trainer", "v2", f"sha256:{'0' * 64}")
 
 
 @pytest.mark.parametrize("kind", ["ecdsa", "ed25519"])

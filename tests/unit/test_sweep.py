@@ -9,10 +9,10 @@ from tests.unit.cli_support import Cli
 
 from mpijob import MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.client.sweep import expand, newest, submitted
+from mpijob.client.submit.array import expand, newest, submitted
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef, JobState, Phase
-from mpijob.model.selector import asks_for
+from mpijob.model.spec.selector import asks_for
 
 JOB = MPIJob(name="bert", command=("train",), env={"SEED": "1"}, labels={"team": "nlp"})
 

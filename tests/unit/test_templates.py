@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpijob import MPIJob, checks
-from mpijob.client.templates import Origin, Templates
+from mpijob.client.submit.templates import Origin, Templates
 from mpijob.errors import Conflict, InvalidJob, NotAllowed, NotFound, Severity
 from mpijob.settings import Settings, load
 

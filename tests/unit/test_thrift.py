@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from mpijob.client import thrift
+from mpijob.client.services import malloc
 
 # Threads that live at once and hold something: each would get a heap of its own, a mapping of 64 MiB.
 HEAPS = """
@@ -43,7 +43,7 @@ def test_threads_share_heaps() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert not thrift.keep_small(threading.Event())
+    assert not malloc.keep_small(threading.Event())
 
 
 def test_what_was_freed_is_given_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,8 +59,8 @@ def test_what_was_freed_is_given_back_again_and_again(monkeypatch: pytest.Monkey
                 stop.set()
             return 1
 
-    monkeypatch.setattr(thrift, "_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(malloc, "_EVERY_SECONDS", 0.001)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    assert thrift.keep_small(stop)
+    assert malloc.keep_small(stop)
     assert stop.wait(10.0)
     assert asked == [0, 0, 0]

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpijob.backends.local import processes, timekeeper
-from mpijob.backends.local.ledger import Ledger
-from mpijob.backends.local.timekeeper import SILENT_SECONDS, STARVED_SECONDS, Timekeeper
+from mpijob.backends.local.supervisor import deadlines
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.deadlines import SILENT_SECONDS, STARVED_SECONDS, Timekeeper
+from mpijob.backends.local.worker import process_tree
 
 from .test_attempt import a_plan
 
@@ -30,7 +31,7 @@ class SetClock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     clock = SetClock()
-    monkeypatch.setattr(timekeeper, "time", clock)
+    monkeypatch.setattr(deadlines, "time", clock)
     return clock
 
 
@@ -89,4 +90,4 @@ def test_who_did_not_listen_calls_nobody_silent(clock: SetClock, worker: subproc
 def test_a_process_that_is_gone_is_not_stopped(worker: subprocess.Popen[bytes]) -> None:
     worker.kill()
     worker.wait()
-    assert not processes.is_stopped(worker.pid)
+    assert not process_tree.is_stopped(worker.pid)

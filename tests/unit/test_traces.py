@@ -17,8 +17,8 @@ from tests.unit.receiving import receiving
 
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.client import tracing
-from mpijob.client.sources import OfClient
+from mpijob.client.integrations import otlp
+from mpijob.client.integrations.metric_sources import OfClient
 from mpijob.errors import BackendError, InvalidJob
 
 
@@ -61,7 +61,7 @@ def test_a_trace_has_the_stages_of_a_job_in_otlps_shape() -> None:
 def test_each_job_that_ends_is_sent_once_and_again_when_it_was_not_taken() -> None:
     backend = MemoryBackend()
     with Client(backend) as client, collector(503) as (broken, refused), collector() as (good, taken):
-        sender = tracing.Sender(OfClient(client), broken, threading.Event(), clock=lambda: backend.now)
+        sender = otlp.Sender(OfClient(client), broken, threading.Event(), clock=lambda: backend.now)
         client.run(MPIJob(name="a", workers=2, command=("true",)))
         with pytest.raises(BackendError, match="did not take"):
             sender.look()
@@ -75,4 +75,4 @@ def test_each_job_that_ends_is_sent_once_and_again_when_it_was_not_taken() -> No
 def test_what_is_no_address_of_a_collector_is_refused() -> None:
     for address in ("file:///etc/passwd", "ftp://host/x", "collector:4318"):
         with pytest.raises(InvalidJob, match="no address of a collector"):
-            tracing.send(address, {})
+            otlp.send(address, {})

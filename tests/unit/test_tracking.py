@@ -17,11 +17,11 @@ from tests.unit.receiving import serving
 
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
-from mpijob.client import eventfiles, mlflow
-from mpijob.client.sources import OfClient
-from mpijob.client.tracking import Mirror
+from mpijob.client.integrations import mlflow, tfevents
+from mpijob.client.integrations.metric_sources import OfClient
+from mpijob.client.integrations.tracking import Mirror
 from mpijob.errors import BackendError, InvalidJob
-from mpijob.observation.curves import Point
+from mpijob.observation.metrics.training import Point
 
 SAYS = 'mpijob-report {{"step": 1, "steps": 2, "loss": 0.5}}'
 
@@ -123,12 +123,12 @@ def test_names_and_numbers_are_as_a_server_takes_them() -> None:
 
 
 def test_the_checksum_is_castagnolis() -> None:
-    assert eventfiles.crc32c(b"123456789") == 0xE3069283
+    assert tfevents.crc32c(b"123456789") == 0xE3069283
 
 
 @given(st.integers(-5, 2**40), st.floats(allow_nan=False))
 def test_every_number_becomes_an_event(step: int, value: float) -> None:
-    data = eventfiles.event(1.0, step, {"loss": value})
-    record = eventfiles.record(data)
+    data = tfevents.event(1.0, step, {"loss": value})
+    record = tfevents.record(data)
     assert record[12 : 12 + len(data)] == data
     assert len(record) == len(data) + 16

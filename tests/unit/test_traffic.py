@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from mpijob.backends.local import traffic
-from mpijob.backends.local.traffic import Traffic
+from mpijob.backends.local.supervisor import network_usage
+from mpijob.backends.local.supervisor.network_usage import Traffic
 
 
 def talk(here: socket.socket, there: socket.socket, size: int) -> None:
@@ -43,8 +43,8 @@ def test_a_slow_kernel_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> N
         now[0] += 0.5
         return iter(())
 
-    monkeypatch.setattr(traffic, "connections", slow)
-    monkeypatch.setattr(traffic, "_sockets", lambda pid: iter((1,)))
+    monkeypatch.setattr(network_usage, "connections", slow)
+    monkeypatch.setattr(network_usage, "_sockets", lambda pid: iter((1,)))
     seen = Traffic(clock=lambda: now[0])
     for _ in range(60):
         seen.rates({0: [1]})
@@ -59,8 +59,8 @@ def test_a_kernel_that_does_not_tell_is_not_asked_again(monkeypatch: pytest.Monk
         asked.append(1)
         raise PermissionError("no")
 
-    monkeypatch.setattr(traffic, "connections", silent)
-    monkeypatch.setattr(traffic, "_sockets", lambda pid: iter((1,)))
+    monkeypatch.setattr(network_usage, "connections", silent)
+    monkeypatch.setattr(network_usage, "_sockets", lambda pid: iter((1,)))
     seen = Traffic()
     assert [seen.rates({0: [1]}) for _ in range(3)] == [{}, {}, {}]
     assert len(asked) == 1

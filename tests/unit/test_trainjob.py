@@ -14,10 +14,10 @@ from tests.unit.cluster_support import a_job, a_rich_job, expect_golden
 from tests.unit.properties import examples
 from tests.unit.test_jobfile_roundtrip import KINDS, part, plain
 
-from mpijob.dialects import extra, trainjob
-from mpijob.dialects.extra import Foreign
-from mpijob.dialects.terms import SCHEDULERS, Gang, Shape
 from mpijob.errors import InvalidJob
+from mpijob.formats.kubernetes import passthrough, trainjob
+from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes.well_known import SCHEDULERS, Gang, Shape
 from mpijob.model import Family, MPIJob, Resources, Retry, Secret, Volume, VolumeKind
 
 Document = dict[str, Any]
@@ -203,7 +203,7 @@ def test_what_is_written_reads_back_as_the_same_job(job: MPIJob) -> None:
     assert reading.job == job
     assert reading.foreign == Foreign()
     notes = documents[1]["metadata"].get("annotations") or {}
-    told = extra.contradictions(trainjob.native(documents), notes, trainjob.launch_line(documents))
+    told = passthrough.contradictions(trainjob.native(documents), notes, trainjob.launch_line(documents))
     assert told == (), "what we write ourselves never contradicts itself"
 
 

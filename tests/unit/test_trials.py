@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mpijob.backends.local import isolation
+from mpijob.backends.local.worker import isolation
 
 
 def a_hook_that_never_ends(code: int) -> Any:

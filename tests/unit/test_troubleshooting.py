@@ -17,13 +17,13 @@ from tests.docs.blocks import matches
 from tests.docs.codes import all_codes, error_codes, in_module, rule_codes, written
 
 from mpijob import Client, admission, checks
-from mpijob.backends import code as code_files
+from mpijob.backends import code_upload as code_files
 from mpijob.backends.memory import MemoryBackend
-from mpijob.diagnosis import pages
+from mpijob.diagnosis import rule_docs
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES, UNKNOWN
-from mpijob.dialects import jobfile
 from mpijob.errors import Finding, InvalidJob, MpiJobError
+from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model import Amounts, Code, Facts, Identity, MPIJob, Quota, Resources
 
 DOCS = Path(__file__).parents[2] / "docs" / "troubleshooting"
@@ -35,7 +35,7 @@ _YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def write() -> None:
     for rule in ALL_RULES:
-        (DOCS / rule.page).write_text(pages.page(rule))
+        (DOCS / rule.page).write_text(rule_docs.page(rule))
     (DOCS / "README.md").write_text(index())
 
 
@@ -55,7 +55,7 @@ def index() -> str:
         "`mpijob runtimes` says": runtimes,
         "`mpijob image inspect` and the check of a job's image say": images,
     }
-    return pages.index(titles(error_codes())) + "".join(
+    return rule_docs.index(titles(error_codes())) + "".join(
         f"\n## {heading}\n| code | meaning |\n| --- | --- |\n{_rows(codes)}"
         for heading, codes in parts.items()
     )
@@ -110,7 +110,7 @@ def test_the_source_says_every_code_of_the_checks() -> None:
 
 @pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.id)
 def test_the_page_of_a_rule_is_in_step_with_the_rule(rule: Rule) -> None:
-    assert (DOCS / rule.page).read_text() == pages.page(rule), f"to write it anew: {ANEW}"
+    assert (DOCS / rule.page).read_text() == rule_docs.page(rule), f"to write it anew: {ANEW}"
 
 
 def test_the_index_names_every_page_once_and_nothing_else() -> None:
@@ -123,7 +123,7 @@ def test_the_index_names_every_page_once_and_nothing_else() -> None:
 def told_about(text: str | bytes) -> tuple[Finding, ...]:
     """Return everything that is told about a job file."""
     try:
-        return checks.run(jobfile.read(text))
+        return checks.run(jobfile_reader.read(text))
     except InvalidJob as error:
         return error.findings
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpijob.observation.visible import visible
+from mpijob.observation.logs.escape import visible
 
 
 @pytest.mark.parametrize(

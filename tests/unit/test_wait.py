@@ -3,7 +3,7 @@
 import pytest
 
 from mpijob.model import Amounts
-from mpijob.observation.wait import Estimate, Running, Waiting, estimate
+from mpijob.observation.state.queue_wait import Estimate, Running, Waiting, estimate
 
 HALF = Amounts(cores=2)
 JOB = Waiting(HALF)

@@ -11,8 +11,9 @@ from tests.unit.cluster_support import a_job
 from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client.async_client import AsyncClient
-from mpijob.dialects import launch, mpioperator, trainjob
-from mpijob.dialects.terms import Shape
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.kubernetes.well_known import Shape
+from mpijob.formats.launch import command_line
 from mpijob.model import Secret
 from mpijob.settings import Settings
 
@@ -23,9 +24,9 @@ NAMES = {"WANDB_NAME": "bert", "WANDB_RUN_GROUP": "bert"}
 
 @pytest.mark.req("C-wandb")
 def test_the_runs_of_a_job_bear_its_name_where_it_has_a_key_or_a_variable_for_them() -> None:
-    assert launch.told(MPIJob(name="bert", secrets=(KEY,))).items() >= NAMES.items()
-    assert launch.told(MPIJob(name="bert", env={"WANDB_MODE": "offline"})).items() >= NAMES.items()
-    assert not launch.told(MPIJob(name="bert", env={"MY_WANDB": "x"})).keys() & NAMES.keys()
+    assert command_line.told(MPIJob(name="bert", secrets=(KEY,))).items() >= NAMES.items()
+    assert command_line.told(MPIJob(name="bert", env={"WANDB_MODE": "offline"})).items() >= NAMES.items()
+    assert not command_line.told(MPIJob(name="bert", env={"MY_WANDB": "x"})).keys() & NAMES.keys()
 
 
 @pytest.mark.req("C-wandb")
@@ -34,7 +35,7 @@ def test_the_names_reach_the_ranks_of_a_cluster_and_are_no_variables_of_the_job_
     written = trainjob.write(job, Shape())
     assert "WANDB_RUN_GROUP" in str(written)
     assert trainjob.read(written).job.env == job.env
-    assert mpioperator.read(mpioperator.write(job, Shape())).job.env == job.env
+    assert mpijob.read(mpijob.write(job, Shape())).job.env == job.env
     own = job.replace(env={"WANDB_NAME": "mine"})
     assert trainjob.read(trainjob.write(own, Shape())).job.env == own.env
 

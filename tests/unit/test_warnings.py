@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from mpijob import JobState, Phase
 from mpijob.errors import Finding, Severity
 from mpijob.model import JobRef, LogLine, RankState, Role, Sample, WorkerState
-from mpijob.observation import vitals, warnings
-from mpijob.observation.vitals import Load, Room, Step, Talk, Vitals
+from mpijob.observation.health import health_sample, warnings
+from mpijob.observation.health.health_sample import Load, Room, Step, Talk, Vitals
 
 HEALTHY = sorted((Path(__file__).parents[1] / "fixtures" / "healthy").glob("*.json"))
 GIB, MIB = 1 << 30, 1 << 20
@@ -243,7 +243,7 @@ def test_restarts_and_retries_are_told() -> None:
     ],
 )
 def test_step_counters_are_found_in_what_programs_print(text: bytes, step: int | None) -> None:
-    assert vitals.step_in(text) == step
+    assert health_sample.step_in(text) == step
 
 
 def test_nothing_is_told_of_a_job_that_does_not_run() -> None:
@@ -298,12 +298,12 @@ def test_no_warning_is_told_at_any_second_of_a_real_healthy_run(path: Path, quie
         now = START + second
         past = tuple(sample for sample in samples if sample.time <= now)
         said = [line for line in lines if line.time <= now * 1e9]
-        loads = vitals.loads_of(past, state, now - quiet_seconds) if second >= quiet_seconds else ()
+        loads = health_sample.loads_of(past, state, now - quiet_seconds) if second >= quiet_seconds else ()
         told[second] = warnings.judge(
             Vitals(
-                now=now, state=state, quiet_seconds=quiet_seconds, samples=past, talks=vitals.talks_of(said),
-                steps=vitals.steps_of(said), loads=loads,
-                was_busy=any(sample.cpu_cores > vitals.BUSY_CORES for sample in past),
+                now=now, state=state, quiet_seconds=quiet_seconds, samples=past, talks=health_sample.talks_of(said),
+                steps=health_sample.steps_of(said), loads=loads,
+                was_busy=any(sample.cpu_cores > health_sample.BUSY_CORES for sample in past),
             )
         )  # fmt: skip
     assert {second: codes(findings) for second, findings in told.items() if findings} == {}

@@ -22,11 +22,13 @@ from tests.unit.incoming_support import (
 )
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import ApiError, Listing
-from mpijob.cluster import certificates, trust, webhook, webhook_keys, webhook_objects
-from mpijob.cluster.webhook import Options, Server
-from mpijob.cluster.webhook_facts import Knowledge
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import ApiError, Listing
+from mpijob.cluster import trust
+from mpijob.cluster.webhook import certificates, configuration, tls_secret
+from mpijob.cluster.webhook import server as webhook
+from mpijob.cluster.webhook.cache import Knowledge
+from mpijob.cluster.webhook.server import Options, Server
 
 # -- certificates ------------------------------------------------------------------------------------
 NAMES = ("mpijob-webhook.mpijob-system.svc",)
@@ -64,18 +66,18 @@ def test_other_names_and_broken_keys_are_reasons_to_renew() -> None:
 
 def test_keys_are_kept_in_a_secret_that_all_share_and_the_bundle_is_published() -> None:
     store = Store()
-    for document in webhook_objects.configurations():
-        kind = webhook_objects.MUTATING if document["kind"].startswith("Mut") else webhook_objects.VALIDATING
+    for document in configuration.configurations():
+        kind = configuration.MUTATING if document["kind"].startswith("Mut") else configuration.VALIDATING
         store.create(kind.path(), document)
-    first = webhook_keys.ensure(store, "mpijob-system", NAMES)
-    assert webhook_keys.ensure(store, "mpijob-system", NAMES) == first
-    webhook_keys.publish(store, first.bundle)
-    for kind in (webhook_objects.MUTATING, webhook_objects.VALIDATING):
-        for one in store.objects[kind.path("", webhook_objects.NAME)]["webhooks"]:
+    first = tls_secret.ensure(store, "mpijob-system", NAMES)
+    assert tls_secret.ensure(store, "mpijob-system", NAMES) == first
+    tls_secret.publish(store, first.bundle)
+    for kind in (configuration.MUTATING, configuration.VALIDATING):
+        for one in store.objects[kind.path("", configuration.NAME)]["webhooks"]:
             assert base64.b64decode(one["clientConfig"]["caBundle"]) == first.bundle
-    later = webhook_keys.ensure(store, "mpijob-system", NAMES, datetime.now(UTC) + timedelta(days=40))
+    later = tls_secret.ensure(store, "mpijob-system", NAMES, datetime.now(UTC) + timedelta(days=40))
     assert later.certificate != first.certificate
-    secret = store.objects[kinds.SECRET.path("mpijob-system", "mpijob-webhook-keys")]
+    secret = store.objects[resources.SECRET.path("mpijob-system", "mpijob-webhook-keys")]
     assert base64.b64decode(secret["data"]["tls.crt"]) == later.certificate
 
 
@@ -149,7 +151,7 @@ def test_its_names_are_those_of_the_service() -> None:
 def test_what_nobody_judges_is_refused_except_where_an_administrator_says_so_and_never_in_the_system() -> (
     None
 ):
-    webhooks = [one for document in webhook_objects.configurations() for one in document["webhooks"]]
+    webhooks = [one for document in configuration.configurations() for one in document["webhooks"]]
     assert {one["name"]: one["failurePolicy"] for one in webhooks} == {
         "defaults.mpijob.dev": "Fail",
         "restricted.mpijob.dev": "Fail",
@@ -173,7 +175,7 @@ def test_what_nobody_judges_is_refused_except_where_an_administrator_says_so_and
 
 
 def test_every_rule_is_bound_and_spares_the_system() -> None:
-    documents = webhook_objects.policies()
+    documents = configuration.policies()
     named = {one["metadata"]["name"] for one in documents if one["kind"] == "ValidatingAdmissionPolicy"}
     bound = {one["spec"]["policyName"] for one in documents if one["kind"].endswith("Binding")}
     assert named == bound
@@ -223,7 +225,7 @@ def test_limits_that_cannot_be_read_for_a_moment_are_waited_for(status: int, gov
 
 @pytest.mark.security
 def test_the_rule_on_privileges_looks_at_what_runs_first_too_where_there_is_any() -> None:
-    rule = next(one for one in webhook_objects.policies() if one["metadata"]["name"] == "mpijob-privileges")
+    rule = next(one for one in configuration.policies() if one["metadata"]["name"] == "mpijob-privileges")
     (test,) = (one["expression"] for one in rule["spec"]["validations"] if "privileged" in one["expression"])
     for field in ("containers", "initContainers"):
         assert f"(has(pod.spec.{field}) && pod.spec.{field}.exists(one, " in test

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from tests.unit.incoming_support import a_job, a_review, documents
 
-from mpijob.cluster import certificates
-from mpijob.cluster.webhook import Options, Server
+from mpijob.cluster.webhook import certificates
+from mpijob.cluster.webhook.server import Options, Server
 
 pytestmark = [pytest.mark.security, pytest.mark.hostile]
 LIMIT_MEGABYTES = 256  # of deploy/base/admission/service.yaml
@@ -28,7 +28,7 @@ SERVER = """
 import sys, threading
 from tests.unit.incoming_support import Knowing
 from mpijob.cluster import certificates
-from mpijob.cluster.webhook import Options, Server
+from mpijob.cluster.webhook.server import Options, Server
 
 made = Server(Options(host="127.0.0.1", port=0))
 made.use(certificates.renewed(("127.0.0.1",)))

@@ -14,9 +14,9 @@ from tests.unit.cli_support import Cli
 from tests.unit.failures import FOLDER, a_job, said
 
 from mpijob import Client, MPIJob
-from mpijob.backends.kubernetes import explaining
+from mpijob.backends.kubernetes.status import evidence
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client import reasons
+from mpijob.client.observe import diagnose
 from mpijob.diagnosis import Evidence, Memory, explain, fixed, report
 from mpijob.diagnosis.evidence import Worry
 from mpijob.diagnosis.report import Diagnosis
@@ -136,11 +136,11 @@ def test_fixes_are_counted_over_all_findings() -> None:
 @pytest.mark.req("FR-UI-007", "B-11")
 def test_a_fix_becomes_the_fields_that_it_changes() -> None:
     told = of(a_state())
-    assert reasons.mended(a_job(), told, 1) == {"resources": {"memory": "2Gi"}}
+    assert diagnose.mended(a_job(), told, 1) == {"resources": {"memory": "2Gi"}}
     with pytest.raises(InvalidJob, match="fix 2 changes nothing in the job's spec: smaller batches"):
-        reasons.mended(a_job(), told, 2)
+        diagnose.mended(a_job(), told, 2)
     with pytest.raises(NotFound, match="its fixes are 1 to 2"):
-        reasons.mended(a_job(), told, 3)
+        diagnose.mended(a_job(), told, 3)
 
 
 def test_silence_is_told_with_how_busy_the_workers_are() -> None:
@@ -251,7 +251,7 @@ def test_a_rank_that_may_have_said_a_secret_is_not_quoted() -> None:
     ],
 )
 def test_a_pod_with_variables_from_a_secret_may_say_it(container: dict[str, Any], borrows: bool) -> None:
-    assert explaining._borrows({"spec": {"containers": [{"name": "node"}, container]}}) is borrows
+    assert evidence._borrows({"spec": {"containers": [{"name": "node"}, container]}}) is borrows
 
 
 def test_the_runner_of_mpi4py_is_offered_only_where_nobody_watches_the_ranks() -> None:
@@ -309,8 +309,8 @@ def test_a_suspended_job_says_how_it_goes_on() -> None:
 def test_a_job_that_waits_for_room_says_for_what() -> None:
     state = a_state(phase=Phase.QUEUED, findings=(), message="", waiting_for="4 GPUs", queue_position=2,
                     wait_estimate_seconds=1500.0)  # fmt: skip
-    seen = reasons._evidence(state, a_job(workers=4), (), (), (), now=200.0)
-    (waits,) = reasons._findings(state, seen, ())
+    seen = diagnose._evidence(state, a_job(workers=4), (), (), (), now=200.0)
+    (waits,) = diagnose._findings(state, seen, ())
     assert waits.message == "The job waits: 4 GPUs, position 2, about 25 min."
     assert {"workers": 2} in [fix.patch for fix in waits.fixes]
 
@@ -346,7 +346,7 @@ def test_a_log_that_is_not_there_is_said() -> None:
 
 
 def test_a_place_in_a_jobs_log_is_a_command_that_opens_it() -> None:
-    from mpijob.cli import told
+    from mpijob.cli.render import diagnosis_text as told
 
     lines = list(told.lines(of(a_state()), "mpijob {verb} job", "mpijob"))
     assert any(

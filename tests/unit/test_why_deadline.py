@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from tests.unit.failures import a_job
 
-from mpijob.backends.base import Backend
-from mpijob.client import reasons
+from mpijob.backends.protocol import Backend
 from mpijob.client.bridge import drive
+from mpijob.client.observe import diagnose
 from mpijob.diagnosis.report import Diagnosis
 from mpijob.errors import Finding, NotAllowed
 from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, Mark, MPIJob, Phase, Role, Sample
@@ -67,7 +67,7 @@ class Engine:
 
 def why(*lines: LogLine, **fields: Any) -> tuple[Diagnosis, Engine]:
     engine = Engine(msgspec.structs.replace(STATE, **fields), lines)
-    return drive(reasons.of_job(STATE.ref, cast("Backend", engine), Settings())), engine
+    return drive(diagnose.of_job(STATE.ref, cast("Backend", engine), Settings())), engine
 
 
 def test_ranks_that_had_gone_silent_may_have_hung_and_that_is_told_with_what_to_do() -> None:
@@ -106,7 +106,7 @@ def test_where_they_spoke_or_it_is_not_known_the_deadline_is_the_cause(lines: tu
 
 def test_a_log_that_may_not_be_read_takes_nothing_from_what_is_known() -> None:
     engine = Engine(STATE, (line(110.0),), readable=False)
-    told = drive(reasons.of_job(STATE.ref, cast("Backend", engine), Settings()))
+    told = drive(diagnose.of_job(STATE.ref, cast("Backend", engine), Settings()))
     assert (told.findings, engine.read) == ((LIMIT,), 1)
 
 

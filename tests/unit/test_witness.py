@@ -18,14 +18,14 @@ from tests.unit.cli_support import Cli
 
 from mpijob import AsyncClient, Client, MPIJob
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.gate import Gate
+from mpijob.api.auth.sessions import Gate
+from mpijob.api.request_context import Room
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client.witness import audit_directory
+from mpijob.client.audit.recorder import audit_directory
 from mpijob.errors import BackendError, InvalidJob, MpiJobError, NotFound
-from mpijob.history import audit_verify
+from mpijob.history.audit import verify_chain
 from mpijob.model import Identity, Quota
-from mpijob.model.audit import RECEIVED, AuditEvent, AuditQuery
+from mpijob.model.status.audit import RECEIVED, AuditEvent, AuditQuery
 from mpijob.settings import Settings
 
 pytestmark = pytest.mark.req("FR-026", "FR-SEC-001", "FR-SEC-002", "C-audit")
@@ -308,4 +308,4 @@ def test_nothing_of_a_secret_is_in_the_audit_whatever_is_done(tmp_path: Path) ->
     written = b"".join(file.read_bytes() for file in directory.iterdir())
     assert b"curl" in written
     assert CANARY.encode() not in written
-    assert audit_verify.verify(str(directory)).sound
+    assert verify_chain.verify(str(directory)).sound

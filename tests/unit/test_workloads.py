@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from mpijob import checks
-from mpijob.dialects import jobfile
+from mpijob.formats.jobfile import jobfile_reader
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "workloads"
 GOOD = {
@@ -68,7 +68,7 @@ def test_a_log_without_a_result_is_not_a_result() -> None:
 @pytest.mark.req("D-workloads", "US5")
 @pytest.mark.parametrize("name", GOOD)
 def test_a_workload_is_a_job_that_is_well_formed_and_brings_its_program(name: str) -> None:
-    job = jobfile.read((FOLDER / f"{name}.yaml").read_bytes())
+    job = jobfile_reader.read((FOLDER / f"{name}.yaml").read_bytes())
     assert checks.run(job) == ()
     assert all((FOLDER / file).is_file() for file in job.code.include)
     assert job.command[-1] in job.code.include

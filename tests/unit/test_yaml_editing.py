@@ -8,10 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpijob.client import drafts
-from mpijob.dialects import yamledit
-from mpijob.dialects.yamledit import GONE
+from mpijob.client.submit import drafts
 from mpijob.errors import InvalidJob
+from mpijob.formats.jobfile import yaml_edit
+from mpijob.formats.jobfile.yaml_edit import GONE
 
 TEXT = """\
 # my job
@@ -99,16 +99,16 @@ def test_what_is_wrong_is_told_and_the_rest_is_read() -> None:
 )
 def test_a_text_that_could_be_changed_wrongly_is_refused(text: str) -> None:
     with pytest.raises(InvalidJob):
-        yamledit.edit(text, {("name",): "c"})
+        yaml_edit.edit(text, {("name",): "c"})
 
 
 @pytest.mark.security
 @pytest.mark.parametrize(
-    ("text", "count"), [("name: a\n", yamledit.MOST_CHANGES + 1), ("a: " + "b" * yamledit.MOST_LETTERS, 1)]
+    ("text", "count"), [("name: a\n", yaml_edit.MOST_CHANGES + 1), ("a: " + "b" * yaml_edit.MOST_LETTERS, 1)]
 )
 def test_more_than_a_form_ever_changes_is_refused(text: str, count: int) -> None:
     with pytest.raises(InvalidJob, match="too many at once"):
-        yamledit.edit(text, {("env", f"V{number}"): "1" for number in range(count)})
+        yaml_edit.edit(text, {("env", f"V{number}"): "1" for number in range(count)})
 
 
 WORDS = st.text("abcXYZ019-._:#'\"{}[], \n\tü", max_size=12)
@@ -124,10 +124,10 @@ NAMES = st.sampled_from(["name", "workers", "env", "labels", "command", "new", "
 def test_any_change_is_made_exactly_or_refused(path: list[str], value: object) -> None:
     before = yaml.load(TEXT, Loader=yaml.BaseLoader)
     try:
-        after = yaml.load(yamledit.edit(TEXT, {tuple(path): value}), Loader=yaml.BaseLoader)
+        after = yaml.load(yaml_edit.edit(TEXT, {tuple(path): value}), Loader=yaml.BaseLoader)
     except InvalidJob:
         return
     others = {key: item for key, item in after.items() if key != path[0]}
     assert others == {key: item for key, item in before.items() if key != path[0]}
-    gone = yaml.load(yamledit.edit(TEXT, {(path[0],): GONE}), Loader=yaml.BaseLoader)
+    gone = yaml.load(yaml_edit.edit(TEXT, {(path[0],): GONE}), Loader=yaml.BaseLoader)
     assert gone == {key: item for key, item in before.items() if key != path[0]}

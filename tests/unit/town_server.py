@@ -13,12 +13,12 @@ import uvicorn
 from tests.unit.api_town import NAMESPACES, Seat, Town
 
 from mpijob.api.app import application
-from mpijob.api.asking import Room
-from mpijob.api.login import Login
-from mpijob.api.serving import config
+from mpijob.api.auth.cluster_token import Login
+from mpijob.api.request_context import Room
+from mpijob.api.server import config
 from mpijob.client import AsyncClient
-from mpijob.client.guests import Guests
-from mpijob.model.choices import Option
+from mpijob.client.multiuser.sessions import Guests
+from mpijob.model.platform.form_options import Option
 from mpijob.settings import Settings
 
 

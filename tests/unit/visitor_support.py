@@ -13,11 +13,11 @@ from tests.unit.cluster_support import a_job
 from tests.unit.kube_store import Store
 from tests.unit.preflight_support import SERVED
 
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.access import Access
+from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.backend import KubernetesBackend
-from mpijob.dialects import mpioperator
-from mpijob.dialects.terms import Shape
+from mpijob.backends.kubernetes.client import resources
+from mpijob.formats.kubernetes import mpijob
+from mpijob.formats.kubernetes.well_known import Shape
 from mpijob.model import JobRef, Volume, VolumeKind
 from mpijob.settings import Settings
 
@@ -31,11 +31,11 @@ def cluster(endpoint: str, keys: dict[str, str] = KEYS, bucket: str = "data", **
     """Return a cluster with a job that wrote to /out, and the data connection that says where that is."""
     store = Store()
     volume = Volume(mount="/out", kind=VolumeKind.S3, source="lake/results")
-    (document,) = mpioperator.write(a_job(volumes=(volume,)), Shape(service_image="services:1"))
-    store.create(kinds.MPIJOB.path("team-cv"), document)
+    (document,) = mpijob.write(a_job(volumes=(volume,)), Shape(service_image="services:1"))
+    store.create(resources.MPIJOB.path("team-cv"), document)
     data = {"AWS_S3_ENDPOINT": endpoint, "AWS_S3_BUCKET": bucket, **keys, **more}
     secret = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
-    store.create(kinds.SECRET.path("team-cv"), {"metadata": {"name": "lake"}, "data": secret})
+    store.create(resources.SECRET.path("team-cv"), {"metadata": {"name": "lake"}, "data": secret})
     return store
 
 

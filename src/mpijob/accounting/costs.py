@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from mpijob.model.accounts import Account
+from mpijob.model.status.accounts import Account
 from mpijob.settings import BudgetSetting, RateSetting
 
 _NEAR = 0.8  # of a budget: worth a warning

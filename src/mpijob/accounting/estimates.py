@@ -9,7 +9,7 @@ import msgspec
 
 from mpijob.accounting import costs
 from mpijob.model import Amounts, Phase
-from mpijob.model.accounts import GIB, HOUR, Account
+from mpijob.model.status.accounts import GIB, HOUR, Account
 from mpijob.settings import RateSetting
 
 _FEW = 3  # fewer runs than this give a range twice as wide as they were

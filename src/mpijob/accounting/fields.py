@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from mpijob.accounting import costs
 from mpijob.errors import InvalidJob
-from mpijob.model.accounts import Account
-from mpijob.model.quantity import as_bytes
-from mpijob.model.words import did_you_mean
+from mpijob.model.spec.enums import did_you_mean
+from mpijob.model.spec.quantity import as_bytes
+from mpijob.model.status.accounts import Account
 from mpijob.settings import RateSetting
 
 Rates = Mapping[str, RateSetting]

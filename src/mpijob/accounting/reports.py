@@ -9,7 +9,7 @@ import msgspec
 from mpijob.accounting import costs
 from mpijob.errors import InvalidJob
 from mpijob.model import Phase
-from mpijob.model.accounts import Account
+from mpijob.model.status.accounts import Account
 from mpijob.settings import RateSetting
 
 KEYS = ("user", "namespace", "month", "day", "queue", "state", "cause", "program", "name", "engine")

@@ -4,9 +4,9 @@ All sentences about rights, quota and room live in this room. Gathering the fact
 the backends; whether a job is well formed was judged by `checks`.
 """
 
-from mpijob.admission.judge import admit
-from mpijob.admission.room import largest_shape, needs, worker_needs
-from mpijob.admission.waiting import (
+from mpijob.admission.capacity import largest_shape, needs, worker_needs
+from mpijob.admission.decision import admit
+from mpijob.admission.queue_reason import (
     availability_sentence,
     insufficient_sentence,
     wait_notice,

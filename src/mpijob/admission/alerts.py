@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mpijob.admission.resources import named, number
-from mpijob.model.overview import Alert, Line, NamespaceView, QueueView
+from mpijob.model.status.overview import Alert, Line, NamespaceView, QueueView
 
 USUAL_PERCENT = 90.0
 

@@ -1,7 +1,7 @@
 """What only a cluster can refuse: limits of its namespaces, its queues, its machines, its claims.
 
-Rights, names and quotas of cores, memory and GPUs are judged in `judge`, for every engine alike; what is
-merely told is in `remarks`. Everything here is refused before anything is created.
+Rights, names and quotas of cores, memory and GPUs are judged in `decision`, for every engine alike; what is
+merely told is in `advisories`. Everything here is refused before anything is created.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from mpijob.admission.remarks import missing_image
+from mpijob.admission.advisories import missing_image
 from mpijob.admission.resources import field_of, named, number
 from mpijob.errors import Finding, Fix, InvalidJob, NotAllowed, NotFound, QuotaExceeded
 from mpijob.model import Facts, MPIJob
-from mpijob.model.cluster import Ask, Asked, Bound, Ceiling, Claim, ClusterFacts, QueueFacts, Room
-from mpijob.model.words import PRIORITIES, choice_hint
+from mpijob.model.platform.cluster import Ask, Asked, Bound, Ceiling, Claim, ClusterFacts, QueueFacts, Room
+from mpijob.model.spec.enums import PRIORITIES, choice_hint
 
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
 _ROUNDING = 1e-9

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from mpijob.errors import Finding, Severity
-from mpijob.model.installation import Answering, Component, Installation, Product
+from mpijob.model.platform.installation import Answering, Component, Installation, Product
 
 ERROR, WARNING, NOTICE = _ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
 TESTED = {  # what the tests of this project run on

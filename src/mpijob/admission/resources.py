@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpijob.model.quantity import as_bytes, as_count
+from mpijob.model.spec.quantity import as_bytes, as_count
 
 _WORDS = {"cpu": "CPU cores", "memory": "of memory", "ephemeral-storage": "of disk"}
 _FIELDS = {"cpu": "cpu", "memory": "memory"}

@@ -1,18 +1,18 @@
-"""`python -m mpijob.api FD`: serve the page as the options on that file descriptor say (see `serving`)."""
+"""`python -m mpijob.api FD`: serve the page as the options on that file descriptor say (see `server`)."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from mpijob import shapes
-from mpijob.api.serving import Options, serve
+from mpijob import codec
+from mpijob.api.server import Options, serve
 
 
 def main() -> None:
     """Read the options and serve."""
     with os.fdopen(int(sys.argv[1]), "rb") as handed:
-        options = shapes.decode(handed.read(), Options)
+        options = codec.decode(handed.read(), Options)
     serve(options)
 
 

@@ -16,10 +16,12 @@ from starlette.routing import Route as Served
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from mpijob.api import asking, limits, openapi, problems, sockets
-from mpijob.api.asking import Room, Route
-from mpijob.api.pages import HEADERS, Files
+from mpijob.api import errors, openapi, request_context
+from mpijob.api.auth import rate_limit
+from mpijob.api.live import websockets
+from mpijob.api.request_context import Room, Route
 from mpijob.api.routes import ROUTES
+from mpijob.api.static import HEADERS, Files
 
 
 def application(room: Room, files: Files | None = None) -> ASGIApp:
@@ -40,7 +42,7 @@ def application(room: Room, files: Files | None = None) -> ASGIApp:
             *_scraped(room),
             *_others(files or Files()),
         ],
-        exception_handlers={Exception: problems.on_error, HTTPException: _not_served},
+        exception_handlers={Exception: errors.on_error, HTTPException: _not_served},
         lifespan=life,
     )
     return _Guarded(app, room)
@@ -49,16 +51,16 @@ def application(room: Room, files: Files | None = None) -> ASGIApp:
 def _served(route: Route, room: Room) -> BaseRoute:
     async def endpoint(request: Request) -> Response:
         try:
-            return await asking.answer(route, room, request)
+            return await request_context.answer(route, room, request)
         except Exception as error:  # the outermost place: whatever it is, the page gets a sentence
-            return problems.response(error)
+            return errors.response(error)
 
     return Served(openapi.PREFIX + route.path, endpoint, methods=[route.method])
 
 
 def _flowing(route: Route, room: Room) -> BaseRoute:
     async def endpoint(socket: WebSocket) -> None:
-        await sockets.serve(route, room, socket)
+        await websockets.serve(route, room, socket)
 
     return WebSocketRoute(openapi.PREFIX + route.path, endpoint)
 
@@ -69,8 +71,8 @@ def _scraped(room: Room) -> list[BaseRoute]:
 
 def _others(files: Files) -> list[BaseRoute]:
     async def unknown(request: Request) -> Response:
-        return problems.response(
-            problems.Refused(
+        return errors.response(
+            errors.Refused(
                 404, f"there is no {request.url.path}", "/api/v1/openapi.json has all", "NOT_FOUND"
             )
         )
@@ -84,8 +86,8 @@ def _others(files: Files) -> list[BaseRoute]:
 
 async def _not_served(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    return problems.response(
-        problems.Refused(status, f"{request.method} is not for {request.url.path}", "", "USAGE")
+    return errors.response(
+        errors.Refused(status, f"{request.method} is not for {request.url.path}", "", "USAGE")
     )
 
 
@@ -115,8 +117,8 @@ class _Guarded:
     def _checked(self, request: HTTPConnection) -> ASGIApp | None:
         try:
             self._room.gate.check_host(request)
-        except problems.Refused as refusal:
-            return problems.response(refusal)
+        except errors.Refused as refusal:
+            return errors.response(refusal)
         return None
 
 
@@ -128,7 +130,7 @@ def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
         try:
-            async with asyncio.timeout(limits.SEND_SECONDS):
+            async with asyncio.timeout(rate_limit.SEND_SECONDS):
                 await send(message)
         except TimeoutError:
             raise _TooSlow from None

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from mpijob import __version__
-from mpijob.api.answers import Problem
-from mpijob.api.asking import JSON, Route
+from mpijob.api.request_context import JSON, Route
+from mpijob.api.schemas.job_schemas import Problem
 
 PREFIX = "/api/v1"
 _REF = "#/components/schemas/{name}"

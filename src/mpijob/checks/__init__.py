@@ -4,6 +4,6 @@
 files into jobs.
 """
 
-from mpijob.checks.runner import codes, normal, run
+from mpijob.checks.run import codes, normal, run
 
 __all__ = ["codes", "normal", "run"]

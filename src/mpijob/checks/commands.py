@@ -6,12 +6,12 @@ How the ranks are laid out is in `launching`.
 from __future__ import annotations
 
 from mpijob.checks.rule import Findings, Limits, error, unfit, warning
-from mpijob.checks.shape import oversubscribed
+from mpijob.checks.size import oversubscribed
 from mpijob.errors import Finding
 from mpijob.model import Family, MPIJob
-from mpijob.model.command import OwnLauncher, own_launcher
-from mpijob.model.command_options import DISCOVERY_OPTION
-from mpijob.model.words import shown
+from mpijob.model.spec.command import OwnLauncher, own_launcher
+from mpijob.model.spec.command_options import DISCOVERY_OPTION
+from mpijob.model.spec.enums import shown
 
 
 def command(job: MPIJob, limits: Limits) -> Findings:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mpijob.checks.rule import Findings, Limits, error, warning
 from mpijob.model import Elastic, MPIJob
-from mpijob.model.command import OwnLauncher, own_launcher
-from mpijob.model.command_options import DISCOVERY_OPTION
-from mpijob.model.words import shown
+from mpijob.model.spec.command import OwnLauncher, own_launcher
+from mpijob.model.spec.command_options import DISCOVERY_OPTION
+from mpijob.model.spec.enums import shown
 
 _DISCOVERY = "$MPIJOB_DISCOVER_HOSTS"
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from mpijob.checks.rule import Findings, Limits, at, dns_name, error, unfit, unfit_line, warning
 from mpijob.errors import Finding
 from mpijob.model import MPIJob
-from mpijob.model.words import shown
+from mpijob.model.spec.enums import shown
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_KEY = re.compile(r"[-._A-Za-z0-9]+")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from posixpath import normpath
 
 from mpijob.checks.rule import Findings, Limits, dns_name, error, unfit_line, warning
-from mpijob.model import MPIJob, Volume, VolumeKind, quantity
-from mpijob.model.words import shown
+from mpijob.model import MPIJob, Volume, VolumeKind
+from mpijob.model.spec import quantity
+from mpijob.model.spec.enums import shown
 
 _SOURCES = {
     VolumeKind.PATH: "a directory, such as /data/train",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpijob.errors import Finding, Severity
-from mpijob.model.image import NAMES, Image, Mpi
-from mpijob.model.job import Family
+from mpijob.model.spec.image import NAMES, Image, Mpi
+from mpijob.model.spec.job import Family
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.NOTICE)
 _SONAMES = {

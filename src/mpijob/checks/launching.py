@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from mpijob.checks.rule import Findings, Limits, at, error, unfit_line
 from mpijob.model import Family, MPIJob
-from mpijob.model.command_options import MPIRUN, pairs
-from mpijob.model.words import BIND_TO, MAP_BY, choice_hint, shown
+from mpijob.model.spec.command_options import MPIRUN, pairs
+from mpijob.model.spec.enums import BIND_TO, MAP_BY, choice_hint, shown
 
 _HYDRA = (Family.MPICH, Family.INTEL)
 _ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")

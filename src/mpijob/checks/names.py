@@ -1,6 +1,6 @@
 """Names that must live in DNS and in labels: the job's own, its namespace and queue, its labels.
 
-Shapes and amounts are in `shape`, what reaches the ranks in `environment`.
+Shapes and amounts are in `size`, what reaches the ranks in `environment`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpijob.checks.rule import (
     unfit_line,
 )
 from mpijob.model import MPIJob
-from mpijob.model.words import did_you_mean, shown
+from mpijob.model.spec.enums import did_you_mean, shown
 
 _NAME_RULE = "use small letters, digits and dashes, beginning and ending with a letter or digit"
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

@@ -1,6 +1,6 @@
 """What a rule is: a code, the fields it reads, and a function from a job to findings.
 
-The rules themselves stand in the neighbours of this module, one function each; `runner` lists them.
+The rules themselves stand in the neighbours of this module, one function each; `run` lists them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which flag sets which field of a job: one table for create, run, plan, alloc, array and clone.
 
 The table is data, so that a test can hold it against the model: a new field without a flag fails.
-How a flag's text is read is in `values`; how flags and a file become one job is in `jobspec`.
+How a flag's text is read is in `flag_values`; how flags and a file become one job is in `job_args`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mpijob.cli import values
+from mpijob.cli import flag_values
 
 
 class Merge(StrEnum):
@@ -29,7 +29,7 @@ class Flag(NamedTuple):
 
     option: str
     path: str
-    read: values.Reader
+    read: flag_values.Reader
     help: str
     metavar: str = "TEXT"
     merge: Merge = Merge.SET
@@ -55,7 +55,7 @@ class Switch(NamedTuple):
         return "flag_" + self.option.lstrip("-").replace("-", "_")
 
 
-_N, _S, _P, _A = values.number, values.seconds, values.pair, str
+_N, _S, _P, _A = flag_values.number, flag_values.seconds, flag_values.pair, str
 _KEYS, _LIST, _BY = Merge.KEYS, Merge.LIST, Merge.BY_KEY
 
 
@@ -84,21 +84,25 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--set", "launch.settings", _P, "Setting of the MPI library.", "KEY=VALUE", _KEYS),
     Flag("--flag", "launch.flags", str, "Extra word for the launch line.", "WORD", _LIST),
     Flag("--stdin", "launch.stdin", str, "File that rank 0 reads.", "PATH"),
-    Flag("--mpi-command", "launch.custom.command", values.words, "Launch line of a custom MPI.", "COMMAND"),
+    Flag(
+        "--mpi-command", "launch.custom.command", flag_values.words, "Launch line of a custom MPI.", "COMMAND"
+    ),
     Flag("--mpi-host-line", "launch.custom.host_line", str, "Hostfile line of a custom MPI."),
     Flag("--mpi-tag", "launch.custom.tag", str, "How a custom MPI tags ranks in output.", "REGEX"),
     Flag("--mpi-rank-variable", "launch.custom.rank_variable", str, "Rank variable of a custom MPI.", "NAME"),
     Flag("--preset", "presets", str, "Settings that belong together: infiniband, nccl …", "NAME", _LIST),
     Flag("--image", "image", str, "Container image."),
     Flag("--arg", "args", str, "Argument after the command.", "WORD", _LIST),
-    Flag("--program", "programs", values.program, "One of several programs.", "RANKS:COMMAND", _LIST),
+    Flag("--program", "programs", flag_values.program, "One of several programs.", "RANKS:COMMAND", _LIST),
     Flag("--code", "code.path", str, "Directory that goes along.", "PATH"),
     Flag("--code-include", "code.include", str, "Only these paths of it.", "GLOB", _LIST),
     Flag("--code-exclude", "code.exclude", str, "Not these paths of it.", "GLOB", _LIST),
-    Flag("--code-file", "code.files", values.file_pair, "One more file.", "NAME=PATH", _KEYS),
-    Flag("--env", "env", values.variable, "Variable of every rank.", "KEY[=VALUE]", _KEYS),
-    Flag("--secret", "secrets", values.secret, "Secret variable and its source.", "ENV=SOURCE", _BY, "env"),
-    Flag("--volume", "volumes", values.volume, "Volume.", "[KIND:]SOURCE:MOUNT[:ro]", _BY, "mount"),
+    Flag("--code-file", "code.files", flag_values.file_pair, "One more file.", "NAME=PATH", _KEYS),
+    Flag("--env", "env", flag_values.variable, "Variable of every rank.", "KEY[=VALUE]", _KEYS),
+    Flag(
+        "--secret", "secrets", flag_values.secret, "Secret variable and its source.", "ENV=SOURCE", _BY, "env"
+    ),
+    Flag("--volume", "volumes", flag_values.volume, "Volume.", "[KIND:]SOURCE:MOUNT[:ro]", _BY, "mount"),
     Flag("--pull-secret", "pull_secrets", str, "Secret for the image registry.", "NAME", _LIST),
     Flag("--pull-policy", "pull_policy", str, "Always, IfNotPresent or Never.", "WORD"),
     *_resources("", "resources", "a worker"),
@@ -108,12 +112,12 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "--toleration",
         "placement.tolerations",
-        values.toleration,
+        flag_values.toleration,
         "Taint to bear.",
         "KEY[=VALUE][:EFFECT]",
         _LIST,
     ),
-    Flag("--affinity", "placement.affinity", values.document, "Affinity, as JSON.", "JSON"),
+    Flag("--affinity", "placement.affinity", flag_values.document, "Affinity, as JSON.", "JSON"),
     Flag("--topology", "placement.topology", str, "any, packed-node, packed-rack, packed-zone, spread."),
     Flag("--egress", "network.egress", str, "Place that the job may reach.", "PLACE", _LIST),
     Flag("--after", "after", str, "Job that must have succeeded before.", "JOB", _LIST),
@@ -128,13 +132,17 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--backoff-factor", "retry.factor", _N, "How the pause grows.", "NUMBER"),
     Flag("--max-backoff", "retry.max_backoff_seconds", _S, "Longest pause between attempts.", "TIME"),
     Flag("--deadline", "deadline_seconds", _S, "End the job after this time.", "TIME"),
-    Flag("--signal", "signal", values.signal, "Signal before the end, and when: USR1@120.", "NAME[@TIME]"),
+    Flag(
+        "--signal", "signal", flag_values.signal, "Signal before the end, and when: USR1@120.", "NAME[@TIME]"
+    ),
     Flag("--grace", "grace_seconds", _S, "Time between the signal and the end.", "TIME"),
     Flag(
         "--keep-on-failure", "keep_on_failure_seconds", _S, "Keep a failed job's workers this long.", "TIME"
     ),
-    Flag("--keep-logs", "retention.logs_days", values.days, "Keep logs this many days.", "DAYS"),
-    Flag("--keep-record", "retention.record_days", values.days, "Keep the record this many days.", "DAYS"),
+    Flag("--keep-logs", "retention.logs_days", flag_values.days, "Keep logs this many days.", "DAYS"),
+    Flag(
+        "--keep-record", "retention.record_days", flag_values.days, "Keep the record this many days.", "DAYS"
+    ),
     Flag("--model", "model.name", str, "Name in the model registry for what the job makes.", "NAME"),
     Flag("--model-version", "model.version", str, "Version of the model there.", "NAME"),
     Flag("--model-path", "model.path", str, "Where the job writes the model.", "PATH"),

@@ -1,7 +1,7 @@
 """The entry: under which name we were called, and how the process ends.
 
 Installed as `mpijob` and as kubectl's and oc's plugins; the usage line shows the words that were
-typed. What they mean is found out by `quick` where that is plain, else by `root`.
+typed. What they mean is found out by `fast_list` where that is plain, else by `root`.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def _finish() -> None:
 
 def _run(program: str, words: list[str]) -> int:
     gc.disable()  # what is loaded stays: looking for what does not would take time for nothing
-    from mpijob.cli import quick
+    from mpijob.cli import fast_list
 
-    asked = None if _COMPLETING in os.environ else quick.understood(words)
+    asked = None if _COMPLETING in os.environ else fast_list.understood(words)
     if asked is None:
         from mpijob.cli.root import cli
 
         gc.enable()
         cli.main(words, prog_name=program, complete_var=_COMPLETING)
-    return quick.run(asked, program)
+    return fast_list.run(asked, program)
 
 
 def program_words(path: str) -> str:

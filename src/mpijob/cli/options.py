@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from mpijob.cli import text
 from mpijob.cli.context import App
 from mpijob.cli.output import USUAL, Format
+from mpijob.cli.render import text
 from mpijob.errors import MpiJobError
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
-from mpijob.cli import text
+from mpijob.cli.render import text
 from mpijob.errors import Finding, MpiJobError
 from mpijob.model import Phase
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mpijob.cli import values
+from mpijob.cli import flag_values
 from mpijob.cli.flags import FLAGS, SWITCHES, Flag, Merge
 
 Tree = dict[str, Any]
@@ -49,7 +49,7 @@ def _anywhere(text: str) -> Change:
     path, equals, value = text.partition("=")
     if not equals or not path:
         raise click.BadParameter(f"{text!r} is not of the form PATH=VALUE", param_hint="--set-field")
-    return Change(path, values.anything(value))
+    return Change(path, flag_values.anything(value))
 
 
 def overlay(tree: Tree, changes: Sequence[Change]) -> Tree:

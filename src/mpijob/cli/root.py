@@ -1,6 +1,6 @@
 """The root of all commands: which one is meant, and with which status it ends.
 
-The commands are in `commands`, imported one by one. A plain `list` does not come here (see `quick`).
+The commands are in `commands`, imported one by one. A plain `list` does not come here (see `fast_list`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import click
 
 from mpijob import __version__
-from mpijob.cli import exits
+from mpijob.cli import exit_codes
 from mpijob.cli.context import App
-from mpijob.cli.lazy import Entry, LazyGroup
+from mpijob.cli.lazy_group import Entry, LazyGroup
 from mpijob.cli.options import SETTINGS
 from mpijob.cli.output import Format
 
@@ -26,25 +26,25 @@ ENTRIES: dict[str, Entry] = {
     "create": Entry("submit", _RUN, "Create a job."),
     "run": Entry("submit", _RUN, "Create a job and follow it to its end."),
     "plan": Entry("submit", _RUN, "Show exactly what would run; start nothing."),
-    "alloc": Entry("inside", _RUN, "Hold workers for an interactive shell."),
-    "array": Entry("sweep", _RUN, "Create one job for each combination of values."),
+    "alloc": Entry("exec", _RUN, "Hold workers for an interactive shell."),
+    "array": Entry("array", _RUN, "Create one job for each combination of values."),
     "schedule": Entry("schedule", _RUN, "Run jobs again and again, at times that a cron expression gives."),
-    "list": Entry("show", _SEE, "List jobs, newest first.", "list_jobs"),
-    "get": Entry("show", _SEE, "Show where jobs stand."),
+    "list": Entry("list", _SEE, "List jobs, newest first.", "list_jobs"),
+    "get": Entry("list", _SEE, "Show where jobs stand."),
     "describe": Entry("describe", _SEE, "Show everything known of a job, and what went wrong."),
     "why": Entry("why", _SEE, "Say why a job failed, waits or is silent, and what would mend it."),
-    "logs": Entry("streams", _SEE, "Print the merged output of launcher, workers and ranks."),
-    "events": Entry("streams", _SEE, "Print what happened to a job, in order."),
+    "logs": Entry("logs", _SEE, "Print the merged output of launcher, workers and ranks."),
+    "events": Entry("logs", _SEE, "Print what happened to a job, in order."),
     "stacks": Entry("stacks", _SEE, "Show where every rank of a running job stands, grouped."),
-    "top": Entry("usage", _SEE, "Show the CPU, memory and GPUs that workers use."),
+    "top": Entry("top", _SEE, "Show the CPU, memory and GPUs that workers use."),
     "curves": Entry("curves", _SEE, "Show the metrics of a training, how far it is and when it will end."),
     "mlflow": Entry("tracking", _SEE, "Send what trainings tell to an MLflow server."),
     "tensorboard": Entry("tracking", _SEE, "Run TensorBoard for a job."),
     "watch": Entry("watch", _SEE, "Watch jobs live."),
     "ui": Entry("ui", _SEE, "Open the page: create, watch and mend jobs in a browser."),
-    "wait": Entry("steer", _SEE, "Wait until jobs have ended, or have reached a phase."),
-    "queue": Entry("usage", _SEE, "Show which jobs wait, in order, and what for."),
-    "quota": Entry("usage", _SEE, "Show what there is, what is free and what the namespace may use."),
+    "wait": Entry("lifecycle", _SEE, "Wait until jobs have ended, or have reached a phase."),
+    "queue": Entry("top", _SEE, "Show which jobs wait, in order, and what for."),
+    "quota": Entry("top", _SEE, "Show what there is, what is free and what the namespace may use."),
     "bundle": Entry("bundle", _SEE, "Write everything known of a job into one archive, without secrets."),
     "patterns": Entry("patterns", _SEE, "Show which causes made jobs fail, and how often."),
     "audit": Entry("audit", _SEE, "Show who did what to which job, and check that nobody changed it."),
@@ -56,41 +56,39 @@ ENTRIES: dict[str, Entry] = {
         "trace", _SEE, "Show how long a job was in each stage of its life, as an OpenTelemetry trace."
     ),
     "artifacts": Entry("artifacts", _SEE, "List and fetch the files that a job left."),
-    "cancel": Entry("steer", _STEER, "End jobs with grace; their records stay."),
-    "suspend": Entry("steer", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
-    "resume": Entry("steer", _STEER, "Queue suspended jobs again."),
-    "scale": Entry("steer", _STEER, "Give an elastic job another number of workers."),
-    "delete": Entry("remove", _STEER, "End jobs if needed and remove them; their records stay for a while."),
-    "retry": Entry("reuse", _STEER, "Run a finished job again with the same configuration."),
-    "exec": Entry(
-        "inside", _STEER, "Run a command in a worker, beside a rank or in the launcher.", "execute"
-    ),
+    "cancel": Entry("lifecycle", _STEER, "End jobs with grace; their records stay."),
+    "suspend": Entry("lifecycle", _STEER, "End the processes of jobs and keep the jobs to be resumed."),
+    "resume": Entry("lifecycle", _STEER, "Queue suspended jobs again."),
+    "scale": Entry("lifecycle", _STEER, "Give an elastic job another number of workers."),
+    "delete": Entry("delete", _STEER, "End jobs if needed and remove them; their records stay for a while."),
+    "retry": Entry("resubmit", _STEER, "Run a finished job again with the same configuration."),
+    "exec": Entry("exec", _STEER, "Run a command in a worker, beside a rank or in the launcher.", "execute"),
     "register": Entry("register", _MORE, "Write the model of a job down in the model registry."),
     "data": Entry("data", _MORE, "Fetch and store folders of buckets by their data connections."),
-    "clone": Entry("reuse", _MORE, "Create a copy of a job with changes."),
-    "compare": Entry("reuse", _MORE, "Show how jobs differ: configuration, duration, result."),
-    "export": Entry("reuse", _MORE, "Print a job as a job file."),
+    "clone": Entry("resubmit", _MORE, "Create a copy of a job with changes."),
+    "compare": Entry("resubmit", _MORE, "Show how jobs differ: configuration, duration, result."),
+    "export": Entry("resubmit", _MORE, "Print a job as a job file."),
     "template": Entry("templates", _MORE, "Save, share and use job templates."),
     "convert": Entry(
         "convert", _MORE, "Convert MPIJobs, TrainJobs, Slurm and PBS scripts to a job, and jobs to them."
     ),
     "image": Entry("image", _MORE, "Look into container images before jobs run in them."),
     "rules": Entry("rules", _HELP, "List the causes that are known, and check rules of your own."),
-    "explain": Entry("learn", _HELP, "Explain a field of the job file, or a code."),
-    "schema": Entry("learn", _HELP, "Print the JSON Schema of the job file."),
-    "doctor": Entry("learn", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),
-    "mpi": Entry("learn", _HELP, "List and install MPI families."),
-    "completion": Entry("learn", _HELP, "Print the completion script of a shell."),
-    "version": Entry("learn", _HELP, "Print the version."),
+    "explain": Entry("about", _HELP, "Explain a field of the job file, or a code."),
+    "schema": Entry("about", _HELP, "Print the JSON Schema of the job file."),
+    "doctor": Entry("about", _HELP, "Check whether this machine, or a cluster, is ready to run jobs."),
+    "mpi": Entry("about", _HELP, "List and install MPI families."),
+    "completion": Entry("about", _HELP, "Print the completion script of a shell."),
+    "version": Entry("about", _HELP, "Print the version."),
     "admin": Entry("admin", _ADMIN, "Set what namespaces may do, and see the whole cluster."),
     "runtimes": Entry(
         "runtimes", _ADMIN, "List, check, install and try runtimes for TrainJobs of a cluster."
     ),
     "record": Entry(
-        "record", _ADMIN, "Back the record of jobs up, put it back, erase a person's part of it."
+        "archive", _ADMIN, "Back the record of jobs up, put it back, erase a person's part of it."
     ),
     "recorder": Entry(
-        "recorder", _SERVICE, "Record the jobs of a cluster, so that they are known when they are gone."
+        "services", _SERVICE, "Record the jobs of a cluster, so that they are known when they are gone."
     ),
     "controller": Entry("controller", _SERVICE, "Tend the jobs of a cluster when nobody waits for them."),
     "webhook": Entry(
@@ -99,12 +97,12 @@ ENTRIES: dict[str, Entry] = {
     "operator": Entry("operator", _SERVICE, "Keep the platform of a cluster as its MPIJobPlatform says."),
     "broker": Entry("broker", _SERVICE, "Tell users of a cluster whether their jobs would start."),
     "notifier": Entry(
-        "recorder",
+        "services",
         _SERVICE,
         "Call the webhooks of the settings when jobs change: signed, again until they answer.",
     ),
     "exporter": Entry(
-        "recorder", _SERVICE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
+        "services", _SERVICE, "Answer Prometheus: jobs, stages, failures, queues, what workers use."
     ),
 }
 
@@ -142,8 +140,10 @@ class Root(LazyGroup):
         try:
             ended = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
         except Exception as error:  # the outermost place: whatever it is, the user gets a sentence
-            return exits.told(app.out, error, app.program)
-        return ended if isinstance(ended, int) else exits.OK  # click returns the status of ctx.exit(status)
+            return exit_codes.told(app.out, error, app.program)
+        return (
+            ended if isinstance(ended, int) else exit_codes.OK
+        )  # click returns the status of ctx.exit(status)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader of our output who has gone ends it quietly."""
@@ -158,7 +158,7 @@ class Root(LazyGroup):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the exit codes under the help."""
         with formatter.section("Exit codes"):
-            formatter.write_dl([(str(code), meaning) for code, meaning in exits.MEANINGS.items()])
+            formatter.write_dl([(str(code), meaning) for code, meaning in exit_codes.MEANINGS.items()])
 
 
 @click.group(cls=Root, context_settings=SETTINGS, no_args_is_help=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from mpijob.client.async_accounting import AsyncAccounting
-from mpijob.client.async_documented import AsyncDocumented
-from mpijob.client.async_inspecting import AsyncInspecting
-from mpijob.client.async_reading import AsyncReading
-from mpijob.client.async_writing import AsyncWriting
+from mpijob.client.async_accounting_methods import AsyncAccounting
+from mpijob.client.async_inspect import AsyncInspecting
+from mpijob.client.async_kubeflow import AsyncDocumented
+from mpijob.client.async_read import AsyncReading
+from mpijob.client.async_write import AsyncWriting
 
 if TYPE_CHECKING:
-    from mpijob.client.templates import Templates
+    from mpijob.client.submit.templates import Templates
 
 
 class AsyncClient(AsyncReading, AsyncWriting, AsyncInspecting, AsyncAccounting, AsyncDocumented):
@@ -32,7 +32,7 @@ class AsyncClient(AsyncReading, AsyncWriting, AsyncInspecting, AsyncAccounting, 
     @property
     def templates(self) -> Templates:
         """The job templates; plain calls, for they are small files."""
-        from mpijob.client.templates import Templates
+        from mpijob.client.submit.templates import Templates
 
         return Templates.of(self.settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Unpack
 
-from mpijob.client.front import Format, LogOptions
+from mpijob.client.base import Format, LogOptions
 from mpijob.errors import Finding
 from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.client.async_client import AsyncClient
-    from mpijob.client.bundle import Bundle
+    from mpijob.client.observe.bundle import Bundle
     from mpijob.diagnosis.report import Diagnosis
 
 
@@ -107,7 +107,7 @@ class AsyncJob:
 
     async def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""
-        from mpijob.client import function
+        from mpijob.client.submit import function
 
         return function.result(self.name, [line async for line in self.logs(ranks=(0,))])
 
@@ -164,9 +164,9 @@ class AsyncJob:
         return await self.client.execute(self.ref, argv, worker, rank)
 
     def _repr_html_(self) -> str:
-        from mpijob.client import display
+        from mpijob.client.observe import notebook
 
-        return display.html(self.last)
+        return notebook.html(self.last)
 
     def __repr__(self) -> str:
         return f"<AsyncJob {self.ref}: {self.last.phase.value}>"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from mpijob.errors import BackendError
 
 if TYPE_CHECKING:
-    from mpijob.backends.base import Backend
+    from mpijob.backends.protocol import Backend
 
 T = TypeVar("T")
 

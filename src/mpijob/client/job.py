@@ -13,9 +13,9 @@ from mpijob.errors import NotFound
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mpijob.client.blocking import Client
-    from mpijob.client.bundle import Bundle
-    from mpijob.client.front import Format, LogOptions
+    from mpijob.client.base import Format, LogOptions
+    from mpijob.client.client import Client
+    from mpijob.client.observe.bundle import Bundle
     from mpijob.diagnosis.report import Diagnosis
     from mpijob.errors import Finding
     from mpijob.model import Event, JobRef, JobState, LogLine, MPIJob, Phase, Sample, StackReport
@@ -129,7 +129,7 @@ class Job:
 
     def result(self) -> Any:
         """Return what the job's function returned on rank 0 (see `client.function`)."""
-        from mpijob.client import function
+        from mpijob.client.submit import function
 
         return function.result(self.name, self.logs(ranks=(0,)))
 
@@ -187,9 +187,9 @@ class Job:
 
     def widget(self) -> Any:
         """Return a live view for a notebook, or plain text where ipywidgets is not installed."""
-        from mpijob.client import display
+        from mpijob.client.observe import notebook
 
-        return display.widget(self)
+        return notebook.widget(self)
 
     def _shown(self) -> JobState:
         """Return the state to display; a deleted job is shown as it was last seen."""
@@ -199,9 +199,9 @@ class Job:
             return self.last
 
     def _repr_html_(self) -> str:
-        from mpijob.client import display
+        from mpijob.client.observe import notebook
 
-        return display.html(self._shown())
+        return notebook.html(self._shown())
 
     def __repr__(self) -> str:
         return f"<Job {self.ref}: {self.last.phase.value}>"

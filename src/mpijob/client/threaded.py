@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mpijob.backends import pausing
-from mpijob.backends.base import Backend, Preflight, Schedules
+from mpijob.backends import cancellable_sleep
+from mpijob.backends.protocol import Backend, Preflight, Schedules
 from mpijob.client.bridge import Direct, drive
 from mpijob.errors import Finding
 from mpijob.model import (
@@ -38,9 +38,9 @@ from mpijob.model import (
 )
 
 if TYPE_CHECKING:
-    from mpijob.history.past import Past
-    from mpijob.model.accounts import Account, AccountQuery
-    from mpijob.model.overseen import Overseen
+    from mpijob.history.archive_reader import Past
+    from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.job_change import Overseen
 
 T = TypeVar("T")
 _AHEAD = 256
@@ -273,14 +273,14 @@ class _Pump(Generic[T]):
 
     def _work(self) -> None:
         outcome: BaseException | None = None
-        pausing.obey(self._stopped)
+        cancellable_sleep.obey(self._stopped)
         try:
             for item in Direct().iterate(self._stream):
                 self._room.acquire()
                 if self._stopped.is_set():
                     return
                 self._put(False, item)
-        except pausing.Abandoned:
+        except cancellable_sleep.Abandoned:
             return
         except Exception as error:  # the reader raises it: nothing is lost
             outcome = error

@@ -16,8 +16,15 @@ from typing import Any
 import msgspec
 from msgspec import inspect as types
 
-from mpijob.cluster import crd_words
-from mpijob.model.governance import GROUP, SINGLETON, VERSION, NamespaceLimits, Platform, PlatformStatus
+from mpijob.cluster import crd_docs
+from mpijob.model.platform.governance import (
+    GROUP,
+    SINGLETON,
+    VERSION,
+    NamespaceLimits,
+    Platform,
+    PlatformStatus,
+)
 
 Schema = dict[str, Any]
 _READY = '.status.conditions[?(@.type=="Ready")]'
@@ -113,7 +120,7 @@ def _struct(info: types.Type) -> Schema:
 
 def _field(owner: type, field: types.Field) -> Schema:
     schema = _schema(field.type)
-    if own := crd_words.told(owner, field.name):
+    if own := crd_docs.told(owner, field.name):
         schema = {**schema, "description": own}
     value = field.default
     plain = isinstance(value, (str, int, float, bool)) and value != ""

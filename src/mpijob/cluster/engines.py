@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mpijob.backends.kubernetes.api import ApiError
-from mpijob.backends.kubernetes.kinds import Kind
-from mpijob.cluster.objects import CRD, Objects, mark_of
-from mpijob.dialects.terms import Document
-from mpijob.model.governance import Engine, Engines
+from mpijob.backends.kubernetes.client.api import ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.cluster.apply import CRD, Objects, mark_of
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.model.platform.governance import Engine, Engines
 
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 DSC_API = "datasciencecluster.opendatahub.io"

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mpijob import shapes
-from mpijob.backends.kubernetes import kinds
-from mpijob.backends.kubernetes.api import PARTIAL, Api
-from mpijob.cluster.objects import MANAGER, Entry
+from mpijob import codec
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import PARTIAL, Api
+from mpijob.cluster.apply import MANAGER, Entry
 
 NAME = "mpijob-inventory"
 
@@ -27,17 +27,17 @@ class Inventory:
 
     def read(self, component: str) -> list[Entry]:
         """Return what was made for a component."""
-        found = self._api.find(kinds.CONFIG_MAP.path(self._namespace, NAME)) or {}
+        found = self._api.find(resources.CONFIG_MAP.path(self._namespace, NAME)) or {}
         text = (found.get("data") or {}).get(component, "[]")
-        return shapes.decode(text, list[Entry])
+        return codec.decode(text, list[Entry])
 
     def write(self, component: str, entries: Iterable[Entry]) -> None:
         """Remember what belongs to a component; nothing forgets it."""
         listed = sorted(set(entries))
         value = msgspec.json.encode(listed).decode() if listed else None
-        path = kinds.CONFIG_MAP.path(self._namespace, NAME)
+        path = resources.CONFIG_MAP.path(self._namespace, NAME)
         if self._api.find(path) is None:
-            self._api.create(kinds.CONFIG_MAP.path(self._namespace), self._document(), manager=MANAGER)
+            self._api.create(resources.CONFIG_MAP.path(self._namespace), self._document(), manager=MANAGER)
         self._api.patch(path, {"data": {component: value}}, manager=MANAGER, accept=PARTIAL)
 
     def _document(self) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """The operator: a process that keeps the platform as the `MPIJobPlatform` says.
 
 kopf watches the resource and keeps the process; its events only wake the loop here, which looks at everything
-and takes one step (`platform`). So nothing is stored in the resource but its status, nothing holds its removal,
+and takes one step (`reconcile`). So nothing is stored in the resource but its status, nothing holds its removal,
 and a lost event costs a minute at most. Of several operators the holder of a Lease acts.
 """
 
@@ -21,18 +21,18 @@ from typing import Any
 import kopf
 import msgspec
 
-from mpijob import shapes
-from mpijob.backends.kubernetes import kubeconfig
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.election import Election
-from mpijob.backends.kubernetes.kinds import Kind
+from mpijob import codec
+from mpijob.backends.kubernetes.auth import kubeconfig
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.controller.leader_election import Election
 from mpijob.cluster import crds
-from mpijob.cluster.objects import Objects, marked
-from mpijob.cluster.platform import WELL, Keeper
+from mpijob.cluster.apply import Objects, marked
+from mpijob.cluster.reconcile import WELL, Keeper
 from mpijob.cluster.status import refused, status
-from mpijob.dialects.terms import Document
 from mpijob.errors import MpiJobError
-from mpijob.model.governance import GROUP, SINGLETON, VERSION, Platform, PlatformStatus, platform_of
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.model.platform.governance import GROUP, SINGLETON, VERSION, Platform, PlatformStatus, platform_of
 from mpijob.serving.health import Health, Number
 
 PLATFORM = Kind(f"{GROUP}/{VERSION}", "MPIJobPlatform", "mpijobplatforms", namespaced=False)
@@ -121,7 +121,7 @@ class Operator:
 
 def _status_of(platform: Document) -> PlatformStatus:
     try:
-        return shapes.convert(platform.get("status") or {}, PlatformStatus)
+        return codec.convert(platform.get("status") or {}, PlatformStatus)
     except msgspec.ValidationError:
         return PlatformStatus()
 

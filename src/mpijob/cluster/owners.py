@@ -11,22 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mpijob.backends.kubernetes import impersonation, kinds
-from mpijob.backends.kubernetes.api import METADATA, Api, ApiError
-from mpijob.dialects import terms
-from mpijob.dialects.terms import Document
+from mpijob.backends.kubernetes.auth import impersonation
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import METADATA, Api, ApiError
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model import job_uid
 
 NAME = "mpijob-controller-owners"
 _RBAC = "rbac.authorization.k8s.io"
 _ACCOUNT = "system:serviceaccount:"
-_OURS = f"{terms.MANAGED_LABEL}={terms.MANAGED_BY},{terms.UID_LABEL}"
+_OURS = f"{well_known.MANAGED_LABEL}={well_known.MANAGED_BY},{well_known.UID_LABEL}"
 
 
 def of_jobs(api: Api) -> list[Document]:
     """Return the metadata of every job that the controller may have to act for."""
     found: list[Document] = []
-    for kind in (kinds.TRAINJOB, kinds.MPIJOB):
+    for kind in (resources.TRAINJOB, resources.MPIJOB):
         try:
             found += api.list(kind.path(), labels=_OURS, accept=METADATA).items
         except ApiError as error:
@@ -37,9 +38,11 @@ def of_jobs(api: Api) -> list[Document]:
 
 def _may_need_it(metadata: Mapping[str, Any]) -> bool:
     notes = metadata.get("annotations") or {}
-    uid = (metadata.get("labels") or {}).get(terms.UID_LABEL, "")
-    proved = job_uid.belongs_to(uid, metadata["namespace"], str(notes.get(terms.OWNER_LABEL, "")))
-    return proved and ('"retry":' in notes.get(terms.REST_ANNOTATION, "") or terms.AFTER_ANNOTATION in notes)
+    uid = (metadata.get("labels") or {}).get(well_known.UID_LABEL, "")
+    proved = job_uid.belongs_to(uid, metadata["namespace"], str(notes.get(well_known.OWNER_LABEL, "")))
+    return proved and (
+        '"retry":' in notes.get(well_known.REST_ANNOTATION, "") or well_known.AFTER_ANNOTATION in notes
+    )
 
 
 def documents(jobs: Iterable[Mapping[str, Any]], namespace: str) -> list[Document]:

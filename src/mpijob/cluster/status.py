@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from mpijob.cluster.platform import FAILED, WELL
-from mpijob.model.governance import Component, Condition, PlatformStatus
+from mpijob.cluster.reconcile import FAILED, WELL
+from mpijob.model.platform.governance import Component, Condition, PlatformStatus
 
 
 def status(before: PlatformStatus, components: Iterable[Component], generation: int) -> PlatformStatus:

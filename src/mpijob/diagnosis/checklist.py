@@ -12,7 +12,8 @@ import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Memory
 from mpijob.errors import Finding
-from mpijob.model import Event, JobState, Phase, quantity
+from mpijob.model import Event, JobState, Phase
+from mpijob.model.spec import quantity
 
 
 class Mark(StrEnum):

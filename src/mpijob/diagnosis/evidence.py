@@ -1,7 +1,7 @@
 """What is known of a job that failed, waits or is silent: one value that every engine can fill.
 
 Facts (exits, memory, the proved world, the engine's own reason, pods and nodes) are apart from what
-programs said, because facts are trusted first. `corpus` makes the said lines searchable; `signs` reads the
+programs said, because facts are trusted first. `log_index` makes the said lines searchable; `signals` reads the
 facts. Everything but the spec may be missing: what is not known is not said.
 """
 

@@ -1,7 +1,7 @@
 """What a rule is: data that names a cause by its signs, in plain language, with the changes that mend it.
 
-A sign is a pattern in what was said, or the name of a fact that `signs` reads from exits and memory.
-Each entry of `rules` is one of these; `engine` applies them; `pages` writes their troubleshooting page.
+A sign is a pattern in what was said, or the name of a fact that `signals` reads from exits and memory.
+Each entry of `rules` is one of these; `ranking` applies them; `rule_docs` writes their troubleshooting page.
 """
 
 from __future__ import annotations

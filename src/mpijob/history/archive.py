@@ -8,7 +8,7 @@ A job is identified by its namespace and uid (`JobKey`), in every table and in t
 one namespace never touches another.
 
 Everything is closed to other users. Every change is one transaction; what a killed process leaves behind is
-found by the next (`capture` for open chunks, `keeping` for files that nobody knows).
+found by the next (`log_writer` for open chunks, `retention` for files that nobody knows).
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from mpijob import shapes
+from mpijob import codec
 from mpijob.errors import Conflict
-from mpijob.history import layout, ledger, offload
-from mpijob.history.ledger import Connection
-from mpijob.history.schema import RECORD_TABLES, TABLES, open_database, telling
-from mpijob.history.values import Chunk, Fact, Form, Gap, Moment, Voice
+from mpijob.history import account_store
+from mpijob.history.account_store import Connection
+from mpijob.history.records import Chunk, Fact, Form, Gap, Moment, Voice
+from mpijob.history.storage import layout, tiering
+from mpijob.history.storage.schema import RECORD_TABLES, TABLES, open_database, telling
 from mpijob.model import Event, JobKey, JobState, MPIJob, Phase, Role, Sample
 
 if TYPE_CHECKING:
-    from mpijob.history.objects import Objects
+    from mpijob.history.storage.s3 import Objects
 
 _encode = msgspec.json.encode
 _VOICE = "namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, id, ended"
@@ -41,7 +42,7 @@ V = TypeVar("V")
 
 def decoded(kind: type[V], data: bytes) -> V:
     """Return a stored value."""
-    return shapes.decode(data, kind)
+    return codec.decode(data, kind)
 
 
 class Archive:
@@ -143,7 +144,7 @@ class Archive:
             _note_moment(db, state, now)
             _add_events(db, key, events, once)
             self.add_facts(key, facts)
-            ledger.settle(db, key, now)
+            account_store.settle(db, key, now)
 
     def add_events(self, key: JobKey, events: Iterable[Event]) -> None:
         """Write down what happened."""
@@ -187,17 +188,17 @@ class Archive:
                 " network) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                 [(*key, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
                   s.io_wait, s.network)
-                 for s in ledger.thinned(ledger.OF_RECORD.count(db, key, samples), most)],
+                 for s in account_store.thinned(account_store.OF_RECORD.count(db, key, samples), most)],
             )  # fmt: skip
             if seen := db.execute("SELECT last_seen FROM jobs WHERE namespace=? AND uid=?", key).fetchone():
-                ledger.settle(db, key, seen[0])
+                account_store.settle(db, key, seen[0])
 
     def forget(self, key: JobKey, *, keep_account: bool = False) -> None:
         """Erase everything of a job: its files, then its rows, so that what was begun can be finished."""
         files = [file for (file,) in self.read("SELECT file FROM chunks WHERE namespace=? AND uid=?", *key)]
         with telling(self.directory):
             for file in files:
-                offload.remove(self, file)
+                tiering.remove(self, file)
             self.remove_folders(key, files)
         self.forget_rows(key, keep_account=keep_account)
 

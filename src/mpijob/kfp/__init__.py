@@ -31,12 +31,12 @@ IMAGE = "python:3.12"
 
 def job_text(job: MPIJob, directory: str | Path = ".") -> str:
     """Return a job as a step takes it: a job file that holds the files which go along."""
-    from mpijob.backends import code
-    from mpijob.dialects import jobfile
+    from mpijob.backends import code_upload
+    from mpijob.formats.jobfile import jobfile_reader
     from mpijob.settings import load, own_places
 
-    whole = code.resolve(job, Path(directory), own_places(load()))
-    return jobfile.write(whole.replace(code=code.inlined(whole.code)))
+    whole = code_upload.resolve(job, Path(directory), own_places(load()))
+    return jobfile_reader.write(whole.replace(code=code_upload.inlined(whole.code)))
 
 
 def component(*, image: str = IMAGE, packages: Sequence[str] = PACKAGES) -> Any:

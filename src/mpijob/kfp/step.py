@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mpijob.client import changes as changing
-from mpijob.client.blocking import Client
-from mpijob.dialects import jobfile
+from mpijob.client.client import Client
+from mpijob.client.submit import changes as changing
 from mpijob.errors import JobFailed, MpiJobError, NotFound, Unsupported
-from mpijob.observation import masking
-from mpijob.observation.visible import visible
+from mpijob.formats.jobfile import jobfile_reader
+from mpijob.observation.logs.escape import visible
+from mpijob.observation.redaction import masking
 
 if TYPE_CHECKING:
     from mpijob.client.job import Job
@@ -68,7 +68,7 @@ def run(
 
 def wanted(text: str, changes: Mapping[str, Any], run: str) -> MPIJob:
     """Return the job of this run: with the changes, and a name of its own where the run is known."""
-    job = changing.apply(jobfile.read(text), changes)
+    job = changing.apply(jobfile_reader.read(text), changes)
     if not run:
         return job
     mark = hashlib.sha256(run.encode()).hexdigest()[:8]

@@ -9,10 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpijob.model.amounts import Amounts
-    from mpijob.model.facts import Facts, Quota
     from mpijob.model.identity import Identity
-    from mpijob.model.job import (
+    from mpijob.model.plan import Plan, PlannedWorker
+    from mpijob.model.platform.facts import Facts, Quota
+    from mpijob.model.ref import JobKey, JobRef, Scope
+    from mpijob.model.spec.amounts import Amounts
+    from mpijob.model.spec.job import (
         Code,
         CustomLaunch,
         Elastic,
@@ -32,11 +34,9 @@ if TYPE_CHECKING:
         Volume,
         VolumeKind,
     )
-    from mpijob.model.plan import Plan, PlannedWorker
-    from mpijob.model.records import Artifact, Event, Level, LogLine, LogQuery, Mark, Role, Sample
-    from mpijob.model.ref import JobKey, JobRef, Scope
-    from mpijob.model.stacks import RankStack, StackReport
-    from mpijob.model.state import Exit, JobState, Page, Phase, RankState, WorkerState
+    from mpijob.model.status.records import Artifact, Event, Level, LogLine, LogQuery, Mark, Role, Sample
+    from mpijob.model.status.stacks import RankStack, StackReport
+    from mpijob.model.status.state import Exit, JobState, Page, Phase, RankState, WorkerState
 
 __all__ = [
     "Amounts",
@@ -85,49 +85,49 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Amounts": "amounts",
-    "Artifact": "records",
-    "Code": "job",
-    "CustomLaunch": "job",
-    "Elastic": "job",
-    "Event": "records",
-    "Exit": "state",
-    "Facts": "facts",
-    "Family": "job",
+    "Amounts": "spec.amounts",
+    "Artifact": "status.records",
+    "Code": "spec.job",
+    "CustomLaunch": "spec.job",
+    "Elastic": "spec.job",
+    "Event": "status.records",
+    "Exit": "status.state",
+    "Facts": "platform.facts",
+    "Family": "spec.job",
     "Identity": "identity",
     "JobKey": "ref",
     "JobRef": "ref",
-    "JobState": "state",
-    "Launch": "job",
-    "Level": "records",
-    "LogLine": "records",
-    "LogQuery": "records",
-    "MPIJob": "job",
-    "Model": "job",
-    "Mark": "records",
-    "Network": "job",
-    "Page": "state",
-    "Phase": "state",
-    "Placement": "job",
+    "JobState": "status.state",
+    "Launch": "spec.job",
+    "Level": "status.records",
+    "LogLine": "status.records",
+    "LogQuery": "status.records",
+    "MPIJob": "spec.job",
+    "Model": "spec.job",
+    "Mark": "status.records",
+    "Network": "spec.job",
+    "Page": "status.state",
+    "Phase": "status.state",
+    "Placement": "spec.job",
     "Plan": "plan",
     "PlannedWorker": "plan",
-    "Program": "job",
-    "Quota": "facts",
-    "RankStack": "stacks",
-    "RankState": "state",
-    "Resources": "job",
-    "Retention": "job",
-    "Retry": "job",
-    "Role": "records",
-    "Sample": "records",
+    "Program": "spec.job",
+    "Quota": "platform.facts",
+    "RankStack": "status.stacks",
+    "RankState": "status.state",
+    "Resources": "spec.job",
+    "Retention": "spec.job",
+    "Retry": "spec.job",
+    "Role": "status.records",
+    "Sample": "status.records",
     "Scope": "ref",
-    "Secret": "job",
-    "Signal": "job",
-    "StackReport": "stacks",
-    "Topology": "job",
-    "Volume": "job",
-    "VolumeKind": "job",
-    "WorkerState": "state",
+    "Secret": "spec.job",
+    "Signal": "spec.job",
+    "StackReport": "status.stacks",
+    "Topology": "spec.job",
+    "Volume": "spec.job",
+    "VolumeKind": "spec.job",
+    "WorkerState": "status.state",
 }
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from mpijob.errors import Finding
-from mpijob.model.amounts import Amounts
-from mpijob.model.job import Family, MPIJob
 from mpijob.model.ref import JobRef
+from mpijob.model.spec.amounts import Amounts
+from mpijob.model.spec.job import Family, MPIJob
 
 
 class PlannedWorker(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -28,7 +28,7 @@ from urllib3.exceptions import (
 from urllib3.exceptions import ReadTimeoutError as Urllib3ReadTimeoutError
 
 from mpijob.errors import MpiJobError
-from mpijob.model import quantity
+from mpijob.model.spec import quantity
 from mpijob.outbound.guard import Guard
 from mpijob.outbound.policy import TooLarge
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mpijob.errors import InvalidJob, NotAllowed
-from mpijob.model import quantity
+from mpijob.model.spec import quantity
 from mpijob.settings import OutboundSetting
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

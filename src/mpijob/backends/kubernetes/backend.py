@@ -1,6 +1,6 @@
 """A cluster as a backend: Kubeflow Trainer and the MPI Operator, through the API server, as the user.
 
-Nothing is kept here: every answer is read from the cluster's objects (`looking`), and every wish is written
+Nothing is kept here: every answer is read from the cluster's objects (`job_reader`), and every wish is written
 onto them. The engine is plain (see `backends.base`): its calls block, its streams are read in threads. What
 only some calls need is imported in them.
 """
@@ -13,29 +13,30 @@ from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mpijob.backends.kubernetes import kubeconfig, listing
-from mpijob.backends.kubernetes.api import Api
-from mpijob.backends.kubernetes.failures import telling
+from mpijob.backends.kubernetes.auth import kubeconfig
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.status import list_jobs
 from mpijob.model import Identity, JobRef
 from mpijob.settings import history_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mpijob.backends.base import Preflight
-    from mpijob.backends.kubernetes.access import Access
-    from mpijob.backends.kubernetes.arriving import Arrivals
-    from mpijob.backends.kubernetes.attending import Attendance
-    from mpijob.backends.kubernetes.looking import Eye
-    from mpijob.backends.kubernetes.myself import Myself
-    from mpijob.backends.kubernetes.schedules import ClusterSchedules
-    from mpijob.backends.kubernetes.shortage import Counter
-    from mpijob.backends.kubernetes.tending import Tending
-    from mpijob.backends.kubernetes.wishes import Wishes
-    from mpijob.backends.kubernetes.worries import Worries
-    from mpijob.backends.models import Registered
+    from mpijob.backends.kubernetes.actions.lifecycle import Wishes
+    from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
+    from mpijob.backends.kubernetes.auth.access import Access
+    from mpijob.backends.kubernetes.auth.whoami import Myself
+    from mpijob.backends.kubernetes.controller.reconcile import Tending
+    from mpijob.backends.kubernetes.logs.follow_job import Attendance
+    from mpijob.backends.kubernetes.status.job_reader import Eye
+    from mpijob.backends.kubernetes.status.job_warnings import Worries
+    from mpijob.backends.kubernetes.status.shortage import Counter
+    from mpijob.backends.kubernetes.submit.submission import Arrivals
+    from mpijob.backends.model_registry import Registered
+    from mpijob.backends.protocol import Preflight
     from mpijob.errors import Finding
-    from mpijob.history.past import Past
+    from mpijob.history.archive_reader import Past
     from mpijob.model import (
         Artifact,
         Event,
@@ -51,11 +52,11 @@ if TYPE_CHECKING:
         Scope,
         Secret,
     )
-    from mpijob.model.accounts import Account, AccountQuery
-    from mpijob.model.choices import Choices, Option
-    from mpijob.model.overseen import Overseen
-    from mpijob.model.reporting import Progress
-    from mpijob.model.rights import Question
+    from mpijob.model.platform.form_options import Choices, Option
+    from mpijob.model.platform.permission import Question
+    from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.model.status.job_change import Overseen
+    from mpijob.model.status.metric_line import Progress
     from mpijob.outbound.policy import Policy
     from mpijob.settings import RateSetting, Settings
 
@@ -81,54 +82,56 @@ class KubernetesBackend:
 
     @cached_property
     def _eye(self) -> Eye:
-        from mpijob.backends.kubernetes.looking import Eye  # a list does without: start-up is a feature
+        from mpijob.backends.kubernetes.status.job_reader import (
+            Eye,  # a list does without: start-up is a feature
+        )
 
         return Eye(self._api, self._settings.rules, me=self._myself.name)
 
     @cached_property
     def _myself(self) -> Myself:
-        from mpijob.backends.kubernetes.myself import Myself
+        from mpijob.backends.kubernetes.auth.whoami import Myself
 
         return Myself(self._api)
 
     @cached_property
     def _arrivals(self) -> Arrivals:
-        from mpijob.backends.kubernetes.arriving import Arrivals
+        from mpijob.backends.kubernetes.submit.submission import Arrivals
 
         return Arrivals(self._api, self._eye, self._settings, self._access, self.name)
 
     @cached_property
     def _shortages(self) -> Counter:
-        from mpijob.backends.kubernetes.shortage import Counter
+        from mpijob.backends.kubernetes.status.shortage import Counter
 
         return Counter(self._arrivals.room)
 
     @cached_property
     def _worries(self) -> Worries:
-        from mpijob.backends.kubernetes.worries import Worries
+        from mpijob.backends.kubernetes.status.job_warnings import Worries
 
         return Worries(self._api, self._eye, self._settings.warn_after_seconds)
 
     @cached_property
     def _tending(self) -> Tending:
-        from mpijob.backends.kubernetes.tending import Tending
+        from mpijob.backends.kubernetes.controller.reconcile import Tending
 
         return Tending(self._api, self._eye)
 
     @cached_property
     def _attendance(self) -> Attendance:
-        from mpijob.backends.kubernetes.attending import Attendance
+        from mpijob.backends.kubernetes.logs.follow_job import Attendance
 
         loki = None
         if self._settings.loki:
-            from mpijob.backends.kubernetes import collected
+            from mpijob.backends.kubernetes.logs import loki_client
 
-            loki = collected.of_settings(self._settings)
+            loki = loki_client.of_settings(self._settings)
         return Attendance(self._api, self._eye, loki, self.past)
 
     @cached_property
     def _wishes(self) -> Wishes:
-        from mpijob.backends.kubernetes.wishes import Wishes
+        from mpijob.backends.kubernetes.actions.lifecycle import Wishes
 
         return Wishes(self._api, self._eye, self._myself.name)
 
@@ -139,16 +142,16 @@ class KubernetesBackend:
 
     async def may(self, questions: Sequence[Question]) -> tuple[bool, ...]:
         """Return the cluster's answers to what this user may do."""
-        from mpijob.backends.kubernetes import visiting
+        from mpijob.backends.kubernetes.auth import delegated
 
         with telling("ask what you may do"):
-            return visiting.may(self._api, questions)
+            return delegated.may(self._api, questions)
 
     async def checkup(self) -> tuple[Finding, ...]:
         """Return whether the cluster is ready for jobs, as this user sees it."""
-        from mpijob.backends.kubernetes import checkup
+        from mpijob.backends.kubernetes.admin import doctor
 
-        return tuple(checkup.report(self._settings, self._api))
+        return tuple(doctor.report(self._settings, self._api))
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -171,10 +174,10 @@ class KubernetesBackend:
 
     async def devices(self) -> frozenset[str] | None:
         """Return what the nodes offer beside CPU and memory; None for a user who may not list nodes."""
-        from mpijob.backends.kubernetes import room
+        from mpijob.backends.kubernetes.preflight import node_capacity
 
         with telling("look at the nodes"):
-            return room.devices(self._api)
+            return node_capacity.devices(self._api)
 
     async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what the cluster says about itself to this user."""
@@ -189,15 +192,15 @@ class KubernetesBackend:
     def _refuse_own_files(self, job: MPIJob) -> None:
         """A visitor's job gets nothing of the machine that this server is on."""
         if self._visitor is not None:
-            from mpijob.backends.kubernetes import visiting
+            from mpijob.backends.kubernetes.auth import delegated
 
-            visiting.refuse_own_files(job)
+            delegated.refuse_own_files(job)
 
     async def rehearse(self, plan: Plan) -> tuple[Finding, ...]:
         """Let the API server judge what would be created; it keeps nothing."""
-        from mpijob.backends.kubernetes import rehearsing
+        from mpijob.backends.kubernetes.submit import dry_run
 
-        return rehearsing.rehearse(self._api, plan)
+        return dry_run.rehearse(self._api, plan)
 
     async def expect(self) -> None:
         """Nothing takes a moment here."""
@@ -230,7 +233,7 @@ class KubernetesBackend:
     async def list(self, scope: Scope) -> Page:
         """Return one page of jobs, newest first."""
         with telling("list jobs"):
-            return listing.page(self._api, scope)
+            return list_jobs.page(self._api, scope)
 
     async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change, until closed."""
@@ -240,10 +243,10 @@ class KubernetesBackend:
 
     async def oversee(self, namespace: str) -> AsyncIterator[Overseen]:
         """Yield where every job of a namespace (or of all, "") stands, then each change, kept by watches alone."""
-        from mpijob.backends.kubernetes import overseeing
+        from mpijob.backends.kubernetes.status import watch_cluster
 
         with telling("watch jobs"):
-            told = overseeing.oversee(self._api, namespace, self._eye.served)
+            told = watch_cluster.oversee(self._api, namespace, self._eye.served)
             try:
                 for one in told:
                     yield one
@@ -252,23 +255,23 @@ class KubernetesBackend:
 
     async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets that this user may read in the cluster."""
-        from mpijob.backends.kubernetes import secretvalues
+        from mpijob.backends.kubernetes.logs import secret_values
 
-        return secretvalues.known(self._api, ref, secrets, self._eye.find, own_machine=self._visitor is None)
+        return secret_values.known(self._api, ref, secrets, self._eye.find, own_machine=self._visitor is None)
 
     async def projects(self) -> tuple[Option, ...]:
         """Return the namespaces that this user may list, with what people call them."""
-        from mpijob.backends.kubernetes import choices
+        from mpijob.backends.kubernetes.admin import form_options
 
         with telling("list namespaces"):
-            return choices.projects(self._api, self._eye.served)
+            return form_options.projects(self._api, self._eye.served)
 
     async def choices(self, namespace: str) -> Choices:
         """Return what a namespace offers to a form."""
-        from mpijob.backends.kubernetes import choices
+        from mpijob.backends.kubernetes.admin import form_options
 
         with telling(f"look at namespace {namespace}"):
-            return choices.look(self._api, namespace, self._eye.served)
+            return form_options.look(self._api, namespace, self._eye.served)
 
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the merged lines of all pods."""
@@ -284,26 +287,26 @@ class KubernetesBackend:
 
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return what the metrics API measured last, where the cluster has one, and what its Prometheus knows."""
-        from mpijob.backends.kubernetes import platform_metrics, usage
+        from mpijob.backends.kubernetes.metrics import pod_usage, prometheus_query
 
         found = self._eye.find(ref)
         with telling(f"read the usage of {ref.name}"):
-            prometheus = platform_metrics.of_settings(self._settings)
-            return usage.samples(self._api, found, self._eye.served, prometheus)
+            prometheus = prometheus_query.of_settings(self._settings)
+            return pod_usage.samples(self._api, found, self._eye.served, prometheus)
 
     async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of jobs that are there; none where a recorder writes all of them down."""
         if self.past() is not None:
             return ()
-        from mpijob.backends.kubernetes import accounts
+        from mpijob.backends.kubernetes.metrics import accounts
 
         return await accounts.find(self, query, time.time())
 
     async def told(self, ref: JobRef) -> Progress | None:
         """Return how far a training is in Trainer's own words; None where it says nothing."""
-        from mpijob.dialects import trainer_status
+        from mpijob.formats.status import trainer_progress
 
-        return trainer_status.told(self._eye.find(ref).job)
+        return trainer_progress.told(self._eye.find(ref).job)
 
     @property
     def usual_image(self) -> str:
@@ -312,7 +315,7 @@ class KubernetesBackend:
 
     async def rates(self) -> dict[str, RateSetting]:
         """Return what hours cost, as the cluster's administrators have set it."""
-        from mpijob.backends.kubernetes.governing import Governor
+        from mpijob.backends.kubernetes.admin.namespace_limits import Governor
 
         with telling("read what hours cost"):
             return Governor(self._api).rates()
@@ -351,17 +354,17 @@ class KubernetesBackend:
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command with this terminal inside a pod of the job."""
-        from mpijob.backends.kubernetes import visits
+        from mpijob.backends.kubernetes.actions import exec_in_pod
 
         look = self._eye.look(ref)
         with telling(f"run a command in {ref.name}"):
-            return visits.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
+            return exec_in_pod.execute(self._api, look.state, look.seen, argv, worker=worker, rank=rank)
 
     async def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank stands now, seen from inside its worker's pod."""
-        from mpijob.backends.kubernetes import stacks
+        from mpijob.backends.kubernetes.actions import stacks
 
         look = self._eye.look(ref)
         with telling(f"look into the workers of {ref.name}"):
@@ -369,38 +372,38 @@ class KubernetesBackend:
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in buckets: a cluster keeps none outside a volume."""
-        from mpijob.backends.kubernetes import results
+        from mpijob.backends.kubernetes.actions import artifacts
 
-        return tuple(sorted(results.left(self._api, results.kept(self._eye, ref), self._outbound)))
+        return tuple(sorted(artifacts.left(self._api, artifacts.kept(self._eye, ref), self._outbound)))
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files."""
-        from mpijob.backends.kubernetes import results
+        from mpijob.backends.kubernetes.actions import artifacts
 
-        results.fetch(self._api, results.kept(self._eye, ref), path, target, self._outbound)
+        artifacts.fetch(self._api, artifacts.kept(self._eye, ref), path, target, self._outbound)
 
     def schedules(self) -> ClusterSchedules:
         """Return the recurring jobs of the cluster."""
-        from mpijob.backends.kubernetes.schedules import ClusterSchedules
+        from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
 
         return ClusterSchedules(self._api, self._settings)
 
     async def register(self, ref: JobRef, model: Model) -> Registered:
         """Write the model of a job down in the registry, or write it down again."""
-        from mpijob.backends.kubernetes import registering
+        from mpijob.backends.kubernetes.actions import register_model
 
         look = self._eye.look(ref)
         job = self._eye.spec(look.found, look.seen.runtime)
-        return registering.register(self._api, look.state, job, model, self._settings)
+        return register_model.register(self._api, look.state, job, model, self._settings)
 
     def past(self) -> Past | None:
         """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""
-        from mpijob.backends.kubernetes.remembered import remembered
+        from mpijob.backends.kubernetes.logs.archive import remembered
 
         return remembered(history_directory(self._settings, self.name), self._settings)
 
     async def pause(self, seconds: float) -> None:
         """Let a moment pass; a cluster is not asked more often than it changes."""
-        from mpijob.backends.kubernetes import attending
+        from mpijob.backends.kubernetes.logs import follow_job
 
-        attending.pause(seconds)
+        follow_job.pause(seconds)

@@ -13,12 +13,13 @@ import time
 from collections.abc import AsyncIterator
 from typing import IO, TYPE_CHECKING
 
-from mpijob.backends import pausing
-from mpijob.backends.local import listing, machine, recovery
-from mpijob.backends.local.paths import Home
-from mpijob.backends.local.rousing import Rouser
-from mpijob.backends.local.store import Store
-from mpijob.backends.refusals import no_such_job, refuse_suspending
+from mpijob.backends import cancellable_sleep
+from mpijob.backends.common_errors import no_such_job, refuse_suspending
+from mpijob.backends.local.planning import machine
+from mpijob.backends.local.queue import list_jobs, recovery
+from mpijob.backends.local.queue.runner_wakeup import Rouser
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import Unsupported
 from mpijob.model import Identity, JobRef, Phase
 from mpijob.settings import LOCAL, history_directory
@@ -26,12 +27,12 @@ from mpijob.settings import LOCAL, history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mpijob.backends.base import Preflight
-    from mpijob.backends.local.schedules import LocalSchedules
-    from mpijob.backends.local.store import Row
-    from mpijob.backends.models import Registered
+    from mpijob.backends.local.queue.schedules import LocalSchedules
+    from mpijob.backends.local.queue.store import Row
+    from mpijob.backends.model_registry import Registered
+    from mpijob.backends.protocol import Preflight
     from mpijob.errors import Finding
-    from mpijob.history.past import Past
+    from mpijob.history.archive_reader import Past
     from mpijob.model import (
         Artifact,
         Event,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         Scope,
         Secret,
     )
-    from mpijob.model.accounts import Account, AccountQuery
+    from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.settings import Settings
 
 
@@ -102,14 +103,14 @@ class LocalBackend:
 
     async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what this machine has and what of it is free."""
-        from mpijob.backends.base import Preflight
-        from mpijob.backends.local import offer
+        from mpijob.backends.local.planning import capacity
+        from mpijob.backends.protocol import Preflight
 
-        return Preflight(offer.facts(self._store, self._settings, job))
+        return Preflight(capacity.facts(self._store, self._settings, job))
 
     async def plan(self, job: MPIJob, found: Preflight) -> Plan:
         """Return exactly what would run."""
-        from mpijob.backends.local import planner
+        from mpijob.backends.local.planning import planner
 
         return planner.plan(job, found.facts, self._settings, self._home, _here())
 
@@ -124,11 +125,11 @@ class LocalBackend:
 
     async def submit(self, plan: Plan, who: Identity) -> JobRef:
         """Queue the job as one transaction and see to it that somebody runs it."""
-        from mpijob.backends.local import submitting
+        from mpijob.backends.local.queue import submit
 
         ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
         if self._store.find(ref) is None:
-            submitting.queue(self._store, self._home, self._settings, plan, who)
+            submit.queue(self._store, self._home, self._settings, plan, who)
         self._rouser.rouse(self._store)
         self._keep_time()
         return ref
@@ -155,23 +156,23 @@ class LocalBackend:
         elif row.holds:
             recovery.recover(self._store)
             row = self._row(ref)
-        clock = listing.Clock(machine.capacity(self._settings), time.time())
-        state = listing.live(self._store, row, clock)
+        clock = list_jobs.Clock(machine.capacity(self._settings), time.time())
+        state = list_jobs.live(self._store, row, clock)
         if state.phase is not Phase.QUEUED:
             return state
-        from mpijob.backends.local import offer
+        from mpijob.backends.local.planning import capacity
 
-        return offer.with_reason_to_wait(self._store, self._settings, state)
+        return capacity.with_reason_to_wait(self._store, self._settings, state)
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of states, newest first."""
-        return listing.page(self._store, scope)
+        return list_jobs.page(self._store, scope)
 
     async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change."""
         seen: dict[str, JobState] = {}
         while True:
-            for state in listing.page(self._store, scope).items:
+            for state in list_jobs.page(self._store, scope).items:
                 if seen.get(state.ref.uid) != state:
                     seen[state.ref.uid] = state
                     yield state
@@ -192,12 +193,12 @@ class LocalBackend:
 
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the job's merged log lines."""
-        from mpijob.backends.local import logplaces, logs
+        from mpijob.backends.local.logs import locations, log_reader
 
         uid = self._row(ref).uid
 
-        def found() -> logplaces.Places:
-            return logplaces.places(self._store, self._home, uid, query)
+        def found() -> locations.Places:
+            return locations.places(self._store, self._home, uid, query)
 
         def followed() -> tuple[list[tuple[Path, int]], dict[int, int], bool]:
             self._rouser.rouse_for_the_forgotten(self._store)
@@ -207,33 +208,33 @@ class LocalBackend:
         for line in places.lost():
             yield line
         if query.follow:
-            async for line in logs.followed(followed, query, self.pause):
+            async for line in log_reader.followed(followed, query, self.pause):
                 yield line
             return
-        for line in logs.stored(places.directories, places.worker_of, query):
+        for line in log_reader.stored(places.directories, places.worker_of, query):
             yield line
 
     async def secret_values(self, ref: JobRef, secrets: tuple[Secret, ...]) -> tuple[str, ...]:
         """Return the values of a job's secrets: as long as it lives its own, then what their sources say."""
-        from mpijob.backends.local import keepsakes
+        from mpijob.backends.local.storage import job_files
         from mpijob.backends.secrets import found
 
         row = self._store.find(ref)
-        kept = {} if row is None else keepsakes.read_secrets(self._home, row.uid)
+        kept = {} if row is None else job_files.read_secrets(self._home, row.uid)
         return tuple(kept.values()) or found(secrets)
 
     async def merge_logs(
         self, ref: JobRef, query: LogQuery, target: IO[bytes], *, compress: bool = False
     ) -> bool:
         """Write all that the wanted sources said, merged; return False where lines have to be chosen one by one."""
-        from mpijob.backends.local import logplaces, logs
+        from mpijob.backends.local.logs import locations, log_reader
 
-        if not logs.whole_files(query):
+        if not log_reader.whole_files(query):
             return False
-        found = logplaces.places(self._store, self._home, self._row(ref).uid, query)
+        found = locations.places(self._store, self._home, self._row(ref).uid, query)
         if found.lost():
             return False
-        logplaces.merge(found, query, target, compress=compress)
+        locations.merge(found, query, target, compress=compress)
         return True
 
     async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
@@ -256,7 +257,7 @@ class LocalBackend:
 
     async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of the jobs that were not deleted."""
-        from mpijob.backends.local import accounts
+        from mpijob.backends.local.storage import accounts
 
         recovery.recover(self._store)
         return accounts.find(self._store, query, time.time())
@@ -268,13 +269,13 @@ class LocalBackend:
 
     def schedules(self) -> LocalSchedules:
         """Return the recurring jobs of this machine."""
-        from mpijob.backends.local.schedules import LocalSchedules
+        from mpijob.backends.local.queue.schedules import LocalSchedules
 
         return LocalSchedules(self._settings)
 
     def past(self) -> Past | None:
         """Return what is remembered of jobs that were deleted."""
-        from mpijob.history.past import past
+        from mpijob.history.archive_reader import past
 
         return past(history_directory(self._settings, LOCAL))
 
@@ -290,27 +291,27 @@ class LocalBackend:
 
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job and return its last state."""
-        from mpijob.backends.local import steering
+        from mpijob.backends.local.queue import lifecycle
 
-        ended = await steering.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
+        ended = await lifecycle.end(self._store, self._row(ref), Phase.CANCELLED, grace_seconds, self.pause)
         self._rouser.rouse(self._store)  # whatever waits for this job hears of it
         return ended
 
     async def suspend(self, ref: JobRef) -> JobState:
         """End the processes, keep the job."""
-        from mpijob.backends.local import steering
+        from mpijob.backends.local.queue import lifecycle
 
         row = self._row(ref)
         refuse_suspending(row.state)
         if row.phase is Phase.SUSPENDED:
             return row.state
-        return await steering.end(self._store, row, Phase.SUSPENDED, None, self.pause)
+        return await lifecycle.end(self._store, row, Phase.SUSPENDED, None, self.pause)
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again."""
-        from mpijob.backends.local import steering
+        from mpijob.backends.local.queue import lifecycle
 
-        state = steering.resumed(self._store, self._row(ref))
+        state = lifecycle.resumed(self._store, self._row(ref))
         self._rouser.rouse(self._store)
         return state
 
@@ -323,32 +324,32 @@ class LocalBackend:
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """End the job if needed and remove it, and earlier ones of that name; the record goes into the archive."""
-        from mpijob.backends.local import removing, steering
+        from mpijob.backends.local.queue import delete, lifecycle
 
         row = self._row(ref)
-        await steering.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
-        removing.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
+        await lifecycle.end(self._store, row, Phase.CANCELLED, grace_seconds, self.pause)
+        delete.remove(self._store, self._home, self._settings, row, alone=bool(ref.uid))
         self._rouser.rouse(self._store)  # whatever waits for this job hears of it
 
     async def execute(
         self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
     ) -> int:
         """Run a command inside a worker, with this terminal."""
-        from mpijob.backends.local import visits
+        from mpijob.backends.local import exec_in_worker
 
         row = self._row(ref)
-        place = visits.place(row.state, worker, rank, kept=row.holds and row.phase is Phase.FAILED)
+        place = exec_in_worker.place(row.state, worker, rank, kept=row.holds and row.phase is Phase.FAILED)
         door = self._home.attempt(row.uid, row.attempt) / f"door-{place}"
-        return visits.run(door, argv)
+        return exec_in_worker.run(door, argv)
 
     async def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return where each rank stands now, seen from inside its worker."""
-        from mpijob.backends.local import stacks, visits
+        from mpijob.backends.local import exec_in_worker, stacks
 
         row = self._row(ref)
-        visits.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
+        exec_in_worker.place(row.state, None, None, kept=row.holds and row.phase is Phase.FAILED)
         counted = not self._store.plan(row.uid).own_launcher
         return stacks.collect(row.state, self._home.attempt(row.uid, row.attempt), ranks, counted=counted)
 
@@ -358,36 +359,38 @@ class LocalBackend:
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return the files that the job left in its working directory."""
-        from mpijob.backends.local import artifacts, keepsakes
+        from mpijob.backends.local.storage import artifacts, job_files
 
         uid = self._row(ref).uid
-        return artifacts.left(self._home.work(uid), keepsakes.read_along(self._home, uid))
+        return artifacts.left(self._home.work(uid), job_files.read_along(self._home, uid))
 
     async def register(self, ref: JobRef, model: Model | None) -> Registered:
         """Write the model of a job down in the registry, or write it down again."""
-        from mpijob.backends.local import crowning, submitting
+        from mpijob.backends.local.queue import submit
+        from mpijob.backends.local.supervisor import model_registry
 
         row, settings = self._row(ref), self._settings
         plan = self._store.plan(row.uid)
-        known = submitting.connections(plan.job, settings)
-        entry = crowning.entry(plan, self._home.work(row.uid), known, row.state.owner, model)
-        return crowning.register(entry, settings.model_registry, settings.model_registry_token_file)
+        known = submit.connections(plan.job, settings)
+        entry = model_registry.entry(plan, self._home.work(row.uid), known, row.state.owner, model)
+        return model_registry.register(entry, settings.model_registry, settings.model_registry_token_file)
 
     async def store(self, ref: JobRef) -> tuple[str | Finding, ...]:
         """Store what a job wrote to its S3 volumes once more, all of it."""
-        from mpijob.backends.local import cargo, submitting
+        from mpijob.backends.local.queue import submit
+        from mpijob.backends.local.supervisor import s3_staging
 
         plan = self._store.plan(self._row(ref).uid)
         return tuple(
-            cargo.Cargo(plan, submitting.connections(plan.job, self._settings)).store(everything=True)
+            s3_staging.Cargo(plan, submit.connections(plan.job, self._settings)).store(everything=True)
         )
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this place."""
-        from mpijob.backends.local import artifacts
+        from mpijob.backends.local.storage import artifacts
 
         artifacts.fetch(self._home.work(self._row(ref).uid), path, target)
 
     async def pause(self, seconds: float) -> None:
         """Sleep: this backend's calls block, shortly."""
-        pausing.pause(seconds)
+        cancellable_sleep.pause(seconds)

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mpijob.backends.local.terminal import Call, visit
-from mpijob.dialects import stacks as words
+from mpijob.backends.local.worker.exec_server import Call, visit
 from mpijob.errors import BackendError
+from mpijob.formats.launch import stack_dump as words
 from mpijob.model import JobState, RankState
-from mpijob.model.stacks import Lack, RankStack
+from mpijob.model.status.stacks import Lack, RankStack
 
 LOOK_SECONDS = 10
 PATIENCE_SECONDS = 90.0

@@ -5,6 +5,6 @@ that starts real processes (`backends.local`).
 """
 
 from mpijob.backends.memory.backend import MemoryBackend
-from mpijob.backends.memory.script import Outcome, Script
+from mpijob.backends.memory.scenario import Outcome, Script
 
 __all__ = ["MemoryBackend", "Outcome", "Script"]

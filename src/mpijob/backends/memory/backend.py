@@ -13,20 +13,20 @@ from pathlib import Path
 
 import msgspec
 
-from mpijob.backends import pausing, select
-from mpijob.backends.base import Preflight
-from mpijob.backends.memory import plan as planning
-from mpijob.backends.memory import program, shelf
-from mpijob.backends.memory.engine import Engine
-from mpijob.backends.memory.schedules import MemorySchedules
-from mpijob.backends.memory.script import Script
-from mpijob.backends.refusals import (
+from mpijob.backends import cancellable_sleep, scope_filter
+from mpijob.backends.common_errors import (
     name_in_use,
     refuse_resuming,
     refuse_scaling,
     refuse_suspending,
     wrong_phase,
 )
+from mpijob.backends.memory import find_jobs, shell_sim
+from mpijob.backends.memory import plan as planning
+from mpijob.backends.memory.engine import Engine
+from mpijob.backends.memory.scenario import Script
+from mpijob.backends.memory.schedules import MemorySchedules
+from mpijob.backends.protocol import Preflight
 from mpijob.errors import Finding, NotFound
 from mpijob.model import (
     Amounts,
@@ -47,8 +47,8 @@ from mpijob.model import (
     Scope,
     Secret,
 )
-from mpijob.model.accounts import Account, AccountQuery
-from mpijob.observation import sieve
+from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.observation.logs import pipeline
 
 _PLENTY = Amounts(cores=1024, memory_bytes=4 * 1024**4, gpus=64)
 _IDLE_SECONDS = 0.05
@@ -109,8 +109,8 @@ class MemoryBackend:
     async def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what admission needs to judge this job."""
         with self._changed:
-            known = shelf.facts(self._engine, job.namespace)
-            found = shelf.dependencies(self._engine, (JobRef(job.namespace, name) for name in job.after))
+            known = find_jobs.facts(self._engine, job.namespace)
+            found = find_jobs.dependencies(self._engine, (JobRef(job.namespace, name) for name in job.after))
             known = msgspec.structs.replace(known, dependencies=found)
         return Preflight(msgspec.structs.replace(known, max_workers=self._max_workers))
 
@@ -131,7 +131,7 @@ class MemoryBackend:
         with self._changed:
             if plan.uid in self._engine.records:
                 return self._engine.records[plan.uid].state.ref
-            older = shelf.newest(self._engine, JobRef(plan.job.namespace, plan.job.name))
+            older = find_jobs.newest(self._engine, JobRef(plan.job.namespace, plan.job.name))
             if older is not None and not older.state.phase.final:
                 raise name_in_use(older.state.ref, older.state.phase)
             self._changed.notify_all()
@@ -140,36 +140,40 @@ class MemoryBackend:
     async def spec(self, ref: JobRef) -> MPIJob:
         """Return what was asked for."""
         with self._changed:
-            return shelf.find(self._engine, ref).job
+            return find_jobs.find(self._engine, ref).job
 
     async def planned(self, ref: JobRef) -> Plan | None:
         """Return the plan that was submitted."""
         with self._changed:
-            return shelf.find(self._engine, ref).plan
+            return find_jobs.find(self._engine, ref).plan
 
     async def get(self, ref: JobRef) -> JobState:
         """Return the job's present state."""
         with self._changed:
-            return shelf.view(self._engine, shelf.find(self._engine, ref))
+            return find_jobs.view(self._engine, find_jobs.find(self._engine, ref))
 
     async def list(self, scope: Scope) -> Page:
         """Return one page of the newest job of each name, newest first."""
         with self._changed:
-            chosen = [record for record in shelf.current(self._engine) if select.belongs(record.state, scope)]
+            chosen = [
+                record
+                for record in find_jobs.current(self._engine)
+                if scope_filter.belongs(record.state, scope)
+            ]
             place = scope.place
             rest = [record for record in chosen if not place or record.number < place]
             page, more = rest[: scope.limit], rest[scope.limit :]
             items = tuple(
-                msgspec.structs.replace(shelf.view(self._engine, record), ranks=()) for record in page
+                msgspec.structs.replace(find_jobs.view(self._engine, record), ranks=()) for record in page
             )
             return Page(items, str(page[-1].number) if page and more else "", len(chosen))
 
     async def watch(self, scope: Scope) -> AsyncIterator[JobState]:
         """Yield every job's state once, then each change; a deleted job is told once as Deleting."""
-        seen: shelf.Seen = {}
+        seen: find_jobs.Seen = {}
         while True:
             with self._changed:
-                fresh = shelf.news(self._engine, scope, seen)
+                fresh = find_jobs.news(self._engine, scope, seen)
             for state in fresh:
                 yield state
             self._go_on()
@@ -177,16 +181,16 @@ class MemoryBackend:
     async def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
         """Yield the lines in time order; with follow, until the job has ended."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
-            said, ended = list(record.lines), shelf.silent(self._engine, record)
-        wanted = sieve.Sieve(query)
-        for line in wanted.history(said, query.tail) if query.follow else sieve.select(said, query):
+            record = find_jobs.find(self._engine, ref)
+            said, ended = list(record.lines), find_jobs.silent(self._engine, record)
+        wanted = pipeline.Sieve(query)
+        for line in wanted.history(said, query.tail) if query.follow else pipeline.select(said, query):
             yield line
         at = len(said)
         while query.follow and not ended:
             self._go_on()
             with self._changed:
-                fresh, ended = record.lines[at:], shelf.silent(self._engine, record)
+                fresh, ended = record.lines[at:], find_jobs.silent(self._engine, record)
             at += len(fresh)
             for line in wanted.live(fresh, None):
                 yield line
@@ -196,13 +200,13 @@ class MemoryBackend:
     async def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
         """Yield what happened, in order; with follow, until the job has ended."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
+            record = find_jobs.find(self._engine, ref)
         at, more = 0, True
         while more:
             with self._changed:
                 fresh, ended = (
                     record.events[at:],
-                    record.state.phase.final or shelf.gone(self._engine, record),
+                    record.state.phase.final or find_jobs.gone(self._engine, record),
                 )
             at += len(fresh)
             for event in fresh:
@@ -214,17 +218,17 @@ class MemoryBackend:
     async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
         """Return the usage invented so far."""
         with self._changed:
-            return tuple(shelf.find(self._engine, ref).samples)
+            return tuple(find_jobs.find(self._engine, ref).samples)
 
     async def accounts(self, query: AccountQuery) -> tuple[Account, ...]:
         """Return the accounts of all jobs; nothing is recorded anywhere else."""
         with self._changed:
-            return shelf.accounts(self._engine, query)
+            return find_jobs.accounts(self._engine, query)
 
     async def warnings(self, ref: JobRef) -> tuple[Finding, ...]:
         """Return nothing: a played job worries nobody."""
         with self._changed:
-            shelf.find(self._engine, ref)
+            find_jobs.find(self._engine, ref)
         return ()
 
     async def reconcile(self, state: JobState) -> None:
@@ -233,44 +237,44 @@ class MemoryBackend:
     async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
         """End the job at once; one that has ended already stays as it is."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
+            record = find_jobs.find(self._engine, ref)
             if not record.state.phase.final:
                 self._engine.end(record, Phase.CANCELLED, "Cancelled", "cancelled by the user")
                 self._changed.notify_all()
-            return shelf.view(self._engine, record)
+            return find_jobs.view(self._engine, record)
 
     async def suspend(self, ref: JobRef) -> JobState:
         """Free what the job holds and keep it to be resumed."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
+            record = find_jobs.find(self._engine, ref)
             refuse_suspending(record.state)
             if record.state.phase is not Phase.SUSPENDED:
                 self._engine.end(record, Phase.SUSPENDED, "Suspended", "suspended by the user")
                 self._changed.notify_all()
-            return shelf.view(self._engine, record)
+            return find_jobs.view(self._engine, record)
 
     async def resume(self, ref: JobRef) -> JobState:
         """Queue a suspended job again, as its next attempt."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
+            record = find_jobs.find(self._engine, ref)
             refuse_resuming(record.state)
             self._engine.resume(record)
             self._changed.notify_all()
-            return shelf.view(self._engine, record)
+            return find_jobs.view(self._engine, record)
 
     async def scale(self, ref: JobRef, workers: int) -> JobState:
         """Give an elastic job another number of workers."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
+            record = find_jobs.find(self._engine, ref)
             refuse_scaling(record.state, record.job, workers)
             self._engine.scale(record, workers)
             self._changed.notify_all()
-            return shelf.view(self._engine, record)
+            return find_jobs.view(self._engine, record)
 
     async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
         """Remove the job, and with the newest of a name the earlier ones too."""
         with self._changed:
-            for record in shelf.everything(self._engine, ref):
+            for record in find_jobs.everything(self._engine, ref):
                 self._engine.forget(record)
             self._changed.notify_all()
 
@@ -279,7 +283,7 @@ class MemoryBackend:
     ) -> int:
         """Return the exit code that the command would have in a running job; nothing is run."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
+            record = find_jobs.find(self._engine, ref)
             if record.state.phase is not Phase.RUNNING:
                 raise wrong_phase(record.state, "commands run only in a running job")
             for kind, index, count in (
@@ -290,23 +294,23 @@ class MemoryBackend:
                     raise NotFound(
                         f"{record.state.ref} has no {kind} {index}: it has {count}, numbered from 0"
                     )
-            return program.perform(argv, record.plan.env).exit_code
+            return shell_sim.perform(argv, record.plan.env).exit_code
 
     async def stacks(
         self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
     ) -> tuple[RankStack, ...]:
         """Return that each rank sleeps: a played one does nothing else."""
         with self._changed:
-            record = shelf.find(self._engine, ref)
+            record = find_jobs.find(self._engine, ref)
             if record.state.phase is not Phase.RUNNING:
                 raise wrong_phase(record.state, "only a running job has stacks")
             wanted = [one for one in record.state.ranks if not ranks or one.rank in ranks]
-            return tuple(shelf.asleep(record, one) for one in wanted)
+            return tuple(find_jobs.asleep(record, one) for one in wanted)
 
     async def artifacts(self, ref: JobRef) -> tuple[Artifact, ...]:
         """Return nothing: a played job writes no files."""
         with self._changed:
-            shelf.find(self._engine, ref)
+            find_jobs.find(self._engine, ref)
         return ()
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
@@ -329,7 +333,7 @@ class MemoryBackend:
             self._changed.notify_all()
 
     def _go_on(self) -> None:
-        pausing.heed()
+        cancellable_sleep.heed()
         with self._changed:
             if not self._engine.leap():
                 self._changed.wait(_IDLE_SECONDS)

@@ -1,6 +1,6 @@
 """The simulation: a virtual clock, what is due on it, and how one job goes from phase to phase.
 
-Who may start, and in which order, is decided next door in `queue`; what the ranks do, in `script`.
+Who may start, and in which order, is decided next door in `queue`; what the ranks do, in `scenario`.
 Nothing here waits: time passes only when somebody calls `advance` or `leap`.
 """
 
@@ -14,9 +14,9 @@ import msgspec
 
 from mpijob.backends.memory import plan as planning
 from mpijob.backends.memory import queue
-from mpijob.backends.memory.program import Part
 from mpijob.backends.memory.record import Record, census, first_state, workers_in
-from mpijob.backends.memory.script import Script, cast
+from mpijob.backends.memory.scenario import Script, cast
+from mpijob.backends.memory.shell_sim import Part
 from mpijob.errors import Finding, Severity
 from mpijob.model import (
     Amounts,
@@ -30,9 +30,9 @@ from mpijob.model import (
     Role,
     Sample,
     WorkerState,
-    dependencies,
 )
-from mpijob.model.dependencies import Dependency
+from mpijob.model.spec import dependencies
+from mpijob.model.spec.dependencies import Dependency
 
 EPOCH = 1_700_000_000.0
 _STEP_SECONDS = 0.2

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mpijob.backends.memory.program import Part
+from mpijob.backends.memory.shell_sim import Part
 from mpijob.model import (
     Event,
     Identity,

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from mpijob.backends.refusals import no_such_schedule
+from mpijob.backends.common_errors import no_such_schedule
 from mpijob.model import MPIJob
-from mpijob.model.schedule import Recurrence
+from mpijob.model.spec.schedule import Recurrence
 
 
 class MemorySchedules:

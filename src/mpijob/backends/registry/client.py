@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from mpijob.backends.registry.credentials import Login
-from mpijob.backends.registry.lines import Lines, Reply, Unanswered
-from mpijob.backends.registry.pictures import MANIFESTS, Blob
+from mpijob.backends.registry.http import Lines, Reply, Unanswered
+from mpijob.backends.registry.manifest import MANIFESTS, Blob
 from mpijob.errors import BackendError, InvalidImage, NotAllowed, NotFound
-from mpijob.model.image import Reference
+from mpijob.model.spec.image import Reference
 
 _LARGEST_DOCUMENT = 4 << 20  # as registries have it themselves
 _PIECE = 1 << 18

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mpijob.backends.registry import zstd
-from mpijob.backends.registry.pictures import Blob
-from mpijob.dialects import imagefiles
-from mpijob.dialects.imagetree import Tree
+from mpijob.backends.registry.manifest import Blob
 from mpijob.errors import InvalidImage, Unsupported
-from mpijob.model.image import Entry, Kind
+from mpijob.formats.images import file_probes
+from mpijob.formats.images.filesystem import Tree
+from mpijob.model.spec.image import Entry, Kind
 
 MOST_BYTES = 100 << 30  # of a whole image, unpacked
 MOST_ENTRIES = 500_000  # that are kept
@@ -268,9 +268,9 @@ class Stack:
             return upper.get(same) or self.entries.get(same)
         if not header.isreg():
             return Entry(kind=Kind.OTHER, **given)
-        wanted = imagefiles.bytes_wanted(path)
-        capabilities = imagefiles.capabilities(header.pax_headers)
-        clue = imagefiles.read(path, _beginning(tar, header, wanted)) if wanted else None
+        wanted = file_probes.bytes_wanted(path)
+        capabilities = file_probes.capabilities(header.pax_headers)
+        clue = file_probes.read(path, _beginning(tar, header, wanted)) if wanted else None
         if not (clue or capabilities or header.mode & 0o111 or ".so" in path or "-info" in path):
             return None
         return Entry(kind=Kind.FILE, capabilities=capabilities, clue=clue, **given)

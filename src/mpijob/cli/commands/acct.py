@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpijob.accounting import costs, fields
-from mpijob.cli import text
-from mpijob.cli.commands.show import phase_choice
+from mpijob.cli.commands.list import phase_choice
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Moment, command, name_argument
 from mpijob.cli.output import Format
+from mpijob.cli.render import text
 
 if TYPE_CHECKING:
     from mpijob.accounting.reports import Report, Row

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpijob.admission.resources import named, number
-from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, Duration, command
 from mpijob.cli.output import Format
-from mpijob.model.overview import ClusterView, Line, NamespaceView, QueueView
+from mpijob.cli.render import text
+from mpijob.model.status.overview import ClusterView, Line, NamespaceView, QueueView
 
 if TYPE_CHECKING:
-    from mpijob.client.governing import Administration, Governed
+    from mpijob.client.admin.limits import Administration, Governed
 
 _VALUES = (Format.TABLE, Format.JSON, Format.YAML)
 _namespace = click.argument("whose", metavar="NAMESPACE")
@@ -27,7 +27,7 @@ def admin() -> None:
 
 
 def _administration(app: App) -> Administration:
-    from mpijob.client.governing import Administration
+    from mpijob.client.admin.limits import Administration
 
     return Administration(app.client)
 
@@ -206,7 +206,7 @@ def set_limits(
     **given: Any,
 ) -> None:
     """Set what a namespace may do; what is not named stays as it is."""
-    from mpijob.client.governing import Wishes
+    from mpijob.client.admin.limits import Wishes
 
     wanted = {_LIMITS[name]: value for name, value in given.items() if value is not None}
     wanted |= {"allowed_images": tuple(images)} if images else {}

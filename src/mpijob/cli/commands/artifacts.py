@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import shown, text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command, name_argument
 from mpijob.cli.output import Format
-from mpijob.model.quantity import as_bytes
+from mpijob.cli.render import job_rows, text
+from mpijob.model.spec.quantity import as_bytes
 
 
 @click.group("artifacts", context_settings=SETTINGS)
@@ -46,7 +46,7 @@ def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str,
     with app.out.progress(f"fetching from {name} …"):
         fetched = app.client.fetch(name, directory, paths, overwrite=overwrite)
     app.out.lines(text.one_line(str(path)) for path in fetched)
-    app.out.note(shown.fetched_phrase(len(fetched), directory))
+    app.out.note(job_rows.fetched_phrase(len(fetched), directory))
 
 
 @command("store", outputs=())
@@ -54,7 +54,7 @@ def artifacts_fetch(app: App, name: str, paths: tuple[str, ...], directory: str,
 @pass_app
 def artifacts_store(app: App, name: str) -> None:
     """Store what a job wrote to its S3 volumes once more."""
-    from mpijob.cli import exits
+    from mpijob.cli import exit_codes
 
     with app.out.progress(f"storing what {name} wrote …"):
         told = app.client.store(name)
@@ -62,7 +62,7 @@ def artifacts_store(app: App, name: str) -> None:
     for one in told:
         if not isinstance(one, str):
             app.out.note(one.message)
-    exits.end(exits.FAILED if any(not isinstance(one, str) for one in told) else exits.OK)
+    exit_codes.end(exit_codes.FAILED if any(not isinstance(one, str) for one in told) else exit_codes.OK)
 
 
 artifacts.add_command(artifacts_store)

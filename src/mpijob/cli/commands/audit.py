@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from mpijob.cli import exits, text
+from mpijob.cli import exit_codes
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, Moment, command
 from mpijob.cli.output import Format
-from mpijob.model.audit import RECEIVED, AuditEvent, AuditQuery, ObjectRef, Verb
+from mpijob.cli.render import text
+from mpijob.model.status.audit import RECEIVED, AuditEvent, AuditQuery, ObjectRef, Verb
 
 _COLUMNS = ("TIME", "USER", "FROM", "VERB", "NAMESPACE", "JOB", "RESULT", "DETAILS")
 _CSV = (
@@ -175,7 +176,7 @@ def verify(app: App, anchor: str) -> None:
         app.out.line(_summary(verdict.lines, verdict.first, verdict.last, len(verdict.flaws)))
         app.out.line(f"head: {verdict.head}")
     if not verdict.sound:
-        exits.end(exits.FAILED)
+        exit_codes.end(exit_codes.FAILED)
 
 
 def _place(file: str, line: int) -> str:

@@ -28,12 +28,12 @@ def broker(app: App, address: str, port: int, certificate: str, key: str) -> Non
     It reads queues and machines with rights of its own and answers for who may create jobs in a namespace. Users
     name it in the setting `broker`; where it is not, they see what they may read. It goes on until it is ended.
     """
-    from mpijob.client import brokering, ending
+    from mpijob.client.services import run_broker, shutdown
 
     if bool(certificate) != bool(key):
         raise click.UsageError("--certificate and --key belong together")
-    stop = ending.until_ended()
+    stop = shutdown.until_ended()
     tls = (certificate, key) if certificate else None
-    brokering.serve(
+    run_broker.serve(
         app.client.settings, (address, port), tls, stop, lambda where: app.out.note(f"answering at {where}")
     )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format
-from mpijob.model.quantity import as_bytes
+from mpijob.cli.render import text
+from mpijob.model.spec.quantity import as_bytes
 
 _MOST_MIB = 32
 

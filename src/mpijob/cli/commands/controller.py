@@ -22,13 +22,13 @@ def controller(app: App, all_namespaces: bool, lease_namespace: str, health_port
     they say, the limits of namespaces are kept, what nobody owns is cleared away. It goes on until it is ended
     (SIGTERM, Ctrl-C); killed and started again, it comes to the same end. Several may run: one of them acts.
     """
-    from mpijob.client import controlling, ending, thrift
+    from mpijob.client.services import malloc, run_controller, shutdown
 
-    stop = ending.until_ended()
-    thrift.keep_small(stop)
+    stop = shutdown.until_ended()
+    malloc.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
     where = "all namespaces" if all_namespaces else f"namespace {namespace}"
-    controlling.control(
+    run_controller.control(
         app.client.settings,
         namespace,
         stop,

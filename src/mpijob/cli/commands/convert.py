@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
-from mpijob.cli import exits, text
+from mpijob.cli import exit_codes
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.jobspec import read_file
+from mpijob.cli.job_args import read_file
 from mpijob.cli.options import command
 from mpijob.cli.output import Format
-from mpijob.client import converting
-from mpijob.client.converting import Conversion, Entry, Fate, Stage
+from mpijob.cli.render import text
+from mpijob.client.convert import convert_jobs
+from mpijob.client.convert.convert_jobs import Conversion, Entry, Fate, Stage
 
 _AT_WILL = "nothing, or "
 _SIGNS = {Fate.EXACT: "exact", Fate.CHANGED: "changed", Fate.DROPPED: "dropped"}
@@ -24,7 +25,7 @@ _SIGNS = {Fate.EXACT: "exact", Fate.CHANGED: "changed", Fate.DROPPED: "dropped"}
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.option(
     "--to",
-    type=click.Choice(converting.TARGETS),
+    type=click.Choice(convert_jobs.TARGETS),
     default="job",
     help="What is written; a job file by default.",
 )
@@ -63,7 +64,7 @@ def convert(
         done = tuple(
             one
             for file in files
-            for one in converting.convert(
+            for one in convert_jobs.convert(
                 read_file(file),
                 to=to,
                 file="" if file == "-" else file,
@@ -77,19 +78,19 @@ def convert(
         moved = None
     elif directory is not None:
         done = tuple(
-            converting.directory(
+            convert_jobs.directory(
                 directory, to=to, image=image, format=form, openshift=openshift, out=out or ""
             )
         )
         moved = 0
     else:
-        from mpijob.client import migration
+        from mpijob.client.convert import cluster_migration
 
         settings = app.settings()
-        done, moved = migration.of_cluster(
+        done, moved = cluster_migration.of_cluster(
             settings, everywhere=all_namespaces, to=to, image=image, format=form, openshift=openshift
         )
-        for said in migration.retiring(settings, everywhere=all_namespaces).values():
+        for said in cluster_migration.retiring(settings, everywhere=all_namespaces).values():
             app.out.note(said)
     written = _written(app, done, Path(out), directory is not None, overwrite) if out is not None else {}
     _show(app, done, report, moved, written)
@@ -135,9 +136,9 @@ def _refuse_one_stream(scripts: int) -> None:
 
 
 def _show_fleet(app: App, done: tuple[Conversion, ...], report: str | None, moved: int) -> None:
-    from mpijob.client import migration
+    from mpijob.client.convert import cluster_migration
 
-    found = migration.progress(done, moved)
+    found = cluster_migration.progress(done, moved)
     if report == "json" or app.out.format is Format.JSON:
         app.out.format = Format.JSON
         app.out.value(found)
@@ -279,4 +280,4 @@ def _place(name: str, ending: str, folder: Path, taken: Container[Path]) -> Path
 def _end(done: tuple[Conversion, ...], strict: bool) -> None:
     blocked = any(one.stage is Stage.BLOCKED for one in done)
     if blocked or (strict and any(entry.fate is Fate.DROPPED for one in done for entry in one.every)):
-        exits.end(exits.FAILED)
+        exit_codes.end(exit_codes.FAILED)

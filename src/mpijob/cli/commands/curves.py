@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format
-from mpijob.observation.curves import sparkline
+from mpijob.cli.render import text
+from mpijob.cli.render.job_table import tell_if_deleted
+from mpijob.observation.metrics.training import sparkline
 
 if TYPE_CHECKING:
-    from mpijob.observation.curves import Curves
+    from mpijob.observation.metrics.training import Curves
 
 
 @command("curves", outputs=(Format.TABLE, Format.JSON, Format.YAML, Format.CSV))

@@ -22,10 +22,10 @@ def data() -> None:
 @pass_app
 def fetch(app: App, source: str, directory: str) -> None:
     """Fetch a folder of a bucket into a directory."""
-    from mpijob.client import carrying
+    from mpijob.client.integrations import s3_sync
 
     with app.out.progress(f"fetching {source} …"):
-        told = carrying.fetch(app.settings(), source, directory)
+        told = s3_sync.fetch(app.settings(), source, directory)
     app.out.line(told)
 
 
@@ -35,10 +35,10 @@ def fetch(app: App, source: str, directory: str) -> None:
 @pass_app
 def store(app: App, source: str, directory: str) -> None:
     """Store the files of a directory in a folder of a bucket."""
-    from mpijob.client import carrying
+    from mpijob.client.integrations import s3_sync
 
     with app.out.progress(f"storing {directory} …"):
-        told = carrying.store(app.settings(), source, directory)
+        told = s3_sync.store(app.settings(), source, directory)
     app.out.line(told)
 
 
@@ -49,9 +49,9 @@ def store(app: App, source: str, directory: str) -> None:
 @pass_app
 def keep(app: App, source: str, directory: str, every: float) -> None:
     """Store what changes in a directory until told to end, then once more; on a cluster it runs beside each worker."""
-    from mpijob.client import carrying
+    from mpijob.client.integrations import s3_sync
 
-    for told in carrying.keep(app.settings(), source, directory, every):
+    for told in s3_sync.keep(app.settings(), source, directory, every):
         app.out.line(told)
 
 

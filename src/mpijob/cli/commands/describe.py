@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mpijob.cli import shown
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format, as_yaml, finding_lines
+from mpijob.cli.render import job_rows
 from mpijob.errors import Finding, NotAllowed
 from mpijob.model import JobState, MPIJob, Phase
-from mpijob.observation.masking import masked_job
+from mpijob.observation.redaction.masking import masked_job
 from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
-    from mpijob.observation.encryption import Protection
+    from mpijob.observation.redaction.encryption import Protection
 
 _LAST_EVENTS = 20
 _LAST_SECONDS = 120.0  # of a training's lines: all of them may be a gigabyte
@@ -36,11 +36,11 @@ def describe(app: App, name: str) -> None:
         app.out.value(told | {"encryption": _encryption(app, spec)})
         return
     now = app.now()
-    app.out.lines(shown.state_lines(state, now))
-    _section(app, "Workers", shown.worker_lines(state.workers, state.ranks) if state.workers else [])
-    _section(app, "Ranks", shown.rank_lines(state) if state.ranks else [])
+    app.out.lines(job_rows.state_lines(state, now))
+    _section(app, "Workers", job_rows.worker_lines(state.workers, state.ranks) if state.workers else [])
+    _section(app, "Ranks", job_rows.rank_lines(state) if state.ranks else [])
     _section(app, "Spec", as_yaml(msgspec.to_builtins(spec)).splitlines())
-    _section(app, "Events", [shown.event_line(event, now) for event in events[-_LAST_EVENTS:]])
+    _section(app, "Events", [job_rows.event_line(event, now) for event in events[-_LAST_EVENTS:]])
     _section(
         app, "Encryption", [f"{one.what}: {one.encrypted} ({one.why})" for one in _encryption(app, spec)]
     )
@@ -52,7 +52,7 @@ def describe(app: App, name: str) -> None:
 
 def _encryption(app: App, spec: MPIJob) -> tuple[Protection, ...]:
     """Return what of the job is encrypted, on its ways and where it rests."""
-    from mpijob.observation.encryption import protections
+    from mpijob.observation.redaction.encryption import protections
 
     return protections(spec, cluster=app.client.settings.engine == CLUSTER)
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from mpijob.cli import exits, text
+from mpijob.cli import exit_codes
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command
 from mpijob.cli.output import Format, finding_lines
-from mpijob.client.images import image_exists, inspect_image
-from mpijob.model import quantity
-from mpijob.model.image import NAMES, Image, ImageReport, Verdict
+from mpijob.cli.render import text
+from mpijob.client.admin.images import image_exists, inspect_image
+from mpijob.model.spec import quantity
+from mpijob.model.spec.image import NAMES, Image, ImageReport, Verdict
 
 _VERDICTS = {
     Verdict.READY: "ready: nothing was found that would stop an MPI job",
@@ -62,7 +63,7 @@ def inspect(app: App, target: str, **chosen: Any) -> None:
     else:
         app.out.lines(_told(report))
     if not report.ok:
-        exits.end(exits.FAILED)
+        exit_codes.end(exit_codes.FAILED)
 
 
 @command("exists", outputs=(), namespace=False)

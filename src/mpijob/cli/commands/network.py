@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.jobspec import Given, given_options
+from mpijob.cli.job_args import Given, given_options
 from mpijob.cli.options import SETTINGS, Duration, command, name_argument
 from mpijob.cli.output import Format
-from mpijob.model.quantity import as_bytes
+from mpijob.cli.render import text
+from mpijob.model.spec.quantity import as_bytes
 
 if TYPE_CHECKING:
-    from mpijob.observation.network import Matrix
-    from mpijob.observation.talk import Talk
+    from mpijob.observation.health.mpi_monitoring import Talk
+    from mpijob.observation.health.network_probe import Matrix
 
 _SHOWN = (Format.TABLE, Format.JSON, Format.YAML)
 _MOST_FLOWS = 20
@@ -41,14 +41,14 @@ def probe(app: App, timeout: float | None, keep: bool, **given: Any) -> None:
 
     A short job with the workers, image and placement of the file or the flags: one rank on each.
     """
-    from mpijob.client import probing
+    from mpijob.client.admin import network_probe
 
     given["words"] = given["words"] or (f"network-{os.urandom(3).hex()}",)
     like = Given.of(app, given, ("true",)).job()
-    if not 2 <= like.workers <= probing.MOST_WORKERS:
-        raise click.UsageError(f"a probe takes 2 to {probing.MOST_WORKERS} workers, not {like.workers}")
+    if not 2 <= like.workers <= network_probe.MOST_WORKERS:
+        raise click.UsageError(f"a probe takes 2 to {network_probe.MOST_WORKERS} workers, not {like.workers}")
     with app.out.progress(f"measuring {like.workers * (like.workers - 1) // 2} pairs of workers …"):
-        found = probing.measure(app.client, like, timeout, keep=keep)
+        found = network_probe.measure(app.client, like, timeout, keep=keep)
     if app.out.structured:
         app.out.value(found)
     else:
@@ -82,9 +82,9 @@ def _cell(found: Matrix, at: int, to: int) -> str:
 @pass_app
 def ledger(app: App) -> None:
     """Show what earlier probes measured, machine by machine."""
-    from mpijob.client import probing
+    from mpijob.client.admin import network_probe
 
-    found = probing.ledger(app.client)
+    found = network_probe.ledger(app.client)
     if app.out.structured:
         app.out.value(found)
         return
@@ -106,9 +106,9 @@ def ledger(app: App) -> None:
 @pass_app
 def talk(app: App, name: str) -> None:
     """Show who talked to whom in a job that ran with Open MPI's monitoring."""
-    from mpijob.client import probing
+    from mpijob.client.admin import network_probe
 
-    found = probing.profile(app.client, name)
+    found = network_probe.profile(app.client, name)
     if app.out.structured:
         app.out.value(found)
     else:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Duration, command
 from mpijob.cli.output import Format
+from mpijob.cli.render import text
 from mpijob.diagnosis.patterns import Pattern
 
 

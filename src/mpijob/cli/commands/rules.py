@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import exits, text
+from mpijob.cli import exit_codes
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command
 from mpijob.cli.output import Format, finding_lines
+from mpijob.cli.render import text
 
 
 @click.group("rules", context_settings=SETTINGS)
@@ -19,7 +20,7 @@ def rules() -> None:
 @pass_app
 def list_rules(app: App) -> None:
     """List the causes that are known, those of your own site first."""
-    from mpijob.client.reasons import site_rules
+    from mpijob.client.observe.diagnose import site_rules
     from mpijob.diagnosis.rules import RULES
 
     own = site_rules(app.settings())
@@ -37,9 +38,9 @@ def list_rules(app: App) -> None:
 @pass_app
 def test_rules(app: App, file: str) -> None:
     """Check a file of rules, and try each rule on its examples."""
-    from mpijob.backends import siterules
+    from mpijob.backends import site_rule_loader
 
-    found, wrong = siterules.check(file)
+    found, wrong = site_rule_loader.check(file)
     examples = sum(len(rule.examples) + len(rule.innocent) for rule in found)
     if app.out.structured:
         app.out.value({"rules": len(found), "examples": examples, "findings": wrong})
@@ -48,7 +49,7 @@ def test_rules(app: App, file: str) -> None:
     else:
         app.out.line(f"{file}: {len(found)} rules, {examples} examples, all in order")
     if wrong:
-        exits.end(exits.USAGE)
+        exit_codes.end(exit_codes.USAGE)
 
 
 rules.add_command(list_rules)

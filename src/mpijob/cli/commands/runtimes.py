@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import exits, text
+from mpijob.cli import exit_codes
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import SETTINGS, command
 from mpijob.cli.output import Format, finding_lines
-from mpijob.client.runtimes import Runtimes
+from mpijob.cli.render import text
+from mpijob.client.admin.runtimes import Runtimes
 from mpijob.errors import Finding, Severity
 
 _image_option = click.option(
@@ -90,7 +91,7 @@ def _told(name: str, traps: tuple[Finding, ...]) -> list[str]:
 
 def _end(findings: list[Finding]) -> None:
     if any(one.severity is Severity.ERROR for one in findings):
-        exits.end(exits.FAILED)
+        exit_codes.end(exit_codes.FAILED)
 
 
 for _command in (list_runtimes, show, install, lint, test):

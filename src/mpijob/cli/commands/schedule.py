@@ -9,17 +9,17 @@ from zoneinfo import ZoneInfo
 import click
 import msgspec
 
-from mpijob import shapes
-from mpijob.cli import text
+from mpijob import codec
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.jobspec import Given, TakesCommand, given_options
+from mpijob.cli.job_args import Given, TakesCommand, given_options
 from mpijob.cli.options import SETTINGS, Duration, command
 from mpijob.cli.output import Format
+from mpijob.cli.render import text
 from mpijob.errors import InvalidJob
 
 if TYPE_CHECKING:
-    from mpijob.model.schedule import Recurrence
+    from mpijob.model.spec.schedule import Recurrence
 
 _LISTED = (Format.TABLE, Format.JSON, Format.YAML, Format.NAME)
 
@@ -48,7 +48,7 @@ def create(
     app: App, when: str, time_zone: str, overlap: str, start_within: float | None, **given: Any
 ) -> None:
     """Make a job recur; nothing is started now."""
-    from mpijob.model.schedule import Overlap, Schedule
+    from mpijob.model.spec.schedule import Overlap, Schedule
 
     asked = Given.of(app, given)
     job = asked.job()
@@ -140,14 +140,14 @@ def resume(app: App, name: str) -> None:
 def fire(app: App, name: str | None, document: str, run: str, since: float) -> None:
     """Start a schedule's job now, as its overlap allows; a cluster's CronJob does so when it is due."""
 
-    from mpijob.model.schedule import Schedule
+    from mpijob.model.spec.schedule import Schedule
 
     schedules = app.client.schedules
     if name:
         wanted = schedules.get(name).schedule
     elif document:
         try:
-            wanted = shapes.decode(document, Schedule)
+            wanted = codec.decode(document, Schedule)
         except msgspec.DecodeError as error:
             raise InvalidJob(
                 f"--document is no schedule: {error}",
@@ -162,9 +162,9 @@ def fire(app: App, name: str | None, document: str, run: str, since: float) -> N
 @pass_app
 def serve(app: App) -> None:
     """Keep the time of this machine's schedules in the foreground, as a service manager or @reboot would start it."""
-    from mpijob.client import alarm
+    from mpijob.client.services import cron
 
-    app.out.note(alarm.serve(app.settings()))
+    app.out.note(cron.serve(app.settings()))
 
 
 @command("rights", outputs=())
@@ -173,7 +173,7 @@ def rights(app: App) -> None:
     """Print the rights that a cluster's schedules need, for an administrator to apply."""
     import yaml
 
-    from mpijob.dialects import cronjob
+    from mpijob.formats.kubernetes import cronjob
 
     documents = cronjob.rights(app.settings().namespace)
     app.out.text(yaml.safe_dump_all(documents, sort_keys=False))
@@ -181,7 +181,7 @@ def rights(app: App) -> None:
 
 def _safe(one: Recurrence) -> Recurrence:
     """Return what may be shown: what looks like a secret in the job is masked."""
-    from mpijob.observation.masking import masked_job
+    from mpijob.observation.redaction.masking import masked_job
 
     wanted = msgspec.structs.replace(one.schedule, job=masked_job(one.schedule.job))
     return msgspec.structs.replace(one, schedule=wanted)

@@ -7,13 +7,13 @@ from itertools import groupby
 
 import click
 
-from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import Numbers, command, name_argument
 from mpijob.cli.output import Format
+from mpijob.cli.render import text
 from mpijob.model import StackReport
-from mpijob.model.stacks import Frame, StackGroup
-from mpijob.observation.stacks import named
+from mpijob.model.status.stacks import Frame, StackGroup
+from mpijob.observation.health.stacks import named
 
 _MOST_CALLS = 25
 

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mpijob.cli import exits, graphs, shown
+from mpijob.cli import exit_codes, multi_job
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.jobspec import Given, TakesCommand, given_options
+from mpijob.cli.job_args import Given, TakesCommand, given_options
 from mpijob.cli.options import command
 from mpijob.cli.output import Format
+from mpijob.cli.render import job_rows
 from mpijob.model import MPIJob, Plan
-from mpijob.observation.masking import masked_plan
+from mpijob.observation.redaction.masking import masked_plan
 
 if TYPE_CHECKING:
     from mpijob.client import Job
@@ -36,7 +37,7 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
             "--server goes with --dry-run: without it the job is created, and judged anyway"
         )
     asked = Given.each(app, given)
-    if several := graphs.jobs_of(asked):
+    if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=dry_run)
         return
     if dry_run:
@@ -48,7 +49,7 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
     elif app.out.format is Format.NAME:
         app.out.line(state.ref.name)
     else:
-        app.out.line(shown.phase_line(state))
+        app.out.line(job_rows.phase_line(state))
         app.out.note(f"follow it: {app.words(state.ref, 'logs -f')}")
 
 
@@ -70,15 +71,15 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 
     asked = Given.each(app, given, nameless=True)
     look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps)
-    if several := graphs.jobs_of(asked):
-        graphs.follow(app, graphs.submit(app, several), look, stays=not remove)
+    if several := multi_job.jobs_of(asked):
+        multi_job.follow(app, multi_job.submit(app, several), look, stays=not remove)
         return
     handle = _submitted(app, asked[0])
     with app.client.reconciling(handle.ref):
         state = Follower(app, handle, look, stays=not remove).to_the_end()
     if remove:
         app.client.delete(handle.ref)
-    exits.end(exits.after(state.phase))
+    exit_codes.end(exit_codes.after(state.phase))
 
 
 @command("plan", outputs=(Format.TABLE, Format.JSON, Format.YAML), cls=TakesCommand)
@@ -89,20 +90,20 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 def plan(app: App, server: bool, **given: Any) -> None:
     """Show exactly what would run; start nothing."""
     asked = Given.each(app, given, nameless=True)
-    if several := graphs.jobs_of(asked):
+    if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=True)
         return
     _show_plan(app, _planned(app, asked[0], server=server))
 
 
 def _create_several(app: App, jobs: tuple[MPIJob, ...], *, dry_run: bool) -> None:
-    from mpijob.client import graph
+    from mpijob.client.submit import dependency_graph
 
     if not dry_run:
-        graphs.show(app, graphs.submit(app, jobs))
+        multi_job.show(app, multi_job.submit(app, jobs))
         return
-    for job in graph.ordered(jobs):
-        _show_plan(app, app.client.plan(graph.alone(job, jobs)))
+    for job in dependency_graph.ordered(jobs):
+        _show_plan(app, app.client.plan(dependency_graph.alone(job, jobs)))
 
 
 def _planned(app: App, asked: Given, *, server: bool) -> Plan:
@@ -122,4 +123,4 @@ def _show_plan(app: App, plan: Plan) -> None:
     if app.out.structured:
         app.out.value(safe)
     else:
-        app.out.lines(shown.plan_lines(safe))
+        app.out.lines(job_rows.plan_lines(safe))

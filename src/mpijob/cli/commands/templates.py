@@ -7,14 +7,14 @@ from typing import Any
 import click
 import msgspec
 
-from mpijob.cli import text
-from mpijob.cli.commands.steer import show_state
+from mpijob.cli.commands.lifecycle import show_state
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.jobspec import Given, TakesCommand, from_tree, given_options
+from mpijob.cli.job_args import Given, TakesCommand, from_tree, given_options
 from mpijob.cli.options import SETTINGS, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.overlay import Change, overlay
+from mpijob.cli.render import text
 from mpijob.model import MPIJob
 
 _template_argument = click.argument("template", metavar="TEMPLATE")
@@ -61,7 +61,7 @@ def list_templates(app: App) -> None:
 @pass_app
 def show(app: App, template: str) -> None:
     """Print a template as a job file."""
-    from mpijob.client import drafts
+    from mpijob.client.submit import drafts
 
     job = app.client.templates.show(template)
     app.out.text(drafts.shown(job, "json" if app.out.format is Format.JSON else "yaml"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import text
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.options import command, name_argument
 from mpijob.cli.output import Format
+from mpijob.cli.render import text
 from mpijob.errors import NotFound
 
 
@@ -17,7 +17,8 @@ from mpijob.errors import NotFound
 @pass_app
 def trace(app: App, name: str, endpoint: str | None) -> None:
     """Show how long a job was in each stage of its life, as an OpenTelemetry trace."""
-    from mpijob.client import stages, tracing
+    from mpijob.client.integrations import otlp
+    from mpijob.client.observe import stages
 
     state, events = app.client.state(name), tuple(app.client.events(name))
     found = [
@@ -25,9 +26,9 @@ def trace(app: App, name: str, endpoint: str | None) -> None:
     ]
     if not found:
         raise NotFound(f"there is no account of '{name}'", hint=f"{app.program} acct lists those there are")
-    document = tracing.trace(found[0], events, app.now())
+    document = otlp.trace(found[0], events, app.now())
     if endpoint:
-        tracing.send(endpoint, document)
+        otlp.send(endpoint, document)
         app.out.note(f"sent to {endpoint}")
     if app.out.structured:
         app.out.value(document)

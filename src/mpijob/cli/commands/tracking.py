@@ -22,8 +22,9 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
     is ended (SIGTERM, Ctrl-C); started again, it goes on where it was. A recorder with the setting `mlflow` does
     the same for a cluster.
     """
-    from mpijob.client import ending, sources, tracking
-    from mpijob.client.mlflow import Server
+    from mpijob.client.integrations import metric_sources, tracking
+    from mpijob.client.integrations.mlflow import Server
+    from mpijob.client.services import shutdown
 
     settings = app.client.settings
     if not (address or settings.mlflow):
@@ -31,14 +32,14 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
             "no MLflow server is known", hint="name it with --to http://mlflow:5000, or in the setting mlflow"
         )
     server = Server(address or settings.mlflow, settings.mlflow_token_file)
-    mirror = tracking.Mirror(sources.OfClient(app.client, all_namespaces=all_namespaces), server)
+    mirror = tracking.Mirror(metric_sources.OfClient(app.client, all_namespaces=all_namespaces), server)
     if name is None:
-        sender = tracking.Sender(mirror, ending.until_ended())
+        sender = tracking.Sender(mirror, shutdown.until_ended())
         app.out.note(f"sending what trainings tell to {server.address}")
         sender.run()
         return
     ref = app.client.state(name).ref
-    stop = ending.until_ended()
+    stop = shutdown.until_ended()
     while (state := mirror.tell(ref)) and follow and not state.phase.final:
         if stop.wait(tracking.EVERY_SECONDS):
             break
@@ -64,9 +65,9 @@ def tensorboard(app: App, name: str, logdir: str, port: int) -> None:
     It shows the event files that the job wrote, else what its ranks told. It follows the job while it runs, and
     goes on until it is ended (SIGTERM, Ctrl-C).
     """
-    from mpijob.client import ending
-    from mpijob.client.tensorboard import serve
+    from mpijob.client.integrations.tensorboard import serve
+    from mpijob.client.services import shutdown
 
     state = app.client.state(name)
-    stop = ending.until_ended()
+    stop = shutdown.until_ended()
     serve(app.client, state.ref, stop, app.out.line, logdir=logdir, port=port)

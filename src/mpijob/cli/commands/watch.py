@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from mpijob.backends.patience import Patience
-from mpijob.cli import exits, shown
-from mpijob.cli.commands.show import filters
+from mpijob.backends.outage_tolerance import Patience
+from mpijob.cli import exit_codes
+from mpijob.cli.commands.list import filters
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
-from mpijob.cli.worries import Worries
+from mpijob.cli.render import job_rows
+from mpijob.cli.render.job_table import tell_if_deleted
+from mpijob.cli.render.warning_lines import Worries
 from mpijob.errors import BackendError, Finding
 from mpijob.model import JobKey, JobState, Phase
 
@@ -36,19 +37,19 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
         name and (known := app.client.state(name)).deleted is not None
     ):  # one that does not exist is said at once
         tell_if_deleted(app, known)
-        _show(app, known, shown.result_line(known))
-        exits.end(exits.after(known.phase))
+        _show(app, known, job_rows.result_line(known))
+        exit_codes.end(exit_codes.after(known.phase))
     moving = app.out.format is Format.TABLE and app.out.live() and find_spec("rich") is not None
     state = _screen(app, name, chosen) if moving else _changes(app, name, chosen)
     if state is not None:
-        exits.end(exits.after(state.phase))
+        exit_codes.end(exit_codes.after(state.phase))
 
 
 def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
     told: dict[JobKey, str] = {}
     worries = Worries(app, app.out.line)
     for state in app.client.watch(names=(name,) if name else (), **chosen):
-        line = shown.result_line(state) if state.phase.final else shown.phase_line(state)
+        line = job_rows.result_line(state) if state.phase.final else job_rows.phase_line(state)
         if told.get(state.ref.key) != line:
             told[state.ref.key] = line
             _show(app, state, line)
@@ -89,13 +90,13 @@ def _picture(
     app: App, name: str | None, chosen: dict[str, Any], secrets: tuple[str, ...], worries: _Asked
 ) -> tuple[JobState | None, Any]:
     """Return what the screen shows now, and the state of the job that it is about."""
-    from mpijob.cli import screen
+    from mpijob.cli.render import live_view
 
     if name is None:
-        return None, screen.jobs(app.client.list(**chosen).items, app.now())
+        return None, live_view.jobs(app.client.list(**chosen).items, app.now())
     state = app.client.state(name)
-    lines = tuple(app.client.logs(name, tail=screen.LAST_LINES))
-    return state, screen.job(state, lines, app.now(), secrets, worries.about(state))
+    lines = tuple(app.client.logs(name, tail=live_view.LAST_LINES))
+    return state, live_view.job(state, lines, app.now(), secrets, worries.about(state))
 
 
 class _Asked:

@@ -80,4 +80,6 @@ def webhook(
         os.set_inheritable(handed.fileno(), True)
         sys.stdout.flush()
         sys.stderr.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "mpijob.cluster.webhook", str(handed.fileno())])
+        os.execv(
+            sys.executable, [sys.executable, "-m", "mpijob.cluster.webhook.server", str(handed.fileno())]
+        )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from mpijob.cli import told
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.listed import tell_if_deleted
 from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
+from mpijob.cli.render import diagnosis_text
+from mpijob.cli.render.job_table import tell_if_deleted
 from mpijob.model import Family
 
 _SHOWN = 3
@@ -31,16 +31,16 @@ def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_cod
     if (name is None) == (not logs):
         raise click.UsageError("give the name of a job, or a log with --log FILE")
     if name is None:
-        from mpijob.client import reasons
+        from mpijob.client.observe import diagnose
 
-        found = reasons.files(logs)
+        found = diagnose.files(logs)
         named = ", ".join(found) if len(found) <= _SHOWN else f"{len(found)} files"
         with app.out.progress(f"reading {named} …"):
-            diagnosis = reasons.of_logs(
+            diagnosis = diagnose.of_logs(
                 found,
                 exit_code=exit_code,
                 family=Family(family),
-                site=reasons.site_rules(app.settings()),
+                site=diagnose.site_rules(app.settings()),
             )
     else:
         with app.out.progress(f"looking for what made {name} stand where it stands …"):
@@ -50,4 +50,4 @@ def why(app: App, name: str | None, logs: tuple[str, ...], family: str, exit_cod
         app.out.value(diagnosis)
         return
     place = app.words(app.client.ref(name), "{verb}") if name is not None else ""
-    app.out.lines(told.lines(diagnosis, place, app.program))
+    app.out.lines(diagnosis_text.lines(diagnosis, place, app.program))

@@ -3,7 +3,7 @@
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import (
     cluster,
-    engine,
+    connectivity,
     fabric,
     frameworks,
     gpus,
@@ -12,14 +12,14 @@ from mpijob.diagnosis.rules import (
     memory,
     mpi,
     pods,
-    program,
-    reach,
-    starting,
+    program_exit,
+    program_start,
+    supervisor,
     waiting,
 )
 
 RULES: tuple[Rule, ...] = (
-    *engine.RULES,
+    *supervisor.RULES,
     *waiting.RULES,
     *images.RULES,
     *cluster.RULES,
@@ -27,14 +27,14 @@ RULES: tuple[Rule, ...] = (
     *memory.RULES,
     *gpus.RULES,
     *frameworks.RULES,
-    *starting.RULES,
-    *program.RULES,
+    *program_start.RULES,
+    *program_exit.RULES,
     *limits.RULES,
     *mpi.RULES,
     *fabric.RULES,
-    *reach.RULES,
+    *connectivity.RULES,
 )
-UNKNOWN = engine.UNKNOWN
+UNKNOWN = supervisor.UNKNOWN
 IDS = frozenset(rule.id for rule in (*RULES, UNKNOWN))
 
 __all__ = ["IDS", "RULES", "UNKNOWN"]

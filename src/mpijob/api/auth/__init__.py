@@ -1,0 +1,1 @@
+"""Sessions, tokens, rate limits and client addresses."""

@@ -1,0 +1,66 @@
+"""Errors as answers: one mapping from the kind of an error to a status, and one body."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mpijob.api.schemas.job_schemas import Problem
+from mpijob.errors import HTTP_STATUS, InvalidJob, MpiJobError
+
+_log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """A request that never reached a verb: not signed in, forged, too large, too many."""
+
+    def __init__(
+        self, status: int, message: str, hint: str = "", code: str = "NOT_ALLOWED", *, retry_after: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.status, self.problem = status, problem(code, message, hint)
+        self.retry_after = retry_after  # seconds
+
+    @classmethod
+    def told(cls, status: int, told: Problem) -> Refused:
+        """Return the refusal that another process has put into words."""
+        refusal = cls(status, told.message)
+        refusal.problem = told
+        return refusal
+
+
+def problem(code: str, message: str, hint: str = "") -> Problem:
+    """Return a body; its `docs` is the page of the code in the documentation."""
+    return Problem(code, message, hint, f"docs/troubleshooting/{code.lower()}.md")
+
+
+def told(error: Exception) -> tuple[int, Problem]:
+    """Return the status and the body for whatever went wrong."""
+    if isinstance(error, Refused):
+        return error.status, error.problem
+    if isinstance(error, MpiJobError):
+        body = problem(error.code, error.message, error.hint)
+        return HTTP_STATUS[error.kind], msgspec.structs.replace(body, findings=error.findings)
+    _log.error("a bug in mpijob", exc_info=error)
+    return 500, problem("INTERNAL", "this is a bug in mpijob; the server's log has the traceback")
+
+
+def response(error: Exception) -> Response:
+    """Return the answer to a request that could not be served."""
+    status, body = told(error)
+    wait = getattr(error, "retry_after", 0)
+    headers = {"retry-after": str(wait)} if wait else None
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer an exception that came through Starlette."""
+    return response(error)
+
+
+def misread(what: str, error: msgspec.ValidationError | msgspec.DecodeError) -> InvalidJob:
+    """Return the error for a query or a body that is not as the OpenAPI document says."""
+    return InvalidJob(f"{what}: {error}", hint="/api/v1/openapi.json says what is expected")

@@ -1,0 +1,14 @@
+"""For whoever runs the cluster: all of it at a glance, as far as their own rights show it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mpijob.api.request_context import Ask
+from mpijob.client.admin.limits import Administration
+from mpijob.model.status.overview import ClusterView
+
+
+async def whole_cluster(ask: Ask) -> ClusterView:
+    """Return all namespaces, queues, who had to make way, and which quotas are nearly consumed."""
+    return await asyncio.to_thread(Administration(ask.client).overview)

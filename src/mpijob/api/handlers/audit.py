@@ -1,0 +1,46 @@
+"""The audit for the page: everything for administrators, for anybody else what they did themselves."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpijob.api.request_context import Ask
+from mpijob.api.schemas.job_schemas import Limit
+from mpijob.model.status.audit import AuditEvent, AuditQuery
+
+
+class AuditAsked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which entries are wanted; times are seconds since the epoch."""
+
+    user: tuple[str, ...] = ()
+    verb: tuple[str, ...] = ()
+    job: tuple[str, ...] = ()
+    namespace: str = ""
+    since: float | None = None
+    until: float | None = None
+    refused: bool = False
+    limit: Limit = 200
+
+
+class AuditList(msgspec.Struct, frozen=True):
+    """The last entries, oldest first; `own` when only the asker's own acts were looked for."""
+
+    items: tuple[AuditEvent, ...]
+    own: bool = False
+
+
+async def entries(ask: Ask) -> AuditList:
+    """Return the entries that are wanted."""
+    me, asked = await ask.client.port.whoami(), ask.query
+    own = not await ask.administrates()
+    query = AuditQuery(
+        users=(me.user,) if own else asked.user,
+        verbs=asked.verb,
+        jobs=asked.job,
+        namespace=asked.namespace,
+        since=asked.since,
+        until=asked.until,
+        refused=asked.refused,
+        limit=asked.limit,
+    )
+    return AuditList(await ask.client.audit(query), own)

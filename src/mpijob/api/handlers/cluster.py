@@ -1,0 +1,154 @@
+"""The verbs about the place: its queues and limits, what the user may do there, how jobs fared, opinions on help."""
+
+from __future__ import annotations
+
+import asyncio
+from statistics import median
+
+from mpijob.admission import decision
+from mpijob.api.live import overview_rows
+from mpijob.api.request_context import Ask
+from mpijob.api.schemas.draft_schemas import AttemptsAnswer, Budgets, Opinions, QueueRow, Queues, Rights
+from mpijob.api.schemas.job_schemas import JobRow
+from mpijob.api.schemas.overview_schemas import Waiting
+from mpijob.client.convert import cluster_migration
+from mpijob.client.convert.cluster_migration import Progress
+from mpijob.client.observe.compare import Comparison
+from mpijob.client.submit import form_options
+from mpijob.diagnosis.patterns import Fleet
+from mpijob.errors import InvalidJob, NotAllowed
+from mpijob.model import Facts, JobRef, MPIJob, Phase
+from mpijob.model.status.overview import Line
+
+_VERBS = ("create", "get", "list", "logs", "cancel", "delete", "exec")
+_AHEAD = 20
+
+
+async def rights(ask: Ask) -> Rights:
+    """Return what the user may do in a namespace, and in words what not."""
+    namespace = ask.query.namespace or ask.client.namespace
+    facts, me = await _facts(ask, namespace), await ask.client.port.whoami()
+    why = {verb: decision.forbidden(verb, me, namespace) for verb in _VERBS if verb not in facts.may}
+    return Rights(namespace=namespace, may=tuple(verb for verb in _VERBS if verb in facts.may), why=why)
+
+
+async def queues(ask: Ask) -> Queues:
+    """Return the queues of a namespace with those who wait there, and its limits."""
+    namespace = ask.query.namespace or ask.client.namespace
+    await ask.check(namespace)
+    offered = await form_options.choices(ask.client, namespace)
+    facts = await _facts(ask, namespace)
+    rows = [row for row in await ask.rows() if row.namespace == namespace]
+    told = {one.name: one.text for one in offered.queues} | {
+        row.queue: "" for row in rows if row.queue and row.queue not in {one.name for one in offered.queues}
+    }
+    page = await ask.client.list(namespace=namespace, phases=(Phase.QUEUED,), limit=200)
+    waiting = overview_rows.waiting(page.items)
+    return Queues(
+        namespace=namespace,
+        items=tuple(
+            _queue(name, namespace, text, rows, [one for one in waiting if one.row.queue == name])
+            for name, text in sorted((told or {"": ""}).items())
+        ),
+        lines=_lines(facts),
+    )
+
+
+def _queue(name: str, namespace: str, text: str, rows: list[JobRow], ahead: list[Waiting]) -> QueueRow:
+    own = [row for row in rows if row.queue == name]
+    waits = [row.started - row.created for row in own if row.started is not None]
+    return QueueRow(
+        name=name,
+        namespace=namespace,
+        text=text,
+        running=sum(row.phase.active and row.phase is not Phase.QUEUED for row in own),
+        waiting=sum(row.phase is Phase.QUEUED for row in own),
+        waited_seconds=median(waits) if waits else None,
+        ahead=tuple(ahead[:_AHEAD]),
+    )
+
+
+def _lines(facts: Facts) -> tuple[Line, ...]:
+    """Return the hard limits of a namespace and what is used of them."""
+    found = [
+        Line(source=f"quota {one.quota}", resource=one.resource, used=one.used, most=one.hard)
+        for one in (facts.cluster.ceilings if facts.cluster else ())
+    ]
+    if (quota := facts.quota) is not None:
+        amounts = (
+            ("cpu", quota.cores, quota.used.cores),
+            ("memory", quota.memory_bytes, quota.used.memory_bytes),
+            ("gpu", quota.gpus, quota.used.gpus),
+            ("jobs", quota.jobs, quota.jobs_running),
+        )
+        found += [
+            Line(source=f"quota of {quota.namespace}", resource=name, used=float(used), most=float(most))
+            for name, most, used in amounts
+            if most is not None
+        ]
+    return tuple(found)
+
+
+async def _facts(ask: Ask, namespace: str) -> Facts:
+    return await ask.client.facts(MPIJob(name="any", namespace=namespace, workers=1, command=("true",)))
+
+
+async def compare(ask: Ask) -> Comparison:
+    """Return how jobs differ: configuration, phase, duration, result, what they used."""
+    jobs = [address(one) for one in dict.fromkeys(ask.query.job)]
+    for ref in jobs:
+        await ask.check(ref.namespace)
+    return await ask.client.compare(*jobs)
+
+
+def address(text: str) -> JobRef:
+    """Return the job that `namespace/name` means."""
+    namespace, slash, name = text.partition("/")
+    if not slash or not name:
+        raise InvalidJob(f"{text!r} is not an address", hint="write it as namespace/name")
+    return JobRef(namespace, name)
+
+
+async def patterns(ask: Ask) -> Fleet:
+    """Return what the jobs that failed lately have in common."""
+    query = ask.query
+    return await ask.client.patterns(
+        query.days * 86400.0, least=query.least, all_namespaces=await ask.everywhere()
+    )
+
+
+async def attempts(ask: Ask) -> AttemptsAnswer:
+    """Return the jobs that had this name, the newest first."""
+    return AttemptsAnswer(await ask.same_name())
+
+
+async def budgets(ask: Ask) -> Budgets:
+    """Return how namespaces stand against their budgets."""
+    found = await ask.client.budgets()
+    if not await ask.everywhere():
+        visible = {namespace for namespace, _ in await ask.scopes()}
+        found = tuple(one for one in found if ask.guest is None or one.namespace in visible)
+    return Budgets(found)
+
+
+async def migrating(ask: Ask) -> Progress:
+    """Return how far the MPIJobs of old are on their way here."""
+    found, moved = await asyncio.to_thread(
+        cluster_migration.of_cluster,
+        ask.client.settings,
+        everywhere=await ask.everywhere(),
+        as_seen_by=getattr(ask.client.backend, "api", None),
+    )
+    return cluster_migration.progress(found, moved)
+
+
+async def opinion(ask: Ask) -> None:
+    """Count whether a piece of help was helpful."""
+    ask.room.opinions.add(ask.body.topic, ask.body.helpful)
+
+
+async def opinions(ask: Ask) -> Opinions:
+    """Return how helpful the help is said to be, for administrators."""
+    if not await ask.administrates():
+        raise NotAllowed("opinions on the help are for administrators")
+    return Opinions(ask.room.opinions.all())

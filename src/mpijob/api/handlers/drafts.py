@@ -1,0 +1,72 @@
+"""The verbs around a job that is being written: its text, templates, choices, advice, texts of other kinds."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.responses import Response
+
+from mpijob.api.handlers import actions
+from mpijob.api.request_context import Ask
+from mpijob.api.schemas.draft_schemas import Advised, NewTemplate
+from mpijob.api.schemas.job_schemas import Draft, Reading, TemplateRow
+from mpijob.client.submit import form_options
+from mpijob.client.submit.templates import Templates
+from mpijob.errors import Unsupported
+from mpijob.model.platform.form_options import Choices
+
+
+async def edit(ask: Ask) -> Response:
+    """Return a job file after a form's change, with every note and unknown field kept; or only read it."""
+    return await ask.parsed_answer("edit")
+
+
+async def choices(ask: Ask) -> Choices:
+    """Return what a namespace offers: projects, images, queues, volumes, data connections."""
+    found = await form_options.choices(ask.client, ask.query.namespace)
+    if ask.guest is None:
+        return found
+    return msgspec.structs.replace(found, projects=await ask.room.projects.of(ask.guest))
+
+
+async def advice(ask: Ask) -> Advised:
+    """Return what earlier runs of the program say."""
+    job = ask.client.localized(await actions.drafted(ask))
+    await ask.check(job.namespace)
+    return Advised(counsel=await ask.client.advise(job), estimate=await ask.client.estimate(job))
+
+
+async def convert(ask: Ask) -> Response:
+    """Return what a text of another kind holds, converted."""
+    return await ask.parsed_answer("convert")
+
+
+async def save_template(ask: Ask) -> TemplateRow:
+    """Keep a job as an own template."""
+    _refuse_on_a_server(ask)
+    body: NewTemplate = ask.body
+    ask.document = msgspec.json.encode(Draft(yaml=body.yaml))
+    read = await ask.parsed("reading", Reading)
+    return await asyncio.to_thread(_saved, ask.client.templates, body, read)
+
+
+def _saved(shelf: Templates, body: NewTemplate, read: Reading) -> TemplateRow:
+    made = shelf.save(body.name, read.job, overwrite=body.overwrite)
+    if body.share:
+        made = shelf.share(body.name, overwrite=body.overwrite)
+    return TemplateRow(made.name, made.origin.value, made.description, read.yaml)
+
+
+async def delete_template(ask: Ask) -> None:
+    """Remove an own template."""
+    _refuse_on_a_server(ask)
+    ask.client.templates.delete(ask.request.path_params["template"])
+
+
+def _refuse_on_a_server(ask: Ask) -> None:
+    if ask.guest is not None:
+        raise Unsupported(
+            "own templates are kept on your own machine, not on this server",
+            hint="run: mpijob template save NAME --file job.yaml",
+        )

@@ -1,0 +1,1 @@
+"""The live job index, event streams and WebSockets."""

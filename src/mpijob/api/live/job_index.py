@@ -1,0 +1,347 @@
+"""The one look at all jobs that every viewer shares: rows kept current by a watch, numbered changes.
+
+A hundred open pages ask the engine once. Each change has a number; who reconnects says the last one seen and gets
+what is missing, or is told to fetch anew when that is too long ago or was another server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
+from typing import NamedTuple
+
+import msgspec
+
+from mpijob.api.live import rows
+from mpijob.api.schemas.job_schemas import JobRow
+from mpijob.client import AsyncClient
+from mpijob.errors import MpiJobError, NotAllowed, NotFound
+from mpijob.model import JobRef, JobState, Phase
+from mpijob.model.status.job_change import Gone, Heard
+
+_KEPT_CHANGES = 5000
+_CHECK_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0
+_ASKED_AT_ONCE = 50
+_BEGIN_SECONDS = 10.0
+_EXPLAINED_SECONDS = 7 * 86400.0
+
+_log = logging.getLogger(__name__)
+
+
+Scope = tuple[
+    str, str
+]  # a namespace, and the kind of object that a job is there: who may list those may see it
+
+MaySee = Callable[[Scope, bool], bool]
+
+
+class Change(NamedTuple):
+    """What happened since a revision; `whole` is False when that is not known: fetch anew.
+
+    `delete` holds the keys of rows: `NAMESPACE/UID`.
+    """
+
+    rev: str
+    upsert: tuple[JobRow, ...] = ()
+    delete: tuple[str, ...] = ()
+    whole: bool = True
+
+
+class Board:
+    """Every job's row, and what changed when."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._everywhere = True
+        self._rows: dict[str, JobRow] = {}  # by namespace and uid
+        self._named: dict[tuple[str, str, str, str], str] = {}  # namespace, name, owner and older kind → key
+        self._epoch, self._number = secrets.token_hex(4), 0
+        self._changes: deque[tuple[int, str, Scope]] = deque(maxlen=_KEPT_CHANGES)
+        self._explained: dict[str, tuple[str, str]] = {}  # key → cause and why of jobs that failed
+        self._by_scope: dict[Scope, dict[str, JobRow]] = {}
+        self._gone: dict[str, None] = {}  # keys never return, whatever a late watch tells
+        self._news = asyncio.Event()  # set once and replaced: a lock would not outlive readers who leave
+        self._tasks: list[asyncio.Task[None]] = []
+        self.trouble: MpiJobError | None = None
+        self.seen = time.time()  # when the engine was last heard
+        self.ready = not hasattr(client.backend, "oversee")
+
+    @property
+    def rev(self) -> str:
+        """The number of the last change, with the mark of this server's life."""
+        return f"{self._epoch}-{self._number}"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether jobs of all namespaces are seen, or those of the client's own only."""
+        return self._everywhere
+
+    @property
+    def rows(self) -> tuple[JobRow, ...]:
+        """All rows, in no order."""
+        return tuple(self._rows.values())
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        """The namespaces and kinds of which there are jobs."""
+        return frozenset(self._by_scope)
+
+    def rows_in(self, scopes: frozenset[Scope]) -> tuple[JobRow, ...]:
+        """Return the rows of some scopes, in no order."""
+        if scopes >= self._by_scope.keys():
+            return self.rows
+        return tuple(row for scope in scopes for row in self._by_scope.get(scope, {}).values())
+
+    async def start(self) -> None:
+        """Read every job once, then keep watching."""
+        if hasattr(self._client.backend, "oversee"):
+            works = [self._oversee, self._explain]
+        else:
+            await self._reload()
+            works = [self._watch, self._check]
+        self._tasks = [asyncio.create_task(self._forever(work)) for work in works]
+        if not self.ready:
+            await self.changed(self.rev, _BEGIN_SECONDS)
+
+    async def stop(self) -> None:
+        """End the watching."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def row_of(self, ref: JobRef) -> JobRow | None:
+        """Return the row of a job, if it is known here."""
+        if ref.uid:
+            return self._rows.get(f"{ref.namespace}/{ref.uid}")
+        of_name = (key for name, key in self._named.items() if name[:2] == (ref.namespace, ref.name))
+        return next((self._rows[key] for key in of_name), None)
+
+    # -- what is told -----------------------------------------------------------------------------
+    def since(self, rev: str, may_see: MaySee = lambda scope, there: True) -> Change:
+        """Return what changed after a revision, as far as somebody may see it, or may be told that it is gone."""
+        epoch, _, number = rev.partition("-")
+        oldest = self._changes[0][0] if self._changes else self._number + 1
+        if epoch != self._epoch or not number.isdigit() or not oldest - 1 <= int(number) <= self._number:
+            return Change(self.rev, whole=epoch == self._epoch and number == str(self._number))
+        touched = self._touched(int(number), may_see)
+        here = tuple(self._rows[key] for key in touched if key in self._rows)
+        gone = tuple(key for key in touched if key not in self._rows)
+        return Change(self.rev, here, gone)
+
+    def _touched(self, number: int, may_see: MaySee) -> list[str]:
+        """Return which jobs changed after a number, in that order; the last changes are looked at, not all."""
+        found: dict[str, None] = {}
+        for at, key, scope in reversed(self._changes):
+            if at <= number:
+                break
+            if may_see(scope, key in self._rows):
+                found[key] = None
+        return [*found][::-1]
+
+    async def changed(self, rev: str, seconds: float) -> bool:
+        """Wait until there is something after a revision; False when the time has passed without."""
+        if self.rev == rev:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), seconds)
+        return self.rev != rev
+
+    # -- what is learnt ---------------------------------------------------------------------------
+    def see(self, state: JobState) -> None:
+        """Take note of a job's present state; one that is not here and goes need not come first."""
+        row = rows.row(state)
+        if state.phase is not Phase.DELETING or _key(row) in self._rows:
+            self._put(row)
+
+    def forget(self, ref: JobRef) -> None:
+        """Take note that a job is gone."""
+        gone = self.row_of(ref)
+        key = f"{ref.namespace}/{ref.uid or (gone.uid if gone else '')}"
+        self._gone[key] = None
+        while len(self._gone) > _KEPT_CHANGES:
+            del self._gone[next(iter(self._gone))]
+        if self._drop(key):
+            self._announce()
+
+    def _drop(self, key: str) -> bool:
+        row = self._rows.pop(key, None)
+        if row is None:
+            return False
+        self._named.pop(_name(row), None)
+        self._part(row)
+        self._explained.pop(key, None)
+        self._note(row)
+        return True
+
+    def _put(self, *fresh: JobRow) -> None:
+        if [row for row in fresh if self._took(row)]:
+            self._announce()
+
+    def _took(self, row: JobRow) -> bool:
+        row = self._told_why(row)
+        key = _key(row)
+        if self._rows.get(key) == row or key in self._gone:
+            return False
+        older = self._rows.get(self._named.get(_name(row), ""))
+        if older is not None and older.uid != row.uid:  # an ended job of the same name and owner makes way
+            if (older.created, older.uid) > (row.created, row.uid):
+                return False
+            self._drop(_key(older))
+        if (before := self._rows.get(key)) is not None:
+            self._part(before)
+        self._rows[key], self._named[_name(row)] = row, key
+        self._by_scope.setdefault(scope_of(row), {})[row.uid] = row
+        self._note(row)
+        return True
+
+    def _part(self, row: JobRow) -> None:
+        """Take a row out of its scope."""
+        own = self._by_scope.get(scope_of(row), {})
+        own.pop(row.uid, None)
+        if not own:
+            self._by_scope.pop(scope_of(row), None)
+
+    def _note(self, row: JobRow) -> None:
+        self._number += 1
+        self._changes.append((self._number, _key(row), scope_of(row)))
+
+    def _told_why(self, row: JobRow) -> JobRow:
+        """Return a failed job's row with the cause that was found; what a watch tells has none."""
+        if row.phase is not Phase.FAILED:
+            return row
+        if row.cause:
+            self._explained[_key(row)] = (row.cause, row.why)
+        cause, why = self._explained.get(_key(row), (row.cause, row.why))
+        return msgspec.structs.replace(row, cause=cause, why=why)
+
+    def _announce(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _forever(self, work: object) -> None:
+        while True:
+            try:
+                await work()  # type: ignore[operator]  # one of our own coroutines
+            except MpiJobError as error:  # the page says it, with its age; the next look may succeed
+                self.trouble = error
+            except Exception:
+                _log.exception("the board stumbled")
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _heard(self) -> None:
+        self.trouble, self.seen = None, time.time()
+
+    async def _reload(self) -> None:
+        """Read all jobs; where not every namespace may be seen, those of the client's own."""
+        try:
+            found = await self._all()
+        except NotAllowed:
+            if not self._everywhere:
+                raise
+            self._everywhere = False
+            found = await self._all()
+        for key in [key for key in self._rows if key not in found]:
+            self._drop(key)
+        self._put(*found.values())
+        self._announce()
+
+    async def _all(self) -> dict[str, JobRow]:
+        async with aclosing(self._client.jobs(all_namespaces=self._everywhere)) as states:  # type: ignore[type-var]  # a generator
+            return {_key(row): row async for row in _as_rows(states)}
+
+    async def _watch(self) -> None:
+        stream = self._client.watch(all_namespaces=self._everywhere)
+        try:
+            async for state in stream:
+                self._heard()
+                self.see(state)
+        finally:
+            if close := getattr(stream, "aclose", None):
+                await close()
+
+    async def _oversee(self) -> None:
+        """Take in what an engine tells that keeps an eye on all its jobs."""
+        try:
+            await self._take("" if self._everywhere else self._client.namespace)
+        except NotAllowed:
+            if not self._everywhere:
+                raise
+            self._everywhere = False
+
+    async def _take(self, namespace: str) -> None:
+        missing: set[str] | None = set(self._rows)  # what is not told before the first sign of life is gone
+        stream = self._client.port.oversee(namespace)  # type: ignore[attr-defined]  # looked for in `start`
+        try:
+            async for told in stream:
+                if isinstance(told, Heard):
+                    for key in missing or ():
+                        self._drop(key)
+                    missing, self.ready = None, True
+                    self.trouble = told.trouble
+                    if told.trouble is None:
+                        self.seen = time.time()
+                    self._announce()
+                elif isinstance(told, Gone):
+                    self.forget(told.ref)
+                else:
+                    row = rows.row(told)
+                    (missing or set()).discard(_key(row))
+                    self._took(row)
+        finally:
+            await stream.aclose()
+
+    async def _explain(self) -> None:
+        """Ask for the cause of jobs that failed lately, once each: what a watch tells has none."""
+        await asyncio.sleep(_CHECK_SECONDS)
+        since = time.time() - _EXPLAINED_SECONDS
+        for row in [one for one in self._rows.values() if self._wants_cause(one, since)][:_ASKED_AT_ONCE]:
+            self._explained[_key(row)] = ("", row.why)
+            try:
+                self.see(await self._client.state(JobRef(row.namespace, row.name, row.uid)))
+            except MpiJobError as error:  # it is gone, or may not be read: its row says what the watch told
+                _log.debug("%s/%s is not explained: %s", row.namespace, row.name, error.message)
+
+    def _wants_cause(self, row: JobRow, since: float) -> bool:
+        recent = (row.finished or row.created) > since
+        return row.phase is Phase.FAILED and recent and _key(row) not in self._explained
+
+    async def _check(self) -> None:
+        """See what a watch does not tell: jobs that are gone, and old jobs that still go on."""
+        await asyncio.sleep(_CHECK_SECONDS)
+        page = await self._client.list(all_namespaces=self._everywhere, limit=1)
+        self._heard()
+        if page.total != len(self._rows):
+            await self._reload()
+        going = [one for one in self._rows.values() if not one.phase.final][:_ASKED_AT_ONCE]
+        for row in going:
+            try:
+                self.see(await self._client.state(row.name, row.namespace))
+            except NotFound:
+                self.forget(JobRef(row.namespace, row.name))
+
+
+def _key(row: JobRow) -> str:
+    """Return what a row is kept by: a uid may be claimed by anybody's object, but not in another namespace."""
+    return f"{row.namespace}/{row.uid}"
+
+
+def _name(row: JobRow) -> tuple[str, str, str, str]:
+    """Return what only one row has: the kinds of the older operator may share names."""
+    return row.namespace, row.name, row.owner, row.kind if row.engine == "training-operator" else ""
+
+
+def scope_of(row: JobRow) -> Scope:
+    """Return what somebody must be allowed to list to see a row."""
+    if row.engine == "trainer":
+        return row.namespace, "trainjobs.trainer.kubeflow.org"
+    return row.namespace, f"{row.kind.lower()}s.kubeflow.org"
+
+
+async def _as_rows(states: AsyncIterator[JobState]) -> AsyncIterator[JobRow]:
+    async for state in states:
+        yield rows.row(state)

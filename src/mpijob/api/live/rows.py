@@ -1,0 +1,54 @@
+"""A job's state as a row of the list, and what can be done with it. Pure."""
+
+from __future__ import annotations
+
+from mpijob.api.schemas.job_schemas import Action, JobRow
+from mpijob.model import JobState, Phase
+
+_ENDED: tuple[Action, ...] = ("retry", "clone", "delete")
+_GOING: tuple[Action, ...] = ("cancel", "suspend", "clone", "delete")
+
+
+def row(state: JobState) -> JobRow:
+    """Return the job as the list shows it."""
+    return JobRow(
+        uid=state.ref.uid or str(state.ref),
+        namespace=state.ref.namespace,
+        name=state.ref.name,
+        kind=state.kind,
+        phase=state.phase,
+        why=why(state),
+        cause=state.findings[0].code if state.findings and state.phase is Phase.FAILED else "",
+        owner=state.owner,
+        queue=state.queue,
+        engine=state.engine,
+        mpi=state.mpi,
+        workers=max(state.workers_wanted, len(state.workers)),
+        workers_ready=sum(one.phase in (Phase.RUNNING, Phase.SUCCEEDED) for one in state.workers),
+        ranks=state.world,
+        gpus=sum(len(one.gpus) for one in state.workers),
+        attempt=state.attempt,
+        created=state.created,
+        started=state.started,
+        finished=state.finished,
+        released=state.released,
+        actions=actions(state.phase),
+    )
+
+
+def why(state: JobState) -> str:
+    """Return one sentence: the first cause, else what it waits for, else the engine's own word."""
+    if state.findings and state.phase is not Phase.SUCCEEDED:
+        return state.findings[0].message
+    if state.waiting_for and not state.phase.final:
+        return state.waiting_for
+    return ": ".join(part for part in (state.reason, state.message) if part)
+
+
+def actions(phase: Phase) -> tuple[Action, ...]:
+    """Return what a user can ask of a job in this phase."""
+    if phase.final:
+        return _ENDED
+    if phase is Phase.SUSPENDED:
+        return ("resume", "cancel", "clone", "delete")
+    return ("clone",) if phase is Phase.DELETING else _GOING

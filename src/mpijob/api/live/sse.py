@@ -1,0 +1,290 @@
+"""What flows: changes of the board as server-sent events, log lines in batches.
+
+A page keeps one event stream; it says the last change it saw when it comes back. Lines are merged and filtered by
+the client's own log verb and sent a few times a second, however fast they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
+
+from mpijob.api import errors
+from mpijob.api.live.job_index import Change, Scope
+from mpijob.api.request_context import Ask
+from mpijob.api.schemas.job_schemas import Delta, LogBatch, LogQuery, LogRow
+from mpijob.client.multiuser.sessions import FRESH_SECONDS
+from mpijob.errors import MpiJobError
+from mpijob.model import JobRef, LogLine
+from mpijob.observation.logs.escape import visible
+from mpijob.observation.redaction import masking
+
+T = TypeVar("T")
+HEARTBEAT_SECONDS = 5.0  # the page takes three missed beats for a lost line
+_COALESCE_SECONDS = 0.25
+_BATCH_SECONDS = 0.1
+_BATCH_LINES = 2000
+_AHEAD_LINES = 10_000
+_NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+class Flow(NamedTuple):
+    """What a stream says once: the kind of news, where to go on from, and the news."""
+
+    event: str
+    id: str
+    data: Delta | LogBatch
+
+
+class Ending(Generic[T]):
+    """A flow, and what has to be ended with it although it may never have begun."""
+
+    def __init__(self, flow: AsyncIterator[T], end: Callable[[], Awaitable[None]]) -> None:
+        self._flow, self._end = flow, end
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self._flow
+
+    async def __anext__(self) -> T:
+        return await anext(self._flow)
+
+    async def aclose(self) -> None:
+        """End both."""
+        await self._flow.aclose()  # type: ignore[attr-defined]  # a generator
+        await self._end()
+
+
+class Streamed(StreamingResponse):
+    """An answer that flows; what it flows from ends with it, however it ends."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all of it."""
+        try:
+            await super().stream_response(send)
+        finally:
+            if close := getattr(self.body_iterator, "aclose", None):
+                await close()
+
+
+async def changes(ask: Ask) -> Response:
+    """Stream what changes on the board."""
+    ask.check_stream()
+    news = _as_events(change_flow(ask))
+    return Streamed(news, media_type="text/event-stream", headers=_NO_STORE)
+
+
+async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
+    yield b"retry: 1000\n\n"
+    async with aclosing(flow) as news:  # type: ignore[type-var]  # a generator
+        async for event, at, data in news:
+            told = msgspec.json.encode(data)
+            yield b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), at.encode(), told)
+
+
+async def change_flow(ask: Ask) -> AsyncIterator[Flow]:
+    """Yield what changes on the board, as far as the visitor may see it, and signs of life; end with their login."""
+    board = ask.room.board
+    rev, turns = ask.last_seen or board.rev, None
+    with ask.stream():
+        while True:
+            trouble = board.trouble
+            change = Change(rev)
+            try:
+                change, turns = await _seen(ask, rev, turns)
+            except errors.Refused as refusal:
+                yield Flow("bye", rev, Delta(rev, trouble=refusal.problem, seen=board.seen))
+                return
+            except MpiJobError as error:  # nobody can say what may be shown: nothing is
+                trouble = error
+            told = None if trouble is None else errors.told(trouble)[1]
+            delta = Delta(change.rev, change.upsert, change.delete, told, board.seen)
+            yield Flow(_name(change), change.rev, delta)
+            rev = change.rev
+            if await board.changed(rev, HEARTBEAT_SECONDS):
+                await asyncio.sleep(_COALESCE_SECONDS)
+
+
+async def _seen(ask: Ask, rev: str, turns: int | None) -> tuple[Change, int]:
+    """Return what changed for the visitor; where their rights did, that all is to be fetched anew."""
+    await ask.still_here()
+    board, guest = ask.room.board, ask.guest
+    if guest is None:
+        return board.since(rev), 0
+    scopes = asked = frozenset[Scope]()
+    while not asked >= board.scopes:  # what came meanwhile is asked about, too
+        asked = board.scopes
+        scopes = await guest.sees(asked)
+    if turns is not None and turns != guest.turns:
+        return Change(board.rev, whole=False), guest.turns
+    return board.since(rev, lambda scope, there: scope in scopes if there else guest.saw(scope)), guest.turns
+
+
+def _name(change: Change) -> str:
+    if not change.whole:
+        return "reset"
+    return "change" if change.upsert or change.delete else "beat"
+
+
+async def logs(ask: Ask) -> Response:
+    """Stream the merged lines of a job, or hand them over as a file."""
+    ask.check_stream()
+    said = await opened(ask)
+    if ask.query.format == "text":
+        headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{ask.ref.name}.log"'}
+        plain = Ending(_plain(ask, said), said.feed.close)
+        return Streamed(plain, media_type="text/plain; charset=utf-8", headers=headers)
+    batches = Ending(_batches(log_flow(ask, said)), said.feed.close)
+    return Streamed(batches, media_type="application/x-ndjson", headers=_NO_STORE)
+
+
+class Said(NamedTuple):
+    """The lines of a job that are read already or will be, and what must not be shown of them."""
+
+    feed: Feed
+    secret: tuple[str, ...]
+
+
+async def opened(ask: Ask) -> Said:
+    """Begin to read a job's lines; what is not there is refused here, before an answer begins."""
+    state = await ask.client.state(ask.ref)
+    secret = await ask.client.masked_values(state.ref)
+    feed = Feed(_lines(ask, state.ref))
+    await feed.ready(_BATCH_SECONDS)
+    return Said(feed, secret)
+
+
+async def log_flow(ask: Ask, said: Said) -> AsyncIterator[Flow]:
+    """Yield the lines in batches, an empty one now and then as a sign of life, and what ended them badly."""
+    async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
+        async for batch in batches:
+            yield Flow("lines", batch.lines[-1].at if batch.lines else "", batch)
+
+
+async def _log_batches(ask: Ask, said: Said) -> AsyncIterator[LogBatch]:
+    """Yield the same in no wrapping; whoever may not read any longer reads no further."""
+    looked = time.monotonic()
+    try:
+        with ask.stream():
+            async with aclosing(said.feed.batches()) as batches:  # type: ignore[type-var]  # a generator
+                async for batch in batches:
+                    if time.monotonic() - looked > FRESH_SECONDS:
+                        looked = time.monotonic()
+                        await ask.still_here()
+                        await ask.check(ask.ref.namespace, logs=True)
+                    yield LogBatch(tuple(row(line, said.secret) for line in batch))
+    except Exception as error:  # the outermost place of a stream: what breaks off is not told as complete
+        yield LogBatch(problem=errors.told(error)[1])
+
+
+def _lines(ask: Ask, ref: JobRef) -> AsyncIterator[LogLine]:
+    query: LogQuery = ask.query
+    wanted = {name: getattr(query, name) for name in query.__struct_fields__}
+    for own in ("namespace", "uid", "format"):
+        del wanted[own]
+    return ask.client.logs(ref, **wanted)
+
+
+class Feed:
+    """The lines of a log, read ahead by one task and handed over in batches."""
+
+    def __init__(self, lines: AsyncIterator[LogLine]) -> None:
+        self._lines, self._kept = lines, list[LogLine]()
+        self._more, self._room = asyncio.Event(), asyncio.Event()
+        self._error: Exception | None = None
+        self._over = False
+        self._task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            async for line in self._lines:
+                self._kept.append(line)
+                self._more.set()
+                if len(self._kept) >= _AHEAD_LINES:  # whoever reads slowly holds the engine back, not us
+                    self._room.clear()
+                    await self._room.wait()
+        except Exception as error:  # the outermost place of this task: whoever reads is told, whatever it is
+            self._error = error
+        finally:
+            self._over = True
+            self._more.set()
+
+    async def ready(self, seconds: float) -> None:
+        """Wait a moment for the first line; a question that is refused is refused here, with its own status."""
+        await self._wait(seconds)
+        if self._error is not None and not self._kept:
+            raise self._error
+
+    async def batches(self) -> AsyncIterator[list[LogLine]]:
+        """Yield what was said, a few times a second; an empty batch is a sign of life. Raise what ended it."""
+        try:
+            while not (self._over and not self._kept):
+                await self._wait(HEARTBEAT_SECONDS)
+                if not self._over and len(self._kept) < _BATCH_LINES:
+                    await asyncio.sleep(_BATCH_SECONDS)
+                batch, self._kept = self._kept[:_BATCH_LINES], self._kept[_BATCH_LINES:]
+                self._room.set()
+                if not self._kept and not self._over:
+                    self._more.clear()
+                yield batch
+            if self._error is not None:
+                raise self._error
+        finally:
+            await self.close()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._more.wait(), seconds)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def _batches(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
+    async with aclosing(flow) as news:  # type: ignore[type-var]  # a generator
+        async for one in news:
+            yield msgspec.json.encode(one.data) + b"\n"
+
+
+async def _plain(ask: Ask, said: Said) -> AsyncIterator[bytes]:
+    async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
+        async for batch in batches:
+            yield _text(batch).encode()
+
+
+def _text(batch: LogBatch) -> str:
+    """Return lines as a file has them; what ended them badly is the last one."""
+    told = batch.problem
+    end = "" if told is None else f"[mpijob] the log ends here: {told.message}\n"
+    return "".join(map(_written, batch.lines)) + end
+
+
+def _written(line: LogRow) -> str:
+    when = datetime.fromtimestamp(line.time / 1e3, UTC).isoformat(timespec="milliseconds")
+    return f"{when.removesuffix('+00:00')}Z [{line.source}] {line.text}\n"
+
+
+def row(line: LogLine, secret: tuple[str, ...]) -> LogRow:
+    """Return a line as it may be shown: control characters written out, secrets masked."""
+    return LogRow(
+        time=line.time / 1e6,
+        at=str(line.time),
+        source=line.source,
+        role=line.role,
+        stream=line.stream,
+        text=masking.masked_text(visible(line.text), secret),
+        worker=line.worker,
+        rank=line.rank,
+        attempt=line.attempt,
+        level=line.level,
+        marks=line.marks,
+    )

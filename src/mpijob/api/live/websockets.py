@@ -1,0 +1,81 @@
+"""The streams as WebSockets, on the same addresses and behind the same gate.
+
+Each message is `{"event": …, "id": …, "data": …}` with the data of the server-sent events and of the log batches.
+A browser sends no header of ours with an upgrade: its Origin must be ours, and the query has the CSRF word as `csrf`.
+What a visitor says is not listened to; that they leave is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import msgspec
+from starlette.websockets import WebSocket
+
+from mpijob.api import errors, request_context
+from mpijob.api.auth import rate_limit
+from mpijob.api.auth.sessions import CSRF_WORD
+from mpijob.api.live import sse
+from mpijob.api.live.sse import Flow
+from mpijob.api.request_context import Ask, Room, Route
+
+_GOING = 1001
+_log = logging.getLogger(__name__)
+
+
+async def changes(ask: Ask) -> AsyncIterator[Flow]:
+    """Return the changes of the board."""
+    return sse.change_flow(ask)
+
+
+async def logs(ask: Ask) -> AsyncIterator[Flow]:
+    """Return the lines of a job."""
+    said = await sse.opened(ask)
+    return sse.Ending(sse.log_flow(ask, said), said.feed.close)
+
+
+async def serve(route: Route, room: Room, socket: WebSocket) -> None:
+    """Let an upgrade in or refuse it, then tell what flows until one of the two leaves."""
+    try:
+        flow = await _admitted(route, room, socket)
+    except Exception as error:  # the outermost place: whatever it is, the visitor gets a sentence
+        await socket.send_denial_response(errors.response(error))
+        return
+    await socket.accept()
+    both = [asyncio.create_task(work) for work in (_tell(flow, socket), _left(socket))]
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in both:
+            task.cancel()
+        done, _ = await asyncio.wait(both)
+        for task in done:
+            if not task.cancelled() and (ended := task.exception()) is not None:
+                _log.debug("a socket ended early", exc_info=ended)
+
+
+async def _admitted(route: Route, room: Room, socket: WebSocket) -> AsyncIterator[Flow]:
+    visitor = await room.visitor(socket)
+    room.gate.check_upgrade(socket, visitor, socket.query_params.get(CSRF_WORD, ""))
+    ask = await request_context.admitted(route, room, socket, visitor)
+    ask.check_stream()
+    assert route.flow is not None
+    return await route.flow(ask)
+
+
+async def _tell(flow: AsyncIterator[Flow], socket: WebSocket) -> None:
+    async with aclosing(flow) as news:  # type: ignore[type-var]  # a generator
+        async for event, at, data in news:
+            told = msgspec.json.encode({"event": event, "id": at, "data": data})
+            async with asyncio.timeout(rate_limit.SEND_SECONDS):
+                await socket.send_text(told.decode())
+    await socket.close(_GOING)
+
+
+async def _left(socket: WebSocket) -> None:
+    """Wait until the visitor leaves; whatever they say is dropped."""
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass

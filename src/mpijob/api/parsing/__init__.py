@@ -1,0 +1,1 @@
+"""Parse user documents in a separate, bounded process."""

@@ -1,0 +1,256 @@
+"""The process in which users' documents are read: `python -m mpijob.api.parsing.process FD` (see `pool`).
+
+Reading a document can take any time and any memory that its writer wants. So each is read in a child of its own, which
+has little of both and can be killed. This process loads all that reading needs and then only forks: a child begins
+within milliseconds, and what one document does to its child the next one never sees. It has one thread and no state,
+and ends with the server, whose end of the socket is the only one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import select
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from mpijob import codec
+from mpijob.api import errors
+from mpijob.api.schemas.draft_schemas import Conversions, Edit, Edited, ToConvert
+from mpijob.api.schemas.job_schemas import Draft, Reading
+from mpijob.client.convert import convert_jobs
+from mpijob.client.submit import drafts
+from mpijob.errors import Finding, InvalidJob, MpiJobError
+from mpijob.model import MPIJob
+
+MEMORY_BYTES = 128 << 20  # beyond what is loaded
+SLOW = b"\xff" * 4  # sent before an answer that takes more than a moment of the processor
+_POLITE, _HUMBLE = 5, 14  # whoever answers others goes first; what is slow comes after all else
+_MESSAGE_BYTES = 4096
+
+
+class Work(msgspec.Struct, frozen=True, array_like=True):
+    """What the server asks this process: to begin to read a document, or to end that (`seconds` 0).
+
+    A child says so once it has used `soon` seconds of a processor.
+    """
+
+    number: int
+    seconds: float = 0.0
+    soon: float = 0.0
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """What a child is to do with a request's body, and with which limits of the place."""
+
+    what: str
+    max_workers: int
+    body: bytes
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """What a child made of it: the answer's JSON, or what is wrong (a status other than 200 and a Problem's JSON)."""
+
+    status: int
+    body: bytes
+
+
+# -- what is done with documents --------------------------------------------------------------------
+def drafted(draft: Draft) -> MPIJob:
+    """Return the job of a draft; raise InvalidJob with everything that is wrong in it."""
+    if (draft.job is None) is (not draft.yaml):
+        raise InvalidJob("the body needs either `yaml` or `job`", hint="send one of them")
+    if draft.job is None:
+        return drafts.read(draft.yaml)
+    command = {"command": _words(draft.command_line)} if draft.command_line else {}
+    return drafts.read(msgspec.json.encode({**draft.job, **command}).decode())
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a command line, split as a shell splits them."""
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        found = Finding("BAD_COMMAND", f"{line!r} cannot be split into words: {error}", field="command")
+        raise InvalidJob.of((found,)) from error
+
+
+def _reading(body: bytes, _most: int) -> Reading:
+    job = drafted(_decoded(body, Draft))
+    return Reading(job, drafts.write(job), shlex.join(job.command))
+
+
+def _edited(body: bytes, most: int) -> Edited:
+    asked = _decoded(body, Edit)
+    text = asked.yaml
+    try:
+        if asked.job is not None:
+            text = drafts.rewrite(text, asked.job)
+        if asked.changes:
+            text = drafts.change(text, asked.changes)
+    except InvalidJob as error:
+        seen = drafts.look(text, max_workers=most)
+        findings = tuple(dict.fromkeys((*error.findings, *seen.findings)))
+        return _told(drafts.Sheet(text=text, job=seen.job, findings=findings, unknown=seen.unknown))
+    return _told(drafts.look(text, max_workers=most))
+
+
+def _told(sheet: drafts.Sheet) -> Edited:
+    return Edited(
+        yaml=sheet.text,
+        job=sheet.job,
+        command_line=shlex.join(sheet.job.command) if sheet.job else "",
+        findings=sheet.findings,
+        unknown=sheet.unknown,
+    )
+
+
+def _converted(body: bytes, _most: int) -> Conversions:
+    asked = _decoded(body, ToConvert)
+    return Conversions(convert_jobs.convert(asked.text, to=asked.to, image=asked.image, moved=None))
+
+
+def _decoded(body: bytes, kind: type[Any]) -> Any:
+    try:
+        return codec.decode(body, kind)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise errors.misread("the body", error) from error  # type: ignore[arg-type]  # told the same way
+    except RecursionError as error:
+        raise InvalidJob("the body is nested too deeply") from error
+
+
+WORKS: dict[str, Callable[[bytes, int], Any]] = {
+    "job": lambda body, _: drafted(_decoded(body, Draft)),
+    "reading": _reading,
+    "edit": _edited,
+    "convert": _converted,
+}
+
+
+def done(order: Order) -> Result:
+    """Return the answer to a body, or what is wrong with it."""
+    try:
+        return Result(200, msgspec.json.encode(WORKS[order.what](order.body, order.max_workers)))
+    except (MpiJobError, errors.Refused) as error:
+        status, problem = errors.told(error)
+        return Result(status, msgspec.json.encode(problem))
+    except RecursionError:
+        problem = errors.problem("TOO_DEEP", "the document is nested too deeply", "flatten it")
+        return Result(422, msgspec.json.encode(problem))
+
+
+# -- a child ----------------------------------------------------------------------------------------
+def _child(line: socket.socket, work: Work) -> None:
+    """Read one document within the limits; whoever passes them is ended by the kernel and answers nothing."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGPROF, lambda *_: _be_slow(line))
+    signal.setitimer(signal.ITIMER_REAL, work.seconds)
+    signal.setitimer(signal.ITIMER_PROF, work.soon)
+    whole = int(work.seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (whole, whole))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = _address_space() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    os.nice(_POLITE)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory ends, a document ends and not the server
+    with line.makefile("rwb") as stream:
+        order = msgspec.msgpack.decode(stream.read(int.from_bytes(stream.read(4), "big")), type=Order)
+        os.environ["MPIJOB_MAX_WORKERS"] = str(order.max_workers)  # the only setting that readers ask for
+        made = msgspec.msgpack.encode(done(order))
+        signal.signal(signal.SIGPROF, signal.SIG_IGN)  # nothing comes between the parts of an answer
+        stream.write(len(made).to_bytes(4, "big") + made)
+
+
+def _be_slow(line: socket.socket) -> None:
+    os.nice(_HUMBLE)
+    line.sendall(SLOW)
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _forked(line: socket.socket, work: Work, others: tuple[int, ...]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        for fd in others:
+            os.close(fd)
+        _child(line, work)
+        code = 0
+    except (MemoryError, OSError):
+        pass  # the server sees that nothing is answered
+    finally:
+        os._exit(code)
+
+
+# -- the parent of all ------------------------------------------------------------------------------
+def serve(control: socket.socket) -> None:
+    """Fork a child for every document until the server is gone."""
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(ended, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    children: dict[int, int] = {}  # the server's number → pid; one that is in here was not waited for yet
+    gc.freeze()  # children share what is loaded; a collection would copy it page by page
+    while True:
+        ready, _, _ = select.select([control.fileno(), ended], [], [])
+        if ended in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(ended, 4096)
+            _reap(children)
+        if control.fileno() not in ready:
+            continue
+        message, fds, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 1)
+        if not message:
+            break
+        work = msgspec.msgpack.decode(message, type=Work)
+        if fds:
+            with socket.socket(fileno=fds[0]) as line, contextlib.suppress(OSError):  # no room for a child
+                children[work.number] = _forked(line, work, (control.fileno(), ended, wake))
+        elif work.number in children:
+            os.kill(children[work.number], signal.SIGKILL)
+    for pid in children.values():
+        os.kill(pid, signal.SIGKILL)
+
+
+def _reap(children: dict[int, int]) -> None:
+    for number, pid in [*children.items()]:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            del children[number]
+
+
+def main() -> None:
+    """Load what reading needs, say that it is there, and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's
+    for what, body in _WARM.items():
+        done(Order(what, 100, msgspec.json.encode(body)))
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        control.send(b"ready")
+        serve(control)
+
+
+_WARM: dict[str, Any] = {
+    "job": {"yaml": "name: a\nfield: x\n"},
+    "reading": {"yaml": "name: a\ncommand: [true]\n"},
+    "edit": {"yaml": "name: a\ncommand: [true]\n", "changes": {"env.A": "1"}},
+    "convert": {"text": "#!/bin/bash\n#SBATCH -N 2\nsrun ./a\n"},
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The values of the place at a glance; `overview_rows` makes them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpijob.api.schemas.job_schemas import JobRow
+from mpijob.model import Facts
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """One job that waits: its place, what for, how long about."""
+
+    row: JobRow
+    position: int | None
+    estimate_seconds: float | None
+
+
+class Share(msgspec.Struct, frozen=True):
+    """How many jobs somebody, or a namespace, has."""
+
+    name: str
+    jobs: int
+    going: int
+    failed: int
+    busy_seconds: float
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A cause that several jobs failed of, with the newest of them."""
+
+    cause: str
+    jobs: int
+    newest: JobRow
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """The place at a glance: what is free, who waits, who uses it, what fails."""
+
+    facts: Facts
+    room: str
+    waiting: tuple[Waiting, ...]
+    counts: dict[str, int]
+    owners: tuple[Share, ...]
+    namespaces: tuple[Share, ...]
+    patterns: tuple[Pattern, ...]
+    waited_seconds: float | None

@@ -1,0 +1,1 @@
+"""Cancel, suspend, scale, exec, stacks, artifacts and schedules."""

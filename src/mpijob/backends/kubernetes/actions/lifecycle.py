@@ -1,0 +1,118 @@
+"""A user's wish about a job that is there, brought about: judged, written onto its objects, awaited.
+
+What is written for each wish is in `patches`; here is what comes before it and what is waited for after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mpijob.backends.common_errors import refuse_resuming, refuse_scaling, refuse_suspending
+from mpijob.backends.kubernetes.actions import patches
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.status.derive_state import Document
+from mpijob.backends.kubernetes.status.job_objects import Found
+from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.errors import BackendError, NotFound
+from mpijob.formats.kubernetes import identity
+from mpijob.model import JobRef, JobState, Phase
+
+_REMOVAL_SECONDS = 60.0
+_SETTLE_SECONDS = 30.0
+_ENDED = frozenset({Phase.CANCELLED, Phase.SUCCEEDED, Phase.FAILED})
+
+
+class Wishes:
+    """Brings about what one user wants."""
+
+    def __init__(self, api: Api, eye: Eye, by: Callable[[], str]) -> None:
+        self._api, self._eye = api, eye
+        self._by = by  # whose will it is, for the note on the job
+
+    def cancel(self, ref: JobRef, grace_seconds: float | None) -> JobState:
+        """End the job and keep its record."""
+        found, state, seen, _ = self._eye.look(ref)
+        if state.phase.final:
+            return state
+        grace = self._grace(found.ref) if grace_seconds is None else grace_seconds
+        with telling(f"cancel job {ref.name}"):
+            patches.cancel(self._api, found, seen, grace, self._by())
+        return self._settled(found.ref, _ENDED, grace)
+
+    def suspend(self, ref: JobRef) -> JobState:
+        """Put the job to rest."""
+        found, state, seen, _ = self._eye.look(ref)
+        if state.phase is Phase.SUSPENDED:
+            return state
+        refuse_suspending(state)
+        with telling(f"suspend job {ref.name}"):
+            patches.suspend(self._api, found, seen, self._by())
+        return self._settled(found.ref, frozenset({Phase.SUSPENDED}), self._grace(found.ref))
+
+    def resume(self, ref: JobRef) -> JobState:
+        """Let a suspended job start again."""
+        found, state, seen, _ = self._eye.look(ref)
+        refuse_resuming(state)
+        with telling(f"resume job {ref.name}"):
+            patches.resume(self._api, found, seen, self._by())
+        return self._eye.look(found.ref).state
+
+    def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Give an elastic job another number of workers; which of them come and go is its engine's business."""
+        found, state, seen, _ = self._eye.look(ref)
+        patches.refuse_scaling(found, workers)
+        refuse_scaling(state, self._eye.spec(found, seen.runtime), workers)
+        if workers == state.workers_wanted:
+            return state
+        with telling(f"scale job {ref.name}"):
+            patches.scale(self._api, found, state.workers_wanted, workers, self._by())
+        return self._eye.look(found.ref).state
+
+    def delete(self, ref: JobRef, grace_seconds: float | None) -> None:
+        """End the job if needed and remove everything of it; by name, every job of its owner that had the name."""
+        found: Found | None = self._eye.find(ref)
+        owner = identity.owner_of(found.job["metadata"]) if found is not None else ""
+        while found is not None and identity.owner_of(found.job["metadata"]) == owner:
+            self._remove(found, grace_seconds)
+            found = None if ref.uid else self._next(ref)
+
+    def _next(self, ref: JobRef) -> Found | None:
+        try:
+            return self._eye.find(ref)
+        except NotFound:
+            return None
+
+    def _remove(self, found: Found, grace_seconds: float | None) -> None:
+        jobs: tuple[Document, ...] = (*found.earlier, found.job)
+
+        def gone() -> bool:
+            return not any(job_objects.remains(self._api, found.kind, job) for job in jobs)
+
+        with telling(f"delete job {found.ref.name}"):
+            pods = [pod for job in jobs for pod in job_objects.pods(self._api, found.kind, job)]
+            patches.delete(self._api, found, jobs)
+            if grace_seconds is not None:
+                patches.delete_pods(self._api, pods, grace_seconds=int(grace_seconds))
+            if not patches.until(gone, _REMOVAL_SECONDS):
+                raise BackendError(
+                    f"{found.ref} is marked for removal, but some of it is still there after {_REMOVAL_SECONDS:g} s",
+                    hint=f"look at what holds it: kubectl -n {found.ref.namespace} get {found.kind.plural},pods",
+                )
+
+    def _grace(self, ref: JobRef) -> float:
+        return self._eye.wanted(ref).grace_seconds
+
+    def _settled(self, ref: JobRef, phases: frozenset[Phase], grace_seconds: float) -> JobState:
+        """Return the state once the job is where it was sent, or where it is when that takes too long."""
+        state = self._eye.look(ref).state
+
+        def there() -> bool:
+            nonlocal state
+            state = self._eye.look(ref).state
+            return state.phase in phases
+
+        if state.phase not in phases:
+            patches.until(there, grace_seconds + _SETTLE_SECONDS)
+        return state

@@ -1,0 +1,147 @@
+"""Recurring jobs of a cluster: CronJobs, which Kubernetes keeps the time for (see `dialects.cronjob`)."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from mpijob.backends import code_upload
+from mpijob.backends.common_errors import no_such_schedule
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, ApiError
+from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.status.derive_state import Document
+from mpijob.errors import Finding, InvalidJob, NotAllowed
+from mpijob.formats.kubernetes import cronjob
+from mpijob.formats.status.nested_fields import time_of
+from mpijob.model import MPIJob
+from mpijob.model.spec.schedule import Recurrence
+from mpijob.observation.state import cron
+from mpijob.settings import Settings, own_places
+
+_RIGHTS = (resources.SERVICE_ACCOUNT, resources.ROLE, resources.ROLE_BINDING)
+
+
+class ClusterSchedules:
+    """The schedules that are CronJobs of ours."""
+
+    def __init__(self, api: Api, settings: Settings) -> None:
+        self._api = api
+        self._settings = settings
+
+    def settled(self, job: MPIJob, directory: Path) -> MPIJob:
+        """Return the job as a pod can start it: with its files in it, and nothing of this machine."""
+        if own := [one.env for one in job.secrets if one.source.startswith(("env:", "file:"))]:
+            raise _refused("secrets", f"{', '.join(own)}: nobody of this machine is there when the job is due",
+                           "keep the value in a Secret of the cluster and write source: NAME/KEY")  # fmt: skip
+        job = job.replace(image=job.image or self._settings.image)
+        whole = code_upload.resolve(job, directory, own_places(self._settings))
+        return whole.replace(code=code_upload.inlined(whole.code))
+
+    def changing(self) -> AbstractContextManager[None]:
+        """A cluster keeps the time by itself, and changes no schedule for that."""
+        return nullcontext()
+
+    def put(self, recurrence: Recurrence) -> None:
+        """Create or change the CronJob; the rights of its pods are there before it."""
+        schedule = recurrence.schedule
+        if not self._settings.service_image:
+            raise InvalidJob(
+                "a schedule on a cluster is kept by pods of our services, and nobody said which image they have",
+                hint="set service_image in the settings, or MPIJOB_SERVICE_IMAGE; an administrator knows it",
+            )
+        expression = cron.expression(schedule)
+        document = cronjob.write(schedule, self._settings.service_image, expression, recurrence.since)
+        path = resources.CRON_JOB.path(schedule.namespace, schedule.name)
+        with telling(f"keep schedule {schedule.name}"):
+            there = self._api.find(path)
+            if there is not None and cronjob.read(there) is None:
+                raise _refused("name", f"there is a CronJob '{schedule.name}' that is no schedule of ours",
+                               "choose another name")  # fmt: skip
+            self._grant(schedule.namespace)
+            if there is None:
+                self._api.create(resources.CRON_JOB.path(schedule.namespace), document)
+            else:
+                self._api.patch(path, {"spec": document["spec"]})
+
+    def _grant(self, namespace: str) -> None:
+        for kind, document in zip(_RIGHTS, cronjob.rights(namespace), strict=True):
+            there = self._is_there(kind, namespace)
+            if there:
+                continue
+            try:
+                self._api.create(kind.path(namespace), document)
+            except ApiError as error:
+                if error.status == 409 or (error.status == 403 and there is None):
+                    continue  # made by somebody else at this moment; or nobody here may know whether it is there
+                if error.status != 403:
+                    raise
+                raise _no_rights(namespace, kind) from error
+
+    def _is_there(self, kind: Kind, namespace: str) -> bool | None:
+        """Whether an object of the pods' rights exists; None where the user may not look."""
+        try:
+            return self._api.find(kind.path(namespace, cronjob.ACCOUNT)) is not None
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            return None
+
+    def get(self, namespace: str, name: str) -> Recurrence:
+        """Return one schedule; raise NotFound."""
+        with telling(f"read schedule {name}"):
+            document = self._api.find(resources.CRON_JOB.path(namespace, name))
+        found = document and _recurrence(document, self._api.now())
+        if not found:
+            raise no_such_schedule(namespace, name)
+        return found
+
+    def all(self, namespace: str = "") -> tuple[Recurrence, ...]:
+        """Return the schedules of a namespace, or of all."""
+        with telling("list schedules"):
+            found = self._api.list(resources.CRON_JOB.path(namespace), labels=cronjob.SCHEDULE_LABEL).items
+        known = (_recurrence(document, self._api.now()) for document in found)
+        return tuple(one for one in known if one is not None)
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Delete the CronJob; with the last one of the namespace go the rights of their pods."""
+        self.get(namespace, name)
+        with telling(f"delete schedule {name}"):
+            self._api.delete(resources.CRON_JOB.path(namespace, name))
+            if not [one for one in self.all(namespace) if one.schedule.name != name]:
+                self._revoke(namespace)
+
+    def _revoke(self, namespace: str) -> None:
+        for kind in reversed(_RIGHTS):
+            try:
+                self._api.delete(kind.path(namespace, cronjob.ACCOUNT))
+            except ApiError as error:
+                if error.status != 403:  # an administrator's, who lets it stay for the next schedule
+                    raise
+
+    def attend(self) -> None:
+        """The cluster keeps the time by itself."""
+
+
+def _recurrence(document: Document, now: float) -> Recurrence | None:
+    schedule = cronjob.read(document)
+    if schedule is None:
+        return None
+    last = time_of((document.get("status") or {}).get("lastScheduleTime") or "")
+    made = time_of(document["metadata"]["creationTimestamp"]) or now
+    return Recurrence(schedule, made, last)
+
+
+def _refused(field: str, message: str, hint: str) -> InvalidJob:
+    return InvalidJob.of(
+        (Finding(code="NOT_ON_A_CLUSTER", field=field, message=message, hint=hint),), "the schedule"
+    )
+
+
+def _no_rights(namespace: str, kind: Kind) -> NotAllowed:
+    return NotAllowed(
+        f"the pods that start scheduled jobs need the {kind.name} '{cronjob.ACCOUNT}' in namespace '{namespace}', "
+        "and you may not make it",
+        hint=f"let an administrator of the namespace apply what this prints: mpijob schedule rights -n {namespace}",
+    )

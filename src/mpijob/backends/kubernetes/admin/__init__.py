@@ -1,0 +1,1 @@
+"""Limits, runtimes, overview, form options and versions of a cluster."""

@@ -1,0 +1,1 @@
+"""Kubeconfig, credentials, impersonation and delegated access."""

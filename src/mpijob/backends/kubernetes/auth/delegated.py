@@ -1,0 +1,98 @@
+"""For a server that others come to with tokens of their own: a cluster as one of them sees it.
+
+Nothing of the server's own identity is in such an access: no certificate, no token file, no plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mpijob.backends.kubernetes.auth.access import Access
+from mpijob.backends.kubernetes.client import concurrent, resources
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import MPIJob
+from mpijob.model.platform.permission import Question
+from mpijob.outbound import policy
+from mpijob.outbound.policy import Policy
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.client.api import Api
+    from mpijob.settings import Settings
+
+AGAIN = "sign in again: your login at the cluster has ended"
+_LANES = 8
+
+
+def access_of(server: Access, token: str) -> Access:
+    """Return how somebody with this token reaches the cluster that a server is at."""
+    return Access(
+        server=server.server,
+        namespace=server.namespace,
+        context=server.context,
+        cluster=server.cluster,
+        user="a visitor",
+        ca=server.ca,
+        token=token,
+        proxy=server.proxy,
+        tls_server_name=server.tls_server_name,
+        insecure=server.insecure,
+        compress=server.compress,
+        again=AGAIN,
+    )
+
+
+def outbound(settings: Settings, server: Access) -> Policy:
+    """Return where this server may connect for its visitors: not to the API server, nor to services of its own."""
+    services = (
+        settings.broker,
+        settings.history_database,
+        settings.loki,
+        settings.mlflow,
+        settings.model_registry,
+        settings.prometheus,
+        settings.traces,
+    )
+    return policy.for_others(settings.outbound, (urlsplit(server.server).hostname or "", *services))
+
+
+def may(api: Api, questions: Sequence[Question]) -> tuple[bool, ...]:
+    """Return the API server's answers, each by an access review with the visitor's own token."""
+    calls = {str(at): (lambda one=one: _allowed(api, one)) for at, one in enumerate(questions)}
+    found = concurrent.together(calls, min(_LANES, api.lanes()))
+    for answer in found.values():
+        if answer.error is not None:
+            raise answer.error
+    return tuple(bool(found[str(at)].value) for at in range(len(questions)))
+
+
+def _allowed(api: Api, question: Question) -> bool:
+    name, _, group = question.resource.partition(".")
+    resource, _, sub = name.partition("/")
+    attributes = {
+        "namespace": question.namespace,
+        "verb": question.verb,
+        "group": group,
+        "resource": resource,
+        "subresource": sub,
+    }
+    body = {"apiVersion": resources.ACCESS_REVIEW.api, "kind": resources.ACCESS_REVIEW.name}
+    made = api.create(resources.ACCESS_REVIEW.path(), body | {"spec": {"resourceAttributes": attributes}})
+    return bool((made.get("status") or {}).get("allowed"))
+
+
+def refuse_own_files(job: MPIJob) -> None:
+    """Refuse a job that would take files or variables of the machine on which the server runs."""
+    wrong = []
+    if job.code.path:
+        message = f"files of this server cannot go along with a job: code.path is {job.code.path!r}"
+        hint = "put the code into the image, a volume or code.files; `mpijob create` takes a directory along"
+        wrong.append(Finding("SERVER_FILES", message, hint, field="code.path"))
+    for at, one in enumerate(job.secrets):
+        if one.source.startswith(("env:", "file:")):
+            message = f"secrets of this server cannot be given to a job: {one.env} is from {one.source!r}"
+            hint = "keep it in a Secret of your namespace and name it as NAME/KEY"
+            wrong.append(Finding("SERVER_FILES", message, hint, field=f"secrets[{at}].source"))
+    if wrong:
+        raise InvalidJob.of(tuple(wrong))

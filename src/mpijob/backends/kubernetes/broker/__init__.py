@@ -1,0 +1,1 @@
+"""The fit broker: capacity questions for users who may not read nodes."""

@@ -1,0 +1,121 @@
+"""Asking a fit broker, where there is one: what the user may not read is filled in; all else stays as it was read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob import codec
+from mpijob.errors import InvalidJob, MpiJobError
+from mpijob.model import Facts, MPIJob
+from mpijob.model.platform.cluster import ClusterFacts, Unread
+from mpijob.model.platform.fit import Seen
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.auth.access import Access
+    from mpijob.settings import Settings
+
+_LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
+_SECONDS = 5.0
+_BY_BROKER = ("ClusterQueues", "nodes", "pods of all namespaces")
+
+
+def filled(facts: Facts, job: MPIJob, access: Access, settings: Settings) -> Facts:
+    """Return the facts with what a broker adds; where it does not answer, that is told among what is not known."""
+    if not settings.broker or _knows_enough(facts):
+        return facts
+    try:
+        return with_seen(facts, ask(job, access, settings))
+    except MpiJobError as error:
+        return _without(facts, error)
+
+
+def ask(job: MPIJob, access: Access, settings: Settings) -> Seen:
+    """Return what the broker tells the user of this access."""
+    from mpijob.backends.kubernetes.client.api import Api
+    from mpijob.backends.kubernetes.client.api_errors import telling
+
+    if not settings.broker.startswith(("https://", *_LOOPBACK)):
+        raise InvalidJob("the broker's address must begin with https://: it is shown your token")
+    there = msgspec.structs.replace(
+        access, server=settings.broker.rstrip("/"), ca=_authority(settings) or access.ca, certificate="", key="",
+        impersonate=None, tls_server_name="", proxy="",
+    )  # fmt: skip
+    with telling("ask the fit broker"), Api(there, timeout=_SECONDS) as api:
+        found = api.create("/v1/fit", {"job": msgspec.to_builtins(_shape(job))})
+    try:
+        return codec.convert(found.get("seen") or {}, Seen)
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"the fit broker's answer cannot be understood: {error}") from error
+
+
+def _shape(job: MPIJob) -> MPIJob:
+    """Return the job's size and place alone: commands, variables, files and secrets stay here."""
+    return MPIJob(
+        name=job.name,
+        namespace=job.namespace,
+        workers=job.workers,
+        slots=job.slots,
+        ranks=job.ranks,
+        mpi=job.mpi,
+        command=("true",),
+        resources=job.resources,
+        launcher=job.launcher,
+        placement=job.placement,
+        queue=job.queue,
+        priority=job.priority,
+    )
+
+
+def with_seen(facts: Facts, seen: Seen) -> Facts:
+    """Return facts with the numbers of a broker in the places that were empty."""
+    cluster = facts.cluster or ClusterFacts(namespace="")
+    queue = cluster.queue
+    if seen.queue is not None and (queue is None or queue.shares is None):
+        queue = seen.queue
+    known = not facts.room_known and seen.room_known
+    return msgspec.structs.replace(
+        facts,
+        capacity=seen.capacity if known else facts.capacity,
+        free=seen.free if known else facts.free,
+        room_known=facts.room_known or seen.room_known,
+        waits_for_quota=facts.waits_for_quota or (queue is not None and queue.found),
+        waiting_jobs=(seen.position - 1) if seen.position is not None else facts.waiting_jobs,
+        position=seen.position,
+        ahead=dict(seen.ahead),
+        wait_range_seconds=seen.wait_range,
+        wait_basis=seen.basis,
+        cluster=msgspec.structs.replace(
+            cluster,
+            queue=queue,
+            room=cluster.room or seen.room,
+            unread=tuple(one for one in cluster.unread if one.what not in _BY_BROKER),
+        ),
+    )
+
+
+def _knows_enough(facts: Facts) -> bool:
+    """Whether the user reads everything that a broker could tell, and the job does not wait."""
+    cluster = facts.cluster
+    if cluster is None or cluster.room is None or not facts.room_known:
+        return False
+    return cluster.queue is None
+
+
+def _without(facts: Facts, error: MpiJobError) -> Facts:
+    if facts.cluster is None:
+        return facts
+    told = Unread(what="the fit broker", why=error.message, unknown="how the queue and the machines stand")
+    cluster = msgspec.structs.replace(facts.cluster, unread=(*facts.cluster.unread, told))
+    return msgspec.structs.replace(facts, cluster=cluster)
+
+
+def _authority(settings: Settings) -> str:
+    if not settings.broker_ca:
+        return ""
+    try:
+        with open(settings.broker_ca, encoding="ascii") as file:
+            return file.read()
+    except OSError as error:
+        raise InvalidJob(f"broker_ca {settings.broker_ca}: {error.strerror}") from error

@@ -1,0 +1,104 @@
+"""The broker's door: POST /v1/fit with a bearer token and a job, answered with numbers; nothing else is served.
+
+Tokens are neither logged nor kept. Without TLS it listens on loopback alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from mpijob import codec
+from mpijob.admission.fit import fit
+from mpijob.backends.kubernetes.auth.token_access import Unauthenticated
+from mpijob.backends.kubernetes.broker.client import with_seen
+from mpijob.backends.kubernetes.broker.service import Broker
+from mpijob.errors import HTTP_STATUS, InvalidJob, MpiJobError
+from mpijob.model import Amounts, Facts, Identity, MPIJob
+from mpijob.model.platform.fit import Fit, Seen
+from mpijob.serving import server, service
+from mpijob.serving.concurrency import TooMany, Turns
+
+PATH = "/v1/fit"
+MOST_BYTES = 256 << 10
+AT_ONCE, _OF_ONE, _WAITING_OF_ONE = 16, 8, 64
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_log = logging.getLogger(__name__)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is answered: the numbers, and what they mean for the job."""
+
+    seen: Seen
+    fit: Fit
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What is asked."""
+
+    job: MPIJob
+
+
+class Server(server.Server):
+    """Serves one broker."""
+
+    def __init__(self, broker: Broker, address: tuple[str, int], tls: tuple[str, str] | None = None) -> None:
+        if tls is None and address[0] not in _LOOPBACK:
+            raise InvalidJob(
+                f"without TLS the broker listens on this machine alone, not on {address[0]}",
+                hint="give --certificate and --key, or leave --address out",
+            )
+        self._broker = broker
+        self._turns = Turns(AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fitting")
+        app = service.application(posts={PATH: self._asked}, alive=lambda: True, ready=lambda: True)
+        context: ssl.SSLContext | None = server.tls_context(*tls) if tls is not None else None
+        super().__init__(app, server.listening(*address, what="the broker"), tls=context)
+
+    async def _asked(self, request: service.Request) -> service.Answer:
+        try:
+            async with self._turns.of(request.peer):
+                content = await request.body(MOST_BYTES)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads, self._answer, request.token, content)
+        except TooMany:
+            return _told(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"})
+
+    def _answer(self, token: str, content: bytes) -> service.Answer:
+        try:
+            if not token:
+                raise Unauthenticated("a bearer token is needed")
+            return _told(200, answer(self._broker, token, _job(content)))
+        except Unauthenticated as error:
+            return _told(401, _problem(error))
+        except MpiJobError as error:
+            return _told(HTTP_STATUS[error.kind], _problem(error))
+        except Exception:  # the outermost place: whatever it is, the asker gets an answer
+            _log.exception("a question could not be answered")
+            return _told(500, {"code": "INTERNAL", "message": "the broker could not answer"})
+
+
+def _job(content: bytes) -> MPIJob:
+    try:
+        return codec.decode(content, Asked).job
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+        raise InvalidJob(f"the body is no job: {error}") from error
+
+
+def _told(status: int, body: object) -> service.Answer:
+    return service.Answer(status, msgspec.json.encode(body), service.JSON, {"cache-control": "no-store"})
+
+
+def answer(broker: Broker, token: str, job: MPIJob) -> Answer:
+    """Return the numbers for a user's job and what they mean."""
+    seen = broker.seen(token, job)
+    bare = Facts(place=seen.place, capacity=Amounts(), free=Amounts(), room_known=False)
+    return Answer(seen, fit(job, Identity(""), with_seen(bare, seen)))
+
+
+def _problem(error: MpiJobError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}

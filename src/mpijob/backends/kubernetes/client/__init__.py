@@ -1,0 +1,1 @@
+"""REST client of the API server: transport, verbs, watch, errors."""

@@ -1,0 +1,351 @@
+"""A command inside a pod, over a WebSocket (`v5.channel.k8s.io`, or v4 of older servers).
+
+Each message begins with the number of its channel: 0 stdin, 1 stdout, 2 stderr, 3 how it ended,
+4 the terminal's size, 255 the end of a channel (v5). One thread does all of it, since a TLS line
+does not bear one thread that reads beside another that writes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mpijob import codec
+from mpijob.backends.kubernetes.auth.access import Access, Credentials, Proof, identifying
+from mpijob.backends.kubernetes.client.api import Api, target
+from mpijob.backends.kubernetes.client.api_errors import CUT, Answer, ApiError, refusal
+from mpijob.backends.kubernetes.client.connection import Dialler
+from mpijob.backends.kubernetes.client.http import unsayable
+from mpijob.backends.kubernetes.client.http1 import Unsayable, in_one_line
+from mpijob.errors import Unsupported
+
+_PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
+_STDIN, _STDOUT, _STDERR, _ENDED, _SIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_PIECE = 8192  # a line that can be written to takes this much without blocking
+_LOOK_SECONDS = 0.3
+_PING_SECONDS = 20.0
+_LAST_WORDS_SECONDS = 5.0  # output may still be on its way when the end is told
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
+Query = list[tuple[str, str]]
+
+
+class Ends(NamedTuple):
+    """The three streams on this side."""
+
+    stdin: BinaryIO | None
+    stdout: BinaryIO
+    stderr: BinaryIO
+
+
+def execute(
+    access: Access | Api,
+    path: str,
+    argv: tuple[str, ...],
+    *,
+    container: str = "",
+    stdin: BinaryIO | None = None,
+    stdout: BinaryIO | None = None,
+    stderr: BinaryIO | None = None,
+    tty: bool | None = None,
+) -> int:
+    """Run a command in the pod whose `exec` address is `path` and return its exit status.
+
+    By default it has this process's streams, and a terminal when they are one.
+    """
+    ends = Ends(
+        stdin or _standard_input(),
+        stdout or _binary(sys.stdout),
+        stderr or _binary(sys.stderr),
+    )
+    if tty is None:
+        tty = _is_terminal(ends.stdin) and _is_terminal(ends.stdout)
+    return _run(access, path, argv, container, ends, tty)
+
+
+def capture(
+    access: Access | Api, path: str, argv: tuple[str, ...], *, container: str = "", given: bytes | None = None
+) -> tuple[int, bytes, bytes]:
+    """Run a command without this terminal; return its exit status and what it wrote to stdout and stderr."""
+    stdin = io.BytesIO(given) if given is not None else None
+    stdout, stderr = io.BytesIO(), io.BytesIO()
+    status = _run(access, path, argv, container, Ends(stdin, stdout, stderr), tty=False)
+    return status, stdout.getvalue(), stderr.getvalue()
+
+
+def _run(
+    access: Access | Api, path: str, argv: tuple[str, ...], container: str, ends: Ends, tty: bool
+) -> int:
+    query = [("command", word) for word in argv]
+    asked = {
+        "container": container,
+        "stdin": ends.stdin is not None,
+        "stdout": True,
+        "stderr": not tty,
+        "tty": tty,
+    }
+    query += [
+        (name, str(value).lower() if value is True else str(value)) for name, value in asked.items() if value
+    ]
+    line = _dialled(access, path, query)
+    with _raw(ends.stdin) if tty else contextlib.nullcontext():
+        return _Session(line, ends, tty, path).run(argv[0])
+
+
+def _dialled(place: Access | Api, path: str, query: Query) -> Any:
+    access, credentials = (
+        (place.access, place.credentials) if isinstance(place, Api) else (place, Credentials(place))
+    )
+    proof = credentials.current()
+    try:
+        return _shaken(access, proof, path, query)
+    except ApiError as error:
+        if error.status != 401 or not credentials.renew(proof):
+            raise
+        return _shaken(access, credentials.current(), path, query)
+
+
+def _shaken(access: Access, proof: Proof, path: str, query: Query) -> Any:
+    """Return the open WebSocket; our own line carries it, with our TLS and proxies."""
+    library = _library()
+    headers = [f"{name}: {value}" for name, value in identifying(access, proof)]
+    try:
+        in_one_line(headers)
+    except Unsayable as error:
+        raise unsayable(access, error) from error
+    line = Dialler(access).dial(proof)
+    parts = urlsplit(access.server)
+    try:
+        return library.create_connection(
+            f"ws://{parts.netloc}{target(access, path, query)}",
+            socket=line,
+            host=parts.netloc,
+            header=headers,
+            subprotocols=_PROTOCOLS,
+            suppress_origin=True,
+            redirect_limit=0,
+            timeout=30,
+        )
+    except library.WebSocketBadStatusException as error:
+        line.close()
+        answer = Answer(error.status_code, error.resp_headers or {}, error.resp_body or b"")
+        raise refusal(access, "GET", path, answer) from None  # its text holds the whole answer
+    except (library.WebSocketException, OSError) as error:
+        line.close()
+        raise ApiError(
+            f"{access.server} does not open a line to the pod: {type(error).__name__}",
+            reason=CUT,
+            server=access.server,
+            path=path,
+        ) from None
+
+
+def _library() -> Any:
+    try:
+        import websocket
+    except ImportError as error:
+        raise Unsupported(
+            "running a command inside a pod needs the package websocket-client, which is not installed",
+            hint="pip install 'mpijob[kubernetes]'",
+        ) from error
+    return websocket
+
+
+class _Session:
+    """One command's conversation."""
+
+    def __init__(self, line: Any, ends: Ends, tty: bool, path: str) -> None:
+        self._line = line
+        self._ends = ends
+        self._tty = tty
+        self._path = path
+        self._halves = line.getsubprotocol() == _PROTOCOLS[0]
+        self._input: BinaryIO | None = ends.stdin
+        self._size: tuple[int, int] | None = None
+        self._end: dict[str, Any] | None = None
+        self._spoken = time.monotonic()
+        line.settimeout(1.0)
+
+    def run(self, program: str) -> int:
+        """Carry bytes both ways until the command has ended; return its exit status."""
+        library, last_words = _library(), float("inf")
+        try:
+            while time.monotonic() < last_words:
+                self._resize()
+                if not self._turn(library):
+                    break
+                if self._end is not None and last_words == float("inf"):
+                    last_words = time.monotonic() + _LAST_WORDS_SECONDS
+        except (library.WebSocketException, OSError):
+            if self._end is None:
+                raise self._cut() from None
+        finally:
+            self._line.shutdown()
+        return self._status(program)
+
+    def _turn(self, library: Any) -> bool:
+        """Wait for something to do on either side, and do it; return whether the line is still open."""
+        arrived, typed = self._waited()
+        if arrived:
+            try:
+                opcode, data = self._line.recv_data()
+            except library.WebSocketTimeoutException:  # TLS spoke for itself, or a message comes slowly
+                return True
+            if opcode == library.ABNF.OPCODE_CLOSE:
+                return False
+            self._take(data)
+        elif typed:
+            self._give()
+        return True
+
+    def _waited(self) -> tuple[bool, bool]:
+        line = self._line.sock
+        if getattr(line, "pending", int)():
+            return True, False
+        poll = select.poll()
+        poll.register(line, select.POLLIN)
+        fd = _fileno(self._input)
+        if fd is not None:
+            poll.register(fd, select.POLLIN)
+        seconds = 0.0 if self._input is not None and fd is None else _LOOK_SECONDS
+        ready = {fd for fd, _ in poll.poll(seconds * 1000)}
+        typed = self._input is not None and (fd is None or fd in ready) and self._writable()
+        if not ready and not typed and time.monotonic() - self._spoken > _PING_SECONDS:
+            self._spoken = time.monotonic()
+            self._line.ping()
+        return line.fileno() in ready, typed
+
+    def _writable(self) -> bool:
+        poll = select.poll()
+        poll.register(self._line.sock, select.POLLOUT)
+        return bool(poll.poll(_LOOK_SECONDS * 1000))
+
+    def _give(self) -> None:
+        assert self._input is not None
+        fd = _fileno(self._input)
+        data = self._input.read(_PIECE) if fd is None else os.read(fd, _PIECE)
+        if data:
+            self._say(_STDIN, data)
+            return
+        self._input = None
+        if self._halves:
+            self._say(_CLOSE, bytes([_STDIN]))
+
+    def _say(self, channel: int, data: bytes) -> None:
+        self._spoken = time.monotonic()
+        self._line.send_binary(bytes([channel]) + data)
+
+    def _take(self, message: bytes) -> None:
+        if not message:
+            return
+        channel, data = message[0], message[1:]
+        if channel == _ENDED and data:
+            self._end = codec.decode(data, dict[str, Any])
+        target = {_STDOUT: self._ends.stdout, _STDERR: self._ends.stderr}.get(channel)
+        if target is not None and data:
+            target.write(data)
+            target.flush()
+
+    def _resize(self) -> None:
+        """Tell the terminal's size when it has changed."""
+        fd = _fileno(self._ends.stdout) if self._tty else None
+        if fd is None:
+            return
+        with contextlib.suppress(OSError):
+            size = os.get_terminal_size(fd)
+            if size != self._size:
+                self._size = size
+                self._say(_SIZE, msgspec.json.encode({"Width": size.columns, "Height": size.lines}))
+
+    def _status(self, program: str) -> int:
+        end = self._end
+        if end is None:
+            raise self._cut()
+        if end.get("status") == "Success":
+            return 0
+        for cause in (end.get("details") or {}).get("causes") or ():
+            if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdecimal():
+                return int(cause["message"])
+        return self._unstarted(program, str(end.get("message", "")), int(end.get("code") or 500))
+
+    def _unstarted(self, program: str, message: str, code: int) -> int:
+        absent = "executable file not found" in message or "no such file or directory" in message
+        if absent or "permission denied" in message:
+            why = "is not in the container" if absent else "may not be executed"
+            self._ends.stderr.write(f"mpijob: '{program}' {why}\n".encode())
+            self._ends.stderr.flush()
+            return _NOT_FOUND if absent else _NOT_EXECUTABLE
+        raise ApiError(message, status=code, path=self._path)
+
+    def _cut(self) -> ApiError:
+        return ApiError(
+            "the line to the pod was cut before the command ended",
+            reason=CUT,
+            path=self._path,
+            hint="the pod may have ended, or the network dropped the line; the command may still run",
+        )
+
+
+class _Text(io.RawIOBase):
+    """Takes bytes for a stream of text: a notebook's output."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._stream.write(bytes(data).decode(errors="replace"))
+        return len(data)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def _standard_input() -> BinaryIO | None:
+    """Return this process's input, if there is one that can be read: a notebook or a test has none."""
+    stream = getattr(sys.stdin, "buffer", None)
+    return stream if _fileno(stream) is not None else None
+
+
+def _binary(stream: Any) -> BinaryIO:
+    return getattr(stream, "buffer", None) or cast(BinaryIO, _Text(stream))
+
+
+def _fileno(stream: BinaryIO | None) -> int | None:
+    try:
+        return stream.fileno() if stream is not None else None
+    except (OSError, ValueError):
+        return None
+
+
+def _is_terminal(stream: BinaryIO | None) -> bool:
+    fd = _fileno(stream)
+    return fd is not None and os.isatty(fd)
+
+
+@contextlib.contextmanager
+def _raw(stream: BinaryIO | None) -> Iterator[None]:
+    """Hand each key to the pod as it is pressed; the terminal is as before afterwards."""
+    fd = _fileno(stream)
+    if fd is None or not os.isatty(fd):
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setraw(fd, termios.TCSANOW)  # what was typed ahead is kept
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSANOW, before)

@@ -1,0 +1,369 @@
+"""One request and its answer, over connections that are kept; what may be repeated is repeated here.
+
+How a request and an answer are written is known to `http1`. A request that changes something is
+repeated only when the server cannot have seen it, or says that it did not act.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from mpijob.backends.kubernetes.auth.access import Access, Credentials, Proof, identifying
+from mpijob.backends.kubernetes.client.api_errors import (
+    CERTIFICATE,
+    CUT,
+    NO_API,
+    NO_LOGIN,
+    TIMEOUT,
+    UNKNOWN_HOST,
+    UNSAYABLE,
+    Answer,
+    ApiError,
+    refusal,
+)
+from mpijob.backends.kubernetes.client.connection import CONNECT_SECONDS, Dialler
+from mpijob.backends.kubernetes.client.http1 import (
+    Connection,
+    Cut,
+    Garbled,
+    Head,
+    HungUp,
+    Unsayable,
+    readable,
+)
+from mpijob.errors import MpiJobError
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_PATIENCE_SECONDS = 30.0  # nothing is repeated later than this
+_NEVER = float("inf")
+_KEPT = 8  # idle connections at most
+_KEPT_SECONDS = 60.0
+_SURELY_ALIVE_SECONDS = 15.0  # for requests that must not be sent twice
+_HOPELESS = frozenset({CERTIFICATE, UNKNOWN_HOST, NO_API, UNSAYABLE})
+_ANSWER_SECONDS = 3.0  # how long opening a stream waits for its first word
+_HEAD_SECONDS = 30.0  # how long an answer that has begun may take for its head
+_CUT = (OSError, Cut, Garbled)
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What to send; `repeatable` when doing it twice is as good as once."""
+
+    method: str
+    target: str  # path and query, as they go over the line
+    path: str = ""
+    body: bytes | None = None
+    content: str = "application/json"
+    accept: str = "application/json"
+    repeatable: bool = True
+    seconds: float | None = 30.0  # how long to wait for each next byte; None is for ever
+    compressed: bool = True
+    attempts: int = 5
+
+
+class Open:
+    """An answer that is still coming in, and the connection that it comes over."""
+
+    def __init__(self, connection: Connection, begin: Callable[[Connection], Head]) -> None:
+        self.connection = connection
+        self._begin = begin
+        self._head: Head | None = None
+
+    def awaits(self, seconds: float | None) -> bool:
+        """Return whether the answer begins within this time.
+
+        The log of a silent pod has no head until the pod says something.
+        """
+        return self._head is not None or self.connection.speaks(seconds)
+
+    def head(self) -> Head:
+        """Return the answer's head, which is read once; raise ApiError for a refusal."""
+        if self._head is None:
+            self._head = self._begin(self.connection)
+        return self._head
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    connection: Connection
+    proof: Proof
+    since: float
+
+
+class Transport:
+    """Sends requests to one server; safe to use from several threads."""
+
+    def __init__(self, access: Access, credentials: Credentials) -> None:
+        self.access = access
+        self._credentials = credentials
+        self._dialler = Dialler(access)
+        self._lock = threading.Lock()
+        self._kept: list[_Kept] = []
+        self._closed = False
+        self._dated = "", 0.0  # the server's last word about the time, and when it came
+
+    def close(self) -> None:
+        """Close the connections that are kept; those in use are closed when they are given back."""
+        with self._lock:
+            self._closed = True
+            kept, self._kept = self._kept, []
+        for each in kept:
+            each.connection.close()
+
+    def send(self, request: Request) -> Answer:
+        """Return the answer to a request, repeating it where that is safe; raise ApiError."""
+        return self._persistently(request, self._whole)
+
+    def several(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Answer]]:
+        """Ask several harmless things over one line before the first is answered, and yield what is answered.
+
+        What is not, because the line broke off or the server closed it, is to be asked again by itself.
+        """
+        try:
+            proof = self._proof()
+            connection = self._take(proof, requests[0]) or self._fresh(proof)
+        except ApiError:
+            return
+        try:
+            for request in requests:
+                self._put(connection, request, proof)
+            for awaited, request in zip(reversed(range(len(requests))), requests, strict=True):
+                head = self._read(connection)
+                yield request, _answer(head, connection.body(head, awaited=awaited))
+                if not connection.open:
+                    return
+        except _CUT:
+            connection.close()
+            return
+        except BaseException:  # nobody wants the rest
+            connection.close()
+            raise
+        self._keep(connection, proof)
+
+    def checked(self, request: Request, answer: Answer) -> Answer:
+        """Return an answer that is one; raise ApiError for a refusal."""
+        if answer.status >= 300:
+            raise refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
+        return answer
+
+    def open(self, request: Request) -> Open:
+        """Return the answer's beginning; the caller reads the rest and closes it."""
+        return self._persistently(request, self._begun)
+
+    def ahead_seconds(self) -> float:
+        """Return how far the server's clock is ahead of this machine's; 0 when they agree as far as one can tell."""
+        from mpijob.backends.kubernetes.client import (
+            server_time,  # only for those who compare times: start-up is a feature
+        )
+
+        return server_time.ahead_seconds(*self._dated)
+
+    def is_near(self) -> bool:
+        """Return whether the server is so near that a new connection costs more than to wait for a kept one."""
+        if self._dialler.near is None:
+            self._persistently(Request("GET", ""), lambda _, proof: self._keep(self._fresh(proof), proof))
+        return bool(self._dialler.near)
+
+    def _persistently(self, request: Request, once: Callable[[Request, Proof], T]) -> T:
+        pauses, deadline = _pauses(request.attempts), time.monotonic() + _PATIENCE_SECONDS
+        renewed = False
+        while True:
+            proof = self._proof()
+            try:
+                return once(request, proof)
+            except ApiError as error:
+                if error.status == 401 and not renewed and self._renewed(proof):
+                    renewed = True
+                    continue
+                if not _worth_repeating(error, request):
+                    raise
+                pause = max(next(pauses, _NEVER), error.retry_after or 0.0)
+                if time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)
+
+    def _proof(self) -> Proof:
+        with self._told():
+            return self._credentials.current()
+
+    def _renewed(self, refused: Proof) -> bool:
+        with self._told():
+            return self._credentials.renew(refused)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Tell trouble with plugins and token files as what it is for the caller: no answer."""
+        try:
+            yield
+        except MpiJobError as error:
+            server = self.access.server
+            raise ApiError(error.message, reason=NO_LOGIN, server=server, hint=error.hint) from error
+
+    def _whole(self, request: Request, proof: Proof) -> Answer:
+        connection, head = self._exchange(request, proof)
+        try:
+            answer = _answer(head, connection.body(head))
+        except _CUT as error:
+            connection.close()
+            raise self._cut(request, error) from error
+        self._keep(connection, proof)
+        return self.checked(request, answer)
+
+    def _begun(self, request: Request, proof: Proof) -> Open:
+        connection = self._fresh(proof)
+        opened = Open(connection, lambda connection: self._begin(request, connection))
+        try:
+            self._put(connection, request, proof)
+            if opened.awaits(_ANSWER_SECONDS):
+                opened.head()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, _CUT):
+                raise self._cut(request, error) from error
+            raise
+        return opened
+
+    def _begin(self, request: Request, connection: Connection) -> Head:
+        connection.sock.settimeout(request.seconds or _HEAD_SECONDS)
+        head = self._read(connection)
+        if head.status >= 300:
+            self.checked(request, Answer(head.status, head.headers, connection.body(head)))
+        return head
+
+    def _exchange(self, request: Request, proof: Proof) -> tuple[Connection, Head]:
+        """Ask over a connection that was kept, or over a new one where that turns out to be dead."""
+        while kept := self._take(proof, request):
+            try:
+                return kept, self._ask(kept, request, proof, fresh=False)
+            except _StaleConnection:
+                continue
+        connection = self._fresh(proof)
+        return connection, self._ask(connection, request, proof, fresh=True)
+
+    def _ask(self, connection: Connection, request: Request, proof: Proof, *, fresh: bool) -> Head:
+        try:
+            self._put(connection, request, proof)
+            return self._read(connection)
+        except _CUT as error:
+            connection.close()
+            hung_up = isinstance(error, HungUp | ConnectionError)
+            if not fresh and hung_up and request.repeatable:
+                raise _StaleConnection from error
+            raise self._cut(request, error) from error
+
+    def _put(self, connection: Connection, request: Request, proof: Proof) -> None:
+        connection.sock.settimeout(request.seconds or CONNECT_SECONDS)
+        try:
+            connection.put(request.method, request.target, self._headers(request, proof), request.body)
+        except Unsayable as error:
+            connection.close()
+            raise unsayable(self.access, error) from error
+
+    def _read(self, connection: Connection) -> Head:
+        head = connection.head()
+        self._dated = head.headers.get("date", ""), time.time()
+        return head
+
+    def _headers(self, request: Request, proof: Proof) -> Iterator[tuple[str, str]]:
+        yield "Host", self._dialler.authority
+        yield "Accept", request.accept
+        yield "User-Agent", "mpijob"
+        if self.access.compress and request.compressed and not self._dialler.near:
+            yield "Accept-Encoding", "gzip"
+        if request.body is not None:
+            yield "Content-Type", request.content
+            yield "Content-Length", str(len(request.body))
+        yield from identifying(self.access, proof)
+
+    def _fresh(self, proof: Proof) -> Connection:
+        return Connection(self._dialler.dial(proof))
+
+    def _take(self, proof: Proof, request: Request) -> Connection | None:
+        limit = _KEPT_SECONDS if request.repeatable else _SURELY_ALIVE_SECONDS
+        while True:
+            with self._lock:
+                if not self._kept:
+                    return None
+                kept = self._kept.pop()
+            young = time.monotonic() - kept.since < limit
+            if (
+                young
+                and kept.proof.certificate == proof.certificate
+                and not readable(kept.connection.sock, 0.0)
+            ):
+                return kept.connection
+            kept.connection.close()
+
+    def _keep(self, connection: Connection, proof: Proof) -> None:
+        if not connection.open:  # the server has said that it closes
+            return
+        with self._lock:
+            if not self._closed and len(self._kept) < _KEPT:
+                self._kept.append(_Kept(connection, proof, time.monotonic()))
+                return
+        connection.close()
+
+    def _cut(self, request: Request, error: BaseException) -> ApiError:
+        what, reason = "cut the connection before it answered", CUT
+        if isinstance(error, TimeoutError):
+            what, reason = f"did not answer in {request.seconds or 0:g} s", TIMEOUT
+        elif isinstance(error, Garbled):
+            what, reason = f"does not speak HTTP as a Kubernetes API does: {error}", NO_API
+        return ApiError(
+            f"{self.access.server} {what}",
+            reason=reason,
+            ambiguous=not request.repeatable,
+            server=self.access.server,
+            method=request.method,
+            path=request.path,
+            hint="the cluster may be restarting or overloaded; try again in a minute",
+        )
+
+
+class _StaleConnection(Exception):
+    """The server had closed a kept connection before it saw the request."""
+
+
+def _answer(head: Head, body: bytes) -> Answer:
+    """Return an answer with its body unpacked."""
+    if head.headers.get("content-encoding", "").lower() == "gzip":
+        import zlib
+
+        try:
+            body = zlib.decompress(body, 31)
+        except zlib.error as error:
+            raise Garbled(f"the answer cannot be unpacked: {error}") from error
+    return Answer(head.status, head.headers, body)
+
+
+def unsayable(access: Access, error: Unsayable) -> ApiError:
+    """Return what is told of a request that cannot be written down; nothing was sent."""
+    return ApiError(
+        f"{access.server} cannot be asked: {error}",
+        reason=UNSAYABLE,
+        server=access.server,
+        hint=f"look for a stray line break in the user and the server of context '{access.context}'",
+    )
+
+
+def _pauses(attempts: int) -> Iterator[float]:
+    """Yield how long to wait before each repetition: longer each time, never in step with others."""
+    import random  # seldom needed: start-up is a feature
+
+    for attempt in range(attempts - 1):
+        yield min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+
+def _worth_repeating(error: ApiError, request: Request) -> bool:
+    if error.ambiguous:
+        return False
+    if error.status == 0:
+        return error.reason not in _HOPELESS
+    if error.status == 408:  # what a proxy says before it closes a line that was kept for too long
+        return request.repeatable
+    return error.status == 429 or (error.status >= 500 and request.repeatable)

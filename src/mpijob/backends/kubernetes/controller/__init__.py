@@ -1,0 +1,1 @@
+"""The controller: reconcile loop, leader election, garbage collection."""

@@ -1,0 +1,1 @@
+"""Pod logs: read, follow, and after the pods are gone."""

@@ -1,0 +1,42 @@
+"""What a recorder wrote down of a cluster's jobs, read with the same understanding of pods' logs as `pod_logs`."""
+
+from __future__ import annotations
+
+from mpijob.backends.kubernetes.logs import pod_logs
+from mpijob.history.archive import Archive
+from mpijob.history.archive_reader import LineReader, Past, past
+from mpijob.history.records import Voice
+from mpijob.history.storage.s3 import Objects
+from mpijob.model import Family, JobState
+from mpijob.settings import Settings
+
+
+def remembered(directory: str, settings: Settings | None = None) -> Past | None:
+    """Return the past that a recorder has written into a directory, or where the settings say, if there is any."""
+    settings = settings or Settings()
+    return past(directory, _reader, settings.history_database, store_of(settings))
+
+
+def store_of(settings: Settings) -> Objects | None:
+    """Return the object store of the settings, if there is one."""
+    return Objects(settings.objects) if settings.objects.endpoint else None
+
+
+def of_archive(archive: Archive) -> Past:
+    """Return the past of an archive that is open already."""
+    return Past(archive, _reader)
+
+
+def _reader(voice: Voice, state: JobState) -> LineReader:
+    workers = {rank.rank: rank.worker for rank in state.ranks}
+    speaker = pod_logs.Voice(
+        state.ref.namespace,
+        voice.source,
+        "",
+        voice.role,
+        voice.worker,
+        voice.attempt,
+        Family(voice.family),
+        voice.tagged,
+    )
+    return pod_logs.Reader(speaker, workers)

@@ -1,0 +1,1 @@
+"""Resource usage from metrics.k8s.io and Prometheus."""

@@ -1,0 +1,68 @@
+"""What the workers use, as the cluster's metrics API measured it last, and what its Prometheus knows beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mpijob.backends.kubernetes.client.api import Api, ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.logs.pod_logs import workers_of
+from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
+from mpijob.backends.kubernetes.status import derive_state, job_objects
+from mpijob.backends.kubernetes.status.job_objects import Found
+from mpijob.formats.status.nested_fields import time_of
+from mpijob.model import Sample
+from mpijob.model.spec import quantity
+
+METRICS_API = "metrics.k8s.io/v1beta1"
+POD_METRICS = Kind(METRICS_API, "PodMetrics", "pods")
+
+
+def samples(
+    api: Api, found: Found, served: frozenset[str], prometheus: Prometheus | None = None
+) -> tuple[Sample, ...]:
+    """Return one sample for each worker that is measured; none where the cluster measures nothing."""
+    if METRICS_API not in served and prometheus is None:
+        return ()
+    workers = workers_of(job_objects.pods(api, found.kind, found.job))
+    names = [pod["metadata"]["name"] for pod in workers.values()]
+    more = {} if prometheus is None or not names else prometheus.used(found.ref.namespace, names)
+    attempt = job_objects.attempt_of(found.job)
+    measured = []
+    for index, pod in sorted(workers.items()):
+        sample = _sample(api, pod, attempt) if METRICS_API in served else None
+        sample = _with(sample, more.get(pod["metadata"]["name"], {}), index, attempt)
+        measured += [sample] if sample is not None else []
+    return tuple(measured)
+
+
+def _with(sample: Sample | None, used: Mapping[str, float], worker: int, attempt: int) -> Sample | None:
+    """Return a sample with what Prometheus knows; CPU and memory are the metrics API's where it has them."""
+    if not used:
+        return sample
+    given = {name: value for name, value in used.items() if name != "time"}
+    if sample is None:
+        sample = Sample(used["time"], worker, 0.0, 0, attempt)
+    else:
+        given = {name: value for name, value in given.items() if name not in ("cpu_cores", "memory_bytes")}
+    whole = {name: int(value) if name.endswith("_bytes") else value for name, value in given.items()}
+    return msgspec.structs.replace(sample, **whole)
+
+
+def _sample(api: Api, pod: derive_state.Document, attempt: int) -> Sample | None:
+    metadata = pod["metadata"]
+    try:
+        measured = api.find(POD_METRICS.path(metadata["namespace"], metadata["name"]))
+    except ApiError as error:
+        if error.status in (403, 503):
+            return None
+        raise
+    if measured is None:
+        return None
+    used = [one["usage"] for one in measured.get("containers") or ()]
+    cores = sum(quantity.parse(one.get("cpu", "0")) for one in used)
+    memory = sum(quantity.parse(one.get("memory", "0")) for one in used)
+    moment = time_of(measured.get("timestamp", "")) or 0.0
+    return Sample(moment, derive_state.worker_index(pod), cores, int(memory), attempt)

@@ -1,0 +1,1 @@
+"""What a cluster offers a job: permissions, quotas, queues, nodes, images."""

@@ -1,0 +1,1 @@
+"""The recorder: capture states and logs of jobs while they run."""

@@ -1,0 +1,237 @@
+"""Writing down one look at a job: where it stands, what happened, facts of its pods and their nodes.
+
+Whose logs are to be heard is told from the same look; hearing them is the business of `log_capture`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.kubernetes.client import resources
+from mpijob.backends.kubernetes.client.api import Api, ApiError
+from mpijob.backends.kubernetes.logs import pod_logs
+from mpijob.backends.kubernetes.metrics import pod_usage
+from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
+from mpijob.backends.kubernetes.recorder.log_capture import Life, restarts_of
+from mpijob.backends.kubernetes.status import derive_state, job_objects, timeline
+from mpijob.backends.kubernetes.status.derive_state import Document
+from mpijob.backends.kubernetes.status.job_reader import Eye, Look
+from mpijob.errors import MpiJobError
+from mpijob.history.archive import Archive
+from mpijob.history.audit import audit_log, job_end
+from mpijob.history.records import Fact
+from mpijob.model import JobKey, JobRef, JobState, Phase, WorkerState
+
+_UNKNOWN = "UNKNOWN"  # the code of a failure whose cause nothing tells
+_log = logging.getLogger(__name__)
+_NODE_LABELS = (
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "nvidia.com/gpu.product",
+)
+
+
+class Scribe:
+    """Writes jobs down; it remembers of which the spec and of which nodes the facts are there already."""
+
+    def __init__(self, api: Api, eye: Eye, archive: Archive, prometheus: Prometheus | None = None) -> None:
+        self._prometheus = prometheus
+        self._api = api
+        self._eye = eye
+        self._archive = archive
+        self._specs: set[tuple[JobKey, int]] = set()
+        self._nodes: dict[str, Fact | None] = {}
+
+    def write(self, ref: JobRef) -> tuple[JobState, list[Life], list[str]]:
+        """Write down where a job stands now; return that, whose logs can be heard, and the names of its objects.
+
+        Raise NotFound.
+        """
+        look, now = self._eye.look(ref), time.time()
+        known = (look.found.ref.key, job_objects.attempt_of(look.found.job))
+        facts = [*self._pod_facts(look, now)]
+        spec = b""
+        if known not in self._specs:
+            spec = self._spec(look)
+            facts += _documents(look, now)
+        told = timeline.numbered(timeline.events(look.seen, look.state, look.proved))
+        before = self._archive.state(look.state.ref.key)
+        state = look.state if before is None else richer(before, look.state)
+        self._archive.put(state, now=now, spec=spec, events=told, facts=facts, once=timeline.ONCE)
+        if state.phase is Phase.RUNNING:
+            self._measure(look)
+        self._specs.add(known)
+        if state.phase.final and (before is None or not before.phase.final):
+            self._tell_audit(state)
+        names = [one["metadata"]["name"] for one in (*look.found.earlier, look.found.job)]
+        return state, [*self._lives(look)], names
+
+    def forget(self, key: JobKey) -> None:
+        """Remember nothing of a job that is gone: what was written down of it is in the record."""
+        self._specs -= {one for one in self._specs if one[0] == key}
+
+    def _tell_audit(self, state: JobState) -> None:
+        """Write the last entry of a job: how it ended and what it has taken."""
+        directory = audit_log.directory_of(self._archive.directory)
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        job = self._archive.spec(state.ref.key)
+        job_end.tell_end(directory, state, job, who="system:mpijob:recorder")
+
+    def _measure(self, look: Look) -> None:
+        """Write down what the workers use now, where the cluster measures it; a record does without."""
+        try:
+            found = pod_usage.samples(self._api, look.found, self._eye.served, self._prometheus)
+        except ApiError as error:
+            _log.debug("no usage of %s: %s", look.found.ref, error)
+            return
+        if found:
+            self._archive.add_samples(look.state.ref.key, found)
+
+    def _spec(self, look: Look) -> bytes:
+        try:
+            return msgspec.json.encode(self._eye.spec(look.found, look.seen.runtime))
+        except MpiJobError:  # somebody else's object, in words that ours do not have; the document is kept
+            return b""
+
+    def keep(self, key: JobKey, pod: Document) -> None:
+        """Write down a pod as it was when it went."""
+        self._archive.add_facts(key, [_pod(pod, time.time())])
+
+    # -- facts ------------------------------------------------------------------------------------
+    def _pod_facts(self, look: Look, now: float) -> Iterator[Fact]:
+        for pod in look.seen.pods:
+            yield _pod(pod, now)
+            if node := self._node((pod.get("spec") or {}).get("nodeName") or "", now):
+                yield node
+
+    def _node(self, name: str, now: float) -> Fact | None:
+        if name and name not in self._nodes:
+            try:
+                found = self._api.find(resources.NODE.path("", name))
+            except ApiError:  # nodes may not be everybody's to see
+                found = None
+            self._nodes[name] = None if found is None else Fact("node", name, now, node_fact(found))
+        return self._nodes.get(name)
+
+    # -- voices -----------------------------------------------------------------------------------
+    def _lives(self, look: Look) -> Iterator[Life]:
+        found = look.found
+        for job in found.earlier:
+            if (found.ref.key, job_objects.attempt_of(job)) not in self._specs:
+                yield from _lives_of(job, job_objects.pods(self._api, found.kind, job))
+                self._specs.add((found.ref.key, job_objects.attempt_of(job)))
+        yield from _lives_of(found.job, look.seen.pods)
+
+
+def _lives_of(job: Document, pods: Any) -> Iterator[Life]:
+    family, tagged = derive_state.speech(job)
+    for pod in pods:
+        for voice in pod_logs.voices(
+            [pod],
+            attempt=job_objects.attempt_of(job),
+            family=family,
+            tagged=tagged,
+            index_of=derive_state.worker_index,
+        ):
+            restarts = restarts_of(pod, voice.container)
+            for life in range(
+                max(0, restarts - 1), restarts + 1
+            ):  # a cluster keeps the log of the life before
+                yield Life(voice, pod["metadata"]["uid"], life)
+
+
+def richer(before: JobState, now: JobState) -> JobState:
+    """Return a state with what was known of the same attempt and cannot be seen any more: pods go before their job."""
+    if before.attempt != now.attempt:
+        return now
+    if before.phase.final and _knows_less(before, now):
+        return before  # an end that was seen stays, whatever its objects look like while they are taken away
+    known = {worker.index: worker for worker in before.workers}  # a worker without a pod has another name
+    workers = tuple(_richer_worker(known.get(worker.index), worker) for worker in now.workers)
+    exit_code = before.launcher_exit_code if now.launcher_exit_code is None else now.launcher_exit_code
+    return msgspec.structs.replace(
+        now,
+        workers=workers or before.workers,
+        ranks=now.ranks or before.ranks,
+        launcher_exit_code=exit_code,
+        started=now.started or (before.started if now.phase.final else None),
+        running=now.running or (before.running if now.phase.final else None),
+        findings=now.findings or (before.findings if now.phase is before.phase else ()),
+    )
+
+
+def _knows_less(before: JobState, now: JobState) -> bool:
+    """Whether a later look at a job that has ended saw less of its end: its pods were going."""
+    if not now.phase.final or now.phase is Phase.CANCELLED:
+        return True
+    codes = [state.findings[0].code if state.findings else _UNKNOWN for state in (before, now)]
+    unseen = before.launcher_exit_code is not None and now.launcher_exit_code is None
+    return unseen or (codes[0] != _UNKNOWN and codes[1] == _UNKNOWN)
+
+
+def _richer_worker(before: WorkerState | None, now: WorkerState) -> WorkerState:
+    if before is None:
+        return now
+    return msgspec.structs.replace(
+        now,
+        node=now.node or before.node,
+        exit_code=before.exit_code if now.exit_code is None else now.exit_code,
+        restarts=max(now.restarts, before.restarts),
+        gpus=now.gpus or before.gpus,
+        memory_limit_bytes=now.memory_limit_bytes or before.memory_limit_bytes,
+    )
+
+
+def _pod(pod: Document, now: float) -> Fact:
+    return Fact("pod", f"{pod['metadata']['name']}.{pod['metadata']['uid']}", now, pod_fact(pod))
+
+
+def _documents(look: Look, now: float) -> Iterator[Fact]:
+    for document in (look.found.job, look.seen.runtime):
+        if document is not None:
+            metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
+            name = f"{document.get('kind', 'runtime')}/{metadata['name']}"
+            yield Fact("document", name, now, {**document, "metadata": metadata})
+
+
+def pod_fact(pod: Document) -> dict[str, Any]:
+    """Return what is kept of a pod: where it was, how its containers ended, and why."""
+    status, metadata = pod.get("status") or {}, pod["metadata"]
+    kept = ("phase", "reason", "message", "podIP", "hostIP", "qosClass", "startTime")
+    return {
+        "name": metadata["name"],
+        "role": pod_logs.role_of(pod).value,
+        "node": (pod.get("spec") or {}).get("nodeName") or "",
+        "deleted": metadata.get("deletionTimestamp") or "",
+        **{key: status[key] for key in kept if status.get(key)},
+        "conditions": [
+            {key: one[key] for key in ("type", "status", "reason", "message") if one.get(key)}
+            for one in status.get("conditions") or ()
+        ],
+        "containers": [
+            {key: one.get(key) for key in ("name", "image", "imageID", "restartCount", "state", "lastState")}
+            for one in status.get("containerStatuses") or ()
+        ],
+    }
+
+
+def node_fact(node: Document) -> dict[str, Any]:
+    """Return what is kept of a node: what kind of machine it is, and what it can give."""
+    status, labels = node.get("status") or {}, node["metadata"].get("labels") or {}
+    info = status.get("nodeInfo") or {}
+    return {
+        "labels": {key: labels[key] for key in _NODE_LABELS if key in labels},
+        "allocatable": status.get("allocatable") or {},
+        **{
+            key: info[key]
+            for key in ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
+            if key in info
+        },
+    }

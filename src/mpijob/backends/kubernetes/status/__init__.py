@@ -1,0 +1,1 @@
+"""Read, list and watch jobs."""

@@ -1,0 +1,204 @@
+"""From every object of a job to its state: one pure function for one job, and a cheap one for lists.
+
+Reading is done by `dialects.seen`, the verdict by `observation.cluster`; here the two are put together,
+with times that come from the objects alone. Why a job failed, or does not start, is asked of `diagnosis`
+(see `evidence`), which is loaded only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mpijob.errors import Finding
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.status import job_conditions, status_reader
+from mpijob.formats.status.status_reader import Objects
+from mpijob.model import Family, JobState, Phase, RankState
+from mpijob.model.platform.cluster_observation import Sight, Stage
+from mpijob.observation.state import cluster_phase, worker_states
+from mpijob.observation.state.first_cause import Cause, followers, silent_followers
+from mpijob.observation.state.phase import Reason, Standing
+
+__all__ = ["LASTING", "POD_SELECTOR", "Objects", "derive", "speech", "summary", "worker_index"]
+
+Document = Mapping[str, Any]
+LASTING = cluster_phase.LASTING
+POD_SELECTOR = (
+    well_known.JOB_LABEL
+)  # the pods of jobs of ours; other people's lists go by what their engine counts
+worker_index = job_conditions.worker_index
+_WAITS = (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING)
+_TOLD = LASTING | {
+    Reason.IMAGE_FAILED,
+    Reason.UNSCHEDULABLE,
+    Reason.VOLUME_NOT_READY,
+    Reason.QUEUE_CLOSED,
+    Reason.QUOTA_USED_UP,
+    Reason.REFUSED,
+    Reason.START_REFUSED,
+    Reason.PREEMPTED,
+    Reason.REQUEUED,
+}
+_DOUBTS = (
+    "suspicious MPI execution",
+    "rank 0 of 1",
+    "has lost communication with",
+    "no-pmix-but",
+    "No PMIx server",
+)
+
+
+def speech(job: Document) -> tuple[Family, bool]:
+    """Return in which family's words a job's launcher speaks, and whether its lines are tagged."""
+    from mpijob.formats.status import launcher_census  # a list reads no log: start-up is a feature
+
+    return launcher_census.speech(job)
+
+
+def derive(
+    objects: Objects,
+    *,
+    now: float,
+    launcher_log: str | None = "",
+    logs: Mapping[str, str] | None = None,
+    rules: str = "",
+) -> JobState:
+    """Return the job's state with its findings.
+
+    `launcher_log` is what the launcher has said so far, with or without the kubelet's time stamps; its
+    beginning holds the census. None means that it could not be read. `logs` are the workers', by pod.
+    `rules` is the file of the site's own rules.
+    """
+    sight = status_reader.read(objects, launcher_log=launcher_log)
+    standing, first = cluster_phase.derive(sight, now=now), cluster_phase.cause(sight)
+    state = _state(sight, standing, first)
+    found = _findings(objects, sight, standing, first, launcher_log or "", logs or {}, rules)
+    if not found:
+        return state
+    if state.phase is not Phase.FAILED:
+        return msgspec.structs.replace(state, findings=found)
+    workers = worker_states.states(sight, standing, _culprit(first, found[0]))
+    # Who gave a job up has said why, in its own numbers.
+    message = state.message if sight.given_up is not None else found[0].message
+    return msgspec.structs.replace(state, findings=found, message=message, workers=workers)
+
+
+def _culprit(first: Cause | None, finding: Finding) -> Cause | None:
+    """Return the first cause with the worker that the diagnosis found, where the pods alone name none."""
+    if first is None or first.worker is not None or finding.worker is None:
+        return first
+    return first._replace(at=finding.worker, message=finding.message)
+
+
+def summary(job: Document, workload: Document | None = None, pods: Sequence[Document] = ()) -> JobState:
+    """Return a job's state from its object and whatever else is at hand; no log is read, nothing explained."""
+    sight = status_reader.read(Objects(job=job, workload=workload, pods=pods), whole=False)
+    standing = cluster_phase.derive(sight, now=0.0)
+    state = _state(sight, standing, cluster_phase.cause(sight) if standing.phase is Phase.FAILED else None)
+    return msgspec.structs.replace(state, ranks=())
+
+
+def _findings(
+    objects: Objects,
+    sight: Sight,
+    standing: Standing,
+    first: Cause | None,
+    launcher_log: str,
+    logs: Mapping[str, str],
+    rules: str,
+) -> tuple[Finding, ...]:
+    failed = standing.phase is Phase.FAILED
+    stuck = standing.phase in _WAITS and standing.reason in _TOLD
+    doubtful = standing.phase is Phase.SUCCEEDED and any(sign in launcher_log for sign in _DOUBTS)
+    if not (failed or stuck or doubtful):
+        return ()
+    from mpijob.backends import site_rule_loader
+    from mpijob.backends.kubernetes.status import evidence  # the rules are loaded only for a job in trouble
+
+    return evidence.findings(
+        objects, sight, standing, first, launcher_log, logs, site_rule_loader.known(rules)
+    )
+
+
+def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
+    launcher, queue = sight.launcher, sight.queue
+    waits = standing.phase in _WAITS
+    started = _started(sight, standing.phase)
+    finished = _finished(sight, first) if standing.phase.final else None
+    return msgspec.structs.replace(
+        sight.about,
+        phase=standing.phase,
+        reason=standing.reason.value,
+        message=standing.message,
+        waiting_for=standing.message if waits else "",
+        queue_position=queue.position if queue is not None and standing.phase is Phase.QUEUED else None,
+        workers=worker_states.states(sight, standing, first),
+        ranks=_ranks(sight, first),
+        launcher_exit_code=launcher.exit.status
+        if launcher is not None and launcher.exit is not None
+        else None,
+        queued=_queued(sight),
+        started=started,
+        running=_running(sight, standing.phase),
+        released=_released(sight, finished),
+        finished=finished,
+    )
+
+
+def _queued(sight: Sight) -> float | None:
+    """Return since when the attempt has stood in a queue: since its queue has it, it was resumed, or it was made."""
+    since = sight.queue.since if sight.queue is not None else None
+    return max([one for one in (sight.about.queued, since) if one] or [sight.about.created]) or None
+
+
+def _ranks(sight: Sight, first: Cause | None) -> tuple[RankState, ...]:
+    followed = followers(sight.census) | silent_followers(sight, first)
+    return tuple(
+        msgspec.structs.replace(one, followed=True) if one.rank in followed else one
+        for one in sight.census.ranks
+    )
+
+
+def _started(sight: Sight, phase: Phase) -> float | None:
+    """Return when the first pod got its place, or when the engine says that it began."""
+    if phase in (Phase.QUEUED, Phase.SUSPENDED):
+        return None
+    placed = [
+        one.placed for one in sight.members if one.stage is not Stage.WAITING and one.placed is not None
+    ]
+    return min([*placed, *([sight.began] if sight.began is not None else [])], default=None)
+
+
+def _running(sight: Sight, phase: Phase) -> float | None:
+    """Return when the ranks began to run: when the world was proved, else when the launcher started."""
+    if phase in _WAITS or phase is Phase.SUSPENDED:
+        return None
+    if sight.counted and sight.census.read and sight.census.proved is None and not sight.census.begun:
+        return None
+    if not sight.launched:
+        begun = [one.started for one in sight.workers if one.started is not None]
+        return max(begun) if len(begun) >= sight.about.workers_wanted else None
+    return sight.census.time or (sight.launcher.started if sight.launcher is not None else None)
+
+
+def _released(sight: Sight, finished: float | None) -> float | None:
+    """Return when a job that ended was suspended, if it still was."""
+    at = sight.suspended_at
+    return at if at is not None and finished is not None and at < finished else None
+
+
+def _finished(sight: Sight, first: Cause | None) -> float | None:
+    """Return when the job ended: its launcher's end, else what its engine says, else its first cause."""
+    launcher = sight.launcher
+    if launcher is not None and launcher.exit is not None and launcher.exit.time:
+        return launcher.exit.time
+    if sight.verdict is not None and sight.verdict.time:
+        return sight.verdict.time
+    ends = [one.exit.time for one in sight.members if one.exit is not None]
+    noted = [time for time in (sight.cancelled_at, sight.given_up.time if sight.given_up else None) if time]
+    if noted:
+        return max([*noted, *ends])
+    return first.time if first is not None else (sight.refusal.time if sight.refusal is not None else None)

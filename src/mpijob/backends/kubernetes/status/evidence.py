@@ -1,0 +1,240 @@
+"""What was seen of a job in trouble, in the words that `diagnosis` understands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.findings import explained
+from mpijob.diagnosis.evidence import Evidence, Memory, Node, Pod, World, without_aborts
+from mpijob.diagnosis.rule import Rule
+from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.formats.launch.rank_output import Output, Report
+from mpijob.formats.status import launcher_census
+from mpijob.formats.status.status_reader import Objects
+from mpijob.model import Exit, Family, LogLine, MPIJob, Phase, Resources, Role
+from mpijob.model.platform.cluster_observation import Loss, Member, Sight
+from mpijob.observation.state import first_cause, waiting_reason
+from mpijob.observation.state.first_cause import Cause
+from mpijob.observation.state.phase import Reason, Standing
+
+LAUNCHER_LINES, WORKER_LINES = 4000, 200
+_KILL = 9  # SIGKILL
+_BANNER = re.compile(
+    rb"BAD TERMINATION|EXIT CODE:|EXIT STRING|KILLED BY SIGNAL|RUNNING AT|process rank \d+|non-zero status"
+)
+# what launchers say of a rank that was killed; without it, 137 is the launcher's own end, unless a rank told it:
+# Open MPI loses its last words now and then
+_OF_RANKS = (
+    "noticed that process rank",
+    "BAD TERMINATION",
+    "KILLED BY SIGNAL",
+    "non-zero status",
+    "non-zero exit code",
+    "exited on signal",
+)
+
+
+def findings(
+    objects: Objects,
+    sight: Sight,
+    standing: Standing,
+    first: Cause | None,
+    launcher_log: str,
+    logs: Mapping[str, str],
+    site: tuple[Rule, ...] = (),
+) -> tuple[Finding, ...]:
+    """Return why the job failed, or what keeps it from starting, first cause first."""
+    seen = _evidence(objects, sight, standing, first, launcher_log, logs)
+    found = explained(seen, site)
+    if standing.phase is Phase.FAILED:
+        return (*_before(sight, standing, seen), *found)
+    return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)
+
+
+def _before(sight: Sight, standing: Standing, seen: Evidence) -> tuple[Finding, ...]:
+    """Return what kept a job from starting until its deadline passed: that is the cause, the limit follows."""
+    if standing.reason is not Reason.DEADLINE_EXCEEDED:
+        return ()
+    obstacle = waiting_reason.unmet(sight)
+    if obstacle is None:
+        return ()
+    reason = waiting_reason.REASONS[obstacle.hurdle].value
+    return explained(msgspec.structs.replace(seen, reason=reason, message=obstacle.text))
+
+
+def _evidence(
+    objects: Objects,
+    sight: Sight,
+    standing: Standing,
+    first: Cause | None,
+    launcher_log: str,
+    logs: Mapping[str, str],
+) -> Evidence:
+    launcher = sight.launcher
+    well = standing.phase is Phase.SUCCEEDED
+    return Evidence(
+        spec=_spec(objects, sight),
+        family=Family(sight.about.mpi) if sight.about.mpi in set(Family) else Family.AUTO,
+        attempt=sight.about.attempt,
+        reason="" if well else standing.reason.value,
+        message=standing.message,
+        worker=first.worker if first is not None else None,
+        launcher=None if launcher is None else _launcher(sight, launcher, first, launcher_log),
+        workers=() if well else tuple(_workers(sight, first)),
+        ranks=tuple(_ranks(sight, first)),
+        memory=tuple(_memory(sight)),
+        pods=tuple(_pods(objects, sight)),
+        nodes=tuple(_nodes(sight)),
+        started=min((one.started for one in sight.workers if one.started), default=None),
+        world=World(planned=sight.about.world, proved=sight.census.proved),
+        veiled=any(_borrows(pod) for pod in objects.pods),
+        logs=tuple(_told(standing, sight, _lines(objects.job, sight, launcher_log, logs))),
+        ready=tuple(range(sight.about.workers_wanted)) if sight.ordered and launcher is not None else (),
+    )
+
+
+def _borrows(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod has variables from a Secret: what they hold is not known to who explains."""
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    env = [one.get("valueFrom") or {} for each in containers for one in each.get("env") or ()]
+    whole = [one for each in containers for one in each.get("envFrom") or ()]
+    return any("secretKeyRef" in one for one in env) or any("secretRef" in one for one in whole)
+
+
+def _spec(objects: Objects, sight: Sight) -> MPIJob:
+    """Return the job as its documents tell it, or as much of it as the sentences of a finding need."""
+    documents = [one for one in (objects.runtime, objects.job) if one is not None]
+    reader: Any = {"TrainJob": trainjob, "MPIJob": mpijob}.get(objects.job.get("kind", ""))
+    try:
+        if reader is not None and (sight.ours or reader is mpijob or objects.runtime is not None):
+            job: MPIJob = reader.read(documents).job
+            return job
+    except InvalidJob:
+        pass
+    about = sight.about
+    limit = next((one.memory_limit_bytes for one in sight.workers if one.memory_limit_bytes), None)
+    return MPIJob(
+        name=about.ref.name,
+        namespace=about.ref.namespace,
+        workers=about.workers_wanted,
+        slots=sight.slots,
+        image=about.image,
+        resources=Resources() if limit is None else Resources(memory=str(limit)),
+        deadline_seconds=sight.deadline_seconds,
+    )
+
+
+def _launcher(sight: Sight, one: Member, first: Cause | None, log: str) -> Exit | None:
+    """Return how the launcher ended; 137 is what mpirun reports of a rank, unless it did not get to report."""
+    if one.exit is None:
+        return None
+    followed = first is not None and first.member is not one
+    reported = any(rank.killer == _KILL for rank in sight.census.exits) or any(
+        sign in log for sign in _OF_RANKS
+    )
+    killed = one.exit.killer == _KILL and log and not reported
+    if killed and one.loss is Loss.NONE:
+        return msgspec.structs.replace(one.exit, code=None, signal=_KILL, by_us=followed)
+    return msgspec.structs.replace(one.exit, by_us=followed)
+
+
+def _workers(sight: Sight, first: Cause | None) -> Iterator[Exit]:
+    """Yield the workers' ends; only the first cause counts, what came later followed from it."""
+    for one in sight.workers:
+        mine = first is not None and first.member is one
+        if one.exit is not None and (mine or not one.exit.good):
+            yield msgspec.structs.replace(one.exit, by_us=not mine)
+
+
+def _ranks(sight: Sight, first: Cause | None) -> Iterator[Exit]:
+    """Yield the ranks' ends; what MPI ended after the first failure followed from it, as did all of a lost worker."""
+    followers = first_cause.followers(sight.census)
+    lost = first is not None and first.reason is not Reason.RANK_FAILED and first.worker is not None
+    for one in sight.census.exits:
+        yield msgspec.structs.replace(one, by_us=not one.good and (lost or one.index in followers))
+
+
+def _memory(sight: Sight) -> Iterator[Memory]:
+    for one in sight.workers:
+        if one.loss is Loss.MEMORY and one.exit is not None:
+            limit = one.memory_limit_bytes or 0
+            yield Memory(one.index, limit_bytes=limit, exceeded=True, time=one.exit.time)
+    for exit in sight.census.exits:
+        if exit.index in sight.census.starved and exit.worker is not None:
+            yield Memory(exit.worker, oom_kills=1, exceeded=True, time=exit.time)
+        elif exit.index in sight.census.spared and exit.worker is not None:
+            yield Memory(exit.worker, enough=True, time=exit.time)
+
+
+def _pods(objects: Objects, sight: Sight) -> Iterator[Pod]:
+    """Yield what the cluster says of the pods: where they were, what ended them, what runs beside them."""
+    known = {one.get("metadata", {}).get("name", ""): one for one in objects.pods}
+    for one in sight.workers:
+        pod = known.get(one.name, {})
+        yield Pod(
+            one.name,
+            one.index,
+            reason=one.loss.value,
+            node=one.node,
+            containers=tuple(part.get("name", "") for part in pod.get("spec", {}).get("containers", ())),
+            address=pod.get("status", {}).get("podIP", ""),
+        )
+
+
+def _nodes(sight: Sight) -> Iterator[Node]:
+    """Yield the nodes that are gone with a worker."""
+    gone = {one.node for one in sight.workers if one.loss is Loss.MACHINE and one.node}
+    yield from (Node(name, ready=False) for name in sorted(gone))
+
+
+def _lines(
+    job: Mapping[str, Any], sight: Sight, launcher_log: str, logs: Mapping[str, str]
+) -> Iterator[LogLine]:
+    yield from _launched(job, sight, launcher_log)
+    for one in sight.workers:
+        for time, text in _timed(logs.get(one.name, ""), one, WORKER_LINES):
+            yield LogLine(time, text, Role.WORKER, worker=one.index)
+
+
+def _told(standing: Standing, sight: Sight, lines: Iterator[LogLine]) -> Iterator[LogLine]:
+    """Yield the lines that may hold a cause: what MPI says when a deadline ends its workers is none."""
+    late = standing.reason is Reason.DEADLINE_EXCEEDED
+    told = (line for line in lines if not late or line.role is Role.RANK)
+    return without_aborts(told) if sight.census.left else told
+
+
+def _launched(job: Mapping[str, Any], sight: Sight, log: str) -> Iterator[LogLine]:
+    """Yield the launcher's lines, each as said by its rank; our own reports are no output.
+
+    What other ranks say after the first one has failed follows from that, and of the banners about ended
+    ranks none is needed then: they tell the launcher's own kills as well.
+    """
+    family, tagged = launcher_census.speech(job)
+    output, places = Output(family, tagged=tagged), {one.rank: one.worker for one in sight.census.ranks}
+    failed, over = first_cause.first_rank(sight.census), False
+    for time, text in _timed(log, sight.launcher, LAUNCHER_LINES):
+        for said in output.read(text):
+            if isinstance(said, Report):
+                over = over or _is_end_of(said, failed)
+            elif said.rank is None:
+                if failed is None or not _BANNER.search(said.text):
+                    yield LogLine(time, said.text, Role.LAUNCHER, said.stream)
+            elif not over or (failed is not None and said.rank == failed.index):
+                yield LogLine(time, said.text, Role.RANK, said.stream, places.get(said.rank), said.rank)
+
+
+def _is_end_of(report: Report, rank: Exit | None) -> bool:
+    return rank is not None and report.kind == "exit" and report.number("rank") == rank.index
+
+
+def _timed(log: str, by: Member | None, most: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the last lines of a log in nanoseconds; those without a time were said before their speaker ended."""
+    end = by.exit.time if by is not None and by.exit is not None else 0.0
+    for line in log.splitlines()[-most:]:
+        stamp, text = launcher_census.split(line)
+        yield int((stamp or end) * 1e9), text.encode(errors="replace")

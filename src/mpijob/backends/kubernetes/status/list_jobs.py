@@ -1,0 +1,229 @@
+"""All jobs of a cluster in one list, whoever made them and whichever engine runs them.
+
+A namespace may hold thousands of jobs and a page a hundred. So every job is read as far as its place in the
+list needs, and only the jobs of the page are read whole, with their pods and workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+
+from mpijob import codec
+from mpijob.backends import scope_filter
+from mpijob.backends.kubernetes.client import concurrent, resources
+from mpijob.backends.kubernetes.client.api import LARGE_PAGE
+from mpijob.backends.kubernetes.client.api_errors import ApiError, unseen
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.kubernetes.status.job_objects import attempt_of, ref_of
+from mpijob.formats.kubernetes import identity, well_known
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.model import Page
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.client.api import Api
+    from mpijob.model import JobState, Scope
+
+_NAMED_AT_ONCE = 100  # more names than this make an address that proxies refuse
+_WORKLOAD_OF = "kueue.x-k8s.io/job-uid"
+_OLDER_PATH = f"/apis/{resources.OLDER_API}"
+_FEW_PODS = {"labelSelector": well_known.JOB_LABEL, "limit": "100"}
+
+
+_Notes = TypedDict(
+    "_Notes", {"mpijob.dev/owner": str}, total=False
+)  # of many annotations, the one needed here
+
+
+class _Metadata(TypedDict, total=False):
+    name: str
+    namespace: str
+    uid: str
+    creationTimestamp: str
+    labels: dict[str, str]
+    annotations: _Notes
+
+
+class _Head(TypedDict):
+    metadata: _Metadata
+
+
+_HEAD = codec.decoder(_Head)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """An engine's object, read as far as its place in the list needs."""
+
+    kind: Kind
+    head: Document
+    raw: msgspec.Raw
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The object's namespace and name."""
+        return self.head["metadata"]["namespace"], self.head["metadata"]["name"]
+
+    def whole(self) -> Document:
+        """Return all of the object, with the two words that lists leave out."""
+        return {"apiVersion": self.kind.api, "kind": self.kind.name, **msgspec.json.decode(self.raw)}
+
+
+class Everything(msgspec.Struct, frozen=True):
+    """Every job, newest first; and the pods of those of ours, unless they are too many."""
+
+    jobs: list[Listed]
+    pods: list[Document] | None
+    refused: list[ApiError]
+
+
+def page(api: Api, scope: Scope, served: frozenset[str] | None = None) -> Page:
+    """Return one page, newest first; `served` are the APIs of the cluster, where they are known already."""
+    first = scope.place
+    last = first + scope.limit
+    reading = concurrent.later(lambda: _everything(api, scope, served))
+    from mpijob.backends.kubernetes.status import derive_state  # noqa: F401 - loaded while the server answers
+
+    everything = reading()
+    chosen = [job for job in everything.jobs if scope_filter.named(ref_of(job.head), scope)]
+    if scope_filter.tells_more_than_names(scope):
+        told = _states(api, scope, chosen, everything)
+        found = [state for state in told if scope_filter.belongs(state, scope)]
+        notices = unseen(everything.refused)
+        return Page(tuple(found[first:last]), str(last) if len(found) > last else "", len(found), notices)
+    kept = _states(api, scope, chosen[first:last], everything)
+    notices = unseen(everything.refused)
+    return Page(tuple(kept), str(last) if len(chosen) > last else "", len(chosen), notices)
+
+
+# -- every job ------------------------------------------------------------------------------------
+def _everything(api: Api, scope: Scope, served: frozenset[str] | None) -> Everything:
+    """Return every job of the scope's namespace once, by its newest attempt, newest first, and its pods."""
+    first = [kind for kind in job_objects.JOB_KINDS if served is None or kind.api in served]
+    calls = _listers(api, first, scope.namespace) | {"pods": lambda: _few_pods(api, scope.namespace)}
+    paths = [(kind.path(scope.namespace), {"limit": str(LARGE_PAGE)}) for kind in first]
+    paths.append((resources.POD.path(scope.namespace), _FEW_PODS))
+    if served is None:
+        calls["older"] = lambda: _older(api)
+        paths.append((_OLDER_PATH, {}))
+    refused: list[ApiError] = []
+    with api.ahead(paths):
+        found = job_objects.side_by_side(calls, api.lanes(near=1), refused=refused)
+    pods, older = found.pop("pods"), found.pop("older", None)
+    if served and resources.OLDER_API in served:
+        older = resources.OLDER
+    if older:
+        found |= job_objects.side_by_side(_listers(api, older, scope.namespace), api.lanes(near=1))
+    if all(listed is None for listed in found.values()):
+        raise _nothing(refused)  # an empty list would be a lie
+    jobs = [job for listed in found.values() for job in listed or ()]
+    ordered = sorted(_newest(jobs), key=lambda job: (_created(job), job.place), reverse=True)
+    return Everything(ordered, pods, refused)
+
+
+def _nothing(refused: list[ApiError]) -> Exception:
+    """Return why there is no list at all: nothing may be seen, or there is no engine."""
+    from mpijob.formats.sizing import engine_selection  # seldom needed: start-up is a feature
+
+    return refused[0] if refused else engine_selection.nowhere(frozenset())
+
+
+def _few_pods(api: Api, namespace: str) -> list[Document] | None:
+    """Return the pods of jobs of ours, or None when they are too many to be read before it is known whose."""
+    found = api.get(resources.POD.path(namespace), **_FEW_PODS)
+    return None if found["metadata"].get("continue") else found["items"]
+
+
+def _listers(api: Api, wanted: Iterable[Kind], namespace: str) -> dict[str, Callable[[], Any]]:
+    return {f"{kind.api}/{kind.plural}": _lister(api, kind, namespace) for kind in wanted}
+
+
+def _lister(api: Api, kind: Kind, namespace: str) -> Callable[[], list[Listed]]:
+    def listed() -> list[Listed]:
+        return [Listed(kind, _HEAD.decode(raw), raw) for raw in api.raws(kind.path(namespace))]  # type: ignore[arg-type]  # a TypedDict is a dict
+
+    return listed
+
+
+def _older(api: Api) -> list[Kind]:
+    """Return the kinds of the older operator that the cluster has."""
+    found = {one["name"] for one in api.get(_OLDER_PATH).get("resources") or ()}
+    return [kind for kind in resources.OLDER if kind.plural in found]
+
+
+def _newest(jobs: list[Listed]) -> list[Listed]:
+    """Return the newest job of each name and owner, by its newest attempt."""
+    newest: dict[tuple[str, str, str, str], Listed] = {}
+    for job in jobs:
+        ref, _, owner = identity.of(job.head["metadata"])
+        key = (ref.namespace, ref.name, owner, job.kind.name if job.kind.api == resources.OLDER_API else "")
+        known = newest.get(key)
+        if known is None or _rank(job) > _rank(known):
+            newest[key] = job
+    return [*newest.values()]
+
+
+def _rank(job: Listed) -> tuple[str, int]:
+    return _created(job), attempt_of(job.head)
+
+
+def _created(job: Listed) -> str:
+    return str(job.head["metadata"]["creationTimestamp"])
+
+
+# -- the jobs of a page ---------------------------------------------------------------------------
+def _states(api: Api, scope: Scope, jobs: list[Listed], everything: Everything) -> list[JobState]:
+    """Return where some jobs stand, by their objects, their pods and their workloads."""
+    from mpijob.backends.kubernetes.status import derive_state
+
+    namespace, pods = scope.namespace, everything.pods
+    labels = [job.head["metadata"].get("labels") or {} for job in jobs]
+    ours = {mine[well_known.JOB_LABEL] for mine in labels if mine.get(well_known.JOB_LABEL)}
+    queued = {
+        job.head["metadata"]["uid"]
+        for job, mine in zip(jobs, labels, strict=True)
+        if well_known.QUEUE_LABEL in mine
+    }
+    wanted: dict[str, Callable[[], Any]] = {}
+    if ours and pods is None:
+        among = _among(derive_state.POD_SELECTOR, ours)
+        wanted["pods"] = lambda: api.list(resources.POD.path(namespace), labels=among).items
+    if queued:
+        of_these = _among(_WORKLOAD_OF, queued)
+        wanted["workloads"] = lambda: api.list(resources.WORKLOAD.path(namespace), labels=of_these).items
+    found = job_objects.side_by_side(wanted, api.lanes(near=1), refused=everything.refused)
+    workloads, of_jobs = _by_owner(found.get("workloads") or ()), _by_job(pods or found.get("pods") or ())
+    return [
+        derive_state.summary(job.whole(), workloads.get(_object_key(job.head)), of_jobs.get(job.place, ()))
+        for job in jobs
+    ]
+
+
+def _among(label: str, values: Collection[str]) -> str:
+    """Return the selector of what has one of these values; of whatever has the label where they are too many."""
+    return f"{label} in ({','.join(sorted(values))})" if len(values) <= _NAMED_AT_ONCE else label
+
+
+def _by_owner(workloads: Iterable[Document]) -> dict[tuple[str, str], Document]:
+    """Return workloads by namespace and uid of their owner: a reference to an object of another namespace is none."""
+    owned = {}
+    for workload in workloads:
+        for owner in workload["metadata"].get("ownerReferences") or ():
+            owned[workload["metadata"]["namespace"], owner["uid"]] = workload
+    return owned
+
+
+def _object_key(document: Document) -> tuple[str, str]:
+    return document["metadata"]["namespace"], document["metadata"]["uid"]
+
+
+def _by_job(pods: Iterable[Document]) -> dict[tuple[str, str], list[Document]]:
+    found: dict[tuple[str, str], list[Document]] = {}
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        name = next((labels[key] for key in well_known.ENGINE_NAMES.values() if labels.get(key)), "")
+        if name:
+            found.setdefault((pod["metadata"]["namespace"], name), []).append(pod)
+    return found

@@ -1,0 +1,137 @@
+"""What happened to a cluster job, in order: from its objects, from what users did to it, from Kubernetes' events.
+
+The same milestones as on one machine (Submitted, GangScheduled, WorkersReady, WorldProved, Running and the
+end), each at the time that an object or the launcher's log gives it, and between them what the cluster's own
+controllers said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.backends.kubernetes.logs.pod_logs import launcher_of, role_of
+from mpijob.backends.kubernetes.status.derive_state import Objects
+from mpijob.errors import Severity
+from mpijob.formats.kubernetes import user_actions
+from mpijob.formats.status.nested_fields import time_of
+from mpijob.model import Event, JobState, Role
+
+_MILESTONES = ("Submitted", "GangScheduled", "WorkersReady", "WorldProved", "Running")
+ONCE = frozenset({*_MILESTONES, "Succeeded", "Failed"})  # what an attempt can go through only once
+_LAST = 9
+_OWN = (
+    *_MILESTONES,
+    user_actions.SUSPENDED,
+    user_actions.RESUMED,
+    user_actions.CANCELLED,
+    user_actions.RETRYING,
+    user_actions.SCALED,
+    "Succeeded",
+    "Failed",
+)
+
+
+def events(seen: Objects, state: JobState, proved: float | None) -> list[Event]:
+    """Return the events of one attempt in order; `proved` is when the launcher's log said that the world stands."""
+    told = [
+        *_milestones(seen, state, proved),
+        *_acts(seen, state),
+        *_of_cluster(seen, state),
+        *_end(state, proved),
+        *_unseen(state),
+    ]
+    told.sort(key=lambda event: (round(event.time, 3), _order(event)))
+    return told
+
+
+def numbered(told: list[Event]) -> list[Event]:
+    """Return events with their place in the whole story."""
+    return [msgspec.structs.replace(event, sequence=number) for number, event in enumerate(told, 1)]
+
+
+def _order(event: Event) -> int:
+    """Things of the same second come in the order in which they must have happened."""
+    if event.reason in _MILESTONES:
+        return _MILESTONES.index(event.reason)
+    return _LAST if event.reason in ("Succeeded", "Failed") else len(_MILESTONES)
+
+
+def _milestones(seen: Objects, state: JobState, proved: float | None) -> Iterator[Event]:
+    attempt, (workers, world) = state.attempt, _begun_with(seen, state)
+    text = f"{workers} workers, {world} ranks" + (f", by {state.owner}" if state.owner else "")
+    yield Event(state.created, "Submitted", text, attempt=attempt)
+    launcher = launcher_of(seen.pods)
+    if (scheduled := _scheduled(seen, workers)) is not None:
+        yield Event(scheduled, "GangScheduled", f"{workers} workers have their nodes", attempt=attempt)
+    if launcher is not None:
+        ready = time_of(launcher["metadata"]["creationTimestamp"]) or 0.0
+        yield Event(ready, "WorkersReady", f"Launcher discovered {workers} workers", attempt=attempt)
+    if proved is not None:
+        text = f"{world} ranks are where the plan has them"
+        yield Event(proved, "WorldProved", text, attempt=attempt)
+        yield Event(proved, "Running", "MPI initialization completed", attempt=attempt)
+
+
+def _begun_with(seen: Objects, state: JobState) -> tuple[int, int]:
+    """Return how many workers and ranks the job began with; an elastic one may have been scaled since."""
+    from mpijob.formats.status import launcher_census
+
+    world = launcher_census.planned(seen.job)
+    if world is None or not state.world:
+        return state.workers_wanted, state.world
+    return world * state.workers_wanted // state.world, world
+
+
+def _scheduled(seen: Objects, workers: int) -> float | None:
+    """Return when the last worker got its node; the launcher's creation tells it when the workers are gone."""
+    times = []
+    for pod in seen.pods:
+        if role_of(pod) is Role.WORKER:
+            times += [_condition_time(pod, "PodScheduled")]
+    known = sorted(moment for moment in times if moment is not None)
+    if len(known) >= workers > 0:
+        return known[workers - 1]
+    launcher = launcher_of(seen.pods)
+    return time_of(launcher["metadata"]["creationTimestamp"]) if launcher is not None else None
+
+
+def _condition_time(pod: Mapping[str, Any], kind: str) -> float | None:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition["type"] == kind and condition["status"] == "True":
+            return time_of(condition.get("lastTransitionTime") or "")
+    return None
+
+
+def _acts(seen: Objects, state: JobState) -> Iterator[Event]:
+    for act in user_actions.read(seen.job):
+        yield Event(act.time, act.reason, act.message, attempt=state.attempt)
+
+
+def _of_cluster(seen: Objects, state: JobState) -> Iterator[Event]:
+    for event in seen.events:
+        if event.get("type") != "Warning" and event.get("reason") in _OWN:
+            continue  # told in our own words
+        moment = event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or ""
+        severity = Severity.WARNING if event.get("type") == "Warning" else Severity.NOTICE
+        about = event.get("involvedObject") or {}
+        text = f"{about.get('kind', '')} {about.get('name', '')}: {event.get('message', '')}"
+        yield Event(time_of(moment) or 0.0, str(event.get("reason", "")), text, severity, state.attempt)
+
+
+def _unseen(state: JobState) -> Iterator[Event]:
+    """What may not be seen is told where it would have been."""
+    for finding in state.findings:
+        if finding.code == "NOT_ALL_SEEN":
+            yield Event(state.created, "NotAllSeen", finding.message, Severity.WARNING, state.attempt)
+
+
+def _end(state: JobState, proved: float | None) -> Iterator[Event]:
+    """The end, which a pod tells in whole seconds, and the log tells of a part of the same second before it."""
+    if state.finished is None or not state.phase.final or state.phase.value == "Cancelled":
+        return  # cancelling is an act, told where it was done
+    severity = Severity.ERROR if state.phase.value == "Failed" else Severity.NOTICE
+    moment = state.finished if proved is None else max(state.finished, proved)
+    yield Event(moment, state.phase.value, state.message, severity, state.attempt)

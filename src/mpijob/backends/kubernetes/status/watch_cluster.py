@@ -1,0 +1,314 @@
+"""Every job of a cluster as it stands, kept by one watch of each kind of object: no job is asked for by itself.
+
+`watch_jobs` looks at jobs again whenever something moved, which suits few jobs; this is for a server that keeps
+thousands of them for many readers. Objects are kept as bytes and only while their job goes on: of one that has
+ended nothing is kept but that it was told.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Generator, Iterable, Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mpijob.backends.kubernetes.client import api_errors, resources
+from mpijob.backends.kubernetes.client.api import Api
+from mpijob.backends.kubernetes.client.api_errors import ApiError
+from mpijob.backends.kubernetes.client.resources import Kind
+from mpijob.backends.kubernetes.client.watch import Change, Watch, watch
+from mpijob.backends.kubernetes.status import derive_state, job_objects
+from mpijob.errors import MpiJobError
+from mpijob.formats.kubernetes import identity, well_known
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.model import JobRef, JobState
+from mpijob.model.status.job_change import Gone, Heard, Overseen
+
+_SETTLE_SECONDS = 0.1  # changes come in swarms; one telling serves them all
+_PULSE_SECONDS = 3.0
+_BEGIN_SECONDS = 60.0
+_PODS, _WORKLOADS = "pods", "workloads"
+_POD_LABELS = tuple(well_known.ENGINE_NAMES.values())
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "labels", "creationTimestamp", "ownerReferences")
+Place = tuple[str, str]  # namespace and name of an object
+Name = tuple[
+    str, str, str, str
+]  # namespace, name and owner, and the kind where several operators share names
+
+
+class _News(NamedTuple):
+    source: str
+    what: Change | MpiJobError | None  # None: this source, or the server's pulse, is well
+
+
+class _Object(NamedTuple):
+    """A job's object: whose it is, how it ranks among those of its name, and all of it while that is needed."""
+
+    ref: JobRef
+    owner: str
+    rank: tuple[str, int]
+    uid: str
+    raw: bytes
+
+
+def oversee(api: Api, namespace: str, served: frozenset[str]) -> Generator[Overseen, None, None]:
+    """Yield where every job stands, a sign of life when all are told, then each change; raise what lasts."""
+    overseer = _Overseer(api, namespace, served)
+    try:
+        yield from overseer.tell()
+    finally:
+        overseer.close()
+
+
+class _Overseer:
+    def __init__(self, api: Api, namespace: str, served: frozenset[str]) -> None:
+        self._api = api
+        self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._jobs = {f"{kind.api}/{kind.plural}": kind for kind in _job_kinds(api, served)}
+        self._objects: dict[tuple[str, Place], _Object] = {}
+        self._named: dict[Name, set[tuple[str, Place]]] = {}
+        self._pods: dict[Place, bytes] = {}
+        self._pods_of: dict[Place, set[Place]] = {}
+        self._place_of: dict[Place, Place] = {}  # of pods: their job's object
+        self._workloads: dict[Place, bytes] = {}  # by namespace and uid of the object that they are of
+        self._owners: dict[Place, str] = {}  # of workloads
+        self._told: dict[Name, tuple[JobRef, bytes]] = {}
+        self._due: dict[Name, None] = {}
+        self._waiting: set[str] = set()
+        self._trouble: dict[str, MpiJobError] = {}
+        self._refused: list[MpiJobError] = []
+        self._watches = [self._watch(name, *what) for name, what in self._sources(namespace, served).items()]
+
+    def _sources(self, namespace: str, served: frozenset[str]) -> dict[str, tuple[str, str, Any]]:
+        found: dict[str, tuple[str, str, Any]] = {
+            name: (kind.path(namespace), "", _packer(kind)) for name, kind in self._jobs.items()
+        }
+        found[_PODS] = (resources.POD.path(namespace), derive_state.POD_SELECTOR, _packer(resources.POD))
+        if resources.KUEUE_API in served:
+            found[_WORKLOADS] = (resources.WORKLOAD.path(namespace), "", _packer(resources.WORKLOAD))
+        return found
+
+    def _watch(self, name: str, path: str, labels: str, trim: Any) -> Watch:
+        def troubled(error: ApiError | None) -> None:
+            told = None if error is None else api_errors.translate(error, doing="watch jobs")
+            self._news.put(_News(name, told))
+
+        made = watch(self._api, path, labels=labels, trim=trim, trouble=troubled)
+        self._waiting.add(name)
+        threading.Thread(target=self._listen, args=(name, made), daemon=True, name=f"oversee {name}").start()
+        return made
+
+    def _listen(self, name: str, changes: Watch) -> None:
+        try:
+            for change in changes:
+                self._news.put(_News(name, change))
+        except ApiError as error:
+            self._news.put(_News(name, api_errors.translate(error, doing="watch jobs")))
+            if error.status in (403, 404):  # not ours to see, or not installed: the others go on
+                self._news.put(_News(name, Change("BOOKMARK", {})))
+            else:
+                self._news.put(_News("", api_errors.translate(error, doing="watch jobs")))
+
+    def _pulse(self) -> None:
+        """Ask now and then whether the server is there: a line that is silent may be dead."""
+        while not self._closed.wait(_PULSE_SECONDS):
+            try:
+                self._api.get("/version")
+                self._news.put(_News("pulse", None))
+            except ApiError as error:
+                self._news.put(_News("pulse", api_errors.translate(error, doing="watch jobs")))
+
+    def close(self) -> None:
+        """End every watch."""
+        self._closed.set()
+        for one in self._watches:
+            one.close()
+
+    # -- telling -----------------------------------------------------------------------------------
+    def tell(self) -> Iterator[Overseen]:
+        """Yield everything, then what changes."""
+        self._begin()
+        threading.Thread(target=self._pulse, daemon=True, name="pulse").start()
+        while True:
+            yield from self._fresh()
+            yield Heard(next(iter(self._trouble.values()), None))
+            self._take(self._news.get())
+            deadline = time.monotonic() + _SETTLE_SECONDS
+            while (left := deadline - time.monotonic()) > 0:
+                try:
+                    self._take(self._news.get(timeout=left))
+                except queue.Empty:
+                    break
+
+    def _begin(self) -> None:
+        """Wait until each source has told all that is there, or why it cannot."""
+        deadline = time.monotonic() + _BEGIN_SECONDS
+        while self._waiting:
+            try:
+                self._take(self._news.get(timeout=max(0.0, deadline - time.monotonic())))
+            except queue.Empty:
+                raise api_errors.translate(
+                    ApiError("the cluster does not answer", reason=api_errors.TIMEOUT), doing="watch jobs"
+                ) from None
+        refused = [self._trouble.pop(name) for name in self._jobs if name in self._trouble]
+        if refused and len(refused) == len(self._jobs):
+            raise refused[0]
+        self._trouble.clear()
+
+    def _fresh(self) -> Iterator[Overseen]:
+        due, self._due = self._due, {}
+        for name in due:
+            yield from self._standing(name)
+
+    def _standing(self, name: Name) -> Iterator[Overseen]:
+        keys = self._named.get(name)
+        if not keys:
+            if (known := self._told.pop(name, None)) is not None:
+                yield Gone(known[0])
+            return
+        key = max(keys, key=lambda one: self._objects[one].rank)
+        newest = self._objects[key]
+        if not newest.raw:
+            return  # it has ended and was told
+        state = self._state(key[1], newest)
+        mark = blake2b(msgspec.json.encode(state), digest_size=8).digest()
+        known = self._told.get(name)
+        if known is None or known[1] != mark:
+            self._told[name] = (state.ref, mark)
+            yield state
+        if state.phase.final:
+            self._objects[key] = newest._replace(raw=b"")
+            self._drop_pods(key[1])
+
+    def _state(self, place: Place, newest: _Object) -> JobState:
+        pods = [msgspec.json.decode(self._pods[pod]) for pod in sorted(self._pods_of.get(place, ()))]
+        workload = self._workloads.get((place[0], newest.uid))
+        found = None if workload is None else msgspec.json.decode(workload)
+        return derive_state.summary(msgspec.json.decode(newest.raw), found, pods)
+
+    def _drop_pods(self, place: Place) -> None:
+        for pod in self._pods_of.pop(place, ()):
+            self._pods.pop(pod, None)
+            self._place_of.pop(pod, None)
+
+    # -- learning ----------------------------------------------------------------------------------
+    def _take(self, news: _News) -> None:
+        source, what = news
+        if isinstance(what, MpiJobError):
+            if not source:
+                raise what
+            self._trouble[source] = what
+            return
+        if what is None:
+            self._trouble.pop(source, None)
+        elif what.kind == "BOOKMARK":
+            self._waiting.discard(source)
+        elif what.kind == "RESET":
+            return
+        elif source == _PODS:
+            self._take_pod(what)
+        elif source == _WORKLOADS:
+            self._take_workload(what)
+        else:
+            self._take_job(source, what)
+
+    def _take_job(self, source: str, change: Change) -> None:
+        metadata = change.object["metadata"]
+        place = (metadata.get("namespace", ""), metadata["name"])
+        key = (source, place)
+        known = self._objects.get(key)
+        if change.kind == "DELETED":
+            if known is not None and known.uid == metadata["uid"]:
+                self._remove(key, known)
+            return
+        if known is not None and known.uid == metadata["uid"] and not known.raw:
+            return  # it has ended and was told, from pods that are forgotten
+        if known is not None and known.uid != metadata["uid"]:
+            self._remove(key, known)
+        ref, attempt, owner = identity.of(metadata)
+        rank = (str(metadata["creationTimestamp"]), attempt)
+        self._objects[key] = known = _Object(ref, owner, rank, metadata["uid"], change.object["raw"])
+        name = self._name(source, known)
+        self._named.setdefault(name, set()).add(key)
+        self._due[name] = None
+
+    def _remove(self, key: tuple[str, Place], known: _Object) -> None:
+        name = self._name(key[0], known)
+        del self._objects[key]
+        left = self._named[name]
+        left.discard(key)
+        if not left:
+            del self._named[name]
+        self._drop_pods(key[1])
+        self._due[name] = None
+
+    def _name(self, source: str, known: _Object) -> Name:
+        kind, ref = self._jobs[source], known.ref
+        return ref.namespace, ref.name, known.owner, kind.name if kind.api == resources.OLDER_API else ""
+
+    def _take_pod(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        labels, pod = metadata.get("labels") or {}, (metadata["namespace"], metadata["name"])
+        owner = next((labels[label] for label in _POD_LABELS if label in labels), "")
+        place = (metadata["namespace"], owner) if owner else self._place_of.get(pod)
+        if place is None:
+            return
+        found = [key for source in self._jobs if (key := (source, place)) in self._objects]
+        if found and not any(self._objects[key].raw for key in found):
+            return  # its job has ended and was told
+        if change.kind == "DELETED":
+            self._pods.pop(pod, None)
+            self._place_of.pop(pod, None)
+            self._pods_of.get(place, set()).discard(pod)
+        else:
+            self._pods[pod], self._place_of[pod] = change.object["raw"], place
+            self._pods_of.setdefault(place, set()).add(pod)
+        for key in found:
+            self._due[self._name(key[0], self._objects[key])] = None
+
+    def _take_workload(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        place = (metadata.get("namespace", ""), metadata["name"])
+        owners = [str(one["uid"]) for one in metadata.get("ownerReferences") or ()]
+        uid = owners[0] if owners else self._owners.get(place, "")
+        if change.kind == "DELETED":
+            self._owners.pop(place, None)
+            self._workloads.pop((place[0], uid), None)
+        elif uid:
+            self._owners[place], self._workloads[place[0], uid] = uid, change.object["raw"]
+        for one in metadata.get("ownerReferences") or ():
+            for source in self._jobs:
+                known = self._objects.get((source, (place[0], str(one.get("name", "")))))
+                if known is not None:
+                    self._due[self._name(source, known)] = None
+
+
+def _job_kinds(api: Api, served: frozenset[str]) -> Iterable[Kind]:
+    """Return the kinds of jobs that the cluster has."""
+    yield from (kind for kind in job_objects.JOB_KINDS if kind.api in served)
+    if resources.OLDER_API in served:
+        try:
+            found = {one["name"] for one in api.get(f"/apis/{resources.OLDER_API}").get("resources") or ()}
+        except ApiError:
+            return
+        yield from (kind for kind in resources.OLDER if kind.plural in found)
+
+
+def _packer(kind: Kind) -> Any:
+    """Return what makes an object of a kind small: who it is, and all that is read later as bytes."""
+
+    def packed(document: Document) -> Document:
+        metadata = document.get("metadata") or {}
+        metadata.pop("managedFields", None)
+        notes = metadata.get("annotations")
+        if notes:
+            notes.pop("kubectl.kubernetes.io/last-applied-configuration", None)
+        whole = {"apiVersion": kind.api, "kind": kind.name, **document}
+        return {"metadata": identity.outline(metadata, _KEPT), "raw": msgspec.json.encode(whole)}
+
+    return packed

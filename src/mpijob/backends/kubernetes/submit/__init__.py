@@ -1,0 +1,1 @@
+"""Plan, create and retry the objects of a job."""

@@ -1,0 +1,67 @@
+"""The server's dry run: what would be created is shown to the API server, which judges it and keeps nothing.
+
+Schemas, webhooks and policies answer for the job's own objects; for its pods, which the engine would make later,
+launcher and worker are shown too, so that pod security, limit ranges and quotas speak before anything exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mpijob.backends.kubernetes.client import api_errors, resources
+from mpijob.backends.kubernetes.client.api import Api, ApiError
+from mpijob.backends.kubernetes.submit import create_objects
+from mpijob.errors import Finding, Severity
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.model import Plan
+
+
+def rehearse(api: Api, plan: Plan) -> tuple[Finding, ...]:
+    """Show everything to the server; raise what it refuses, return what it said otherwise."""
+    shown = [*_objects(api, plan)]
+    try:
+        pods = [*_pods(api, plan)]
+    except ApiError as error:
+        if not api_errors.lacks_right(error):
+            raise api_errors.translate(error, doing="create the job's pods") from error
+        return _remark(f"the server takes {_named(shown)}; its pods were not asked about: {error.message}")
+    return _remark(f"the server takes {_named(shown)}, and the pods {_named(pods)}; nothing was created")
+
+
+def _objects(api: Api, plan: Plan) -> Iterator[str]:
+    for document in create_objects.everything(plan):
+        kind, name = create_objects.kind_of(document), document["metadata"]["name"]
+        try:
+            api.create(kind.path(plan.job.namespace), document, dry_run=True)
+        except ApiError as error:
+            if not create_objects.is_unseen_runtime(error):  # the runtime before it was only shown, not made
+                raise api_errors.translate(error, doing=f"create {kind.name} {name}") from error
+        yield f"{kind.name} {name}"
+
+
+def _pods(api: Api, plan: Plan) -> Iterator[str]:
+    for role, template in (found for document in plan.documents for found in _templates(document)):
+        name = f"{plan.documents[-1]['metadata']['name']}-{role}"
+        metadata = {**template.get("metadata", {}), "name": name, "namespace": plan.job.namespace}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        api.create(resources.POD.path(plan.job.namespace), pod, dry_run=True)
+        yield name
+
+
+def _templates(document: Mapping[str, Any]) -> Iterator[tuple[str, Document]]:
+    """Yield role and pod template of a TrainingRuntime or an MPIJob; other objects have none."""
+    if document["kind"] == resources.MPIJOB.name:
+        for role, replicas in document["spec"]["mpiReplicaSpecs"].items():
+            yield role.lower(), replicas["template"]
+    elif document["kind"] == resources.TRAINING_RUNTIME.name:
+        for job in document["spec"]["template"]["spec"]["replicatedJobs"]:
+            yield job["name"], job["template"]["spec"]["template"]
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+def _remark(message: str) -> tuple[Finding, ...]:
+    return (Finding(code="SERVER_DRY_RUN", message=message, severity=Severity.NOTICE),)

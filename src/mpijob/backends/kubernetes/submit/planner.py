@@ -1,0 +1,157 @@
+"""From a job to exactly the documents that a cluster would be given. Nothing is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mpijob import admission
+from mpijob.backends import code_upload, fail_fast
+from mpijob.backends.kubernetes.preflight.context import Surroundings
+from mpijob.errors import Finding, Severity
+from mpijob.formats.kubernetes import (
+    dependency_notes,
+    mpijob,
+    network_policy,
+    pod_template,
+    trainjob,
+    well_known,
+)
+from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.launch import command_line
+from mpijob.formats.sizing import engine_selection
+from mpijob.formats.sizing.engine_selection import Choice, Engine
+from mpijob.model import Facts, MPIJob, Plan, PlannedWorker, VolumeKind, job_uid
+from mpijob.model.spec.command import launcher_of
+from mpijob.model.spec.dependencies import unmet
+from mpijob.settings import Settings, own_places
+
+GUARANTEE = "the engine deletes every pod when the job ends; the world is counted before the command runs"
+
+
+def plan(
+    job: MPIJob, facts: Facts, around: Surroundings, settings: Settings, directory: Path, place: str
+) -> Plan:
+    """Return the plan of a job that is well formed and admitted."""
+    job = code_upload.resolve(_with_image(job, settings), directory, own_places(settings))
+    job = job.replace(owner=around.owner or job.owner)  # who submits it, whoever wrote the file
+    choice = engine_selection.choose(job, around.served)
+    shape = _shape(job, around, choice, free_name(job.name, around.names))
+    documents = _documents(choice, job, shape, around)
+    waits = unmet(facts.dependencies)
+    if waits:
+        dependency_notes.hold(documents[-1], waits)
+    workers = _workers(job, shape, choice.engine)
+    own = launcher_of(job)
+    words, counted = pod_template.launch_words(job, shape)
+    needs = admission.needs(job)
+    return Plan(
+        job=job,
+        uid=shape.uid,
+        engine=place,
+        family=choice.family,
+        family_version="",
+        workers=workers,
+        world=job.world,
+        hostfile=command_line.hostfile(choice.family, workers, job.launch),
+        launch=tuple(words[counted:]),
+        env={},
+        own_launcher=own.program if own else "",
+        census_launch=tuple(words[:counted]),
+        needs=needs,
+        free=facts.free,
+        capacity=facts.capacity,
+        starts_now=not facts.waiting_jobs and not waits and (needs.fits(facts.free) or not facts.room_known),
+        waits_for=waits,
+        wait_estimate_seconds=facts.wait_estimate_seconds,
+        isolation=choice.engine.value,
+        guarantee=GUARANTEE,
+        why=(*choice.reasons, _network(job, around)),
+        notices=(*pod_template.notices(job, shape), *_notices(job, settings)),
+        documents=documents,
+    )
+
+
+def _with_image(job: MPIJob, settings: Settings) -> MPIJob:
+    return job if job.image or not settings.image else job.replace(image=settings.image)
+
+
+def _shape(job: MPIJob, around: Surroundings, choice: Choice, name: str) -> Shape:
+    """Return what the cluster adds to a job; `name` is its first object's, which all attempts share files by."""
+    carries = bool(job.code.path or job.code.files)
+    shape = Shape(object="" if name == job.name else name)
+    return msgspec.structs.replace(
+        shape,
+        uid=job_uid.issue(job.namespace, around.owner),
+        family=choice.family,
+        gang=well_known.Gang.NONE if job.queue and around.kueue else around.gang,
+        user=around.user,
+        code=well_known.code_name(job, shape) if carries else "",
+        python=fail_fast.text(),
+        priority_classes=around.priority_classes,
+        workload_priority=around.workload_priority(job),
+        topology_aware=around.topology_aware,
+        prove_gpus=around.prove_gpus,
+        ipc_lock=around.ipc_lock,
+        nfs_driver=around.nfs_driver,
+        launcher_cores=around.launcher_cores,
+        service_image=_service_image(job, around),
+    )
+
+
+def _service_image(job: MPIJob, around: Surroundings) -> str:
+    if not around.service_image and any(one.kind is VolumeKind.S3 for one in job.volumes):
+        raise well_known.refuse(
+            "volumes",
+            "S3 volumes are fetched and stored by our services' image, and nobody said which that is",
+            "set service_image in the settings, or MPIJOB_SERVICE_IMAGE; an administrator knows it",
+        )
+    return around.service_image
+
+
+def free_name(name: str, taken: frozenset[str]) -> str:
+    """Return the name of the next job's objects: the job's own, or `name-r2`, `name-r3` beside earlier ones."""
+    if name not in taken:
+        return name
+    number = 2
+    while f"{name}-r{number}" in taken:
+        number += 1
+    return f"{name}-r{number}"
+
+
+def _documents(choice: Choice, job: MPIJob, shape: Shape, around: Surroundings) -> tuple[Document, ...]:
+    """Return what is created, in this order: the job itself comes last."""
+    write = trainjob.write if choice.engine is Engine.TRAINER else mpijob.write
+    *before, main = write(job, shape)
+    if around.isolates:
+        before.append(network_policy.write(job, shape, kind=main["kind"], more=around.addresses))
+    return (*before, main)
+
+
+def _network(job: MPIJob, around: Surroundings) -> str:
+    if not job.network.isolated:
+        return "network: open, because the job says so"
+    if around.isolates:
+        return "network: the job's pods reach each other, the name servers and what the job names"
+    return "network: you may not create NetworkPolicies here; where the cluster's controller runs, it makes the job's"
+
+
+def _workers(job: MPIJob, shape: Shape, engine: Engine) -> tuple[PlannedWorker, ...]:
+    """Return the workers as the engine's own hostfile names them."""
+    name = well_known.name(job, shape)
+    if engine is Engine.TRAINER:
+        hosts = [f"{name}-node-0-{index}.{name}" for index in range(job.workers)]
+    else:
+        hosts = [f"{name}-worker-{index}.{name}.{job.namespace}.svc" for index in range(job.workers)]
+    return command_line.place(job, hosts)
+
+
+def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+    if job.after:
+        message = "whether the others have ended is seen by whoever waits for the job, or by the cluster's controller"
+        yield Finding(code="CLUSTER_NOTICE", field="after", message=message, severity=Severity.NOTICE)
+    if settings.image and job.image == settings.image:
+        message = f"the job names no image: {settings.image} is used, as the settings say"
+        yield Finding(code="CLUSTER_NOTICE", field="image", message=message, severity=Severity.NOTICE)

@@ -1,0 +1,142 @@
+"""Submit a job to a cluster: preflight, plan, create.
+
+The three steps are separate calls; what the first observed is passed to the second as a value. See `preflight` for
+the reads, `planner` for the objects, `create_objects` for their creation.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.backends.common_errors import name_in_use
+from mpijob.backends.kubernetes.client.api_errors import telling
+from mpijob.backends.kubernetes.status import job_objects
+from mpijob.backends.lru import Recent
+from mpijob.backends.protocol import Preflight
+from mpijob.model import JobRef, Phase
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.auth.access import Access
+    from mpijob.backends.kubernetes.client.api import Api
+    from mpijob.backends.kubernetes.preflight.cache import Lately
+    from mpijob.backends.kubernetes.preflight.preflight import Gathered
+    from mpijob.backends.kubernetes.status.derive_state import Document
+    from mpijob.backends.kubernetes.status.job_reader import Eye
+    from mpijob.backends.registry.image_exists import Asker
+    from mpijob.model import Facts, Identity, JobState, MPIJob, Plan
+    from mpijob.settings import Settings
+
+_FRESH_SECONDS = 1.0
+
+
+def _is_fresh(moment: float) -> bool:
+    """Whether what was seen then may be taken for what is: names are guarded by the API server itself."""
+    return time.monotonic() - moment < _FRESH_SECONDS
+
+
+class Arrivals:
+    """Brings jobs to the cluster through one API client."""
+
+    def __init__(self, api: Api, eye: Eye, settings: Settings, access: Access, cluster: str) -> None:
+        self._api, self._eye, self._settings, self._access = api, eye, settings, access
+        self._cluster = cluster  # its name
+        self._made: Recent[JobRef, tuple[float, Document]] = Recent()
+
+    @cached_property
+    def _lately(self) -> Lately:
+        from mpijob.backends.kubernetes.preflight.cache import Lately
+
+        return Lately()
+
+    @cached_property
+    def _asker(self) -> Asker:
+        from mpijob.backends.registry.image_exists import Asker
+
+        return Asker(self._settings)
+
+    def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
+        """Return what the cluster says about itself to this user, and what the planner needs of it."""
+        if fresh:
+            self._lately.forget(job.namespace)
+        gathered = self._gather(job, self._lately, self._asker)
+        around = msgspec.structs.replace(gathered.around, owner=who.user)
+        return Preflight(self._completed(job, gathered.facts), around)
+
+    def _completed(self, job: MPIJob, facts: Facts) -> Facts:
+        """Add what other jobs and the fit broker say of a job."""
+        if job.after:
+            wanted = (JobRef(job.namespace, name) for name in job.after)
+            facts = msgspec.structs.replace(facts, dependencies=self._eye.dependencies(wanted))
+        if self._settings.broker:
+            from mpijob.backends.kubernetes.broker import client
+
+            facts = client.filled(facts, job, self._access, self._settings)
+        if facts.taken_names and self._eye.look(JobRef(job.namespace, job.name)).state.phase.final:
+            return msgspec.structs.replace(facts, taken_names=frozenset())  # its engine will say so, too
+        return facts
+
+    def room(self, job: MPIJob) -> Facts:
+        """Return what is free for a job that is there already."""
+        return self._gather(job, self._lately).facts
+
+    def _gather(self, job: MPIJob, lately: Lately | None = None, asker: Asker | None = None) -> Gathered:
+        from mpijob.backends.kubernetes.preflight import preflight
+
+        place, served = f"cluster {self._cluster}", self._eye.served
+        with telling("look at the cluster"):
+            return preflight.gather(
+                self._api, job, served, self._settings, place=place, lately=lately, asker=asker
+            )
+
+    def plan(self, job: MPIJob, found: Preflight) -> Plan:
+        """Return exactly what would be created."""
+        from pathlib import Path
+
+        from mpijob.backends.kubernetes.submit import planner
+
+        return planner.plan(job, found.facts, found.context, self._settings, Path.cwd(), self._cluster)
+
+    def submit(self, plan: Plan) -> JobRef:
+        """Create the plan's objects, or find that they were created before."""
+        from mpijob.backends.kubernetes.status import derive_state
+        from mpijob.backends.kubernetes.submit import create_objects
+
+        ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
+        if plan.documents[-1]["metadata"]["name"] != ref.name:  # else the API server itself guards the name
+            self._refuse_second(ref)
+        try:
+            with telling(f"create job {ref.name}"):
+                self._made[ref] = time.monotonic(), create_objects.submit(self._api, plan).job
+        except create_objects.Taken as taken:
+            named = taken.existing.get("status")
+            raise name_in_use(
+                ref, derive_state.summary(taken.existing).phase if named else Phase.PENDING
+            ) from taken
+        return ref
+
+    def _refuse_second(self, ref: JobRef) -> None:
+        """Two jobs of one name may be known, but only one of them unfinished."""
+        from mpijob.backends.kubernetes.status import derive_state
+
+        with telling(f"look up job {ref.name}"):
+            known = job_objects.of_name(self._api, ref.namespace, ref.name, self._eye.served)
+        for job in known:
+            other = job_objects.ref_of(job)
+            if other.uid == ref.uid or derive_state.summary(job).phase.final:
+                continue
+            state = self._eye.look(other).state
+            if not state.phase.final:
+                raise name_in_use(ref, state.phase)
+
+    def just_made(self, ref: JobRef) -> JobState | None:
+        """Return the state of a job that was created a moment ago: its object is all there is; asked once."""
+        when, made = self._made.pop(ref, (0.0, None))
+        if made is None or not _is_fresh(when):
+            return None
+        from mpijob.backends.kubernetes.status import derive_state
+
+        return derive_state.summary(made)

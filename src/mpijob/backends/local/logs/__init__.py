@@ -1,0 +1,1 @@
+"""Log files of local jobs."""

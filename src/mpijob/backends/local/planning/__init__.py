@@ -1,0 +1,1 @@
+"""Plan a job for this machine."""

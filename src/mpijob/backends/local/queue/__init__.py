@@ -1,0 +1,1 @@
+"""The job queue of this machine: store, scheduler, runner."""

@@ -1,0 +1,81 @@
+"""Jobs that wait for other jobs (`after`): held out of the queue, let in or ended when those have ended.
+
+A held job is queued for a time that never comes. Whoever asks who runs next (a runner after each job, a command
+that looks at a queued one) looks at the held ones first, so nobody has to wait for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.backends.local.queue.scheduler import NEVER
+from mpijob.errors import NotFound, Severity
+from mpijob.model import Event, Phase
+from mpijob.model.spec.dependencies import FAILED, WAITING, Dependency, judge, sentence
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.queue.store import Row, Store
+    from mpijob.model import JobRef, JobState, MPIJob
+
+_HELD = f"phase='Queued' AND not_before>={NEVER:.0f}"
+
+
+def dependencies(store: Store, refs: tuple[JobRef, ...]) -> tuple[Dependency, ...]:
+    """Return where the jobs stand that one waits for."""
+    found = ((ref, store.find(ref)) for ref in refs)
+    return tuple(Dependency.of(ref, row.state if row is not None else None) for ref, row in found)
+
+
+def wanted(store: Store, job: MPIJob) -> tuple[Dependency, ...]:
+    """Return where the jobs stand that a new one is to wait for: the newest of each name."""
+    if not job.after:
+        return ()
+    from mpijob.model import JobRef
+
+    return dependencies(store, tuple(JobRef(job.namespace, name) for name in job.after))
+
+
+def release(store: Store) -> None:
+    """Let every held job into the queue, or end it, whose others have ended."""
+    for row in store.rows(_HELD):
+        with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
+            _judge(store, row)
+
+
+def _judge(store: Store, row: Row) -> None:
+    waits, finding = judge(row.state.ref.name, dependencies(store, store.plan(row.uid).waits_for))
+    if waits:
+        return
+    now = time.time()
+    if finding is None:
+        event = Event(now, "Queued", "all jobs that it waited for have succeeded", attempt=row.attempt)
+        state = msgspec.structs.replace(
+            row.state, reason="WaitingForResources", message="waiting for its turn", queued=now
+        )
+    else:
+        event = Event(now, "Failed", finding.message, Severity.ERROR, row.attempt)
+        state = msgspec.structs.replace(
+            row.state,
+            phase=Phase.FAILED,
+            reason=FAILED,
+            message=finding.message,
+            finished=now,
+            findings=(finding,),
+        )
+    store.put(state, event, only_if=_HELD, not_before=0.0)
+
+
+def is_held(state: JobState) -> bool:
+    """Whether a job waits for others."""
+    return state.reason == WAITING
+
+
+def told(state: JobState, refs: tuple[JobRef, ...], store: Store) -> JobState:
+    """Return the state of a held job with what it waits for now."""
+    waits = judge(state.ref.name, dependencies(store, refs)).waits
+    text = sentence(waits) if waits else state.message
+    return msgspec.structs.replace(state, message=text, waiting_for=text)

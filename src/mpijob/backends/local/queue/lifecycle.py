@@ -1,0 +1,86 @@
+"""Ending and resuming jobs: the wish is written down, the supervisor is nudged, the truth is awaited.
+
+A job that nobody runs is ended here, in one transaction, so that no runner takes it meanwhile.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from mpijob import codec
+from mpijob.backends.common_errors import refuse_resuming
+from mpijob.backends.local.planning import machine
+from mpijob.backends.local.queue import disk_full, recovery
+from mpijob.backends.local.queue.store import Row, Store
+from mpijob.backends.local.worker.process_tree import send
+from mpijob.errors import WaitTimeout
+from mpijob.model import Event, JobState, Phase
+
+_POLL_SECONDS = 0.03
+_END_SECONDS = 15.0
+
+Pause = Callable[[float], Awaitable[None]]
+
+
+async def end(store: Store, row: Row, wish: Phase, grace_seconds: float | None, pause: Pause) -> JobState:
+    """Bring a job to Cancelled or Suspended and return its state then; a full disk keeps nobody from that."""
+    disk_full.make_room(store.home)
+    if row.phase.final and not row.holds:
+        return row.state
+    store.ask(row.uid, "suspend" if wish is Phase.SUSPENDED else "cancel", grace_seconds)
+    if not _ended_unstarted(store, row.uid, wish):
+        grace = store.plan(row.uid).job.grace_seconds if grace_seconds is None else grace_seconds
+        await _until_ended(store, row, grace + _END_SECONDS, pause)
+    return store.rows("uid=?", row.uid)[0].state
+
+
+def _ended_unstarted(store: Store, uid: str, wish: Phase) -> bool:
+    with store.transaction() as db:
+        held, state = db.execute("SELECT holds, state FROM jobs WHERE uid=?", (uid,)).fetchone()
+        if held:
+            return False
+        now = time.time()
+        old = codec.decode(state, JobState)
+        before = "while it was suspended" if old.phase is Phase.SUSPENDED else "before it had started"
+        text = f"the job was {wish.value.lower()} {before}"
+        new = msgspec.structs.replace(
+            old, phase=wish, reason=wish.value, message=text,
+            released=old.finished,  # of one that was suspended
+            finished=max(now, old.created) if wish.final else None,
+        )  # fmt: skip
+        db.execute(
+            "UPDATE jobs SET phase=?, state=?, desired='', version=version+1 WHERE uid=?",
+            (wish.value, msgspec.json.encode(new), uid),
+        )
+        event = Event(now, wish.value, text, attempt=old.attempt)
+        db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (uid, msgspec.json.encode(event)))
+    return True
+
+
+async def _until_ended(store: Store, row: Row, seconds: float, pause: Pause) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        fresh = next(iter(store.rows("uid=? AND holds=1", row.uid)), None)
+        if fresh is None:
+            return
+        if machine.alive(fresh.supervisor):
+            send(machine.pid_of(fresh.supervisor), signal.SIGUSR1)
+        recovery.recover(store)
+        await pause(_POLL_SECONDS)
+    raise WaitTimeout(f"job '{row.state.ref.name}' has not ended within {seconds:g} s; it will be ended")
+
+
+def resumed(store: Store, row: Row) -> JobState:
+    """Queue a suspended job again, as its next attempt if it had begun one."""
+    refuse_resuming(row.state)
+    state = recovery.fresh(row.state, "WaitingForResources", "waiting for its turn")
+    if row.state.started is None:
+        state = msgspec.structs.replace(state, attempt=row.attempt)
+    else:  # to be suspended is no failure: it costs none of the attempts that the spec allows
+        state = msgspec.structs.replace(state, attempts_allowed=state.attempts_allowed + 1)
+    store.put(state, Event(time.time(), "Resumed", "queued again", attempt=state.attempt), desired="")
+    return state

@@ -1,0 +1,129 @@
+"""Lists, pages and what is added to a stored state when it is shown: position, wait, present usage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from mpijob.backends.local.queue import recovery, scheduler
+from mpijob.backends.local.queue.store import decode_state
+from mpijob.model import Amounts, Page, Phase
+from mpijob.model.spec.selector import selects
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.queue.store import Row, Store
+    from mpijob.model import JobState, Scope
+
+
+def page(store: Store, scope: Scope) -> Page:
+    """Return one page of the jobs in a scope, newest first."""
+    where, values = _condition(scope)
+    if scope.selector:
+        return _selected(store, scope, where, values)
+    total = store.read(f"SELECT count(*) FROM jobs WHERE {where}", *values)[0][0]
+    if scope.after:
+        where, values = f"{where} AND seq<?", [*values, scope.place]
+    rows = _newest(store, where, values, f" LIMIT {scope.limit + 1}")
+    found = _page([(seq, state) for seq, state, _ in rows], scope.limit, total)
+    return _placed(store, found) if scope.phases == (Phase.QUEUED.value,) else found
+
+
+def _placed(store: Store, page: Page) -> Page:
+    """Return a page of queued jobs with each one's place in the queue."""
+    seqs = dict(store.read("SELECT uid, seq FROM jobs WHERE phase='Queued'"))
+    items = (
+        msgspec.structs.replace(
+            state, queue_position=scheduler.position(store, seqs[state.ref.uid], state.priority)
+        )
+        for state in page.items
+        if state.ref.uid in seqs
+    )
+    return msgspec.structs.replace(page, items=tuple(items))
+
+
+def _selected(store: Store, scope: Scope, where: str, values: list[Any]) -> Page:
+    """Labels are matched here, not in SQL: all that belong to the scope are looked at."""
+    rows, place = _newest(store, where, values), scope.place
+    matching = [
+        (seq, state) for seq, state, labels in rows if selects(scope.selector, msgspec.json.decode(labels))
+    ]
+    later = [(seq, state) for seq, state in matching if not place or seq < place]
+    return _page(later[: scope.limit + 1], scope.limit, len(matching))
+
+
+def _page(found: list[tuple[int, bytes]], limit: int, total: int) -> Page:
+    """Return a page of what was found: at most `limit` jobs and, if there is more, where the next page begins."""
+    kept = found[:limit]
+    after = str(kept[-1][0]) if len(found) > limit else ""
+    return Page(tuple(_brief(decode_state(state)) for _, state in kept), after, total)
+
+
+def _newest(store: Store, where: str, values: list[Any], bound: str = "") -> list[Any]:
+    return store.read(f"SELECT seq, state, labels FROM jobs WHERE {where} ORDER BY seq DESC{bound}", *values)
+
+
+def _condition(scope: Scope) -> tuple[str, list[Any]]:
+    parts, values = ["newest=1"], list[Any]()
+    for column, value in (("namespace", scope.namespace), ("owner", scope.owner), ("queue", scope.queue)):
+        if value:
+            parts.append(f"{column}=?")
+            values.append(value)
+    for column, several in (("name", scope.names), ("phase", scope.phases)):
+        if several:
+            parts.append(f"{column} IN ({','.join('?' * len(several))})")
+            values += several
+    if scope.text:
+        parts.append("instr(name, ?)")
+        values.append(scope.text)
+    return " AND ".join(parts), values
+
+
+def _brief(state: JobState) -> JobState:
+    return msgspec.structs.replace(state, ranks=())
+
+
+def count(store: Store, phase: Phase) -> int:
+    """Return how many jobs are in a phase."""
+    return int(store.read("SELECT count(*) FROM jobs WHERE phase=?", phase.value)[0][0])
+
+
+class Clock(NamedTuple):
+    """What an estimate of waiting needs to know of the place."""
+
+    capacity: Amounts
+    now: float
+
+
+def live(store: Store, row: Row, clock: Clock) -> JobState:
+    """Return a job's state with what is true only now: place in the queue, usage."""
+    state = row.state
+    if state.phase is Phase.QUEUED:
+        place = scheduler.position(store, row.seq, state.priority)
+        wanted = store.read("SELECT cores, memory, gpus FROM jobs WHERE uid=?", row.uid)
+        if not wanted:
+            return state  # somebody has deleted it since we looked
+        from mpijob.backends.local.planning import wait_estimate  # only for a job that waits
+
+        estimate = wait_estimate.wait_estimate(store, clock, Amounts(*wanted[0]), row.seq)
+        return msgspec.structs.replace(state, queue_position=place, wait_estimate_seconds=estimate)
+    if state.phase is Phase.RUNNING:
+        return _with_usage(store, state)
+    if state.phase is Phase.FAILED and row.holds and recovery.tried_again(state, store.plan(row.uid).job):
+        return msgspec.structs.replace(state, phase=Phase.PENDING, finished=None)  # its next attempt follows
+    return state
+
+
+def _with_usage(store: Store, state: JobState) -> JobState:
+    rows = store.read(
+        "SELECT worker, cores, memory, max(time) FROM samples WHERE uid=? AND attempt=? GROUP BY worker",
+        state.ref.uid, state.attempt,
+    )  # fmt: skip
+    used = {worker: (cores, memory) for worker, cores, memory, _ in rows}
+    workers = tuple(
+        msgspec.structs.replace(worker, cpu_cores=used[worker.index][0], memory_bytes=used[worker.index][1])
+        if worker.index in used
+        else worker
+        for worker in state.workers
+    )
+    return msgspec.structs.replace(state, workers=workers)

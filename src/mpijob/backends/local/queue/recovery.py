@@ -1,0 +1,153 @@
+"""Start is recovery: find the jobs whose processes are gone, and say so.
+
+A job is somebody's as long as its runner or its supervisor lives (pid and start time, so that a pid
+used again is not mistaken for it). When both are gone the job has failed with SupervisorLost, and
+whatever is left of it is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.backends.local.planning import machine
+from mpijob.backends.local.storage.job_files import forget_secrets
+from mpijob.errors import BackendError, Finding, Fix, Severity
+from mpijob.model import Event, Phase
+from mpijob.settings import LOCAL
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.queue.store import Row, Store
+    from mpijob.model import JobState, MPIJob
+
+
+def recover(store: Store) -> int:
+    """Declare every job lost whose processes are gone; return how many there were."""
+    lost = [row for row in store.rows("holds=1") if not _owned(row)]
+    for row in lost:
+        fresh = store.rows("uid=? AND holds=1", row.uid)
+        if fresh and not _owned(fresh[0]):
+            _declare_if_possible(store, fresh[0])
+    return len(lost)
+
+
+def _declare_if_possible(store: Store, row: Row) -> None:
+    """Who only calls sees jobs also where nothing can be written about them."""
+    try:
+        declare_lost(store, row)
+    except BackendError as error:
+        if not store.even_full:
+            raise
+        store.warn(f"job '{row.state.ref.name}' is lost, which cannot be written down: {error.message}")
+
+
+def _owned(row: Row) -> bool:
+    return machine.alive(row.runner) or machine.alive(row.supervisor)
+
+
+def declare_lost(store: Store, row: Row) -> None:
+    """Write that the job's supervisor is gone, after ending what it left behind."""
+    sweep(store, row)
+    state = row.state
+    if not (state.phase.final or state.phase is Phase.SUSPENDED):
+        state = msgspec.structs.replace(
+            state,
+            phase=Phase.FAILED,
+            reason="SupervisorLost",
+            message=LOST.message,
+            finished=max(time.time(), state.started or 0.0),
+            findings=(LOST,),
+            workers=tuple(msgspec.structs.replace(w, phase=Phase.FAILED) for w in state.workers),
+        )
+        store.put(state, Event(time.time(), "Failed", LOST.message, Severity.ERROR, row.attempt))
+    settle(store, state)
+
+
+def settle(store: Store, state: JobState) -> None:
+    """After an attempt: free what it held; queue the next attempt where the spec asks for one."""
+    from mpijob.backends.local.storage import private_dirs  # rarely needed: start-up is a feature
+
+    private_dirs.remove(store.home.attempt(state.ref.uid, state.attempt))
+    job = store.plan(state.ref.uid).job
+    if state.phase is Phase.FAILED and tried_again(state, job):
+        _queue_again(store, state, job.retry.delay_seconds(state.attempt))
+        _tell_audit(store, state, job)
+        return
+    store.put(state, holds=0, gpu_ids="", runner="", supervisor="", desired="")
+    _tell_audit(store, state, job)
+    if state.phase.final:
+        forget_secrets(store.home, state.ref.uid)
+
+
+def _tell_audit(store: Store, state: JobState, job: MPIJob) -> None:
+    """Write what the attempt has taken, where an audit is kept."""
+    from mpijob.history.audit.job_end import tell_end
+
+    directory = str(store.home.root / "history" / LOCAL / "audit")
+    tell_end(directory, state, job, store.samples(state.ref.uid), who="system:mpijob:engine")
+
+
+def tried_again(state: JobState, job: MPIJob) -> bool:
+    """Return whether a failed attempt has a next one; lost workers may have some of their own."""
+    lost = job.requeue_on_lost_worker and state.reason in ("WorkerLost", "SupervisorLost")
+    return state.attempt < state.attempts_allowed + (REQUEUES if lost else 0)
+
+
+def _queue_again(store: Store, state: JobState, delay_seconds: float) -> None:
+    following = state.attempt + 1
+    text = (
+        f"attempt {state.attempt} failed ({state.message}); attempt {following} starts in {delay_seconds:g} s"
+    )
+    now = time.time()
+    again = fresh(state, "BackingOff", text)
+    event = Event(now, "Retrying", text, attempt=state.attempt)
+    store.put(again, event, holds=0, gpu_ids="", runner="", supervisor="", not_before=now + delay_seconds)
+
+
+def fresh(state: JobState, reason: str, message: str) -> JobState:
+    """Return the state of a job that waits for its next attempt."""
+    return msgspec.structs.replace(
+        state, phase=Phase.QUEUED, reason=reason, message=message, attempt=state.attempt + 1, queued=time.time(),
+        workers=(), ranks=(), started=None, running=None, released=None, finished=None, launcher_exit_code=None,
+    )  # fmt: skip
+
+
+REQUEUES = 3
+LOST = Finding(
+    code="SUPERVISOR_LOST",
+    message="the process that looked after the job is gone (killed, or the machine was restarted)",
+    hint="nothing of the job runs any more; run it again with: mpijob retry",
+    fixes=(Fix("run it again with the same configuration"),),
+)
+
+
+def sweep(store: Store, row: Row) -> None:
+    """End every process of this user that carries the job's mark."""
+    import signal  # rarely needed: start-up is a feature
+
+    from mpijob.backends.local.worker import cgroups, process_tree
+
+    mark = f"MPIJOB_ATTEMPT_DIR={store.home.job(row.uid)}/".encode()
+    if machine.alive(row.supervisor):
+        process_tree.send(machine.pid_of(row.supervisor), signal.SIGKILL)
+    for pid in _marked(mark):
+        process_tree.send(pid, signal.SIGKILL)
+    if group := cgroups.of_attempt(store.plan(row.uid).cgroup, row.uid, row.attempt):
+        cgroups.end(group)
+
+
+def _marked(mark: bytes) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    environ = file.read()
+            except OSError:
+                continue
+            if mark in environ:
+                found.append(int(entry))
+    return found

@@ -1,0 +1,63 @@
+"""Forgetting in time: logs and records of finished jobs are kept as long as their namespace or spec says.
+
+A runner does this when it has nothing else to do; nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+
+from mpijob.backends.local.queue.store import Row, Store
+from mpijob.errors import NotFound
+from mpijob.history.retention import Policy
+
+_DAY = 86_400.0
+_AT_ONCE = 200
+_YOUNG_SECONDS = 3600.0  # a directory without a job may belong to one that is just being submitted
+
+
+def forget_old(
+    store: Store, now: float, policy: Policy | None = None, farewell: Callable[[str], None] = lambda uid: None
+) -> int:
+    """Remove what has been kept long enough, the oldest first; return how many jobs lost something.
+
+    `farewell` is told each job that goes, before it does.
+    """
+    policy = Policy() if policy is None else policy
+    final = "phase IN ('Succeeded','Failed','Cancelled') AND holds=0"
+    rows = store.rows(
+        f"{final} AND seq IN (SELECT seq FROM jobs WHERE {final} ORDER BY seq LIMIT {_AT_ONCE})"
+    )
+    _sweep(store, now)
+    forgotten = 0
+    for row in rows:
+        with contextlib.suppress(NotFound):  # somebody has deleted it since we looked
+            forgotten += _forget(store, row, now, policy, farewell)
+    return forgotten
+
+
+def _sweep(store: Store, now: float) -> None:
+    """Remove the directories of jobs that are gone: whoever deleted them was killed on the way."""
+    jobs = store.home.root / "jobs"
+    known = {uid for (uid,) in store.read("SELECT uid FROM jobs")}
+    for directory in jobs.iterdir() if jobs.is_dir() else ():
+        if directory.name not in known and now - directory.stat().st_mtime > _YOUNG_SECONDS:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _forget(store: Store, row: Row, now: float, policy: Policy, farewell: Callable[[str], None]) -> bool:
+    keep = policy.keep(row.state.ref.namespace, store.plan(row.uid).job)
+    age_days = (now - (row.state.finished or now)) / _DAY
+    if age_days >= keep.record_days:
+        farewell(row.uid)
+        store.remove(row.uid)
+        shutil.rmtree(store.home.job(row.uid), ignore_errors=True)
+        return True
+    directory = store.home.job(row.uid)
+    if age_days >= keep.logs_days and directory.exists():
+        for attempt in directory.glob("a*"):
+            shutil.rmtree(attempt, ignore_errors=True)
+        return True
+    return False

@@ -1,0 +1,256 @@
+"""The runner: a process without a terminal that runs queued jobs one after another.
+
+There is no daemon. Whoever submits a job wakes or starts a runner; a runner claims the next job that
+fits, supervises it in a fork, and claims again until nothing is left that it could run; then it
+listens for two seconds before it goes. When more than one job fits, it starts another runner. Where
+another release was installed meanwhile, it makes way for one of that. Killed at any moment it loses
+nothing: the next command finds its job's supervisor, or finds it gone, in `recovery`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+
+from mpijob import codec
+from mpijob.backends.local.planning import machine
+from mpijob.backends.local.queue import recovery, scheduler, spawn_runner
+from mpijob.backends.local.queue.scheduler import Claimed
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.supervisor import Supervisor
+from mpijob.backends.local.worker import isolation, process_tree, syscalls
+from mpijob.errors import BackendError
+from mpijob.settings import Settings
+
+LINGER_SECONDS = 2.0
+PATIENCE_SECONDS = 60.0
+_NAME = "mpijob-runner"
+
+
+def main() -> None:
+    """Be a runner, with the settings that were handed over."""
+    settings = codec.decode(os.environ.pop(spawn_runner.SETTINGS), Settings)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Runner(Home(settings.home), settings).run()
+
+
+class Runner:
+    """Claims and runs jobs until nothing is left to do."""
+
+    def __init__(self, home: Home, settings: Settings) -> None:
+        self._home = home
+        self._settings = settings
+        self._me = machine.identity(os.getpid())
+        self._release = _release()
+
+    def run(self, *, begun: bool = False) -> None:
+        """Run what is queued; return when nothing more can be run by us. Who was forked by a runner has `begun`."""
+        syscalls.adopt_orphans()
+        syscalls.name_process(_NAME)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a nudge may reach a supervisor before it listens
+        gc.freeze()  # forks share what is there; a collection would copy it page by page
+        gc.disable()
+        store = Store(self._home, begun=begun)
+        while True:
+            if self._is_outdated(store):
+                spawn_runner.start_runner(self._home, self._settings)
+                return
+            claimed = self._claim(store)
+            if claimed is not None:
+                self._share(store)
+                self._supervise(store, claimed)
+            elif not self._listen(store):
+                self._forget_old(store)
+                return
+
+    def _is_outdated(self, store: Store) -> bool:
+        """Whether another release has been here since we began: our files are its own, or the store has its format.
+
+        Our code is read as it is needed, so we would be half of one and half of the other.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (now := _release()) is None and time.monotonic() < deadline:
+            time.sleep(0.2)  # it is just being installed
+        return now != self._release or not store.is_current()
+
+    def _forget_old(self, store: Store) -> None:
+        """Nobody waits any more: remove what was kept long enough."""
+        from mpijob.backends.local.queue import retention
+        from mpijob.backends.local.storage import archive
+        from mpijob.history.retention import Policy
+
+        now = time.time()
+        retention.forget_old(
+            store,
+            now,
+            Policy.of(self._settings),
+            lambda uid: archive.keep_account(store, uid, self._settings, now),
+        )
+        archive.tidy(self._settings, time.time())
+
+    def _claim(self, store: Store) -> Claimed | None:
+        recovery.recover(store)
+        return scheduler.claim(store, self._settings, self._me, time.time())
+
+    def _listen(self, store: Store) -> bool:
+        """Wait a while for work; return whether there is some.
+
+        Whoever submits writes the job first and rings then. So what is queued before the bell is hung
+        up is seen by the look after that, and what comes later rings, or finds no bell.
+        """
+        bell = self._hang_up_bell()
+        try:
+            if scheduler.ready(store, time.time(), self._settings):
+                return True
+            delayed = scheduler.next_wake(store, time.time())
+            seconds = LINGER_SECONDS if delayed is None else delayed + 0.01
+            rung, _, _ = select.select([bell], [], [], seconds)
+        finally:
+            os.close(bell)
+        return bool(rung) or delayed is not None or scheduler.ready(store, time.time(), self._settings)
+
+    def _hang_up_bell(self) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._home.bell, 0o600)
+        return os.open(self._home.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _share(self, store: Store) -> None:
+        """See to another runner when there is room for one more job beside ours."""
+        if scheduler.ready(store, time.time(), self._settings) and not spawn_runner.nudge(self._home):
+            pid = process_tree.in_child(lambda: _second(self._home, self._settings))
+            os.waitpid(pid, 0)
+
+    def _supervise(self, store: Store, claimed: Claimed) -> None:
+        """Run one job in a supervisor of its own, and write down what follows from its end."""
+        plan = store.plan(claimed.uid)
+        settings = self._settings
+        orders = Orders(
+            self._home,
+            claimed.uid,
+            claimed.attempt,
+            plan,
+            claimed.gpu_ids,
+            settings.warn_after_seconds,
+            settings.rules,
+            (settings.model_registry, settings.model_registry_token_file),
+        )
+        supervisor = _fork_supervisor(self._home, orders)
+        status = _wait_noted(store, claimed.uid, supervisor)
+        if orders.isolation is isolation.Isolation.GROUPS:
+            _end_orphans()
+        _patiently(lambda: self._settle(store, orders, os.waitstatus_to_exitcode(status)))
+        process_tree.reap()
+
+    def _settle(self, store: Store, orders: Orders, code: int) -> None:
+        """After the supervisor's end: the truth if it could not write it, then what follows."""
+        for row in store.rows("uid=? AND holds=1", orders.uid):
+            if code != 0:
+                recovery.declare_lost(store, row)
+                continue
+            recovery.settle(store, row.state)
+
+
+def _release() -> tuple[int, int] | None:
+    """Return which files our package is read from, by one of them; None while there are none."""
+    try:
+        seen = os.stat(codec.__file__)
+    except FileNotFoundError:
+        return None
+    return seen.st_ino, seen.st_mtime_ns
+
+
+def _wait_noted(store: Store, uid: str, supervisor: int) -> int:
+    """Write down who supervises the job, as soon as the disk takes it, and return how it ended."""
+    identity, noted = machine.identity(supervisor), False
+    while True:
+        if not noted:
+            with contextlib.suppress(BackendError):
+                with store.transaction() as db:
+                    db.execute("UPDATE jobs SET supervisor=? WHERE uid=?", (identity, uid))
+                noted = True  # only now is it on the disk
+        pid, status = os.waitpid(supervisor, 0 if noted else os.WNOHANG)
+        if pid:
+            return status
+        time.sleep(0.2)
+
+
+def _patiently(act: Callable[[], None]) -> None:
+    """Do what must be written down; a full disk may have room again in a moment."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return act()
+        except BackendError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def _second(home: Home, settings: Settings) -> None:
+    """In a child of a runner: leave it, and be a runner too."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    Runner(home, settings).run(begun=True)
+
+
+def _end_orphans(seconds: float = 3.0) -> None:
+    """End what a job without namespaces left to us, the next subreaper above it; other runners below us live on."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        table = process_tree.table()
+        left = [
+            p for p in table.values() if p.parent == os.getpid() and p.state not in "ZX" and p.name != _NAME
+        ]
+        if not left:
+            return
+        for orphan in left:
+            for process in (orphan, *process_tree.descendants(orphan.pid, table)):
+                process_tree.send(process.pid, signal.SIGKILL)
+        process_tree.reap()
+        time.sleep(0.002)
+
+
+def _fork_supervisor(home: Home, orders: Orders) -> int:
+    """Return the pid of a supervisor, PID 1 of its own namespaces where the plan says so."""
+    if orders.isolation is isolation.Isolation.GROUPS:
+        return process_tree.in_child(lambda: _supervise(home, orders))
+    read, write = os.pipe()
+    middle = process_tree.in_child(lambda: _middle(home, orders, write))
+    os.close(write)
+    os.waitpid(middle, 0)
+    pid = os.read(read, 32)
+    os.close(read)
+    if pid:
+        return int(pid)
+    orders.do_without_namespaces()
+    return process_tree.in_child(lambda: _supervise(home, orders, orders.refuse_what_needs_namespaces))
+
+
+def _middle(home: Home, orders: Orders, write: int) -> None:
+    """Leave the namespaces and fork PID 1; the runner, a subreaper, becomes its parent when we go."""
+    isolation.leave()
+    pid = process_tree.in_child(lambda: _settled(home, orders))
+    os.write(write, b"%d" % pid)
+
+
+def _settled(home: Home, orders: Orders) -> None:
+    isolation.settle()
+    _supervise(home, orders, orders.furnish)
+
+
+def _supervise(home: Home, orders: Orders, prepare: Callable[[], None] | None = None) -> None:
+    os.setsid()
+    syscalls.name_process("mpijob-job")
+    store = Store(home, begun=True)
+    row = store.rows("uid=?", orders.uid)[0]
+    Supervisor(store, orders, row.state).run(prepare)
+    store.close()

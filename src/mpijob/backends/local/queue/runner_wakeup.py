@@ -1,0 +1,55 @@
+"""Whether a runner has to be woken: what every calling process looks after, since there is no daemon.
+
+How one is woken or started is in `spawn_runner`, which is not loaded where nobody waits.
+"""
+
+from __future__ import annotations
+
+import time
+
+from mpijob.backends.local.queue import recovery, scheduler
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage.paths import Home
+from mpijob.settings import Settings
+
+_START_SECONDS = 1.0
+_FORGOTTEN_SECONDS = 1.0
+
+
+class Rouser:
+    """Sees to it that somebody runs what is queued; remembers whom it has just called."""
+
+    def __init__(self, home: Home, settings: Settings) -> None:
+        self._home, self._settings = home, settings
+        self._expected = -_START_SECONDS  # when a runner was last started before its job was there
+        self._looked = -_FORGOTTEN_SECONDS  # when we last looked for jobs that nobody starts
+
+    def expect(self, store: Store) -> None:
+        """Start a runner on an idle engine, while the job is checked and planned, unless one listens already."""
+        from mpijob.backends.local.queue import spawn_runner
+
+        if not store.read("SELECT 1 FROM jobs WHERE holds=1 OR phase='Queued' LIMIT 1"):
+            spawn_runner.wake(self._home, self._settings)
+            self._expected = time.monotonic()
+
+    def rouse(self, store: Store) -> None:
+        """See to it that somebody runs what is queued, if the next job in order could start now."""
+        if scheduler.ready(store, time.time(), self._settings) and not self._answered():
+            from mpijob.backends.local.queue import spawn_runner
+
+            spawn_runner.wake(self._home, self._settings)
+
+    def _answered(self) -> bool:
+        """Whether a runner that was started a moment ago will look at the queue, or has just been rung for."""
+        from mpijob.backends.local.queue import spawn_runner
+
+        started = time.monotonic() - self._expected < _START_SECONDS
+        return spawn_runner.nudge(self._home) or started
+
+    def rouse_for_the_forgotten(self, store: Store) -> None:
+        """Who submitted a job, or ran the one before it, may have been killed: then nobody else would start it."""
+        now = time.monotonic()
+        if now - self._looked >= _FORGOTTEN_SECONDS:
+            self._looked = now
+            recovery.recover(store)
+            self.rouse(store)

@@ -1,0 +1,188 @@
+"""Who runs next: gang allocation of cores, memory and GPUs in one transaction.
+
+Order is priority, then the owner who holds least now, then age. The first in that order waits for
+its whole gang, and nobody overtakes it: a large job is never starved by small ones.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from mpijob.backends.local.planning import machine
+from mpijob.backends.local.queue.store import decode_state
+from mpijob.errors import NotFound
+from mpijob.model import Amounts, Event, Phase
+from mpijob.model.spec import quantity
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.queue.store import Store
+    from mpijob.settings import Settings
+
+NEVER = 1e15  # seconds since the epoch: when a job that waits for others may start, until they have ended
+_MOMENT_SECONDS = 1.0  # between the reading of the clock and the writing of what follows from it
+
+
+class Claimed(NamedTuple):
+    """A job that has been given its resources."""
+
+    uid: str
+    attempt: int
+    gpu_ids: tuple[str, ...]
+
+
+def claim(store: Store, settings: Settings, runner: str, now: float) -> Claimed | None:
+    """Give the next job that fits its whole gang, marked as this runner's; None when there is none."""
+    _release(store)
+    if not store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before<=? LIMIT 1", now):
+        return None
+    with store.transaction() as db:
+        chosen = _next(store, now, settings)
+        if chosen is None or not _fits(chosen, held(store), settings):
+            return None
+        gpus = _free_gpus(db, settings)[: chosen.gpus]
+        _take(db, chosen, gpus, runner, now)
+        return Claimed(chosen.uid, chosen.attempt, gpus)
+
+
+def ready(store: Store, now: float, settings: Settings) -> bool:
+    """Return whether the next job in order could be claimed now."""
+    _release(store)
+    chosen = _next(store, now, settings)
+    return chosen is not None and _fits(chosen, held(store), settings)
+
+
+def _release(store: Store) -> None:
+    """Let jobs in that waited for others, where there are some."""
+    if store.read("SELECT 1 FROM jobs WHERE phase='Queued' AND not_before>=? LIMIT 1", NEVER):
+        from mpijob.backends.local.queue import dependencies  # a list needs none: start-up is a feature
+
+        dependencies.release(store)
+
+
+class _Waiting(NamedTuple):
+    seq: int
+    uid: str
+    attempt: int
+    cores: float
+    memory: int
+    gpus: int
+    state: bytes
+    namespace: str
+
+
+def _next(store: Store, now: float, settings: Settings) -> _Waiting | None:
+    """Return the first in order; a namespace at its quota holds up its own jobs and nobody else's."""
+    full: list[str] = []
+    while waiting := _in_order(store, now, full):
+        if _within_quota(store, waiting[0], settings):
+            return waiting[0]
+        full.append(waiting[0].namespace)
+    return None
+
+
+def _within_quota(store: Store, job: _Waiting, settings: Settings) -> bool:
+    quota = settings.quotas.get(job.namespace)
+    if quota is None:
+        return True
+    cores, memory, gpus, jobs = store.read(
+        "SELECT total(cores), total(memory), total(gpus), count(*) FROM jobs WHERE namespace=? AND holds=1",
+        job.namespace,
+    )[0]
+    limits = (quota.cpu, quantity.parse(quota.memory) if quota.memory else None, quota.gpu, quota.jobs)
+    wanted = (cores + job.cores, memory + job.memory, gpus + job.gpus, jobs + 1)
+    return all(limit is None or want <= limit + 1e-9 for limit, want in zip(limits, wanted, strict=True))
+
+
+def _in_order(store: Store, now: float, without: list[str]) -> list[_Waiting]:
+    marks = ",".join("?" * len(without))
+    rows = store.read(
+        "SELECT j.seq, j.uid, j.attempt, j.cores, j.memory, j.gpus, j.state, j.namespace FROM jobs j"
+        " LEFT JOIN (SELECT owner, namespace, sum(cores) AS used FROM jobs WHERE holds=1 GROUP BY 1, 2) h"
+        " ON h.owner=j.owner AND h.namespace=j.namespace"
+        f" WHERE j.phase='Queued' AND j.not_before<=? AND j.desired='' AND j.namespace NOT IN ({marks})"
+        " ORDER BY j.priority DESC, coalesce(h.used, 0), j.seq LIMIT 1",
+        now, *without,
+    )  # fmt: skip
+    return [_Waiting(*row) for row in rows]
+
+
+def held(store: Store) -> Amounts:
+    """Return what jobs hold now."""
+    row = store.read("SELECT total(cores), sum(memory), sum(gpus) FROM jobs WHERE holds=1")[0]
+    return Amounts(row[0], row[1] or 0, row[2] or 0)
+
+
+def _fits(job: _Waiting, held: Amounts, settings: Settings) -> bool:
+    needs = Amounts(job.cores, job.memory, job.gpus)
+    return needs.fits(machine.capacity(settings).minus(held))
+
+
+def within(needs: Amounts, capacity: Amounts, *, oversubscribe: bool) -> Amounts:
+    """Return what a job will hold: ranks may share cores, so never more cores than there are."""
+    if not oversubscribe or needs.cores <= capacity.cores:
+        return needs
+    return Amounts(capacity.cores, needs.memory_bytes, needs.gpus)
+
+
+def _free_gpus(db: sqlite3.Connection, settings: Settings) -> tuple[str, ...]:
+    taken = {gpu for (ids,) in db.execute("SELECT gpu_ids FROM jobs WHERE holds=1") for gpu in ids.split(",")}
+    return tuple(gpu for gpu in machine.gpu_ids(settings) if gpu not in taken)
+
+
+def _take(db: sqlite3.Connection, job: _Waiting, gpus: tuple[str, ...], runner: str, now: float) -> None:
+    waiting = decode_state(job.state)
+    state = msgspec.structs.replace(
+        waiting,
+        phase=Phase.PENDING,
+        reason="StartingWorkers",
+        message="resources taken for all workers at once",
+        waiting_for="",
+        started=max(now, waiting.queued or 0.0),  # also when the clock was set back meanwhile
+        attempt=job.attempt,
+    )
+    db.execute(
+        "UPDATE jobs SET phase=?, state=?, holds=1, gpu_ids=?, runner=?, version=version+1 WHERE uid=?",
+        (state.phase.value, msgspec.json.encode(state), ",".join(gpus), runner, job.uid),
+    )
+    event = Event(now, "GangScheduled", f"{state.workers_wanted} workers get their resources at once")
+    marked = msgspec.structs.replace(event, attempt=job.attempt)
+    db.execute("INSERT INTO events (uid, event) VALUES (?,?)", (job.uid, msgspec.json.encode(marked)))
+
+
+def next_wake(store: Store, now: float) -> float | None:
+    """Return in how many seconds the earliest delayed attempt is due, None when nothing waits for a time."""
+    _mend_delays(store, now)
+    rows = store.read(
+        "SELECT min(not_before) FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",
+        now, NEVER,
+    )  # fmt: skip
+    return None if rows[0][0] is None else max(0.0, rows[0][0] - now)
+
+
+def _mend_delays(store: Store, now: float) -> None:
+    """Shorten a wait that is longer than the job's own: then the clock was set back since it began."""
+    waiting = store.read(
+        "SELECT uid, attempt, not_before FROM jobs WHERE phase='Queued' AND not_before>? AND not_before<?",
+        now, NEVER,
+    )  # fmt: skip
+    for uid, attempt, due in waiting:
+        try:
+            delay = store.plan(uid).job.retry.delay_seconds(attempt - 1)
+        except NotFound:
+            continue  # somebody has deleted it since we looked
+        if due - now > delay + _MOMENT_SECONDS:
+            with store.transaction() as db:
+                db.execute("UPDATE jobs SET not_before=? WHERE uid=?", (now + delay, uid))
+
+
+def position(store: Store, seq: int, priority: int) -> int:
+    """Return how many queued jobs stand before one, plus one."""
+    rows = store.read(
+        "SELECT count(*) FROM jobs WHERE phase='Queued' AND not_before<?"
+        " AND (priority>? OR (priority=? AND seq<?))",
+        NEVER, priority, priority, seq,
+    )  # fmt: skip
+    return int(rows[0][0]) + 1

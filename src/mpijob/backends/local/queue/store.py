@@ -1,0 +1,385 @@
+"""The local engine's truth: one SQLite database in WAL mode.
+
+Every change is one transaction, so a process killed at any moment leaves either the old or the
+new truth. Scheduling decisions are in `scheduler`; here rows are only written and read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from mpijob import codec
+from mpijob.backends.common_errors import name_in_use
+from mpijob.backends.local.storage.paths import cannot_write
+from mpijob.errors import BackendError, NotFound
+from mpijob.model import Event, JobState, Phase, Sample
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.storage.paths import Home
+    from mpijob.model import JobRef, Plan
+
+_SCHEMA = """
+CREATE TABLE jobs (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  uid TEXT NOT NULL UNIQUE,
+  namespace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  newest INTEGER NOT NULL DEFAULT 1,      -- 1: the job that the name means now
+  owner TEXT NOT NULL,
+  queue TEXT NOT NULL DEFAULT '',
+  labels TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  phase TEXT NOT NULL,
+  state BLOB NOT NULL,
+  cores REAL NOT NULL,                    -- what the job holds once it starts
+  memory INTEGER NOT NULL,
+  gpus INTEGER NOT NULL,
+  gpu_ids TEXT NOT NULL DEFAULT '',
+  holds INTEGER NOT NULL DEFAULT 0,       -- 1: those amounts are taken now
+  attempt INTEGER NOT NULL DEFAULT 1,
+  not_before REAL NOT NULL DEFAULT 0,
+  desired TEXT NOT NULL DEFAULT '',       -- cancel, suspend, delete: what a user asked for
+  grace REAL,
+  runner TEXT NOT NULL DEFAULT '',        -- pid:start time of the process that runs the job
+  supervisor TEXT NOT NULL DEFAULT '',
+  version INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE UNIQUE INDEX one_newest ON jobs (namespace, name) WHERE newest = 1;
+CREATE INDEX listed ON jobs (namespace, seq) WHERE newest = 1;
+CREATE INDEX ended ON jobs (seq) WHERE phase IN ('Succeeded', 'Failed');
+CREATE INDEX by_phase ON jobs (phase, priority DESC, seq);
+CREATE INDEX holding ON jobs (holds) WHERE holds = 1;
+CREATE TABLE plans (uid TEXT PRIMARY KEY, plan BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE events (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, uid TEXT NOT NULL, event BLOB NOT NULL
+) STRICT;
+CREATE INDEX events_of ON events (uid, seq);
+CREATE TABLE samples (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL,
+  cores REAL NOT NULL, memory INTEGER NOT NULL
+) STRICT;
+CREATE INDEX samples_of ON samples (uid, time);
+"""
+_USAGE = """
+ALTER TABLE samples ADD COLUMN gpus REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN gpu_memory INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE tallies (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+  cpu_seconds REAL NOT NULL, byte_seconds REAL NOT NULL, gpu_seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL,
+  samples INTEGER NOT NULL,
+  PRIMARY KEY (uid, attempt, worker)
+) STRICT, WITHOUT ROWID;
+"""
+_WAITS = """
+ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
+"""
+_STEPS = (_SCHEMA, _USAGE, _WAITS)
+_VERSION = len(_STEPS)
+
+_encode = msgspec.json.encode
+decode_state = codec.decoder(JobState).decode
+
+
+class Row(NamedTuple):
+    """What the engine itself needs of a job."""
+
+    seq: int
+    uid: str
+    phase: Phase
+    state: JobState
+    attempt: int
+    holds: bool
+    desired: str
+    grace: float | None
+    runner: str
+    supervisor: str
+    gpu_ids: str
+
+
+_ROW = "seq, uid, phase, state, attempt, holds, desired, grace, runner, supervisor, gpu_ids"
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    seq, uid, phase, state, attempt, holds, *rest = values
+    return Row(seq, uid, Phase(phase), decode_state(state), attempt, bool(holds), *rest)
+
+
+class _Stores(threading.local):
+    """The stores of each thread: one that another thread uses may not be closed."""
+
+    def __init__(self) -> None:
+        self.stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+
+
+_of_thread = _Stores()
+os.register_at_fork(before=_of_thread.close)
+
+
+class Store:
+    """The database, of one thread. Whoever forks closes it by that, and opens it anew when it is used again.
+
+    SQLite knows its locks by process: of a connection that is carried along, even unused, the child's own next one
+    takes it that they are held. The last of all others then clears the journal in which the child writes.
+
+    A newer format is refused, but not by who is at work (`begun`): each format only adds to the one before, so that a
+    job goes on to its end while another release is installed.
+
+    Who only calls (`even_full`) reads what was last written where the disk takes no more, and is told that it is that.
+    """
+
+    def __init__(self, home: Home, *, begun: bool = False, even_full: bool = False) -> None:
+        self.home = home
+        self.even_full = even_full
+        self._warned: set[str] = set()
+        self._opened: sqlite3.Connection | None = None
+        try:
+            self._opened = _open(home, begun=begun)
+        except BackendError:
+            if self._last_written("PRAGMA user_version") is None:
+                raise
+        _of_thread.stores.add(self)
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = _open(self.home, begun=True)
+        return self._opened
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Hold the write lock; commit at the end, roll back on an error, also one that a signal's handler raises."""
+        with _foreign_errors(self.home.database):
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def read(self, sql: str, *values: Any) -> list[Any]:
+        """Return all rows of a query."""
+        try:
+            with _foreign_errors(self.home.database):
+                return self._db.execute(sql, values).fetchall()
+        except BackendError:
+            rows = self._last_written(sql, *values)
+            if rows is None:
+                raise
+            return rows
+
+    def _last_written(self, sql: str, *values: Any) -> list[Any] | None:
+        if not self.even_full:
+            return None
+        from mpijob.backends.local.queue import disk_full  # rarely needed: start-up is a feature
+
+        rows = disk_full.last_written(self.home.database, _VERSION, sql, values)
+        if rows is not None:
+            self.warn(
+                f"nothing can be written to {self.home.database}: jobs are shown as they were last written"
+            )
+        return rows
+
+    def warn(self, sentence: str) -> None:
+        """Say what does not end a call, once."""
+        if sentence not in self._warned:
+            import logging  # only when something went wrong
+
+            self._warned.add(sentence)
+            logging.getLogger(__name__).warning("%s", sentence)
+
+    @property
+    def data_version(self) -> int:
+        """A number that changes when another process has written."""
+        return int(self.read("PRAGMA data_version")[0][0])
+
+    # -- jobs -------------------------------------------------------------------------------------
+    def add(self, plan: Plan, state: JobState, labels: str, priority: int, not_before: float = 0.0) -> None:
+        """Write a new job as one transaction; raise Conflict when a job of that name is not finished.
+
+        The record of a finished job that had the name before stays, under its uid.
+        """
+        ref, earlier = state.ref, False
+        with self.transaction() as db:
+            for uid, phase in db.execute(
+                "SELECT uid, phase FROM jobs WHERE namespace=? AND name=? AND newest=1",
+                (ref.namespace, ref.name),
+            ).fetchall():
+                if not Phase(phase).final:
+                    raise name_in_use(ref, Phase(phase))
+                db.execute("UPDATE jobs SET newest=0 WHERE uid=?", (uid,))
+                earlier = True
+            needs = plan.needs
+            db.execute(
+                "INSERT INTO jobs (uid, namespace, name, owner, queue, labels, priority, phase, state,"
+                " cores, memory, gpus, not_before) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                (ref.uid, ref.namespace, ref.name, state.owner, state.queue, labels, priority,
+                 state.phase.value, _encode(state), needs.cores, needs.memory_bytes, needs.gpus,
+                 not_before),
+            )  # fmt: skip
+            db.execute("INSERT INTO plans VALUES (?,?)", (ref.uid, _encode(plan)))
+            text = f"submitted by {state.owner}" + (
+                "; an earlier job of this name had ended" if earlier else ""
+            )
+            _add_events(db, ref.uid, (Event(state.created, "Submitted", text),))
+
+    def find(self, ref: JobRef) -> Row | None:
+        """Return the job that a reference means now."""
+        if ref.uid:
+            rows = self.read(f"SELECT {_ROW} FROM jobs WHERE namespace=? AND uid=?", ref.namespace, ref.uid)
+        else:
+            rows = self.read(
+                f"SELECT {_ROW} FROM jobs WHERE namespace=? AND name=? AND newest=1",
+                ref.namespace, ref.name,
+            )  # fmt: skip
+        return _row(rows[0]) if rows else None
+
+    def rows(self, where: str, *values: Any) -> list[Row]:
+        """Return the jobs for which a condition holds, oldest first."""
+        return [
+            _row(row) for row in self.read(f"SELECT {_ROW} FROM jobs WHERE {where} ORDER BY seq", *values)
+        ]
+
+    def is_current(self) -> bool:
+        """Return whether the tables still have the format that this release knows."""
+        return bool(self.read("PRAGMA user_version")[0][0] == _VERSION)
+
+    def plan(self, uid: str) -> Plan:
+        """Return the plan that a job runs by; `NotFound` where the job was deleted meanwhile."""
+        from mpijob.model import Plan  # a list needs none: start-up is a feature
+
+        rows = self.read("SELECT plan FROM plans WHERE uid=?", uid)
+        if not rows:
+            raise NotFound(f"the plan of job {uid} is gone")
+        return codec.decode(rows[0][0], Plan)
+
+    def put(self, state: JobState, *events: Event, only_if: str = "1", **columns: Any) -> None:
+        """Write a job's state, its other columns and the events that go with it, together.
+
+        Nothing is written where the condition `only_if` does not hold (any more).
+        """
+        assigned = "".join(f", {column}=?" for column in columns)
+        with self.transaction() as db:
+            done = db.execute(
+                f"UPDATE jobs SET phase=?, state=?, attempt=?, version=version+1{assigned} WHERE uid=? AND {only_if}",
+                (state.phase.value, _encode(state), state.attempt, *columns.values(), state.ref.uid),
+            )
+            _add_events(db, state.ref.uid, events if done.rowcount else ())
+
+    def ask(self, uid: str, desired: str, grace: float | None) -> None:
+        """Note what a user wants to happen to a job."""
+        with self.transaction() as db:
+            db.execute("UPDATE jobs SET desired=?, grace=? WHERE uid=?", (desired, grace, uid))
+
+    def remove(self, uid: str) -> None:
+        """Forget a job and everything said about it."""
+        with self.transaction() as db:
+            row = db.execute("SELECT namespace, name, newest FROM jobs WHERE uid=?", (uid,)).fetchone()
+            for table in ("jobs", "plans", "events", "samples", "tallies"):
+                db.execute(f"DELETE FROM {table} WHERE uid=?", (uid,))
+            if row and row[2]:
+                db.execute(
+                    "UPDATE jobs SET newest=1 WHERE seq=(SELECT max(seq) FROM jobs WHERE namespace=? AND name=?)",
+                    row[:2],
+                )
+
+    # -- what is said and measured ----------------------------------------------------------------
+    def events(self, uid: str, after: int = 0) -> list[Event]:
+        """Return a job's events after a sequence number."""
+        rows = self.read("SELECT seq, event FROM events WHERE uid=? AND seq>? ORDER BY seq", uid, after)
+        return [msgspec.structs.replace(codec.decode(event, Event), sequence=seq) for seq, event in rows]
+
+    def add_samples(self, uid: str, samples: tuple[Sample, ...]) -> None:
+        """Append usage samples to a job, and to what it used in all."""
+        from mpijob.history import account_store  # a list needs none: start-up is a feature
+
+        with self.transaction() as db:
+            db.executemany(
+                "INSERT INTO samples VALUES (?,?,?,?,?,?,?,?,?,?)",
+                [(uid, s.attempt, s.worker, s.time, s.cpu_cores, s.memory_bytes, s.gpus, s.gpu_memory_bytes,
+                  s.io_wait, s.network)
+                 for s in account_store.OF_LOCAL_STORE.count(db, (uid,), samples)],
+            )  # fmt: skip
+
+    def samples(self, uid: str) -> tuple[Sample, ...]:
+        """Return a job's usage samples in time order."""
+        rows = self.read(
+            "SELECT time, worker, cores, memory, attempt, gpus, gpu_memory, io_wait, network FROM samples"
+            " WHERE uid=? ORDER BY time, worker", uid,
+        )  # fmt: skip
+        return tuple(Sample(*row) for row in rows)
+
+
+def _add_events(db: sqlite3.Connection, uid: str, events: tuple[Event, ...]) -> None:
+    db.executemany(
+        "INSERT INTO events (uid, event) VALUES (?,?)", [(uid, _encode(event)) for event in events]
+    )
+
+
+def _open(home: Home, *, begun: bool) -> sqlite3.Connection:
+    home.ensure()
+    with _foreign_errors(home.database):
+        old_mask = os.umask(0o077)
+        try:
+            db = sqlite3.connect(home.database, timeout=30, isolation_level=None)
+            db.execute("PRAGMA synchronous=NORMAL")
+        finally:
+            os.umask(old_mask)
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version < _VERSION:
+            _bring_forward(db)
+        elif version > _VERSION and not begun:
+            raise BackendError(
+                f"{home.database} was written by a newer mpijob (format {version}, this one knows {_VERSION})",
+                hint="use the newer version, or set MPIJOB_HOME to another directory",
+            )
+        return db
+
+
+def _bring_forward(db: sqlite3.Connection) -> None:
+    """Make the tables, or bring those of an older format forward, in one transaction."""
+    from mpijob.history.storage.schema import use_wal  # once in the life of a home: start-up is a feature
+
+    use_wal(db)
+    db.execute("BEGIN IMMEDIATE")
+    for step in _STEPS[db.execute("PRAGMA user_version").fetchone()[0] :]:
+        for statement in step.split(";\n"):
+            db.execute(statement)
+    db.execute(f"PRAGMA user_version={_VERSION}")
+    db.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def _foreign_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "disk" in text or "full" in text or "readonly" in text or "unable to open" in text:
+            raise cannot_write(path, text) from error
+        raise BackendError(f"the state database {path} did not answer: {text}") from error
+    except sqlite3.DatabaseError as error:
+        raise BackendError(
+            f"the state database {path} is damaged: {error}",
+            hint="move it away to start afresh; the jobs' logs beside it stay readable",
+        ) from error

@@ -1,0 +1,109 @@
+"""What is written down when a job is submitted: its files, its secrets, its first state."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob import atomic_write
+from mpijob.backends import code_upload, secrets
+from mpijob.backends.local.queue import disk_full, scheduler
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.storage import job_files
+from mpijob.backends.local.storage.paths import SCRIPTS, Home, cannot_write
+from mpijob.errors import Conflict
+from mpijob.model import Identity, JobRef, JobState, MPIJob, Phase, Plan, VolumeKind
+from mpijob.model.spec import dependencies
+from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.s3_volumes import Connection
+
+
+def queue(store: Store, home: Home, settings: Settings, plan: Plan, who: Identity) -> None:
+    """Put a job's files in place and queue it, as one transaction, wholly or not at all."""
+    if plan.job.code.path:
+        store.close()  # a link in there may lead to it: whoever reads an open database takes its locks away
+    lay_out(home, plan, settings)
+    held_until = scheduler.NEVER if plan.waits_for else 0.0
+    try:
+        store.add(plan, first_state(plan, who), labels(plan.job), plan.job.priority_number, held_until)
+    except Conflict:
+        undo(home, plan)
+        raise
+
+
+def lay_out(home: Home, plan: Plan, settings: Settings) -> None:
+    """Put everything in place that the job's processes will need."""
+    found = connections(plan.job, settings)
+    told = {secret.env: secrets.value(secret) for secret in plan.job.secrets}
+    work = home.work(plan.uid)
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk_full.keep_reserve(home)
+        _provide_agent(home)
+        job_files.write_secrets(home, plan.uid, told)
+        job_files.write_connections(home, plan.uid, found)
+        job_files.write_along(home, plan.uid, code_upload.lay_out(plan.job.code, work))
+    except OSError as error:
+        raise cannot_write(work, str(error.strerror)) from error
+
+
+def connections(job: MPIJob, settings: Settings) -> dict[str, Connection]:
+    """Return the data connections of the job's S3 volumes, by the volumes' sources."""
+    sources = [volume.source for volume in job.volumes if volume.kind is VolumeKind.S3]
+    if not sources:
+        return {}
+    from mpijob.backends import s3_volumes
+
+    return {
+        source: s3_volumes.named(s3_volumes.parted(source)[0], settings.connections, os.environ)
+        for source in sources
+    }
+
+
+def undo(home: Home, plan: Plan) -> None:
+    """Take away what was put in place for a job that was not accepted."""
+    shutil.rmtree(home.job(plan.uid), ignore_errors=True)
+
+
+def first_state(plan: Plan, who: Identity) -> JobState:
+    """Return the state of a job that has just been accepted."""
+    job, now = plan.job, time.time()
+    return JobState(
+        ref=JobRef(job.namespace, job.name, plan.uid),
+        phase=Phase.QUEUED,
+        engine=plan.engine,
+        mpi=f"{plan.family.value} {plan.family_version}".strip(),
+        owner=job.owner or who.user,
+        labels=dict(job.labels),
+        description=job.description,
+        image=job.image,
+        queue=job.queue,
+        priority=job.priority_number,
+        reason=dependencies.WAITING if plan.waits_for else "WaitingForResources",
+        message=dependencies.sentence([ref.name for ref in plan.waits_for])
+        if plan.waits_for
+        else "waiting for its turn",
+        attempts_allowed=job.retry.limit + 1,
+        world=plan.world,
+        workers_wanted=job.workers,
+        created=now,
+        queued=now,
+    )
+
+
+def labels(job: MPIJob) -> str:
+    """Return the labels as the store keeps them."""
+    return msgspec.json.encode(dict(job.labels)).decode()
+
+
+def _provide_agent(home: Home) -> None:
+    """Put the start agent where it is executable: an installed package's files may not be."""
+    if not home.agent.exists():
+        atomic_write.write(home.agent, (Path(SCRIPTS) / "agent.sh").read_bytes(), 0o700)

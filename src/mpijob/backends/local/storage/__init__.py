@@ -1,0 +1,1 @@
+"""Files of local jobs below the home directory."""

@@ -1,0 +1,63 @@
+"""The files that a job left in its working directory, listed and copied out.
+
+All attempts share that directory, so that the next one finds the last checkpoint. What is to be kept apart goes into
+the directory of the attempt in it (`MPIJOB_OUTPUT`).
+
+Paths come from users and file names from jobs: nothing outside the working directory is ever read,
+and a symbolic link that leads out of it is not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mpijob.backends.code_upload import Stamp, stamp
+from mpijob.errors import BackendError, NotFound
+from mpijob.model import Artifact
+
+_FOLDER = re.compile(r"attempt-([1-9][0-9]{0,5})")
+
+
+def left(work: Path, along: Mapping[str, Stamp]) -> tuple[Artifact, ...]:
+    """Return what the job wrote: files that did not go along with it, or that it changed since.
+
+    They are compared with what the job was given, never with the user's own files: those go on changing.
+    """
+    return tuple(sorted(_written(work, along)))
+
+
+def _written(work: Path, along: Mapping[str, Stamp]) -> Iterator[Artifact]:
+    for directory, names, files in os.walk(work):
+        names[:] = [name for name in names if name != "__pycache__"]
+        for name in files:
+            path = Path(directory, name)
+            relative = path.relative_to(work)
+            status = path.lstat()
+            if path.is_file() and not path.is_symlink() and along.get(str(relative)) != stamp(status):
+                yield Artifact(str(relative), status.st_size, status.st_mtime, _attempt(relative))
+
+
+def folder(attempt: int) -> str:
+    """Return the directory, below the working directory, that one attempt has for itself."""
+    return f"attempt-{attempt}"
+
+
+def _attempt(relative: Path) -> int:
+    found = _FOLDER.fullmatch(relative.parts[0]) if len(relative.parts) > 1 else None
+    return int(found[1]) if found else 0
+
+
+def fetch(work: Path, path: str, target: Path) -> None:
+    """Copy one file out of the working directory."""
+    source = (work / path.replace("\0", "\\0")).resolve()
+    if not source.is_relative_to(work.resolve()) or not source.is_file():
+        raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    except OSError as error:
+        raise BackendError(f"cannot write {target}: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""Supervise one attempt of a job."""

@@ -1,0 +1,243 @@
+"""What a supervisor is to run: the plan made concrete for one attempt on this machine.
+
+An attempt has directories, pipes and logs of its own; its line and variables are the plan's. Secret
+values are not in the plan: they lie in a file of mode 0600 beside it until the job has ended, and no log holds them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpijob import codec
+from mpijob.backends.local.planning import machine, volumes
+from mpijob.backends.local.storage import artifacts, private_dirs
+from mpijob.backends.local.storage.job_files import read_connections, read_secrets
+from mpijob.backends.local.storage.paths import Home
+from mpijob.backends.local.storage.private_dirs import PrivateDirs
+from mpijob.backends.local.worker import cgroups, syscalls
+from mpijob.backends.local.worker.isolation import Isolation
+from mpijob.backends.local.worker.worker import WorkerOrder
+from mpijob.formats.launch import command_line
+from mpijob.model import Family, Plan, VolumeKind
+
+if TYPE_CHECKING:
+    from mpijob.backends.local.supervisor.s3_staging import Cargo
+    from mpijob.backends.s3_volumes import Connection
+
+HOSTS = Path("/etc/hosts")
+PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
+
+
+class Orders:
+    """One attempt's directories, lines and variables."""
+
+    def __init__(
+        self,
+        home: Home,
+        uid: str,
+        attempt: int,
+        plan: Plan,
+        gpu_ids: tuple[str, ...],
+        warn_after_seconds: float = 0.0,
+        rules: str = "",
+        registry: tuple[str, str] = ("", ""),
+    ) -> None:
+        self.plan = plan
+        self.warn_after_seconds = warn_after_seconds
+        self.rules = rules  # the file of the site's own
+        self.registry = registry  # address of the model registry, file of its token
+        self.uid = uid
+        self.attempt = attempt
+        self.directory = home.attempt(uid, attempt)
+        self.isolation = Isolation(plan.isolation)  # how the attempt's processes are kept together
+        self.pipes = PRIVATE if self.isolation is Isolation.NAMESPACES else self.directory / "pipes"
+        self.work = home.work(uid)
+        self.logs = home.logs(uid, attempt)
+        self._parents = private_dirs.parents(home, os.environ)
+        self._private: PrivateDirs | None = None
+        self.group = cgroups.of_attempt(plan.cgroup, uid, attempt)
+        self._agent = home.agent
+        self._gpus = gpu_ids
+        self.secrets = read_secrets(home, uid)
+        self.hidden = _spelled(self.secrets) if self.secrets else ()
+        self._home = home
+        self._cargo: Cargo | None = None
+
+    def do_without_namespaces(self) -> None:
+        """Go on where the planned namespaces cannot be had now: /dev/shm is then everybody's, so no pipe is there."""
+        self.isolation = Isolation.GROUPS
+        self.pipes = self.directory / "pipes"
+
+    def refuse_what_needs_namespaces(self) -> None:
+        """Raise for an attempt that would be another one without its namespaces."""
+        names = self.plan.family is Family.OPENMPI and self.plan.job.workers > 1
+        if self.plan.volumes or names:
+            what = "volumes" if self.plan.volumes else "workers' names"
+            why = f"the job's {what} need namespaces, which cannot be had now"
+            raise PermissionError(errno.EPERM, why, "unshare")
+
+    @property
+    def shimmed(self) -> bool:
+        """Whether every rank reports to us (False when the command brings its own mpirun)."""
+        return not self.plan.own_launcher
+
+    @property
+    def launch(self) -> tuple[str, ...]:
+        """The launcher's argv."""
+        return tuple(map(self._in_run_dir, self.plan.launch))
+
+    @property
+    def census_launch(self) -> tuple[str, ...]:
+        """The argv that counts the ranks before a command that brings its own launcher."""
+        return tuple(map(self._in_run_dir, self.plan.census_launch))
+
+    @property
+    def private(self) -> PrivateDirs:
+        """The directories outside the home that were made for this attempt."""
+        assert self._private is not None, "prepare() makes them"
+        return self._private
+
+    def _in_run_dir(self, word: str) -> str:
+        """Return a word of the plan with the run directory of this attempt in it."""
+        return word.replace(private_dirs.planned(self.uid), self.private.run.path)
+
+    def environ(self) -> dict[str, str]:
+        """The launcher's environment; MPI hands it on to every rank."""
+        job = self.plan.job
+        return (
+            {name: self._in_run_dir(value) for name, value in self.plan.env.items()}
+            | self.secrets
+            | {
+                "MPIJOB_ATTEMPT": str(self.attempt),
+                "MPIJOB_ATTEMPT_DIR": str(self.directory),
+                "MPIJOB_OUTPUT": str(self._output),
+                "MPIJOB_PIPES": str(self.pipes),
+                "MPIJOB_GATE": "1" if job.census else "0",
+                "MPIJOB_STDIN": self._stdin,
+                "TMPDIR": self.private.temporary.path,
+                **self._quick_names(),
+            }
+        )
+
+    @property
+    def _output(self) -> Path:
+        """Where this attempt writes what is to be kept apart from other attempts."""
+        return self.work / artifacts.folder(self.attempt)
+
+    @property
+    def _stdin(self) -> str:
+        return str(self.work / self.plan.job.launch.stdin) if self.plan.job.launch.stdin else os.devnull
+
+    @property
+    def launcher_stdin(self) -> str:
+        """What the launcher reads; rank 0 reads its file itself, unless the command brings its own mpirun."""
+        return os.devnull if self.shimmed else self._stdin
+
+    def _quick_names(self) -> dict[str, str]:
+        """Without a hosts file of our own, a name server is asked for workers' names: not for long."""
+        return {} if self.isolation is Isolation.NAMESPACES else {"RES_OPTIONS": "timeout:1 attempts:1"}
+
+    def workers(self) -> tuple[WorkerOrder, ...]:
+        """What each worker is told."""
+        return tuple(self._worker(worker.index, worker.name) for worker in self.plan.workers)
+
+    def _worker(self, index: int, name: str) -> WorkerOrder:
+        mine = self.gpus_of(index)
+        environ = self.environ() | {
+            "MPIJOB_WORKER": str(index),
+            "MPIJOB_WORKER_DIR": str(self.pipes / "workers" / name),
+            "CUDA_VISIBLE_DEVICES": ",".join(mine),
+            "MPIJOB_GPUS": ",".join(mine),
+            "MPIJOB_GPUS_PER_RANK": self._gpus_per_rank(mine),
+        }
+        contained = self.isolation is Isolation.NAMESPACES
+        own_name = contained and self.plan.family is Family.OPENMPI
+        places = (str(self.directory), str(self.pipes), str(self.work))
+        group = str(cgroups.of_worker(self.group, index)) if self.group else ""
+        return WorkerOrder(
+            index, name, *places, environ, self.private, contained, own_name, group, self.hidden
+        )
+
+    def gpus_of(self, index: int) -> tuple[str, ...]:
+        """The GPUs of one worker."""
+        each = self.plan.job.resources.gpu
+        return self._gpus[index * each : (index + 1) * each]
+
+    def _gpus_per_rank(self, mine: tuple[str, ...]) -> str:
+        slots = self.plan.job.slots
+        return str(len(mine) // slots) if mine and len(mine) % slots == 0 else ""
+
+    def furnish(self) -> None:
+        """Inside the job's own mount namespace: its workers' names, its volumes at their places."""
+        self._name_workers()
+        found = tuple(codec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
+        volumes.attach(found, self.directory / "root")
+
+    def cargo(self) -> Cargo | None:
+        """What is fetched and stored for the job's S3 volumes; None where it has none."""
+        if self._cargo is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
+            from mpijob.backends.local.supervisor.s3_staging import Cargo
+
+            self._cargo = Cargo(self.plan, self.connections())
+        return self._cargo
+
+    def connections(self) -> dict[str, Connection]:
+        """The data connections of the job's S3 volumes."""
+        return read_connections(self._home, self.uid)
+
+    def _name_workers(self) -> None:
+        """Let the workers' names be found at once: a launcher that asks a name server for them may wait seconds.
+
+        The addresses are from a range that no machine has (240.0.0.0/4): nobody connects to them, and no
+        launcher takes a worker for its own machine.
+        """
+        own = f"127.0.1.1 {machine.node_name()}"
+        lines = [f"240.0.{w.index // 250}.{w.index % 250 + 1} {w.name}" for w in self.plan.workers]
+        self.pipes.mkdir(mode=0o700, parents=True, exist_ok=True)
+        hosts = self.pipes / "hosts"
+        before = HOSTS.read_text() if HOSTS.exists() else "127.0.0.1 localhost\n"
+        hosts.write_text("\n".join([before.rstrip("\n"), own, *lines, ""]))
+        hosts.chmod(0o644)
+        if HOSTS.exists():
+            syscalls.mount_bind(str(hosts), str(HOSTS))
+
+    def prepare(self) -> None:
+        """Make the attempt's directories and pipes."""
+        for path in (self.work, self._output, self.logs, self.pipes / "ranks"):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._private = private_dirs.create(self.directory, self._parents)
+        self._held = self._private.hold()
+        for worker in self.plan.workers:
+            directory = self.pipes / "workers" / worker.name
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _pipe(directory / "ask")
+            _pipe(directory / "answer.0")
+        for rank in range(self.plan.world):
+            _pipe(self.pipes / "ranks" / f"{rank}.out")
+            _pipe(self.pipes / "ranks" / f"{rank}.err")
+        _pipe(self.pipes / "report")
+        _pipe(self.pipes / "gate")
+        if self.group:
+            each = self.plan.job.resources
+            cgroups.prepare(self.group, range(self.plan.job.workers), each.memory_bytes, each.cores)
+        run_dir = Path(self.private.run.path)
+        (run_dir / "hostfile").write_text(self.plan.hostfile)
+        if self.plan.job.elastic is not None:
+            found = run_dir / "discover_hosts.sh"
+            found.write_text(command_line.discovery(self.plan.workers))
+            found.chmod(0o700)
+        (run_dir / "agent").symlink_to(self._agent)
+
+
+def _spelled(secrets: dict[str, str]) -> tuple[str, ...]:
+    from mpijob.observation.redaction import masking  # most jobs have no secrets
+
+    return masking.spellings(secrets.values())
+
+
+def _pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)

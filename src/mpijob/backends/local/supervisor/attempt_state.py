@@ -1,0 +1,264 @@
+"""What one attempt has seen so far, and what follows from it.
+
+The supervisor writes facts here as they come; the phase is derived from all of them by
+`observation.phase`, the cause of a failure by `diagnosis`. No I/O.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from mpijob.model import Exit, Family, Phase, Plan, RankState, WorkerState
+from mpijob.observation.state.phase import Observation, Reason
+
+_LAST_SIGNAL = 64  # what a program says above it is a code of its own: exit(-1) is 255
+TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
+
+
+class Ledger:
+    """The facts of one attempt.
+
+    `now` is the time (seconds since the epoch) of what is being noted: what is learnt together has one
+    time, and then what was killed comes before what ended by itself.
+    """
+
+    def __init__(self, plan: Plan, now: float) -> None:
+        self._plan = plan
+        self.now = now
+        self.ready: set[int] = set()
+        self.ranks: dict[int, RankState] = {}
+        self.sizes: set[int] = set()
+        self.rank_exits: dict[int, Exit] = {}
+        self.daemon_exits: dict[int, Exit] = {}
+        self.daemons: dict[int, int] = {}
+        self.lost: dict[int, Exit] = {}
+        self.unreached: set[str] = set()
+        self.launcher: Exit | None = None
+        self.launcher_started = False
+        self.launcher_pid = 0
+        self.proved: int | None = None
+        self.ending = False
+        self._deaths: dict[int, tuple[float, bool]] = {}
+        self.aborted: set[int] = set()
+        self.followers: set[int] = set()
+        self.cancelled = False
+        self.suspended = False
+        self.deadline_passed = False
+        self.stopped: Reason | None = None
+        self.stopped_message = ""
+        self.culprit: int | None = None
+        self.peak_bytes: dict[int, int] = {}
+        self.oom_kills: dict[int, int] = {}
+
+    # -- facts ------------------------------------------------------------------------------------
+    def hello(
+        self, rank: int, size: int, worker: int, local_rank: int, pid: int, gpus: str, node: str
+    ) -> None:
+        """A rank has said who it is."""
+        names = tuple(gpus.split(",")) if gpus else ()
+        self.ranks[rank] = RankState(rank, worker, local_rank, node, pid, names)
+        self.sizes.add(size)
+
+    def bye(self, rank: int, code: int) -> None:
+        """A rank has said how it ended."""
+        self._rank_ended(rank, 128 - code if 128 < code <= 128 + _LAST_SIGNAL else code)
+
+    def left(self, rank: int, code: int) -> None:
+        """A rank has told how it ends just before it lets MPI end all of them; what is seen of it later is that."""
+        if rank in self.ranks and rank not in self.rank_exits:
+            self._rank_ended(rank, code)
+            self.aborted.add(rank)
+
+    def program_gone(self, rank: int) -> None:
+        """A rank's program is gone; its shim, which knows how it ended, will speak in a moment."""
+        self._deaths[rank] = (self.now, self.ending)
+
+    def rank_vanished(self, rank: int) -> None:
+        """A rank is gone without a word."""
+        if rank not in self.rank_exits:
+            self._rank_ended(rank, -int(signal.SIGKILL))
+
+    def _rank_ended(self, rank: int, code: int) -> None:
+        """Note how a rank ended, at the time when its program was seen to be gone."""
+        if rank in self.aborted:
+            return
+        worker = self.ranks[rank].worker if rank in self.ranks else None
+        exit = self._exit(code, rank, worker)
+        time, by_us = self._deaths.get(rank, (exit.time, exit.by_us))
+        self.rank_exits[rank] = msgspec.structs.replace(exit, time=time, by_us=by_us)
+
+    def daemon_done(self, worker: int, code: int) -> None:
+        """A worker's MPI daemon has ended."""
+        self.daemons[worker] = self.daemons.get(worker, 1) - 1
+        if worker not in self.daemon_exits or self.daemon_exits[worker].good:
+            self.daemon_exits[worker] = self._exit(code, worker, worker)
+
+    def worker_lost(self, worker: int, code: int) -> None:
+        """A worker's own process has ended without being asked."""
+        self.lost.setdefault(worker, self._exit(code, worker, worker))
+
+    def silent(self, worker: int) -> None:
+        """A worker is being ended by us for a fault of its own."""
+        self.lost.setdefault(worker, self._exit(-int(signal.SIGKILL), worker, worker))
+
+    def launcher_ended(self, code: int) -> None:
+        """The launcher has ended; of one that was killed, we may hear after those that noticed it first."""
+        exit = self._exit(code, 0, None)
+        if exit.signal == signal.SIGKILL and not exit.by_us:
+            before = (*self.rank_exits.values(), *self.daemon_exits.values())
+            close = [e.time for e in before if exit.time - e.time < TOGETHER_SECONDS]
+            exit = msgspec.structs.replace(exit, time=min([exit.time, *close]) - 1e-6)
+        self.launcher = exit
+
+    def stop(self, reason: Reason, message: str) -> None:
+        """The engine itself ends the attempt; the first reason stands."""
+        if self.stopped is None:
+            self.stopped, self.stopped_message = reason, message
+
+    def _exit(self, code: int, index: int, worker: int | None) -> Exit:
+        sent = -code if code < 0 else None
+        return Exit(None if sent else code, sent, self.now, index, worker, self.ending)
+
+    # -- what follows -----------------------------------------------------------------------------
+    def take_census(self) -> bool:
+        """Return whether every rank has reported; then the world is proved or found wrong."""
+        if self.proved is not None or len(self.ranks) < self._plan.world:
+            return False
+        wrong = self._differs()
+        self.proved = len(self.ranks)
+        if wrong:
+            self.stop(Reason.WORLD_DIFFERS, wrong)
+        return True
+
+    def _differs(self) -> str:
+        if self.sizes - {self._plan.world, 0}:
+            return f"ranks see worlds of {sorted(self.sizes)} ranks, planned was one of {self._plan.world}"
+        for worker in self._plan.workers:
+            seen = tuple(sorted(rank for rank, state in self.ranks.items() if state.worker == worker.index))
+            if worker.ranks and seen != worker.ranks:
+                return f"worker {worker.index} has ranks {list(seen)}, planned were {list(worker.ranks)}"
+        return ""
+
+    def quiet(self) -> bool:
+        """Return whether launcher, daemons and ranks have all been heard of to their end."""
+        daemons = all(count <= 0 for count in self.daemons.values())
+        ranks = bool(self._plan.own_launcher) or not (self.ranks.keys() - self.rank_exits.keys())
+        return self.launcher is not None and daemons and ranks
+
+    def begin_after_census(self) -> None:
+        """The counting launch is over: what ended in it says nothing about the job itself."""
+        self.launcher = None
+        self.rank_exits.clear()
+        self.daemon_exits.clear()
+
+    def causes(self, exits: Iterable[Exit]) -> tuple[Exit, ...]:
+        """Return the exits with those marked that followed from a start which did not reach every worker.
+
+        The launcher then gives up, and daemons and ranks that it had started already end in any way and order;
+        so they do when the launcher is killed.
+        """
+        since = self._launcher_killed_at()
+        return tuple(
+            msgspec.structs.replace(e, by_us=True) if self.unreached or e.time >= since else e for e in exits
+        )
+
+    def _launcher_killed_at(self) -> float:
+        """Return when somebody else killed the launcher; never, when nobody did."""
+        exit = self.launcher
+        struck = exit is not None and exit.signal == signal.SIGKILL and not exit.by_us
+        return exit.time if exit is not None and struck else float("inf")
+
+    def observe(self, *, ended: bool, ranks_watched: bool) -> Observation:
+        """Return everything as one value."""
+        job = self._plan.job
+        idle = [Exit(0, index=w.index) for w in self._plan.workers if w.index not in self.daemon_exits]
+        done = self.launcher is not None and self.launcher.good
+        return Observation(
+            workers_wanted=job.workers,
+            workers_ready=len(self.ready),
+            workers_lost=tuple(i for i, exit in self.lost.items() if not exit.by_us),
+            world_planned=self._plan.world,
+            world_proved=self.proved,
+            census=job.census and not self._plan.own_launcher,
+            launcher_started=self.launcher_started,
+            launcher=self.launcher,
+            workers=(*self.causes(self.daemon_exits.values()), *(idle if done else ())),
+            ranks=self.ranks_ended(),
+            ranks_watched=ranks_watched,
+            ended=ended,
+            cancel_requested=self.cancelled,
+            suspend_requested=self.suspended,
+            deadline_passed=self.deadline_passed,
+            deadline_seconds=job.deadline_seconds,
+            stopped=self.stopped,
+            stopped_message=self.stopped_message,
+        )
+
+    def ranks_ended(self) -> tuple[Exit, ...]:
+        """Return how ranks ended, the first first."""
+        return self.causes(sorted(self.rank_exits.values(), key=self._order))
+
+    def _order(self, exit: Exit) -> tuple[float, bool, bool, bool]:
+        """What was told or done before what followed from it, also when both are learnt together."""
+        by_mpi = exit.signal in (signal.SIGKILL, signal.SIGTERM)
+        return exit.time, exit.index not in self.aborted, not self.struck(exit), by_mpi
+
+    def struck(self, exit: Exit) -> bool:
+        """Whether nobody but an outsider can have ended a rank so: Open MPI itself asks with SIGTERM first."""
+        return self._plan.family is Family.OPENMPI and exit.signal == signal.SIGKILL and not exit.by_us
+
+    def rank_states(self) -> tuple[RankState, ...]:
+        """Return every rank as census and exits show it."""
+        return tuple(
+            msgspec.structs.replace(
+                state, exit_code=self._status(self.rank_exits.get(rank)), followed=rank in self.followers
+            )
+            for rank, state in sorted(self.ranks.items())
+        )
+
+    def worker_states(self, phase: Phase, gpus: Callable[[int], tuple[str, ...]]) -> tuple[WorkerState, ...]:
+        """Return every worker; one that failed keeps its own phase when the job has ended."""
+        limit = self._plan.job.resources.memory_bytes
+        return tuple(
+            WorkerState(
+                index=worker.index,
+                name=worker.name,
+                phase=self._worker_phase(worker.index, phase),
+                exit_code=self._status(self.lost.get(worker.index) or self.daemon_exits.get(worker.index)),
+                gpus=gpus(worker.index),
+                memory_limit_bytes=limit,
+                memory_bytes=self.peak_bytes.get(worker.index),
+            )
+            for worker in self._plan.workers
+        )
+
+    def failed_worker(self) -> int | None:
+        """Return the worker that failed first by itself, or the one that was found to be the cause."""
+        ended = self.causes((*self.rank_exits.values(), *self.daemon_exits.values()))
+        exits = [*ended, *self.lost.values()]
+        bad = [e for e in exits if not e.good and not e.by_us and e.worker is not None]
+        first = min(bad, key=lambda e: e.time).worker if bad else None
+        return first if self.culprit is None else self.culprit
+
+    def _failed_workers(self) -> set[int | None]:
+        """Return the worker that failed first, and those whose ranks ended by themselves just as one of its did."""
+        first = self.failed_worker()
+        own = [
+            e for e in self.rank_exits.values() if e.code and not e.by_us and e.index not in self.followers
+        ]
+        codes = {e.code for e in own if e.worker == first}
+        return {first, *(e.worker for e in own if e.code in codes)}
+
+    @staticmethod
+    def _status(exit: Exit | None) -> int | None:
+        return None if exit is None else exit.status
+
+    def _worker_phase(self, index: int, phase: Phase) -> Phase:
+        if phase is Phase.FAILED:
+            return Phase.FAILED if index in self._failed_workers() else Phase.CANCELLED
+        if phase in (Phase.PENDING, Phase.INITIALIZING) and index in self.ready:
+            return Phase.RUNNING
+        return phase

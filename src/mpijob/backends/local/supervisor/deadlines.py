@@ -1,0 +1,89 @@
+"""Everything about an attempt that time decides: what comes too late, and what says nothing.
+
+It looks at the ledger and notes there what must end the attempt; ending it is the supervisor's work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.worker import process_tree
+from mpijob.model import Plan
+from mpijob.observation.state.phase import Reason
+
+SILENT_SECONDS = 3.0  # of a worker that somebody has stopped
+STARVED_SECONDS = 60.0  # of one that may only be waiting for a core, of which a busy machine has too few
+STUCK_SECONDS = 15.0
+
+
+class Timekeeper:
+    """The clock of one attempt, which began when this was made."""
+
+    def __init__(self, plan: Plan, ledger: Ledger) -> None:
+        self._job = plan.job
+        self._world = plan.world
+        self._ledger = ledger
+        self._heard: dict[int, float] = {}
+        self._listened = time.monotonic()
+        self._done_since = 0.0
+        self.warned = False
+        self.began = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the attempt began."""
+        return time.monotonic() - self.began
+
+    def heard(self, worker: int) -> None:
+        """A worker has shown that it is not stuck."""
+        self._heard[worker] = time.monotonic()
+
+    def look(self) -> None:
+        """Note what has come too late."""
+        self._look_at_start()
+        self._look_at_end()
+        limit = self._job.deadline_seconds
+        if limit is not None and self.elapsed >= limit:
+            self._ledger.deadline_passed = True
+
+    def warning_due(self) -> bool:
+        """Return once that the ranks must get their signal now, because the deadline is near."""
+        limit, early = self._job.deadline_seconds, self._job.signal.seconds_before
+        due = limit is not None and bool(early) and self.elapsed >= limit - early and not self.warned
+        self.warned = self.warned or due
+        return due
+
+    def silent(self, workers: Mapping[int, int]) -> list[int]:
+        """Return the workers, of those with these pids, that are there and say nothing: as bad as being gone."""
+        now = time.monotonic()
+        if now - self._listened > SILENT_SECONDS:
+            self._heard = dict.fromkeys(self._heard, now)  # it was we who did not listen
+        self._listened = now
+        quiet = [index for pid, index in workers.items() if self._is_silent(pid, index, now)]
+        for index in quiet:
+            text = f"worker {index} has been silent for {now - self._heard[index]:.0f} s"
+            self._ledger.stop(Reason.WORKER_LOST, text)
+            self._ledger.silent(index)
+        return quiet
+
+    def _is_silent(self, pid: int, index: int, now: float) -> bool:
+        silence = now - self._heard.get(index, now)
+        return silence > STARVED_SECONDS or (silence > SILENT_SECONDS and process_tree.is_stopped(pid))
+
+    def _look_at_start(self) -> None:
+        """A world that does not come up in time never will."""
+        limit = self._job.gang_timeout_seconds
+        if self.elapsed > limit and self._ledger.proved is None and self._ledger.launcher is None:
+            ranks, ready = len(self._ledger.ranks), len(self._ledger.ready)
+            text = f"after {limit:g} s {ready} of {self._job.workers} workers"
+            self._ledger.stop(Reason.START_TIMEOUT, f"{text} and {ranks} of {self._world} ranks had reported")
+
+    def _look_at_end(self) -> None:
+        """A launcher that stays when all its ranks have ended is stuck (seen with Open MPI)."""
+        done = len(self._ledger.rank_exits) == self._world and self._ledger.launcher is None
+        self._done_since = (self._done_since or time.monotonic()) if done else 0.0
+        if done and time.monotonic() - self._done_since > STUCK_SECONDS:
+            text = f"all ranks had ended, and the launcher did not end within {STUCK_SECONDS:g} s"
+            self._ledger.stop(Reason.LAUNCHER_UNACCOUNTED, text)

@@ -1,0 +1,182 @@
+"""What the supervisor has seen of a failed attempt, in the words that `diagnosis` understands."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from mpijob.backends import site_rule_loader
+from mpijob.backends.findings import explained
+from mpijob.backends.local.logs import log_reader
+from mpijob.backends.local.supervisor import log_excerpts
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_state import TOGETHER_SECONDS, Ledger
+from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
+from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.quiet_time import silence
+from mpijob.diagnosis.rule import Rule
+from mpijob.diagnosis.rules import RULES
+from mpijob.errors import Finding
+from mpijob.model import Exit, LogLine, Role
+from mpijob.observation.state import phase
+
+LINES_PER_FILE = 60
+FULL_BYTES = 64 << 10
+BEFORE_SECONDS = 60.0
+_MPI_KILLS = (signal.SIGKILL, signal.SIGTERM)
+_SAID_OF = re.compile(rb"-worker-(\d{1,6}):\d+\] \*\*\* An error occurred in Socket closed")
+_PEER_LOST = re.compile(
+    rb"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
+)
+
+
+def findings_for(
+    orders: Orders,
+    ledger: Ledger,
+    standing: phase.Standing,
+    started: float | None = None,
+    worries: tuple[Worry, ...] = (),
+) -> tuple[Finding, ...]:
+    """Return why the attempt failed, first cause first; note in the ledger which ranks' ends only followed."""
+    site = site_rule_loader.known(orders.rules)
+    said = tuple(log_reader.tails(orders.logs, orders.attempt, ledger.ranks, LINES_PER_FILE))
+    seen = _evidence(orders, ledger, standing, said, site)
+    evidence = msgspec.structs.replace(
+        seen, started=started, worries=worries, elapsed_seconds=_limit(orders, standing),
+        silent_seconds=_silence(orders, standing, started, said),
+    )  # fmt: skip
+    findings = explained(evidence, site, orders.secrets.values())
+    cause = findings[0].rank if findings else None
+    ledger.followers |= {exit.index for exit in evidence.ranks if _followed(exit, cause)}
+    return findings
+
+
+def _limit(orders: Orders, standing: phase.Standing) -> float | None:
+    """Return how long the attempt ran before its deadline ended it; None where something else did."""
+    late = standing.reason is phase.Reason.DEADLINE_EXCEEDED
+    return orders.plan.job.deadline_seconds if late else None
+
+
+def _silence(
+    orders: Orders, standing: phase.Standing, started: float | None, said: Iterable[LogLine]
+) -> float | None:
+    """Return how long no rank had said anything when the deadline came; None where none did, or it is not known."""
+    limit = _limit(orders, standing)
+    if limit is None or started is None:
+        return None
+    return silence(said, started + limit, begin=started, most=LINES_PER_FILE)
+
+
+def _followed(exit: Exit, cause: int | None) -> bool:
+    killed = exit.by_us or exit.signal in _MPI_KILLS
+    return killed and not exit.good and exit.index != cause
+
+
+def _evidence(
+    orders: Orders,
+    ledger: Ledger,
+    standing: phase.Standing,
+    said: tuple[LogLine, ...],
+    site: tuple[Rule, ...] = (),
+) -> Evidence:
+    plan = orders.plan
+    said = tuple(without_aborts(said)) if ledger.aborted else said
+    return Evidence(
+        spec=plan.job,
+        family=plan.family,
+        attempt=orders.attempt,
+        reason=_reason(orders, ledger, standing),
+        message=standing.message,
+        worker=ledger.failed_worker(),
+        launcher=ledger.launcher,
+        workers=tuple(ledger.lost.values()),  # a daemon that ended is told by the reason
+        ranks=tuple(_consequences(ledger.ranks_ended(), _mourners(said, ledger), ledger)),
+        memory=_memory(orders, ledger, standing),
+        world=World(planned=plan.world, proved=ledger.proved),
+        logs=said,
+        windows=tuple(_before_the_end(orders, ledger, site)),
+        plan=plan,
+        census=ledger.rank_states(),
+    )
+
+
+def _before_the_end(orders: Orders, ledger: Ledger, site: tuple[Rule, ...]) -> Iterator[Window]:
+    """Yield what was said shortly before the first failure, where much was said after it.
+
+    What is older than a minute is left out: a trouble that a rank has survived is no cause.
+    """
+    ends = [exit.time for exit in ledger.ranks_ended() if not exit.good and not exit.by_us]
+    if not ends:
+        return
+    sieve = Sieve(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
+    files = log_reader.sources(orders.logs, orders.attempt, log_reader.workers_of(ledger.rank_states()))
+    for window in log_excerpts.found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
+        if window.role is Role.RANK or not ledger.aborted:  # then the launcher tells of our own abort
+            yield window
+
+
+def _mourners(said: Iterable[LogLine], ledger: Ledger) -> set[int | None]:
+    """Return the ranks that said, or of which the launcher said, that they lost another."""
+    lines = [line for line in said if _PEER_LOST.search(line.text)]
+    hosts = {int(match[1]) for line in lines if line.rank is None and (match := _SAID_OF.search(line.text))}
+    return {line.rank for line in lines} | {r for r, state in ledger.ranks.items() if state.worker in hosts}
+
+
+def _consequences(exits: tuple[Exit, ...], mourners: set[int | None], ledger: Ledger) -> Iterator[Exit]:
+    """Yield the exits, in order, with those marked that followed from another's.
+
+    MPI ends the other ranks itself when one has failed. And a rank that lost its peer may be gone before
+    the kernel has finished with that peer: it has said so. After a rank that let MPI end all, all is its doing.
+    """
+    bad = [exit for exit in exits if not exit.good and not exit.by_us]
+    together = [exit for exit in bad if exit.time - bad[0].time < TOGETHER_SECONDS]
+    candidates = [exit for exit in together if exit.index not in mourners] or together
+    first = next((exit for exit in candidates if ledger.struck(exit)), candidates[0] if candidates else None)
+    for exit in exits:
+        alone = exit.good or exit is first or first is None
+        followed = not alone and (_killed(exit, mourners) or _sweeps(first, exit, ledger))
+        yield msgspec.structs.replace(exit, by_us=True) if followed else exit
+
+
+def _killed(exit: Exit, mourners: set[int | None]) -> bool:
+    """Whether MPI ended this rank, or it ended because it had lost another."""
+    return exit.signal in _MPI_KILLS or exit.index in mourners
+
+
+def _sweeps(first: Exit | None, exit: Exit, ledger: Ledger) -> bool:
+    """Whether whatever else ended with the first one ended because of it."""
+    if first is None or exit.index in ledger.aborted:
+        return False
+    return first.index in ledger.aborted or ledger.struck(first)
+
+
+def _reason(orders: Orders, ledger: Ledger, standing: phase.Standing) -> str:
+    """Return the verdict; a worker that failed while its process lives has lost its MPI daemon."""
+    if _disk_is_full(orders):
+        return phase.Reason.DISK_FULL.value
+    if standing.reason is not phase.Reason.WORKER_FAILED:
+        return standing.reason.value
+    first = min((e for e in ledger.daemon_exits.values() if not e.good), key=lambda e: e.time)
+    return "DaemonLost" if first.signal or (first.code or 0) > 128 else standing.reason.value
+
+
+def _disk_is_full(orders: Orders) -> bool:
+    """Whether there is no room: then the program's own words about it could not be kept either."""
+    return shutil.disk_usage(orders.work).free < FULL_BYTES
+
+
+def _memory(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Memory, ...]:
+    over = standing.reason is phase.Reason.MEMORY_EXCEEDED
+    return tuple(_memory_of(worker.index, orders, ledger, over) for worker in orders.plan.workers)
+
+
+def _memory_of(index: int, orders: Orders, ledger: Ledger, over: bool) -> Memory:
+    """Return what one worker used; where the kernel killed for its limit, it used all of it, seen or not."""
+    limit = orders.plan.job.resources.memory_bytes
+    kills = ledger.oom_kills.get(index, 0)
+    peak = max(ledger.peak_bytes.get(index, 0), limit if kills else 0)
+    return Memory(index, peak, limit, kills, exceeded=over and peak > limit, time=ledger.now)

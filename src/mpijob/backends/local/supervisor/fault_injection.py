@@ -1,0 +1,107 @@
+"""Faults on demand, for tests and demonstrations: labels `fault.mpijob/…` on a job.
+
+    fault.mpijob/kill-worker: "1_0.5"      kill worker 1 half a second after the start
+    fault.mpijob/stop-worker: "1_0.5"      stop it (SIGSTOP): it is there, and silent
+    fault.mpijob/kill-rank, kill-daemon, kill-launcher: "N_T"
+    fault.mpijob/refuse-start: "1"         worker 1 refuses the MPI daemon
+    fault.mpijob/drop-name: "1"            worker 1's name is not found
+    fault.mpijob/clock-back: "3600_0.5"    the clock that supervisor and workers read goes an hour back
+    fault.mpijob/clock-forward: "3600_0.5"
+
+The faults strike real processes with real signals. Only the clock is not the machine's own, which is
+everybody's: the job's own processes are shown another one.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.worker import process_tree
+
+PREFIX = "fault.mpijob/"
+_CLOCKS = {"clock-back": -1, "clock-forward": 1}
+_VALUE = re.compile(r"([0-9]{1,6})(?:_([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
+
+
+class Fault(NamedTuple):
+    """One fault: what, to which worker or rank, how long after the start."""
+
+    kind: str
+    number: int
+    seconds: float
+
+
+def parse(labels: Mapping[str, str]) -> tuple[Fault, ...]:
+    """Return the faults that a job asks for; a label that cannot be read is ignored."""
+    found = []
+    for key, value in labels.items():
+        match = _VALUE.fullmatch(value)
+        if key.startswith(PREFIX) and match:
+            found.append(Fault(key.removeprefix(PREFIX), int(match[1]), float(match[2] or 0)))
+    return tuple(found)
+
+
+class Faults:
+    """The faults of one attempt; each strikes once, when its time has come and its target is there."""
+
+    def __init__(self, labels: Mapping[str, str], began: float) -> None:
+        self._began = began
+        self._waiting = list(parse(labels))
+        for fault in self._waiting:
+            if fault.kind in _CLOCKS:
+                _shift_clock(_CLOCKS[fault.kind] * fault.number, began + fault.seconds)
+
+    def strike(self, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> None:
+        """Let happen what is due."""
+        for fault in list(self._waiting):
+            due = time.monotonic() - self._began >= fault.seconds
+            if due and _strike(fault, {index: pid for pid, index in workers.items()}, ledger, orders):
+                self._waiting.remove(fault)
+
+
+def _shift_clock(seconds: int, at: float) -> None:
+    """Let `time.time` of this process, and of those that it forks, jump at a moment of the monotonic clock."""
+    true, true_ns = time.time, time.time_ns
+    time.time = lambda: true() + (seconds if time.monotonic() >= at else 0)
+    time.time_ns = lambda: true_ns() + (seconds * 1_000_000_000 if time.monotonic() >= at else 0)
+
+
+def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> bool:
+    directory = next((w.directory for w in orders.workers() if w.index == fault.number), None)
+    match fault.kind:
+        case "kill-worker" | "stop-worker" if ledger.proved and fault.number in workers:
+            number = signal.SIGKILL if fault.kind == "kill-worker" else signal.SIGSTOP
+            process_tree.send(workers[fault.number], number)
+        case "kill-daemon" if ledger.proved and fault.number in workers:
+            table = process_tree.table()
+            for process in table.values():
+                if process.parent == workers[fault.number]:
+                    _kill_daemon(process, table)
+        case "kill-rank" if ledger.proved and fault.number in ledger.ranks:
+            _kill_below(ledger.ranks[fault.number].pid)
+        case "kill-launcher" if ledger.proved and ledger.launcher_pid:
+            process_tree.send(ledger.launcher_pid, signal.SIGKILL)
+        case "refuse-start" if directory is not None and not ledger.launcher_started:
+            (directory / "refuse").touch()
+        case "drop-name" if directory is not None and not ledger.launcher_started:
+            (directory / "dropped").touch()
+        case _:
+            return False
+    return True
+
+
+def _kill_daemon(child: process_tree.Process, table: Mapping[int, process_tree.Process]) -> None:
+    """Kill a worker's MPI daemon; a shell that waits for it is not it."""
+    below = process_tree.descendants(child.pid, table) if child.name == "sh" else []
+    process_tree.send(next((p.pid for p in below if p.parent == child.pid), child.pid), signal.SIGKILL)
+
+
+def _kill_below(pid: int) -> None:
+    for process in process_tree.descendants(pid, process_tree.table()):
+        process_tree.send(process.pid, signal.SIGKILL)

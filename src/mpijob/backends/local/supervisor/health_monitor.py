@@ -1,0 +1,126 @@
+"""The watchman of one attempt: what the supervisor sees of ranks, memory and disk while they run, judged.
+
+It looks seldom (some twenty times in the time after which something is worrying), reads a few numbers for each
+rank, and loads the rules only when that time has passed. What it finds is told by the supervisor's teller.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.worker import process_tree
+
+if TYPE_CHECKING:
+    from mpijob.errors import Finding
+    from mpijob.model import JobState
+
+LOOKS = 24
+_MOST = 10 * LOOKS
+_TAIL_BYTES = 4096
+
+
+class Watchman:
+    """Keeps what was seen of one attempt, as long as it matters."""
+
+    def __init__(self, orders: Orders, ledger: Ledger, retries: int) -> None:
+        self._orders = orders
+        self._ledger = ledger
+        self._retries = retries
+        self._quiet = orders.warn_after_seconds
+        self._looked = time.monotonic()
+        self._sizes: dict[int, int] = {}
+        self._talks: dict[int, tuple[float, float, int]] = {}
+        self._steps: deque[tuple[float, int, int]] = deque(maxlen=64 * LOOKS)
+        self._memory: deque[tuple[float, int, int]] = deque(maxlen=64 * LOOKS)
+        self._cpu: dict[int, deque[tuple[float, float]]] = {}
+        self._rooms: deque[tuple[float, int, int]] = deque(maxlen=_MOST)
+
+    def due(self) -> bool:
+        """Return whether it is time to look; never where warnings are switched off, or before the ranks run."""
+        interval = max(0.25, self._quiet / LOOKS)
+        return (
+            self._quiet > 0
+            and self._ledger.proved is not None
+            and time.monotonic() - self._looked >= interval
+        )
+
+    def look(self, now: float, used: Mapping[int, int], table: Mapping[int, process_tree.Process]) -> None:
+        """Note what each worker uses, what each rank computes and says, and what the disk has left."""
+        self._looked = time.monotonic()
+        self._memory += ((now, worker, size) for worker, size in used.items())
+        disk = shutil.disk_usage(self._orders.work)
+        self._rooms.append((now, disk.free, disk.total))
+        children = process_tree.by_parent(table)
+        for rank, state in self._ledger.ranks.items():
+            if rank not in self._ledger.rank_exits:
+                cpu = sum(one.cpu_seconds for one in process_tree.below(state.pid, children))
+                self._cpu.setdefault(rank, deque(maxlen=_MOST)).append((now, cpu))
+                self._listen(now, rank)
+
+    def _listen(self, now: float, rank: int) -> None:
+        """Note that a rank has spoken since the last look, and the step that it is at."""
+        path = self._orders.logs / f"rank-{rank}.log"
+        try:
+            size = os.stat(path).st_size
+        except OSError:
+            return
+        if size == self._sizes.get(rank, 0):
+            return
+        self._sizes[rank] = size
+        first, _, beats = self._talks.get(rank, (now, now, 0))
+        self._talks[rank] = (first, now, beats + 1)
+        from mpijob.observation.health import health_sample
+
+        with open(path, "rb") as file:
+            file.seek(max(0, size - _TAIL_BYTES))
+            if (step := health_sample.step_in(file.read())) is not None:
+                self._steps.append((now, rank, step))
+
+    def judge(self, state: JobState, now: float) -> tuple[Finding, ...]:
+        """Return the warnings that hold now."""
+        if now - (state.running or now) < self._quiet / 2:
+            return ()
+        from mpijob.model import Sample
+        from mpijob.observation.health import health_sample, warnings
+
+        seen = health_sample.Vitals(
+            now=now,
+            state=state,
+            quiet_seconds=self._quiet,
+            samples=tuple(Sample(at, worker, 0.0, size, state.attempt) for at, worker, size in self._memory),
+            talks=tuple(health_sample.Talk(rank, *talk) for rank, talk in self._talks.items()),
+            steps=tuple(health_sample.Step(*step) for step in self._steps),
+            loads=tuple(
+                health_sample.Load((rank,), self._ledger.ranks[rank].worker, cores)
+                for rank in self._cpu
+                if (cores := self._cores(rank, now - self._quiet)) is not None
+            ),
+            rooms=tuple(health_sample.Room(*room) for room in self._rooms),
+            ended=frozenset(self._ledger.rank_exits),
+            was_busy=any(self._was_busy(points) for points in self._cpu.values()),
+            retries=self._retries,
+        )
+        return warnings.judge(seen)
+
+    def _cores(self, rank: int, since: float) -> float | None:
+        """Return the cores that a rank kept busy since a moment; None while that is not known for the whole time."""
+        points = self._cpu[rank]
+        before = [point for point in points if point[0] <= since]
+        if not before or points[-1][0] <= before[-1][0]:
+            return None
+        (start, used_then), (end, used_now) = before[-1], points[-1]
+        if used_now < used_then:  # a process of the rank has ended meanwhile and took its count along
+            return None
+        return (used_now - used_then) / (end - start)
+
+    @staticmethod
+    def _was_busy(points: Collection[tuple[float, float]]) -> bool:
+        """Whether a rank computed for a while, more than its start takes."""
+        return bool(points) and max(cpu for _, cpu in points) > 5.0

@@ -1,0 +1,52 @@
+"""Ending what one attempt has started: with its signal, then for good. When it is time is the supervisor's decision."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Mapping
+
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.worker import cgroups, process_tree
+
+
+def signal_ranks(orders: Orders, workers: Iterable[int], ledger: Ledger, *, warned: bool = False) -> None:
+    """Send the job's own signal to the ranks' programs; at the deadline, those that were warned by it get SIGTERM."""
+    last = warned and ledger.deadline_passed
+    number = signal.SIGTERM if last else signal_number(orders.plan.job.signal.name)
+    table = process_tree.table()
+    for pid in _above_the_programs(orders, workers, ledger, table):
+        for process in process_tree.descendants(pid, table):
+            process_tree.send(process.pid, number)
+
+
+def _above_the_programs(
+    orders: Orders, workers: Iterable[int], ledger: Ledger, table: Mapping[int, process_tree.Process]
+) -> list[int]:
+    """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
+    if orders.shimmed:
+        return [state.pid for state in ledger.ranks.values()]
+    return [process.pid for pid in workers for process in table.values() if process.parent == pid]
+
+
+def kill_ranks_and_launcher(workers: Iterable[int], ledger: Ledger) -> None:
+    """All at once: MPI's own processes would only complain about each other's death."""
+    table = process_tree.table()
+    below = [process.pid for pid in workers for process in process_tree.descendants(pid, table)]
+    launcher = [ledger.launcher_pid] if ledger.launcher is None else []
+    for pid in (*launcher, *below):
+        if pid:
+            process_tree.send(pid, signal.SIGKILL)
+
+
+def end_groups(orders: Orders, ledger: Ledger) -> None:
+    """Where workers have cgroups: note what the kernel killed for memory, end what is left, remove them."""
+    if orders.group is not None:
+        for worker in orders.plan.workers:
+            ledger.oom_kills[worker.index] = cgroups.oom_kills(cgroups.of_worker(orders.group, worker.index))
+        cgroups.end(orders.group)
+
+
+def signal_number(name: str) -> int:
+    """Return the number of a signal named with or without SIG."""
+    return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])

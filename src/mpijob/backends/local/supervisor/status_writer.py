@@ -1,0 +1,144 @@
+"""The supervisor's pen: what the ledger shows, derived and written into the store.
+
+A store that cannot be written just now (a full disk) does not harm the job: what was to be told is
+kept and told with the next change.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.clock import Clock
+from mpijob.errors import BackendError, Finding, Severity
+from mpijob.model import Event, JobState, Phase
+from mpijob.observation.state.phase import Standing, derive, failure
+
+if TYPE_CHECKING:
+    from mpijob.diagnosis.evidence import Worry
+
+_PATIENCE_SECONDS = 60.0
+
+
+class Teller:
+    """Writes the state and the events of one attempt."""
+
+    def __init__(self, store: Store, orders: Orders, ledger: Ledger, state: JobState, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._orders = orders
+        self._ledger = ledger
+        self._untold: list[Event] = []
+        self._remarks: list[Finding] = []
+        self._worries: tuple[Finding, ...] = ()
+        self._told: dict[tuple[str, int | None, int | None], float] = {}
+        self.state = state
+
+    def standing(self, *, ended: bool = False) -> Standing:
+        """Return where the attempt stands by all that is known."""
+        return derive(self._ledger.observe(ended=ended, ranks_watched=self._orders.shimmed))
+
+    def failure(self) -> Standing | None:
+        """Return the first failure known so far."""
+        return failure(self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed))
+
+    def event(self, reason: str, message: str, severity: Severity = Severity.NOTICE) -> Event:
+        """Return an event of this attempt, now."""
+        return Event(self._clock.now(), reason, message, severity, self._orders.attempt)
+
+    def tell(self, reason: str, message: str) -> None:
+        """Tell that something has happened that changes no state."""
+        self._put(self.event(reason, message))
+
+    def worry(self, findings: tuple[Finding, ...]) -> None:
+        """Tell what is worrying while the job runs: as an event once, in the state as long as it holds."""
+        from mpijob.observation.health import warnings
+
+        keys = [warnings.key(finding) for finding in findings]
+        if keys == [warnings.key(finding) for finding in self._worries]:
+            return
+        self._worries = findings
+        events = [
+            Event(self._clock.now(), warnings.event_reason(finding), finding.message, Severity.WARNING,
+                  self._orders.attempt, finding.worker, finding.rank)
+            for key, finding in zip(keys, findings, strict=True) if key not in self._told
+        ]  # fmt: skip
+        self._told = dict.fromkeys(keys, self._clock.now()) | self._told
+        self.advance(*events)
+
+    def advance(self, *events: Event, standing: Standing | None = None) -> None:
+        """Tell where the attempt stands now."""
+        self._stand(standing or self.standing())
+        self._put(*events)
+
+    def remark(self, finding: Finding) -> None:
+        """Tell what does not change how the attempt ended, and still matters."""
+        self._remarks.append(finding)
+        self._put(self.event("Remark", finding.message, finding.severity))
+
+    def conclude(self) -> JobState:
+        """Tell how the attempt ended and, when it failed, why."""
+        standing = self.standing(ended=True)
+        failed = standing.phase is Phase.FAILED
+        findings = (*(self._findings(standing) if failed else ()), *self._remarks)
+        self._ledger.culprit = findings[0].worker if findings else None
+        self._stand(standing, findings, self._clock.now())
+        severity = Severity.ERROR if failed else Severity.NOTICE
+        self._untold.append(self.event(standing.phase.value, standing.message, severity))
+        self._insist()
+        return self.state
+
+    def _findings(self, standing: Standing) -> tuple[Finding, ...]:
+        from mpijob.backends.local.supervisor.evidence import (
+            findings_for,  # the rules are loaded only for a failure
+        )
+
+        return findings_for(self._orders, self._ledger, standing, self.state.started, self._held_worries())
+
+    def _held_worries(self) -> tuple[Worry, ...]:
+        """Return what was still worrying when the attempt ended, with when it was told first."""
+        from mpijob.diagnosis.evidence import Worry
+        from mpijob.observation.health import warnings
+
+        return tuple(
+            Worry(one.code, one.message, self._told[warnings.key(one)], one.worker, one.rank, one.confidence)
+            for one in self._worries
+        )
+
+    def _stand(
+        self, standing: Standing, findings: tuple[Finding, ...] = (), finished: float | None = None
+    ) -> None:
+        running = standing.phase is Phase.RUNNING and self.state.running is None
+        exit = self._ledger.launcher
+        self.state = msgspec.structs.replace(
+            self.state,
+            phase=standing.phase,
+            reason=standing.reason.value,
+            message=findings[0].message if findings else standing.message,
+            workers=self._ledger.worker_states(standing.phase, self._orders.gpus_of),
+            ranks=self._ledger.rank_states(),
+            running=self._clock.now() if running else self.state.running,
+            finished=finished,
+            findings=findings or (self._worries if standing.phase is Phase.RUNNING else ()),
+            launcher_exit_code=None if exit is None else exit.status,
+        )
+
+    def _put(self, *events: Event) -> bool:
+        self._untold += events
+        try:
+            self._store.put(self.state, *self._untold)
+        except BackendError:
+            return False
+        self._untold.clear()
+        return True
+
+    def _insist(self) -> None:
+        """The last word must be written: wait for room on the disk before giving up."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self._put() and time.monotonic() < deadline:
+            time.sleep(0.5)

@@ -1,0 +1,399 @@
+"""The supervisor of one attempt of one job.
+
+It starts the workers and the launcher, lets the ranks through the gate once the world is proved,
+keeps its own watch over every process (mpirun's exit code alone is never believed), ends everything
+when something has gone wrong, and writes the truth into the store as it changes. Where namespaces
+are allowed it is PID 1 of the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from mpijob.backends.local.logs.log_writer import LogFile, Pump
+from mpijob.backends.local.planning.machine import node_name
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.supervisor import shutdown
+from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.clock import Clock
+from mpijob.backends.local.supervisor.deadlines import Timekeeper
+from mpijob.backends.local.supervisor.fault_injection import Faults
+from mpijob.backends.local.supervisor.health_monitor import Watchman
+from mpijob.backends.local.supervisor.report_pipe import Reports
+from mpijob.backends.local.supervisor.staging import Errands
+from mpijob.backends.local.supervisor.status_writer import Teller
+from mpijob.backends.local.supervisor.usage import Meter
+from mpijob.backends.local.worker import process_tree, syscalls, worker
+from mpijob.backends.local.worker.event_loop import Reactor
+from mpijob.backends.local.worker.isolation import Isolation
+from mpijob.errors import Conflict, UnsafePath
+from mpijob.model import JobState, Phase
+from mpijob.model.spec.quantity import ranks_on
+from mpijob.observation.state.phase import Reason
+
+SETTLE_SECONDS = 0.25  # after the first failure: time for MPI's own last words
+LINGER_SECONDS = 5.0  # after the launcher's end: time for daemons and ranks to follow
+TICK_SECONDS = 0.25
+_WHY = {"missing": "No such file or directory", "refused": "Connection refused"}
+
+
+class Supervisor:
+    """The loop over one attempt."""
+
+    def __init__(self, store: Store, orders: Orders, state: JobState) -> None:
+        self._store = store
+        self._orders = orders
+        self._job = orders.plan.job
+        self._clock = Clock(state.started or 0.0)
+        self._ledger = Ledger(orders.plan, self._clock.now())
+        self._teller = Teller(store, orders, self._ledger, state, self._clock)
+        self._errands = Errands(orders, self._ledger, self._teller)
+        self._reactor = Reactor()
+        self._workers: dict[int, int] = {}
+        self._programs: set[int] = set()
+        self._counting = False
+        self._decided = False
+        self._dismissed = False
+        self._log: LogFile
+        self._pumps: dict[int, Pump] = {}
+        limit = self._job.resources.memory_bytes
+        self._meter = Meter(store, state.ref.uid, orders.attempt, limit, self._clock.now, orders.gpus_of)
+        self._time = Timekeeper(orders.plan, self._ledger)
+        self._watchman = Watchman(orders, self._ledger, _retries(store, state))
+        self._faults = Faults(self._job.labels, self._time.began)
+        self._asked = True  # look once at the start: a wish may be older than we are
+        self._grace: float | None = None
+        self._node = node_name()
+
+    def run(self, prepare: Callable[[], None] | None = None) -> JobState:
+        """Run the attempt to its end and return the last state; the store has it too.
+
+        `prepare` is done first; what it cannot do is the attempt's own failure.
+        """
+        syscalls.adopt_orphans()
+        process_tree.no_core_dumps()
+        with self._refusals():
+            if prepare is not None:
+                prepare()
+            self._open()
+            self._errands.before(self._end_if_wished)
+            self._time = Timekeeper(
+                self._orders.plan, self._ledger
+            )  # what is fetched takes none of the job's time
+            if not (self._ledger.stopped or self._ledger.cancelled or self._ledger.suspended):
+                self._start_workers()
+        self._watch_until_over()
+        self._end_everything()
+        self._errands.after()
+        return self._teller.conclude()
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """A start that this machine refuses ends the attempt with the reason."""
+        try:
+            yield
+        except OSError as error:
+            what = f"this machine refused: {error.strerror} ({error.filename or 'fork'})"
+            self._ledger.stop(_reason_of(error), what)
+        except UnsafePath as error:
+            self._ledger.stop(Reason.START_REFUSED, error.message)
+
+    def _end_if_wished(self) -> None:
+        """Leave what is fetched for the job when somebody wants it ended."""
+        self._look_at_wishes()
+        if self._ledger.cancelled or self._ledger.suspended:
+            raise Conflict("the job was ended while its data was fetched")
+
+    # -- beginning --------------------------------------------------------------------------------
+    def _open(self) -> None:
+        ignored = dict.fromkeys((signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
+        self._reactor.wake_on({signal.SIGUSR1: self._on_wish, **ignored})
+        self._orders.prepare()
+        place = self._orders.logs / "launcher.log"
+        self._log = LogFile(place, self._clock.now_ns, self._orders.hidden)
+        self._reports = Reports(self._orders.pipes / "report")
+        self._reactor.watch(self._reports.fd, self._read_reports)
+        self._gate = os.open(self._orders.pipes / "gate", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _start_workers(self) -> None:
+        for order in self._orders.workers():
+            pid = process_tree.in_child(partial(worker.main, order, self._clock))
+            self._workers[pid] = order.index
+        self._faults.strike(self._workers, self._ledger, self._orders)
+
+    def _start_launcher(self) -> None:
+        self._ledger.launcher_started = True
+        self._teller.tell("WorkersReady", f"Launcher discovered {len(self._ledger.ready)} workers")
+        self._counting = bool(self._orders.census_launch)
+        self._launch(self._orders.census_launch or self._orders.launch)
+
+    def _launch(self, argv: tuple[str, ...]) -> None:
+        self._orders.private.check()
+        out, out_end = os.pipe2(os.O_CLOEXEC)
+        err, err_end = os.pipe2(os.O_CLOEXEC)
+        stdin = os.open(self._orders.launcher_stdin, os.O_RDONLY | os.O_CLOEXEC)
+        self._ledger.launcher_pid = self._spawn(argv, (stdin, out_end, err_end))
+        for fd in (stdin, out_end, err_end):
+            os.close(fd)
+        for fd, stream in ((out, "stdout"), (err, "stderr")):
+            self._pumps[fd] = Pump(fd, self._log, stream)
+            self._reactor.watch(fd, partial(self._pull, fd))
+
+    def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
+        environ, directory = self._orders.environ(), str(self._orders.work)
+        if self._orders.isolation is Isolation.NAMESPACES:
+            os.chdir(directory)
+            return process_tree.spawn_light(argv, environ, fds)
+        return process_tree.spawn(argv, environ, directory, fds)
+
+    # -- the loop ---------------------------------------------------------------------------------
+    def _watch_until_over(self) -> None:
+        over_at: float | None = None
+        while over_at is None or time.monotonic() < over_at:
+            pause = TICK_SECONDS if over_at is None else min(TICK_SECONDS, over_at - time.monotonic())
+            self._turn(max(0.0, pause))
+            if over_at is None:
+                over_at = self._over_at()
+            elif self._ledger.quiet():
+                return
+
+    def _turn(self, seconds: float) -> None:
+        """Wait for something to happen, at most so long, and take note of it."""
+        self._listen(seconds)
+        if self._meter.due():
+            self._measure()
+            self._end_the_silent()
+            self._watch_programs()
+        self._faults.strike(self._workers, self._ledger, self._orders)
+        self._keep_time()
+
+    def _over_at(self) -> float | None:
+        """Return when to stop watching, or None while all is well."""
+        ledger = self._ledger
+        if ledger.cancelled or ledger.suspended:
+            return time.monotonic()
+        if self._teller.failure():
+            return time.monotonic() + (0 if ledger.stopped else SETTLE_SECONDS)
+        if ledger.launcher is not None and not self._counts_still():
+            return time.monotonic() + (0 if ledger.quiet() else LINGER_SECONDS)
+        return None
+
+    def _counts_still(self) -> bool:
+        """Whether it was only the counting launch that ended, and the job itself comes next."""
+        return self._counting and (self._ledger.proved is not None or not self._ledger.quiet())
+
+    def _read_reports(self) -> None:
+        for verb, words in self._reports.read():
+            getattr(self, f"_heard_{verb}")(*words)
+
+    def _heard_alive(self, index: str) -> None:
+        self._time.heard(int(index))
+
+    def _heard_ready(self, index: str) -> None:
+        self._heard_alive(index)
+        self._ledger.ready.add(int(index))
+        if len(self._ledger.ready) == self._job.workers:
+            with self._refusals():
+                self._start_launcher()
+            self._teller.advance()
+
+    def _heard_unsafe(self, _index: str) -> None:
+        """A worker found a private directory changed. A rank can say so too, so we look; a cleaner may remove one."""
+        with self._refusals():
+            self._orders.private.check(missing_ok=True)
+
+    def _heard_daemon(self, index: str, _pid: str) -> None:
+        self._ledger.daemons[int(index)] = self._ledger.daemons.get(int(index), 0) + 1
+
+    def _heard_done(self, index: str, code: str) -> None:
+        self._ledger.daemon_done(int(index), int(code))
+
+    def _heard_hello(self, rank: str, size: str, index: str, slot: str, pid: str, gpus: str = "") -> None:
+        self._ledger.hello(int(rank), int(size or 0), int(index), int(slot), int(pid), gpus, self._node)
+        self._reactor.watch_death(int(pid), lambda: self._rank_gone(int(rank)))
+        if self._ledger.take_census() and self._ledger.stopped is None:
+            self._open_gate()
+
+    def _heard_guest(self, index: str, pid: str) -> None:
+        """Somebody looks at the worker: what he uses is not the job's. Only a child of the worker is believed."""
+        seen = process_tree.look(int(pid))
+        if seen is not None and self._workers.get(seen.parent) == int(index):
+            self._meter.guests.add(seen.pid)
+
+    def _heard_bye(self, rank: str, code: str) -> None:
+        self._ledger.bye(int(rank), int(code))
+
+    def _heard_left(self, rank: str, code: str) -> None:
+        self._ledger.left(int(rank), int(code))
+
+    def _heard_unreached(self, worker: str, why: str) -> None:
+        """The agent cannot reach a worker; once the world is there, only somebody else would say so."""
+        if self._ledger.proved is None or self._orders.plan.own_launcher:
+            self._ledger.unreached.add(worker)
+            self._log.say(f"mpijob-agent: cannot reach worker {worker}: {_WHY[why]}")
+
+    def _rank_gone(self, rank: int) -> None:
+        self._read_reports()  # its last word, if it had one, is there by now
+        self._ledger.rank_vanished(rank)
+
+    def _watch_programs(self) -> None:
+        """Watch the programs themselves too: a shim tells how one ended, but on a busy machine tells it late."""
+        for rank, state in self._ledger.ranks.items():
+            if rank not in self._programs and rank not in self._ledger.rank_exits:
+                for pid in process_tree.children(state.pid):
+                    self._programs.add(rank)
+                    self._reactor.watch_death(pid, partial(self._ledger.program_gone, rank))
+
+    def _open_gate(self) -> None:
+        if self._job.census:
+            os.write(self._gate, b"\n" * self._orders.plan.world)
+        seconds = self._time.elapsed
+        self._teller.advance(
+            self._teller.event("WorldProved", self._census_sentence()),
+            self._teller.event("Running", f"MPI initialization completed after {seconds:.2f} s"),
+        )
+
+    def _census_sentence(self) -> str:
+        counts = [
+            len([r for r in self._ledger.ranks.values() if r.worker == w]) for w in range(self._job.workers)
+        ]
+        return f"{ranks_on(len(self._ledger.ranks), self._job.workers)}, as planned: {counts}"
+
+    def _pull(self, fd: int) -> None:
+        self._pumps[fd].pull()
+        if self._pumps[fd].ended:
+            del self._pumps[fd]
+            self._reactor.drop(fd)
+
+    def _listen(self, seconds: float) -> None:
+        """Wait for news, at most so long, and note it: what was killed comes before what followed from it."""
+        ready = self._reactor.wait(seconds)
+        self._ledger.now = self._clock.now()
+        ended = process_tree.reap()
+        for pid in self._workers.keys() & ended.keys():
+            self._ledger.worker_lost(self._workers.pop(pid), ended[pid])
+        launcher = ended.get(self._ledger.launcher_pid)
+        if launcher is not None and launcher < 0:
+            self._ledger.launcher_ended(launcher)
+        for act in ready:
+            act()
+        if launcher is not None and launcher >= 0:
+            self._ledger.launcher_ended(launcher)
+        if self._counting and self._ledger.quiet() and self._ledger.proved and not self._ledger.ending:
+            self._counted()
+        if self._asked:
+            self._look_at_wishes()
+
+    def _counted(self) -> None:
+        """The counting launch went well: now the command that brings its own launcher."""
+        if self._teller.failure() is None:
+            self._counting = False
+            self._ledger.begin_after_census()
+            with self._refusals():
+                self._launch(self._orders.launch)
+
+    def _end_the_silent(self) -> None:
+        quiet = self._time.silent(self._workers)
+        for pid, index in self._workers.items():
+            if index in quiet:
+                process_tree.send(pid, signal.SIGKILL)
+
+    def _look_at_wishes(self) -> None:
+        self._asked = False
+        row = self._store.find(self._teller.state.ref)
+        if self._decided:  # it has failed: a wish to end it now ends only the look at it
+            self._dismissed = row is None or bool(row.desired)
+            return
+        if row is None or row.desired in ("cancel", "delete"):
+            self._ledger.cancelled = True
+        elif row.desired == "suspend":
+            self._ledger.suspended = True
+        if row is not None and row.grace is not None:
+            self._grace = row.grace
+
+    def _measure(self) -> None:
+        memory = self._meter.measure(self._workers)
+        if self._watchman.due():
+            self._watchman.look(self._ledger.now, memory, self._meter.table)
+            self._teller.worry(self._watchman.judge(self._teller.state, self._ledger.now))
+        for index, used in memory.items():
+            self._ledger.peak_bytes[index] = max(self._ledger.peak_bytes.get(index, 0), used)
+            if used > self._job.resources.memory_bytes:
+                limit = self._job.resources.memory
+                text = f"worker {index} used {used >> 20} MiB, its limit is {limit}"
+                self._ledger.stop(Reason.MEMORY_EXCEEDED, text)
+                self._ledger.silent(index)
+
+    def _keep_time(self) -> None:
+        self._time.look()
+        if self._time.warning_due():
+            shutdown.signal_ranks(self._orders, self._workers, self._ledger)
+            wish = self._job.signal
+            text = f"{wish.name} sent to every rank, {wish.seconds_before:g} s before the deadline"
+            self._teller.tell("Signalled", text)
+
+    # -- the end ----------------------------------------------------------------------------------
+    def _end_everything(self) -> None:
+        ledger = self._ledger
+        gentle = ledger.cancelled or ledger.suspended or ledger.deadline_passed
+        if gentle and ledger.ranks and ledger.launcher is None:
+            self._end_gently()
+        self._decided = not gentle
+        ledger.ending = True
+        self._keep_for_a_look()
+        shutdown.kill_ranks_and_launcher(self._workers, ledger)
+        for pid in self._workers:
+            process_tree.send(pid, signal.SIGTERM)
+        self._until(lambda: not self._workers, 3.0)
+        process_tree.end_below(os.getpid())
+        shutdown.end_groups(self._orders, ledger)
+        self._drain()
+
+    def _end_gently(self) -> None:
+        """Send the job's signal and give the ranks the grace time to write what they must keep."""
+        self._ledger.ending = True
+        shutdown.signal_ranks(self._orders, self._workers, self._ledger, warned=self._time.warned)
+        grace = self._job.grace_seconds if self._grace is None else self._grace
+        self._until(self._ledger.quiet, grace)
+
+    def _keep_for_a_look(self) -> None:
+        seconds = self._job.keep_on_failure_seconds
+        standing = self._teller.standing(ended=True)
+        if seconds <= 0 or standing.phase is not Phase.FAILED or not self._workers:
+            return
+        kept = self._teller.event("Kept", f"the workers stay {seconds:g} s for a look (exec)")
+        self._teller.advance(kept, standing=standing)
+        self._until(lambda: self._dismissed, seconds)
+
+    def _until(self, reached: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not reached() and time.monotonic() < deadline:
+            self._listen(min(0.05, max(0.0, deadline - time.monotonic())))
+
+    def _drain(self) -> None:
+        for pump in self._pumps.values():
+            pump.drain()
+        if hasattr(self, "_log"):
+            self._log.close()
+        self._meter.flush()
+
+    def _on_wish(self) -> None:
+        self._asked = True
+
+
+def _retries(store: Store, state: JobState) -> int:
+    """Return how often the job was tried again because it had failed; being resumed is no failure."""
+    if state.attempt == 1:
+        return 0
+    return sum(event.reason == "Retrying" for event in store.events(state.ref.uid, 0))
+
+
+def _reason_of(error: OSError) -> Reason:
+    return Reason.DISK_FULL if error.errno == errno.ENOSPC else Reason.START_REFUSED

@@ -1,0 +1,102 @@
+"""CPU, memory and waits of each worker, from the process table; its GPUs, from the driver; its traffic, from sockets.
+
+Resident sizes count shared pages once per process; only when their sum passes the limit is the
+exact share (PSS) asked for, because that is slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+
+from mpijob.backends.local.queue.store import Store
+from mpijob.backends.local.supervisor.gpu_usage import Busy, Gpus
+from mpijob.backends.local.supervisor.network_usage import Traffic
+from mpijob.backends.local.worker import process_tree
+from mpijob.errors import BackendError
+from mpijob.model import Sample
+
+LOOK_SECONDS = 0.25
+KEEP_SECONDS = 1.0
+
+
+class Meter:
+    """Measures the workers of one attempt and keeps a sample a second."""
+
+    def __init__(
+        self,
+        store: Store,
+        uid: str,
+        attempt: int,
+        limit_bytes: int,
+        now: Callable[[], float],
+        gpus_of: Callable[[int], tuple[str, ...]] = lambda _: (),
+    ) -> None:
+        self._store = store
+        self._gpus, self._gpus_of = Gpus(), gpus_of
+        self._now = now
+        self._uid = uid
+        self._attempt = attempt
+        self._limit = limit_bytes
+        self._looked = time.monotonic()
+        self._kept = time.monotonic()
+        self._cpu: dict[int, float] = {}
+        self._waits: dict[
+            int, list[int]
+        ] = {}  # at each look, how many processes of a worker waited for a disk
+        self._traffic = Traffic()
+        self._samples: list[Sample] = []
+        self.table: dict[int, process_tree.Process] = {}  # as it was seen last
+        self.guests: set[int] = set()  # those who only look at a worker are not measured with it
+
+    def due(self) -> bool:
+        """Return whether it is time to look again."""
+        return time.monotonic() - self._looked >= LOOK_SECONDS
+
+    def measure(self, workers: Mapping[int, int]) -> dict[int, int]:
+        """Return the bytes that each worker uses now (pid → index given), keeping samples by the way."""
+        self._looked = now = time.monotonic()
+        self.table = table = process_tree.table()
+        self.guests &= table.keys()
+        below = {index: process_tree.descendants(pid, table, self.guests) for pid, index in workers.items()}
+        memory = {index: self._memory(found) for index, found in below.items()}
+        for index, found in below.items():
+            self._waits.setdefault(index, []).append(sum(process.state == "D" for process in found))
+        if now - self._kept >= KEEP_SECONDS:
+            self._keep(now, below, memory)
+        return memory
+
+    def _memory(self, found: list[process_tree.Process]) -> int:
+        resident = sum(process.memory_bytes for process in found)
+        if resident <= self._limit:
+            return resident
+        return process_tree.shared_fairly(process.pid for process in found)
+
+    def _keep(
+        self, now: float, below: Mapping[int, list[process_tree.Process]], memory: Mapping[int, int]
+    ) -> None:
+        seconds, self._kept = now - self._kept, now
+        traffic = self._traffic.rates({index: [one.pid for one in found] for index, found in below.items()})
+        for index, found in below.items():
+            cpu = sum(process.cpu_seconds for process in found)
+            busy = max(0.0, cpu - self._cpu.get(index, 0.0)) / seconds
+            self._cpu[index] = cpu
+            mine = self._gpus_of(index)
+            gpus = self._gpus.busy(mine) if mine else Busy()
+            waits = self._waits.pop(index, [])
+            io_wait = round(sum(waits) / max(1, len(waits)), 3)
+            network = round(traffic.get(index, 0.0), 1)
+            self._samples.append(
+                Sample(
+                    self._now(), index, round(busy, 3), memory[index], self._attempt, *gpus, io_wait, network
+                )
+            )
+        self.flush()
+
+    def flush(self) -> None:
+        """Write the samples that are not yet in the store."""
+        if self._samples:
+            with contextlib.suppress(BackendError):  # a full disk costs samples, never the job
+                self._store.add_samples(self._uid, tuple(self._samples))
+            self._samples.clear()

@@ -1,0 +1,1 @@
+"""A worker process: namespaces, cgroups, process tree."""

@@ -1,0 +1,260 @@
+"""One worker: the process that plays the pod.
+
+It has a session, a directory, limits and (for Open MPI) a host name of its own; it starts the MPI
+daemon that the launcher asks for through the agent, reads the output of its ranks, and adopts
+whatever they leave behind. It decides nothing: what it sees goes to the supervisor as lines on the
+attempt's report pipe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from mpijob.backends.local.logs.log_writer import LogFile, Pump
+from mpijob.backends.local.storage.private_dirs import PrivateDirs
+from mpijob.backends.local.supervisor.clock import Clock
+from mpijob.backends.local.worker import cgroups, isolation, process_tree, syscalls
+from mpijob.backends.local.worker.event_loop import Reactor
+from mpijob.backends.local.worker.exec_server import Guest, listen
+from mpijob.errors import UnsafePath
+
+HEARTBEAT_SECONDS = 1.0
+_SHELL_WORDS = frozenset(";&|<>()$`\n=")
+
+
+class WorkerOrder(msgspec.Struct, frozen=True):
+    """What one worker is told at its start."""
+
+    index: int
+    name: str
+    attempt_dir: str
+    pipes: str
+    work_dir: str
+    environ: Mapping[str, str]
+    private: PrivateDirs
+    contained: bool = False
+    own_host_name: bool = False
+    cgroup: str = ""
+    hidden: tuple[str, ...] = ()  # what its log must not hold
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the worker's own pipes."""
+        return Path(self.pipes) / "workers" / self.name
+
+    @property
+    def door(self) -> Path:
+        """The socket at which guests are let in."""
+        return Path(self.attempt_dir) / f"door-{self.index}"
+
+
+def main(order: WorkerOrder, clock: Clock) -> None:
+    """Be the worker; called in a fresh fork of the supervisor, whose clock it shares."""
+    os.setsid()
+    syscalls.name_process("mpijob-worker")
+    syscalls.die_with_parent()
+    syscalls.adopt_orphans()
+    process_tree.reset_signals()
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a guest who has gone must not take the worker along
+    process_tree.no_core_dumps()
+    os.chdir(order.work_dir)
+    if order.cgroup:
+        cgroups.enter(Path(order.cgroup))
+    if order.own_host_name:
+        isolation.name_this_host(order.name)
+    Worker(order, clock).run()
+
+
+class Breath:
+    """Lets lines gather when many come one by one: each wake-up costs more than the line, on cores that ranks need.
+
+    A pipe that fills is never kept waiting, nor is anybody as long as little is said.
+    """
+
+    _SECONDS, _WINDOW_SECONDS, _MANY, _FEW = 0.004, 0.05, 20, 5
+
+    def __init__(
+        self, now: Callable[[], float] = time.monotonic, wait: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._now, self._wait = now, wait
+        self._since = now()
+        self._heard = 0
+        self._many = self._flows = self._spoken = False
+
+    def heard(self, *, flows: bool) -> None:
+        """Note that a pipe had something to say."""
+        self._heard += 1
+        self._spoken = True
+        self._flows |= flows
+
+    def take(self) -> None:
+        """Wait a moment, if what was heard lately is worth it."""
+        now = self._now()
+        if now - self._since >= self._WINDOW_SECONDS:
+            enough = self._FEW if self._many else self._MANY  # what gathers wakes us less often
+            self._many = self._heard >= enough and now - self._since < 2 * self._WINDOW_SECONDS
+            self._since, self._heard = now, 0
+        if self._many and self._spoken and not self._flows:
+            self._wait(self._SECONDS)
+        self._flows = self._spoken = False
+
+
+class Worker:
+    """The worker's loop."""
+
+    def __init__(self, order: WorkerOrder, clock: Clock) -> None:
+        self._order = order
+        self._clock = clock
+        self._directory = order.directory
+        self._logs = Path(order.attempt_dir) / "logs"
+        self._reactor = Reactor()
+        self._daemons: dict[int, str] = {}
+        self._guests: dict[int, Guest] = {}
+        self._pumps: dict[int, Pump] = {}
+        self._files: dict[str, LogFile] = {}
+        self._ending = False
+        self._report = os.open(f"{order.pipes}/report", os.O_WRONLY | os.O_CLOEXEC)
+        self._asked = bytearray()
+        self._beaten = time.monotonic()
+        self._breath = Breath()
+
+    def run(self) -> None:
+        """Serve until told to end."""
+        self._reactor.wake_on({signal.SIGTERM: self._end, signal.SIGINT: None})
+        ask = os.open(self._directory / "ask", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._reactor.watch(ask, lambda: self._read_ask(ask))
+        door = listen(self._order.door)
+        self._reactor.watch(door.fileno(), lambda: self._greet(Guest.at(door)))
+        self._tell(f"ready {self._order.index}")
+        while not self._ending:
+            for act in self._reactor.wait(HEARTBEAT_SECONDS):
+                act()
+            self._collect()
+            self._beat()
+            self._breath.take()
+        self._finish()
+
+    def _beat(self) -> None:
+        """Let the supervisor know that we are not stuck."""
+        if time.monotonic() - self._beaten >= HEARTBEAT_SECONDS:
+            self._beaten = time.monotonic()
+            self._tell(f"alive {self._order.index}")
+
+    # -- requests ---------------------------------------------------------------------------------
+    def _read_ask(self, fd: int) -> None:
+        self._asked += os.read(fd, 65536)
+        while b"\n" in self._asked:
+            line, _, self._asked = self._asked.partition(b"\n")
+            verb, _, what = line.decode(errors="replace").partition(" ")
+            if what.isdigit():
+                (self._start if verb == "start" else self._open_rank)(what)
+
+    def _start(self, request: str) -> None:
+        if not self._safe():
+            return self._answer(request, 255)
+        command = (self._directory / f"request.{request}").read_text()
+        log = self._log(f"worker-{self._order.index}")
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        # As sshd does: the line was made by mpirun for a shell. No word of it is the user's.
+        simple = not set(command) & _SHELL_WORDS
+        argv = ("/bin/sh", "-c", f"exec {command}" if simple else command)
+        pid = self._spawn(argv, (null, out_end, err_end))
+        for fd in (null, out_end, err_end):
+            os.close(fd)
+        self._daemons[pid] = request
+        self._pump(out, log, "stdout")
+        self._pump(err, log, "stderr")
+        return self._tell(f"daemon {self._order.index} {pid}")
+
+    def _safe(self) -> bool:
+        """Whether nobody took the attempt's private directories away; the supervisor is told where somebody did."""
+        try:
+            self._order.private.check()
+        except UnsafePath:
+            self._tell(f"unsafe {self._order.index}")
+            return False
+        return True
+
+    def _spawn(self, argv: tuple[str, ...], fds: tuple[int, int, int]) -> int:
+        if self._order.contained:
+            return process_tree.spawn_light(argv, self._order.environ, fds)
+        return process_tree.spawn(argv, self._order.environ, self._order.work_dir, fds)
+
+    def _open_rank(self, rank: str) -> None:
+        log = self._log(f"rank-{rank}")
+        for suffix, stream in (("out", "stdout"), ("err", "stderr")):
+            path = f"{self._order.pipes}/ranks/{rank}.{suffix}"
+            self._pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), log, stream)
+
+    def _greet(self, guest: Guest | None) -> None:
+        if guest is not None and not self._safe():
+            guest.farewell(255)
+        elif guest is not None:
+            environ = {**self._order.environ, **guest.environ}
+            pid = guest.start(environ, self._order.work_dir)
+            self._guests[pid] = guest
+            self._tell(f"guest {self._order.index} {pid}")
+
+    # -- what goes on below us --------------------------------------------------------------------
+    def _collect(self) -> None:
+        for pid, code in process_tree.reap().items():
+            if pid in self._daemons:
+                self._answer(self._daemons.pop(pid), code)
+            elif pid in self._guests:
+                self._guests.pop(pid).farewell(code)
+
+    def _answer(self, request: str, code: int) -> None:
+        self._tell(f"done {self._order.index} {code}")
+        try:
+            fd = os.open(self._directory / f"answer.{request}", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno not in (errno.ENXIO, errno.ENOENT):
+                raise
+            return  # the agent is gone: nobody waits for the answer
+        with contextlib.suppress(BrokenPipeError):  # gone since
+            os.write(fd, b"%d\n" % (code if code >= 0 else 128 - code))
+        os.close(fd)
+
+    # -- output -----------------------------------------------------------------------------------
+    def _log(self, source: str) -> LogFile:
+        if source not in self._files:
+            path = self._logs / f"{source}.log"
+            self._files[source] = LogFile(path, self._clock.now_ns, self._order.hidden)
+        return self._files[source]
+
+    def _pump(self, fd: int, log: LogFile, stream: str) -> None:
+        pump = Pump(fd, log, stream)
+        self._pumps[fd] = pump
+        self._reactor.watch(fd, lambda: self._pull(pump))
+
+    def _pull(self, pump: Pump) -> None:
+        pump.pull()
+        self._breath.heard(flows=pump.flows)
+        if pump.ended:
+            self._reactor.drop(pump.fd)
+            del self._pumps[pump.fd]
+
+    # -- housekeeping -----------------------------------------------------------------------------
+    def _tell(self, line: str) -> None:
+        os.write(self._report, line.encode() + b"\n")
+
+    def _end(self) -> None:
+        self._ending = True
+
+    def _finish(self) -> None:
+        """Everything below is dead or dying by order of the supervisor: take the last words and go."""
+        process_tree.end_below(os.getpid(), seconds=2.0)
+        for pump in self._pumps.values():
+            pump.drain()
+        for log in self._files.values():
+            log.close()

@@ -1,0 +1,130 @@
+"""Finding jobs among all that are kept, and showing them; the caller holds the backend's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mpijob import admission
+from mpijob.accounting import build
+from mpijob.accounting.aggregate import tally
+from mpijob.backends import scope_filter
+from mpijob.backends.common_errors import no_such_job
+from mpijob.backends.memory import queue
+from mpijob.backends.memory.engine import Engine
+from mpijob.backends.memory.record import Record
+from mpijob.history import account_store
+from mpijob.model import Facts, JobRef, JobState, Phase, RankState, Scope
+from mpijob.model.spec.dependencies import Dependency
+from mpijob.model.status.accounts import Account, AccountQuery
+from mpijob.model.status.stacks import Means, RankStack
+
+Seen = dict[str, tuple[int, JobState]]
+
+
+def current(engine: Engine) -> list[Record]:
+    """Return the newest job of each name, newest first."""
+    newest_of = {(r.state.ref.namespace, r.state.ref.name): r for r in engine.records.values()}
+    return sorted(newest_of.values(), key=lambda record: -record.number)
+
+
+def newest(engine: Engine, ref: JobRef) -> Record | None:
+    """Return the newest job of that name, if there is any."""
+    return next((record for record in current(engine) if _same_name(record.state.ref, ref)), None)
+
+
+def dependencies(engine: Engine, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
+    """Return where the jobs stand that one waits for."""
+    found = ((ref, engine.records.get(ref.uid) if ref.uid else newest(engine, ref)) for ref in refs)
+    return tuple(Dependency.of(ref, record.state if record else None) for ref, record in found)
+
+
+def find(engine: Engine, ref: JobRef) -> Record:
+    """Return the job of that uid, or without a uid the newest of that name; raise NotFound."""
+    found = engine.records.get(ref.uid) if ref.uid else newest(engine, ref)
+    if found is None or not _same_name(found.state.ref, ref):
+        raise no_such_job(ref)
+    return found
+
+
+def everything(engine: Engine, ref: JobRef) -> list[Record]:
+    """Return what goes with a job: an earlier one goes alone, the newest takes the earlier ones along."""
+    found = find(engine, ref)
+    if found is not newest(engine, ref):
+        return [found]
+    return [record for record in engine.records.values() if _same_name(record.state.ref, ref)]
+
+
+def gone(engine: Engine, record: Record) -> bool:
+    """Return whether the job was deleted."""
+    return record.state.ref.uid not in engine.records
+
+
+def silent(engine: Engine, record: Record) -> bool:
+    """Return whether nothing more will be said: the job has ended, is suspended, or was deleted."""
+    return record.state.phase.final or record.state.phase is Phase.SUSPENDED or gone(engine, record)
+
+
+def facts(engine: Engine, namespace: str) -> Facts:
+    """Return what the place says about itself, for jobs of one namespace."""
+    records = list(engine.records.values())
+    quota = engine.quotas.get(namespace)
+    mine = [record.state for record in records if record.state.ref.namespace == namespace]
+    return Facts(
+        place="memory",
+        capacity=engine.capacity,
+        free=engine.capacity.minus(queue.held(records)),
+        quota=queue.usage(quota, records) if quota else None,
+        taken_names=frozenset(state.ref.name for state in mine if not state.phase.final),
+        waiting_jobs=len(queue.order(records)),
+        families={"mpich": "simulated", "openmpi": "simulated", "intel": "simulated"},
+    )
+
+
+def view(engine: Engine, record: Record) -> JobState:
+    """Return the state as shown: a waiting job knows its place and what it waits for."""
+    if not record.waits or record.rests_until is not None:
+        return record.state
+    ahead = queue.order(engine.records.values()).index(record)
+    known = msgspec.structs.replace(facts(engine, record.state.ref.namespace), waiting_jobs=ahead)
+    text = admission.waiting_sentence(record.job, known)
+    return msgspec.structs.replace(record.state, queue_position=ahead + 1, waiting_for=text, message=text)
+
+
+def news(engine: Engine, scope: Scope, seen: Seen) -> list[JobState]:
+    """Return what a watcher has not seen yet, oldest job first; a deleted job is told once as Deleting."""
+    fresh: list[JobState] = []
+    for record in reversed(current(engine)):
+        uid = record.state.ref.uid
+        told = uid in seen and seen[uid][0] == record.version
+        if not told and scope_filter.belongs(record.state, scope):
+            fresh.append(view(engine, record))
+            seen[uid] = (record.version, record.state)
+    for uid in [uid for uid in seen if uid not in engine.records]:
+        fresh.append(msgspec.structs.replace(seen.pop(uid)[1], phase=Phase.DELETING))
+    return fresh
+
+
+def asleep(record: Record, rank: RankState) -> RankStack:
+    """Return the stack of a played rank."""
+    program = (record.job.argv or ("",))[0]
+    return RankStack(
+        rank=rank.rank, worker=rank.worker, program=program, means=Means.PROC, state="S", threads=1
+    )
+
+
+def _same_name(one: JobRef, other: JobRef) -> bool:
+    return (one.namespace, one.name) == (other.namespace, other.name)
+
+
+def accounts(engine: Engine, query: AccountQuery) -> tuple[Account, ...]:
+    """Return the accounts that are wanted, newest first."""
+    made = [
+        build.account(
+            record.state, record.job, record.plan.needs, [*tally(record.samples).values()], now=engine.now
+        )
+        for record in engine.records.values()
+    ]
+    wanted = [one for one in made if account_store.wanted(one, query)]
+    return tuple(sorted(wanted, key=account_store.cursor_key, reverse=True)[: query.limit + 1])

@@ -1,0 +1,202 @@
+"""One question to a registry over HTTP: TLS, proxies, redirects, and how long an answer may be.
+
+`http.client` is used because its HEAD costs a user nothing of a registry's rate limit, and it is loaded only
+when a registry is asked (docs/decisions/0030). What is asked, and with which login, is `client`'s business.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+from mpijob.backends.kubernetes.client import proxy_connect
+from mpijob.errors import BackendError, InvalidImage, Unsupported
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
+_CERTIFICATES = ("/etc/containers/certs.d", "/etc/docker/certs.d")
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Unanswered(BackendError):
+    """The registry was not reached, or did not answer in time; `why` says it in a few words."""
+
+    def __init__(self, message: str, *, why: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint, passing=True)
+        self.why = why
+
+
+class Reply:
+    """The beginning of an answer, and its body as it is read."""
+
+    def __init__(self, line: http.client.HTTPConnection, answer: http.client.HTTPResponse, url: str) -> None:
+        self._line = line
+        self._answer = answer
+        self.status = answer.status
+        self.url = url
+
+    def header(self, name: str) -> str:
+        """Return a header, "" where there is none."""
+        return self._answer.getheader(name) or ""
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, none at the end."""
+        try:
+            return self._answer.read(size)
+        except (OSError, http.client.HTTPException) as error:
+            host = urlsplit(self.url).netloc
+            raise Unanswered(
+                f"the registry {host} broke off: {error}", why="it broke off", hint="try again"
+            ) from error
+
+    def whole(self, most: int) -> bytes:
+        """Return the whole body, refused where it is longer than that."""
+        with self:
+            data = self.read(most + 1)
+        if len(data) > most:
+            raise InvalidImage(
+                f"{self.url} answers with more than {most} bytes where a short document is due"
+            )
+        return data
+
+    def close(self) -> None:
+        """Give the line up."""
+        self._answer.close()
+        self._line.close()
+
+    def __enter__(self) -> Reply:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Lines:
+    """Asks servers, each question over a line of its own; `deadline` ends them all."""
+
+    def __init__(
+        self, *, seconds: float = 20.0, plain: bool = False, ca_file: str = "", deadline: float | None = None
+    ) -> None:
+        self._seconds = seconds
+        self._plain = plain
+        self._ca_file = ca_file
+        self._deadline = deadline
+
+    def scheme(self, host: str) -> str:
+        """Return how a registry is spoken to: in the open only where that was asked for, or it is this machine."""
+        if self._plain or (is_loopback(host) and not self._speaks_tls(host)):
+            return "http"
+        return "https"
+
+    def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
+        """Return the answer; redirects are followed, and a login is told to no other host than the one asked."""
+        first = urlsplit(url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            reply = self._once(method, url, headers, body)
+            if reply.status not in _REDIRECTS or not reply.header("location"):
+                return reply
+            reply.close()
+            there = urljoin(url, reply.header("location"))
+            parts = urlsplit(there)
+            if parts.scheme not in ("http", "https") or (first.scheme, parts.scheme) == ("https", "http"):
+                raise InvalidImage(
+                    f"the registry {first.netloc} leads to an address that is not safe: {parts.scheme}://…"
+                )
+            if parts.netloc != first.netloc and body is not None:
+                raise InvalidImage(f"the registry {first.netloc} leads what is sent to it to another host")
+            if parts.netloc != first.netloc:
+                headers = {key: value for key, value in headers.items() if key.lower() != "authorization"}
+            url = there
+        raise InvalidImage(f"the registry {first.netloc} leads from one address to the next and to no end")
+
+    def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        parts = urlsplit(url)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        try:
+            line = self._line(parts.scheme, parts.hostname or "", parts.port, parts.netloc)
+            line.request(method, target or "/", body, {"User-Agent": "mpijob", **headers})
+            return Reply(line, line.getresponse(), url)
+        except ssl.SSLCertVerificationError as error:
+            raise Unanswered(
+                f"the registry {parts.netloc} shows a certificate that nobody here trusts: {error.verify_message}",
+                why="its certificate is not trusted here",
+                hint="give its authority with --ca-file, or put it in /etc/docker/certs.d/HOST/ca.crt",
+            ) from error
+        except TimeoutError as error:
+            raise Unanswered(
+                f"the registry {parts.netloc} does not answer",
+                why="it does not answer",
+                hint="is it reachable from here?",
+            ) from error
+        except socket.gaierror as error:
+            raise Unanswered(
+                f"the registry {parts.netloc} is not known here: {error.strerror}",
+                why="its name is not known here",
+                hint="check the name; a registry inside a cluster is known only there",
+            ) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Unanswered(
+                f"the registry {parts.netloc} cannot be asked: {error}",
+                why="it cannot be reached",
+                hint="is it up, and reachable from here? A registry without TLS needs --plain-http",
+            ) from error
+
+    def _line(self, scheme: str, host: str, port: int | None, netloc: str) -> http.client.HTTPConnection:
+        line: http.client.HTTPConnection
+        seconds = self._left()
+        if scheme == "https":
+            line = http.client.HTTPSConnection(host, port, timeout=seconds, context=self._trust(netloc))
+        else:
+            line = http.client.HTTPConnection(host, port, timeout=seconds)
+        if proxy := proxy_connect.choose(f"{scheme}://{netloc}", os.environ):
+            sock = proxy_connect.connect(proxy, host, port or line.default_port, seconds)
+            line.sock = (
+                self._trust(netloc).wrap_socket(sock, server_hostname=host) if scheme == "https" else sock
+            )
+        return line
+
+    def _left(self) -> float:
+        if self._deadline is None:
+            return self._seconds
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no time is left")
+        return min(left, self._seconds)
+
+    def _trust(self, netloc: str) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        named = (
+            [self._ca_file] if self._ca_file else [f"{folder}/{netloc}/ca.crt" for folder in _CERTIFICATES]
+        )
+        for path in named:
+            if self._ca_file or Path(path).is_file():
+                try:
+                    context.load_verify_locations(path)
+                except (OSError, ssl.SSLError) as error:
+                    raise Unsupported(f"{path} cannot be used as a certificate authority: {error}") from error
+        return context
+
+    def _speaks_tls(self, host: str) -> bool:
+        parts = urlsplit(f"https://{host}")
+        try:
+            with socket.create_connection(
+                (parts.hostname or "", parts.port or 443), min(self._left(), 3.0)
+            ) as line:
+                context = ssl.create_default_context()
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                with context.wrap_socket(line):
+                    return True
+        except OSError:
+            return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a registry is on this machine."""
+    name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
+    return name in _LOOPBACK or name.startswith("127.") or name.endswith(".localhost")

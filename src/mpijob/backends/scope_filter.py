@@ -1,0 +1,31 @@
+"""Which jobs belong to a scope; which lines belong to a query is the business of `observation.filters`."""
+
+from __future__ import annotations
+
+from mpijob.model import JobRef, JobState, Scope
+from mpijob.model.spec.selector import selects
+
+
+def named(ref: JobRef, scope: Scope) -> bool:
+    """Return whether a job may be one that the scope is about, as far as its address tells."""
+    return (
+        scope.namespace in ("", ref.namespace)
+        and (not scope.names or ref.name in scope.names)
+        and scope.text in ref.name
+    )
+
+
+def tells_more_than_names(scope: Scope) -> bool:
+    """Return whether a scope asks for more than addresses tell."""
+    return bool(scope.phases or scope.owner or scope.queue or scope.selector)
+
+
+def belongs(state: JobState, scope: Scope) -> bool:
+    """Return whether a job is one that the scope is about."""
+    return (
+        named(state.ref, scope)
+        and (not scope.phases or state.phase.value in scope.phases)
+        and (not scope.owner or state.owner == scope.owner)
+        and (not scope.queue or state.queue == scope.queue)
+        and selects(scope.selector, state.labels)
+    )

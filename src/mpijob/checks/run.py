@@ -1,0 +1,156 @@
+"""The table of rules, and how a job goes through it: types first, then every rule that can be judged."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from mpijob import codec
+from mpijob.checks import (
+    commands,
+    custom_launcher,
+    elastic,
+    environment,
+    files,
+    launching,
+    names,
+    scheduling,
+    size,
+)
+from mpijob.checks.rule import Limits, Rule, rule
+from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.model import MPIJob
+from mpijob.model.spec.type_check import Problem, problems
+
+RULES: tuple[Rule, ...] = (
+    rule("BAD_NAME", "name workers", names.name),
+    rule("BAD_NAMESPACE", "namespace", names.namespace),
+    rule("BAD_QUEUE", "queue", names.queue),
+    rule("BAD_WORKERS", "workers", size.workers),
+    rule("BAD_SLOTS", "slots", size.slots),
+    rule("BAD_RANKS", "workers slots ranks programs launch", size.ranks),
+    rule("BAD_ELASTIC", "elastic workers slots ranks programs command args", elastic.elastic),
+    rule("BAD_CORES", "cores_per_rank slots resources", size.cores),
+    rule("BAD_GPUS", "resources launcher", size.gpus),
+    rule("SLOTS_AND_GPUS", "slots resources", size.slots_against_gpus),
+    rule("BAD_AMOUNT", "resources launcher", size.amounts),
+    rule("BAD_COMMAND", "command args programs", commands.command),
+    rule("BAD_PROGRAMS", "programs ranks workers slots", commands.programs),
+    rule(
+        "OWN_LAUNCHER_RANKS", "command args programs workers slots ranks launch elastic", commands.own_ranks
+    ),
+    rule("OWN_LAUNCHER_HOSTS", "command args elastic", commands.own_hosts),
+    rule("OWN_LAUNCHER_FAMILY", "command args mpi", commands.own_family),
+    rule("BAD_ENVIRONMENT", "env programs", environment.variables),
+    rule("BAD_SECRET", "secrets env", environment.secrets),
+    rule("BAD_VOLUME", "volumes", files.volumes),
+    rule("BAD_MODEL", "model volumes name", files.model),
+    rule("BAD_CODE", "code", files.code),
+    rule("BAD_LAYOUT", "launch mpi", launching.layout),
+    rule("BAD_SETTINGS", "launch mpi", launching.settings),
+    rule("BAD_FLAGS", "launch mpi", launching.flags),
+    rule("BAD_CUSTOM_LAUNCH", "launch mpi", custom_launcher.custom),
+    rule("BAD_PRESET", "presets", scheduling.presets),
+    rule("BAD_PLACEMENT", "placement", scheduling.placement),
+    rule("BAD_NETWORK", "network namespace", scheduling.network),
+    rule("BAD_PRIORITY", "priority", scheduling.priority),
+    rule("BAD_RETRY", "retry", scheduling.retry),
+    rule(
+        "BAD_TIME",
+        "gang_timeout_seconds deadline_seconds grace_seconds keep_on_failure_seconds retention",
+        scheduling.times,
+    ),
+    rule("BAD_SIGNAL", "signal deadline_seconds", scheduling.signal),
+    rule("BAD_PULL_SECRET", "pull_secrets", names.pull_secrets),
+    rule("BAD_PULL_POLICY", "pull_policy", names.pull_policy),
+    rule("BAD_AFTER", "after name", names.after),
+    rule("BAD_LABEL", "labels cost", names.labels),
+    rule("BAD_TEXT", "owner image description", names.texts),
+)
+_TYPE_CODES = frozenset({"WRONG_TYPE", "UNKNOWN_WORD", "UNKNOWN_FIELD", "MISSING_FIELD"})
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTICE: 2}
+_TEXT_LIKE = (
+    ("datetime", ("datetime", "date", "time", "timedelta")),
+    ("uuid", ("UUID",)),
+    ("decimal", ("Decimal",)),
+)
+
+
+def codes() -> frozenset[str]:
+    """Return every code that a check can tell."""
+    return _TYPE_CODES | {one.code for one in RULES}
+
+
+def run(job: MPIJob, *, max_workers: int = 100) -> tuple[Finding, ...]:
+    """Return everything found about a job: errors first, then warnings, then notices."""
+    wrong = () if _typed(job) is not None else problems(job) or (_unexplained(job),)
+    bad = {str(problem.path[0]) for problem in wrong if problem.path}
+    typed = _typed(job) if not wrong else _without(job, bad)
+    found = [_finding(problem) for problem in wrong]
+    if typed is not None:
+        found += _judged(typed, bad, Limits(max_workers))
+    return tuple(sorted(found, key=lambda finding: _ORDER[finding.severity]))
+
+
+def normal(job: MPIJob) -> MPIJob:
+    """Return the job with every part in its own type (a `mpi="mpich"` given as text, lists as tuples).
+
+    Raise InvalidJob where a value cannot be of the type that its field has.
+    """
+    typed = _typed(job)
+    if typed is None:
+        wrong = problems(job) or (_unexplained(job),)
+        raise InvalidJob.of(tuple(_finding(problem) for problem in wrong))
+    return typed
+
+
+def _judged(job: MPIJob, bad: set[str], limits: Limits) -> list[Finding]:
+    return [
+        msgspec.structs.replace(finding, code=one.code)
+        for one in RULES
+        if not one.reads & bad
+        for finding in one.check(job, limits)
+    ]
+
+
+def _typed(job: MPIJob) -> MPIJob | None:
+    try:
+        return codec.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _kept() -> tuple[type, ...]:
+    """Return the types that msgspec would turn into text, so that they are refused instead.
+
+    A type whose module nobody has imported cannot be in a job: start-up is a feature.
+    """
+    loaded = [(sys.modules[module], names) for module, names in _TEXT_LIKE if module in sys.modules]
+    return (
+        bytes,
+        bytearray,
+        memoryview,
+        *(getattr(module, name) for module, names in loaded for name in names),
+    )
+
+
+def _without(job: MPIJob, bad: set[str]) -> MPIJob | None:
+    """Return the job with its wrong fields at their defaults, so that the others can be judged."""
+    kept: dict[str, Any] = {name: getattr(job, name) for name in job.__struct_fields__ if name not in bad}
+    kept.setdefault("name", "job")
+    return _typed(MPIJob(**kept))
+
+
+def _finding(problem: Problem) -> Finding:
+    return Finding(code=problem.code, message=problem.message, hint=problem.hint, field=problem.field)
+
+
+def _unexplained(job: MPIJob) -> Problem:
+    """Return the last resort: msgspec refuses what the walk found nothing wrong with."""
+    try:
+        codec.convert(msgspec.to_builtins(job, builtin_types=_kept()), MPIJob)
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as reason:
+        return Problem("WRONG_TYPE", (), str(reason))
+    return Problem("WRONG_TYPE", (), "the job cannot be read")

@@ -1,0 +1,132 @@
+"""How a job is treated: where it may run, in what order, how long, and what happens at its end."""
+
+from __future__ import annotations
+
+import math
+
+from mpijob.checks.rule import Findings, Limits, dns_name, error, warning
+from mpijob.errors import Finding
+from mpijob.model import MPIJob
+from mpijob.model.spec.enums import FABRICS, PRESETS, PRIORITIES, SIGNALS, choice_hint, did_you_mean, shown
+from mpijob.model.spec.network import destination
+
+_MOST_RETRIES = 98  # attempts are counted in names with two digits
+_LOWEST_PRIORITY, _HIGHEST_PRIORITY = -1_000_000_000, 1_000_000_000
+_LONGEST_SECONDS = 366 * 86_400.0
+_LONGEST_DAYS = 36_600.0
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def placement(job: MPIJob, limits: Limits) -> Findings:
+    """Excluded machines have names, selectors are labels, tolerations have a known effect."""
+    for index, node in enumerate(job.placement.exclude_nodes):
+        if not dns_name(node):
+            yield error(f"placement.exclude_nodes[{index}]", f"{shown(node)} cannot be the name of a machine")
+    for key, value in job.placement.node_selector.items():
+        if not key or not all(32 < ord(letter) < 127 for letter in key + value):
+            yield error(
+                "placement.node_selector",
+                f"{shown(key)}: {shown(value)} cannot be a label",
+                "for example: zone: a",
+            )
+    for index, toleration in enumerate(job.placement.tolerations):
+        effect = toleration.get("effect")
+        if effect is not None and effect not in _EFFECTS:
+            field = f"placement.tolerations[{index}].effect"
+            yield error(field, f"{shown(effect)} is not known here", f"allowed: {', '.join(_EFFECTS)}")
+
+
+def presets(job: MPIJob, limits: Limits) -> Findings:
+    """Each is known, and the job has one network."""
+    for index, name in enumerate(job.presets):
+        if name not in PRESETS:
+            yield error(f"presets[{index}]", f"{shown(name)} is no preset", choice_hint(name, PRESETS))
+    networks = [name for name in dict.fromkeys(job.presets) if name in (*FABRICS, "tcp")]
+    if len(networks) > 1:
+        yield error(
+            "presets", f"{' and '.join(networks)} are two networks, a job has one", "name one of them"
+        )
+
+
+def network(job: MPIJob, limits: Limits) -> Findings:
+    """Every word names a place that a network policy can open."""
+    for index, word in enumerate(job.network.egress):
+        try:
+            destination(word, job.namespace)
+        except ValueError as reason:
+            hint = "for example: internet:443, 10.1.0.0/16, minio.data.svc, namespace/data"
+            yield error(f"network.egress[{index}]", f"{shown(word)} names no place to reach: {reason}", hint)
+    for index, word in enumerate(job.network.attachments):
+        if not all(dns_name(part) for part in word.partition("@")[0].split("/", 1)):
+            message = f"{shown(word)} cannot be the name of a network"
+            yield error(
+                f"network.attachments[{index}]", message, "for example: ib-a, fabric/ib-a, fabric/ib-a@net1"
+            )
+
+
+def priority(job: MPIJob, limits: Limits) -> Findings:
+    """A number, a known word, or the name of a priority class."""
+    if isinstance(job.priority, int):
+        if not _LOWEST_PRIORITY <= job.priority <= _HIGHEST_PRIORITY:
+            yield _out_of_range("priority", job.priority, _LOWEST_PRIORITY, _HIGHEST_PRIORITY)
+    elif not dns_name(job.priority):
+        message = (
+            f"{shown(job.priority)} is neither a number, nor a known word, nor the name of a priority class"
+        )
+        yield error("priority", message, f"for example: 10, or one of {', '.join(PRIORITIES)}")
+    elif job.priority not in PRIORITIES and (meant := did_you_mean(job.priority, PRIORITIES)):
+        message = f"{shown(job.priority)} is taken for the name of a priority class"
+        yield warning("priority", message, f"did you mean '{meant}'?", {"priority": meant})
+
+
+def retry(job: MPIJob, limits: Limits) -> Findings:
+    """So many tries, with pauses that grow."""
+    if not 0 <= job.retry.limit <= _MOST_RETRIES:
+        message = f"{shown(job.retry.limit)} retries are asked for; 0 to {_MOST_RETRIES} are allowed"
+        yield error("retry.limit", message, "0 means that a failed job is not tried again")
+    yield from _between("retry.backoff_seconds", job.retry.backoff_seconds, 0, _LONGEST_SECONDS)
+    yield from _between("retry.max_backoff_seconds", job.retry.max_backoff_seconds, 0, _LONGEST_SECONDS)
+    yield from _between("retry.factor", job.retry.factor, 1, 100)
+
+
+def times(job: MPIJob, limits: Limits) -> Findings:
+    """Times are real numbers and not below zero; a deadline and a gang timeout are above it."""
+    yield from _above_zero("gang_timeout_seconds", job.gang_timeout_seconds)
+    if job.deadline_seconds is not None:
+        yield from _above_zero("deadline_seconds", job.deadline_seconds)
+    yield from _between("grace_seconds", job.grace_seconds, 0, _LONGEST_SECONDS)
+    yield from _between("keep_on_failure_seconds", job.keep_on_failure_seconds, 0, _LONGEST_SECONDS)
+    yield from _between("retention.logs_days", job.retention.logs_days, 0, _LONGEST_DAYS)
+    yield from _between("retention.record_days", job.retention.record_days, 0, _LONGEST_DAYS)
+
+
+def _above_zero(field: str, number: float) -> Findings:
+    if not (math.isfinite(number) and 0 < number <= _LONGEST_SECONDS):
+        message = (
+            f"{shown(number)} is out of range: more than 0 and at most {shown(_LONGEST_SECONDS)} is allowed"
+        )
+        yield error(field, message, "it is a number of seconds")
+
+
+def _between(field: str, number: float, low: float, high: float) -> Findings:
+    if not (math.isfinite(number) and low <= number <= high):
+        yield _out_of_range(field, number, low, high)
+
+
+def _out_of_range(field: str, number: float, low: float, high: float) -> Finding:
+    return error(field, f"{shown(number)} is out of range: {shown(low)} to {shown(high)} is allowed")
+
+
+def signal(job: MPIJob, limits: Limits) -> Findings:
+    """The signal exists, and comes after the start and before the deadline."""
+    name = job.signal.name.removeprefix("SIG")
+    if name not in SIGNALS:
+        meant = did_you_mean(name, SIGNALS)
+        guess = f"did you mean '{meant}'? " if meant else ""
+        hint = f"{guess}allowed: {', '.join(SIGNALS)}"
+        yield error("signal.name", f"{shown(job.signal.name)} is not a signal that a rank can be given", hint)
+    seconds, deadline = job.signal.seconds_before, job.deadline_seconds
+    yield from _between("signal.seconds_before", seconds, 0, _LONGEST_SECONDS)
+    if deadline is not None and seconds > 0 and deadline > 0 and seconds >= deadline:
+        message = f"the signal comes {shown(seconds)} s before a deadline of {shown(deadline)} s"
+        yield error("signal.seconds_before", message, "make the deadline longer or the warning shorter")

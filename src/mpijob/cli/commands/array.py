@@ -1,0 +1,72 @@
+"""array: one job for each combination of values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from mpijob.cli import flag_values
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import job_flags
+from mpijob.cli.job_args import Given, TakesCommand, given_options
+from mpijob.cli.options import command
+from mpijob.cli.render.job_table import show_states
+from mpijob.client.submit.array import ARRAY_LABEL
+
+_RANGE = re.compile(r"\d{1,9}-\d{1,9}(?::\d{1,9})?(?:%\d{1,9})?")
+_SHOWN = 20
+_TEXTS = ("env.", "labels.", "cost.", "launch.settings.")  # 0.10 stays 0.10 there
+
+
+@command("array", cls=TakesCommand)
+@given_options
+@job_flags
+@click.option(
+    "--values", "sweep", multiple=True, metavar="PATH=A,B,…", help="A field and its values: env.LR=0.1,0.01."
+)
+@pass_app
+def array(app: App, sweep: tuple[str, ...], **given: Any) -> None:
+    """Create one job for each combination of values."""
+    if not sweep:
+        raise click.UsageError("give --values at least once, as in --values workers=2,4")
+    job = Given.of(app, given).job()
+    with app.out.progress(f"submitting the jobs of {job.name} …"):
+        made = app.client.array(job, dict(_values(text) for text in sweep))
+    states = [one.state() for one in made]
+    if app.out.structured:
+        app.out.value(states)
+    else:
+        show_states(app, states, namespaced=False)
+        app.out.note(f"wait for all of them: mpijob wait -l {ARRAY_LABEL}={job.name}")
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    path, equals, listed = text.partition("=")
+    if not equals or not path or not listed:
+        raise click.BadParameter(f"{text!r} is not of the form PATH=A,B", param_hint="--values")
+    _refuse_ranges(path, listed)
+    read = _meant if path.startswith(_TEXTS) else flag_values.anything
+    return path, [read(value) for value in listed.split(",")]
+
+
+def _meant(value: str) -> str:
+    """Return a text as it is meant: quotes say that what looks like a range is none."""
+    return value[1:-1] if value[:1] in ("'", '"') and _RANGE.fullmatch(value[1:-1]) else value
+
+
+def _refuse_ranges(path: str, listed: str) -> None:
+    """Refuse what Slurm reads as numbers, `0-3,8-10:2%2`: here each range would be one value, and one job."""
+    parts = listed.partition("%")[0].split(",")
+    if not any(_RANGE.fullmatch(part) for part in parts):
+        return
+    from mpijob.formats.convert.header import units
+
+    found = units.tasks(",".join(parts)) or ("0", "1", "2")
+    every = ",".join(found) if len(found) <= _SHOWN else f"{found[0]},{found[1]},…,{found[-1]}"
+    quoted = ",".join(f"'{part}'" if _RANGE.fullmatch(part) else part for part in parts)
+    hint = f'write {path}={every} for one job each, or "{path}={quoted}" where the text itself is meant'
+    raise click.BadParameter(
+        f"{listed!r} is a range, and values are written one by one: {hint}", param_hint="--values"
+    )

@@ -1,0 +1,69 @@
+"""exec, alloc: a command or a shell inside a job's workers."""
+
+from __future__ import annotations
+
+import os
+from secrets import token_hex
+from typing import Any
+
+import click
+
+from mpijob.cli import exit_codes
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import job_flags
+from mpijob.cli.job_args import Given, TakesCommand, given_options, words_after
+from mpijob.cli.options import Duration, command, name_argument
+from mpijob.cli.render import job_rows
+from mpijob.model import JobRef, Phase
+
+ALLOC_LABEL = "mpijob/alloc"
+_HOLD = ("sleep", "infinity")
+
+
+@command("exec", outputs=(), cls=TakesCommand)
+@name_argument
+@click.option("--worker", type=click.IntRange(min=0), metavar="N", help="In this worker.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Beside this rank.")
+@pass_app
+def execute(app: App, name: str, worker: int | None, rank: int | None) -> None:
+    """Run a command in a worker, beside a rank or in the launcher.
+
+    The command goes after `--`; without one it is a shell. The exit status is the command's own.
+    """
+    if worker is not None and rank is not None:
+        raise click.UsageError("give --worker or --rank, not both")
+    exit_codes.end(app.client.execute(name, words_after() or _shell(), worker=worker, rank=rank))
+
+
+@command("alloc", outputs=(), cls=TakesCommand)
+@given_options
+@job_flags
+@click.option(
+    "--timeout", type=Duration(), metavar="TIME", help="Give up when the workers do not start in time."
+)
+@pass_app
+def alloc(app: App, timeout: float | None, **given: Any) -> None:
+    """Hold workers for an interactive shell.
+
+    The workers are given back when the shell, or the command after `--`, ends.
+    """
+    if not given["words"] and not given["files"]:
+        given["words"] = (f"alloc-{token_hex(3)}",)
+    job = Given.of(app, given, command=_HOLD).job()
+    held = app.client.submit(job.replace(labels={**job.labels, ALLOC_LABEL: "true"}))
+    try:
+        status = _inside(app, held.ref, timeout)
+    finally:
+        app.client.cancel(held.ref)
+    exit_codes.end(status)
+
+
+def _inside(app: App, ref: JobRef, timeout: float | None) -> int:
+    with app.out.progress(f"waiting for the workers of {ref.name} …"):
+        state = app.client.wait(ref, timeout=timeout, for_phases=(Phase.RUNNING,))
+    app.out.phase_note(job_rows.phase_line(state), state.phase)
+    return app.client.execute(ref, words_after() or _shell(), worker=0)
+
+
+def _shell() -> tuple[str, ...]:
+    return (os.environ.get("SHELL") or "/bin/sh",)

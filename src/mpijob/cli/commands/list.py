@@ -1,0 +1,61 @@
+"""list, get: where jobs stand. `describe` next door tells everything about one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, name_argument
+from mpijob.cli.render.job_table import show_page, show_states, tell_if_deleted
+from mpijob.model import Phase
+
+
+def filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose among jobs."""
+    for option in reversed(
+        (
+            click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace."),
+            click.option("-l", "--selector", default="", metavar="LABELS", help="As in team=cv,tier!=test."),
+            click.option(
+                "--phase", "phases", multiple=True, type=phase_choice, help="Only jobs in this phase."
+            ),
+            click.option("--owner", default="", help="Only jobs of this user."),
+            click.option("--queue", default="", help="Only jobs of this queue."),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+phase_choice = click.Choice([phase.value for phase in Phase], case_sensitive=False)
+
+
+@command("list")
+@filters
+@click.option("--text", default="", help="Only jobs whose name holds this, in capitals or not.")
+@click.option("--limit", default=100, type=click.IntRange(1, 10_000), help="At most this many jobs.")
+@click.option("--deleted", is_flag=True, help="Jobs that were deleted and are remembered.")
+@click.option("--after", default="", metavar="CURSOR", help="The page after this cursor.")
+@pass_app
+def list_jobs(app: App, **chosen: Any) -> None:
+    """List jobs, newest first."""
+    show_page(app, **chosen)
+
+
+@command("get")
+@name_argument
+@click.argument("more", nargs=-1, metavar="[NAME]...")
+@pass_app
+def get(app: App, name: str, more: tuple[str, ...]) -> None:
+    """Show where jobs stand."""
+    states = [app.client.state(one) for one in (name, *more)]
+    for state in states:
+        tell_if_deleted(app, state)
+    if app.out.structured:
+        app.out.value(states if more else states[0])
+    else:
+        show_states(app, states, namespaced=False)
+        app.out.findings(finding for state in states if not state.phase.final for finding in state.findings)

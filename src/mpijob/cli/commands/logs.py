@@ -1,0 +1,182 @@
+"""logs, events: what was said and what happened."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.follow import Look, show_lines, waiting, waits
+from mpijob.cli.options import Moment, Numbers, command, name_argument
+from mpijob.cli.output import Format, coloured
+from mpijob.cli.render import job_rows
+from mpijob.cli.render.job_table import tell_if_deleted
+from mpijob.errors import NotFound
+from mpijob.model import Level, Phase, Role
+from mpijob.observation.logs import filters
+
+_TOGETHER = 512  # lines that are written at once when all of them are there already
+_CHOICES = ("follow", "tail", "find", "before", "after")  # that a download leaves aside
+
+
+@command("logs", outputs=(Format.TABLE, Format.JSON))
+@name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("--rank", "ranks", type=Numbers(), default=(), metavar="0-3,7", help="Only these ranks.")
+@click.option("--worker", "workers", type=Numbers(), default=(), metavar="0-3,7", help="Only these workers.")
+@click.option(
+    "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]), help="Only this role."
+)
+@click.option(
+    "--stream", "streams", multiple=True, type=click.Choice(["stdout", "stderr"]), help="Only this stream."
+)
+@click.option(
+    "--level", type=click.Choice([level.value for level in Level]), help="Only lines of this level or above."
+)
+@click.option("--since", type=Moment(), metavar="TIME", help="Not before: 1h (ago), 24h, or a date and time.")
+@click.option("--until", type=Moment(), metavar="TIME", help="Not after: as for --since.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option("--grep", "regex", default="", metavar="REGEX", help="Only lines that match.")
+@click.option("--find", default="", metavar="REGEX", help="Highlight what matches; leave no line out.")
+@click.option(
+    "-A", "--after", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines after each."
+)
+@click.option(
+    "-B", "--before", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines before each."
+)
+@click.option(
+    "-C", "--around", type=click.IntRange(min=0), default=0, metavar="N", help="Show N lines around each."
+)
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
+@click.option("-p", "--previous", is_flag=True, help="Only the attempt before the last.")
+@click.option(
+    "--fold/--no-fold",
+    default=None,
+    help="One line for what several ranks say alike; on a terminal by default.",
+)
+@click.option("--timestamps", is_flag=True, help="Begin each line with its time.")
+@click.option("--no-prefix", is_flag=True, help="Do not say which rank a line comes from.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print the bytes as they were written down, with control bytes and what looks like a secret.",
+)
+@click.option(
+    "--download",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="PATH",
+    help="Write each stream's own bytes into a directory; `-` is stdout, merged.",
+)
+@click.option(
+    "--merged", is_flag=True, help="Download one file, all lines in time order, with time and rank."
+)
+@click.option("--gzip", is_flag=True, help="Pack what is downloaded.")
+@pass_app
+def logs(
+    app: App,
+    name: str,
+    timestamps: bool,
+    no_prefix: bool,
+    raw: bool,
+    download: Path | None,
+    merged: bool,
+    gzip: bool,
+    around: int,
+    **query: Any,
+) -> None:
+    """Print the merged output of launcher, workers and ranks."""
+    query["before"], query["after"] = max(around, query["before"]), max(around, query["after"])
+    _check(query, download, merged or gzip)
+    if download is not None:
+        _download(app, name, download, merged or str(download) == "-", gzip, query)
+        return
+    if query["fold"] is None:
+        query["fold"] = app.out.live() and not raw and app.out.format is not Format.JSON
+    look = Look(
+        raw=raw,
+        prefix=not no_prefix,
+        timestamps=timestamps,
+        secrets=() if raw else _secrets(app, name),
+        highlight=_highlight(query["find"] or query["regex"]),
+        together=1 if query["follow"] else _TOGETHER,
+    )
+    tell_if_deleted(app, app.client.remembered)
+    if query["follow"]:
+        _tell_what_it_waits_for(app, name)
+    show_lines(app, app.client.logs(name, tidy=not raw, **query), look)
+    if raw:  # nothing was asked of the job before its lines
+        tell_if_deleted(app, app.client.remembered)
+
+
+def _secrets(app: App, name: str) -> tuple[str, ...]:
+    """Return what is masked; of a job that is gone and left no record, only what looks like a secret can be."""
+    try:
+        return app.client.masked_values(name)
+    except NotFound:
+        if not app.settings().loki:
+            raise
+        app.out.note(f"job '{name}' is gone; Loki is asked what it said, its secrets are not known any more")
+        return ()
+
+
+def _check(query: dict[str, Any], download: Path | None, packing: bool) -> None:
+    if packing and download is None:
+        raise click.UsageError("--merged and --gzip say how to download: add --download PATH")
+    if (query["before"] or query["after"]) and not (query["regex"] or query["level"]):
+        raise click.UsageError("-A, -B and -C show lines around others: add --grep or --level")
+    if query["previous"] and query["attempt"] is not None:
+        raise click.UsageError("--previous is an attempt too: give one of the two")
+
+
+def _download(app: App, name: str, target: Path, merged: bool, gzip: bool, query: dict[str, Any]) -> None:
+    if unfit := [word for word in _CHOICES if query[word] not in (None, False, 0, "")]:
+        raise click.UsageError(f"--download writes what is there now, whole: leave out --{unfit[0]}")
+    query["fold"] = False
+    if str(target) == "-":
+        app.client.download_logs(name, app.out.binary(), merged=True, compress=gzip, **query)
+        tell_if_deleted(app, app.client.remembered)
+        return
+    files = app.client.download_logs(name, target, merged=merged, compress=gzip, **query)
+    tell_if_deleted(app, app.client.remembered)
+    size = sum(file.stat().st_size for file in files)
+    app.out.note(f"{target}: {len(files)} file{'s' * (len(files) != 1)}, {size} bytes")
+
+
+def _highlight(pattern: str) -> Callable[[str], str] | None:
+    """Return how a found text is made to stand out, on a terminal that wants colour."""
+    if not pattern or not coloured(sys.stdout):
+        return None
+    mark = filters.compile_marking(pattern, b"\x1b[1;31m", b"\x1b[0m")
+    return lambda said: mark(said.encode()).decode(errors="replace")
+
+
+def _tell_what_it_waits_for(app: App, name: str) -> None:
+    """Say on stderr why a job that has not begun says nothing yet; one with earlier attempts has said something."""
+    first = app.client.state(name)
+    told = ""
+    for state in waiting(app, first) if first.attempt == 1 else (first,):
+        if state.phase is Phase.SUSPENDED or not waits(state):
+            return
+        line = job_rows.phase_line(state)
+        if line != told and (state is first or state.waiting_for):
+            app.out.phase_note(line, state.phase)
+            told = line
+
+
+@command("events", outputs=(Format.TABLE, Format.JSON))
+@name_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@pass_app
+def events(app: App, name: str, follow: bool) -> None:
+    """Print what happened to a job, in order."""
+    for number, event in enumerate(app.client.events(name, follow=follow)):
+        if not number:
+            tell_if_deleted(app, app.client.remembered)
+        if app.out.format is Format.JSON:
+            app.out.json_line(event)
+        else:
+            app.out.line(job_rows.event_line(event, app.now()))

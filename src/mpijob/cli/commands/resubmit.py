@@ -1,0 +1,162 @@
+"""retry, clone, compare, export: what is made from jobs that exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from mpijob.cli import exit_codes
+from mpijob.cli.commands.lifecycle import show_state
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.flags import job_flags
+from mpijob.cli.job_args import TakesCommand, command_changes
+from mpijob.cli.options import command, job_names, name_argument
+from mpijob.cli.output import Format
+from mpijob.cli.overlay import changes_of, overlay
+from mpijob.cli.render import text
+from mpijob.observation.redaction import masking
+
+if TYPE_CHECKING:
+    from mpijob.client.observe.compare import Comparison
+
+
+_with_fix = click.option(
+    "--with-fix",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Make the change of fix N of `mpijob why NAME`.",
+)
+
+
+@command("retry")
+@name_argument
+@_with_fix
+@click.option("--follow", is_flag=True, help="Follow it to its end, as `mpijob run` does.")
+@pass_app
+def retry(app: App, name: str, with_fix: int | None, follow: bool) -> None:
+    """Run a finished job again with the same configuration."""
+    if follow and app.out.format not in (Format.TABLE, Format.JSON):
+        raise click.UsageError("--follow writes a table or JSON, nothing else")
+    job = app.client.retry(name, with_fix=with_fix)
+    if follow:
+        from mpijob.cli.follow import Follower, Look
+
+        exit_codes.end(exit_codes.after(Follower(app, job, Look()).to_the_end().phase))
+    state = job.state()
+    show_state(app, state)
+    if app.out.format is Format.TABLE:
+        app.out.note(f"follow it: {app.words(state.ref, 'logs -f')}")
+
+
+@command("clone", cls=TakesCommand)
+@name_argument
+@click.argument("new_name", required=False, metavar="[NEW_NAME]")
+@job_flags
+@_with_fix
+@click.option(
+    "--replace", is_flag=True, help="Take the place of the job itself, if it has not started or has ended."
+)
+@pass_app
+def clone(
+    app: App, name: str, new_name: str | None, replace: bool, with_fix: int | None, **given: Any
+) -> None:
+    """Create a copy of a job with changes.
+
+    Flags and the command after `--` are the changes; without NEW_NAME a free name is chosen.
+    """
+    changes = [*changes_of(given), *command_changes(given)]
+    tree = overlay(msgspec.to_builtins(app.client.spec(name)), changes)
+    touched = {change.path.partition(".")[0] for change in changes}
+    made = app.client.clone(
+        name,
+        new_name,
+        replace=replace,
+        with_fix=with_fix,
+        changes={field: tree[field] for field in touched},
+    )
+    show_state(app, made.state())
+
+
+@command("compare", outputs=(Format.TABLE, Format.JSON, Format.YAML))
+@click.argument("names", nargs=-1, required=True, metavar="NAME NAME...", shell_complete=job_names)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0),
+    metavar="PERCENT",
+    help="End with 1 unless all ended as the first did, in a time that differs by at most so much.",
+)
+@pass_app
+def compare(app: App, names: tuple[str, ...], time_limit: float | None) -> None:
+    """Show how jobs differ: configuration, duration, result."""
+    found = app.client.compare(*names)
+    verdict = None
+    if time_limit is not None:
+        from mpijob.client.observe.compare import judge
+
+        verdict = judge(found, time_limit)
+    if app.out.structured:
+        whole = msgspec.to_builtins(found)
+        app.out.value(found if verdict is None else whole | {"verdict": msgspec.to_builtins(verdict)})
+    else:
+        _show_compared(app, found)
+    if verdict is None:
+        return
+    same = f"all ended alike, in times that differ by {abs(verdict.percent):g} % at most"
+    app.out.note(verdict.why or same)
+    if not verdict.same:
+        exit_codes.end(exit_codes.FAILED)
+
+
+def _show_compared(app: App, found: Comparison) -> None:
+    rows = [
+        ("phase", *(job.phase.value for job in found.jobs)),
+        ("duration", *(text.duration(job.duration_seconds) for job in found.jobs)),
+        ("result", *(job.result or "-" for job in found.jobs)),
+        *_used_rows(app, found),
+        *((row.field, *(_word(value) for value in row.values)) for row in found.differences),
+    ]
+    app.out.lines(text.table(("FIELD", *(text.one_line(job.ref.name) for job in found.jobs)), rows))
+
+
+def _used_rows(app: App, found: Comparison) -> list[tuple[str, ...]]:
+    """Return what the jobs used, where they have accounts."""
+    from mpijob.accounting import fields
+
+    names = (
+        "exit",
+        "waited",
+        "core_hours",
+        "cpu_efficiency",
+        "peak_memory",
+        "gpu_hours",
+        "gpu_efficiency",
+        "cost",
+    )
+    accounts = [job.account for job in found.jobs]
+    if not all(accounts):
+        return []
+    rates = app.client.rates()
+    told = [fields.shown(one, names, rates) for one in accounts if one is not None]
+    return [(name.replace("_", "-"), *(values[at] for values in told)) for at, name in enumerate(names)]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str):
+        return value or "-"
+    return "-" if value is None else msgspec.json.encode(value).decode()
+
+
+@command("export", outputs=(Format.YAML, Format.JSON))
+@name_argument
+@pass_app
+def export(app: App, name: str) -> None:
+    """Print a job as a job file."""
+    from mpijob.client.submit import drafts
+
+    job = app.client.spec(name)
+    app.out.text(drafts.shown(job, "json" if app.out.format is Format.JSON else "yaml"))
+    if hidden := masking.masked_names(job):
+        names = ", ".join(hidden)
+        app.out.note(f"not shown: the values of {names}; give them again as --env, or better as --secret")

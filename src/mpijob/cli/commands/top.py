@@ -1,0 +1,147 @@
+"""top, queue, quota: what jobs use, what they wait for, what there is."""
+
+from __future__ import annotations
+
+import click
+
+from mpijob.cli.context import App, pass_app
+from mpijob.cli.options import command, job_names
+from mpijob.cli.output import Format
+from mpijob.cli.render import job_rows, text
+from mpijob.errors import Unsupported
+from mpijob.model import Facts, JobState, Phase, Sample
+from mpijob.model.platform.cluster import ClusterFacts
+from mpijob.model.spec import quantity
+from mpijob.model.spec.quantity import as_count
+
+_VALUES = (Format.TABLE, Format.JSON, Format.YAML)
+
+
+@command("top", outputs=_VALUES)
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=job_names)
+@pass_app
+def top(app: App, name: str | None) -> None:
+    """Show the CPU, memory and GPUs that workers use.
+
+    Without NAME: every running job.
+    """
+    names = [name] if name else [state.ref.name for state in app.client.list(phases=(Phase.RUNNING,)).items]
+    latest = {one: _latest(app.client.metrics(one)) for one in names}
+    if app.out.structured:
+        app.out.value(latest)
+        return
+    if not any(latest.values()):
+        app.out.note(f"nothing has been measured of {name} yet" if name else "no job is running")
+        return
+    app.out.lines(
+        text.table(
+            ("JOB", "WORKER", "CPU", "MEMORY", "GPUS", "NETWORK", "IO-WAIT", "MEASURED"),
+            _usage_rows(latest, app.now()),
+        )
+    )
+
+
+def _latest(samples: tuple[Sample, ...]) -> list[Sample]:
+    last = {sample.worker: sample for sample in sorted(samples, key=lambda sample: sample.time)}
+    return [last[worker] for worker in sorted(last)]
+
+
+def _usage_rows(latest: dict[str, list[Sample]], now: float) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            str(sample.worker),
+            f"{sample.cpu_cores:.2f}",
+            job_rows.memory_of(sample.memory_bytes, None),
+            f"{sample.gpus:.2f}" if sample.gpu_memory_bytes else "-",
+            f"{quantity.as_bytes(int(sample.network))}/s" if sample.network else "-",
+            f"{sample.io_wait:.2f}" if sample.io_wait else "-",
+            text.ago(sample.time, now),
+        )
+        for name, samples in latest.items()
+        for sample in samples
+    ]
+
+
+@command("queue", outputs=_VALUES)
+@click.option("--queue", default="", metavar="NAME", help="Only this queue.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@pass_app
+def queue(app: App, queue: str, all_namespaces: bool) -> None:
+    """Show which jobs wait, in order, and what for."""
+    page = app.client.list(phases=(Phase.QUEUED,), queue=queue, all_namespaces=all_namespaces, limit=1000)
+    waiting = sorted(page.items, key=_place)
+    if app.out.structured:
+        app.out.value(waiting)
+        return
+    if not waiting:
+        app.out.note("no job waits")
+        return
+    header = ("POSITION", "NAME", "NAMESPACE", "PRIORITY", "WAITS", "ESTIMATE", "WAITING FOR")
+    app.out.lines(text.table(header, (_queue_row(state, app.now()) for state in waiting)))
+
+
+@command("quota", outputs=_VALUES)
+@pass_app
+def quota(app: App) -> None:
+    """Show what there is, what is free and what the namespace may use."""
+    facts = _facts(app)
+    if app.out.structured:
+        app.out.value(facts)
+        return
+    app.out.lines(
+        text.pairs(
+            (
+                ("Engine", facts.place),
+                ("Capacity", job_rows.amounts(facts.capacity) if facts.room_known else "not known"),
+                ("Free", job_rows.amounts(facts.free) if facts.room_known else "not known"),
+                ("Waiting jobs", str(facts.waiting_jobs)),
+            )
+        )
+    )
+    if facts.cluster is not None:
+        app.out.lines(_of_the_cluster(facts.cluster))
+    if facts.quota is None:
+        app.out.note("the namespace has no quota")
+        return
+    app.out.lines(text.table(("QUOTA", "USED", "LIMIT"), job_rows.quota_rows(facts.quota)))
+    if facts.quota.request_url:
+        app.out.note(f"ask for more: {facts.quota.request_url}")
+
+
+def _of_the_cluster(cluster: ClusterFacts) -> list[str]:
+    """Return what only a cluster tells: its queue's shares, and the lines of quotas beside the usual three."""
+    queue = cluster.queue
+    shares = queue.shares or () if queue is not None else ()
+    rows = [(f"queue {queue.name}", one.resource, as_count(one.most - one.free), as_count(one.most))
+            for one in shares if queue is not None]  # fmt: skip
+    rows += [
+        (f"quota {one.quota}", one.resource, as_count(one.used), as_count(one.hard))
+        for one in cluster.ceilings
+    ]
+    return text.table(("LIMIT OF", "RESOURCE", "USED", "MOST"), rows) if rows else []
+
+
+def _facts(app: App) -> Facts:
+    """Ask the client what the place says of itself, where the client can tell."""
+    ask = getattr(app.client, "facts", None)
+    if ask is None:
+        raise Unsupported("this client does not tell quotas", hint=f"{app.program} plan shows what is free")
+    found: Facts = ask()
+    return found
+
+
+def _place(state: JobState) -> tuple[float, float]:
+    return (float("inf") if state.queue_position is None else state.queue_position, state.created)
+
+
+def _queue_row(state: JobState, now: float) -> tuple[str, ...]:
+    return (
+        "-" if state.queue_position is None else str(state.queue_position),
+        state.ref.name,
+        state.ref.namespace,
+        str(state.priority),
+        text.age(state.queued or state.created, now),
+        text.duration(state.wait_estimate_seconds),
+        state.waiting_for or state.message or "-",
+    )

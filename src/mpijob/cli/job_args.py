@@ -1,0 +1,170 @@
+"""From NAME, -f FILE, flags and the words after `--` to one MPIJob.
+
+A wrong value is told in the same sentence wherever it came from. The table of flags is in `flags`,
+laying them over a tree in `overlay`, and over a file in `job_file_and_flags`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import click
+
+from mpijob import codec
+from mpijob.cli import flag_values
+from mpijob.cli.context import App
+from mpijob.cli.overlay import Change, Tree, changes_of, overlay
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import MPIJob
+from mpijob.model.spec.type_check import problems
+
+_AFTER = "mpijob.words_after"
+
+
+class TakesCommand(click.Command):
+    """A command that takes another command after `--`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows `--` apart, untouched."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_AFTER] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show in the usage line where the command goes."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+def words_after() -> tuple[str, ...]:
+    """Return the command that was given after `--`."""
+    words: tuple[str, ...] = click.get_current_context().meta.get(_AFTER, ())
+    return words
+
+
+def given_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add NAME and -f to a command."""
+    function = click.argument("words", nargs=-1, metavar="[NAME]")(function)
+    told = "A job file, YAML or JSON; - is stdin."
+    return click.option("-f", "--file", "files", multiple=True, metavar="FILE", help=told)(function)
+
+
+class Given(NamedTuple):
+    """What a command line says about a job."""
+
+    file: str | None
+    text: str
+    changes: tuple[Change, ...]
+
+    @classmethod
+    def of(
+        cls, app: App, given: Mapping[str, Any], command: tuple[str, ...] = (), *, nameless: bool = False
+    ) -> Given:
+        """Read it off a command line for one job; `command` stands where the words after `--` are not the job's.
+
+        One that may be `nameless` is called after its program.
+        """
+        files = given.get("files", ())
+        if len(files) > 1:
+            names = " ".join(f"-f {file}" for file in files)
+            raise click.UsageError(f"this command takes one job, and so one file: {names}")
+        changes = changes_of(given)
+        if app.namespace is not None:
+            changes.append(Change("namespace", app.namespace))
+        file = files[0] if files else None
+        name = _name(given.get("words", ()), file)
+        if not name and nameless and file is None and (argv := command or words_after()):
+            name = _named_after(argv)
+        if name:
+            changes.append(Change("name", name))
+        changes += command_changes(given, command)
+        return cls(file, read_file(file) if file else "", tuple(changes))
+
+    @classmethod
+    def each(cls, app: App, given: Mapping[str, Any], *, nameless: bool = False) -> tuple[Given, ...]:
+        """Read it off a command line for any number of jobs: once for each file, or once without any."""
+        if len(given["files"]) < 2:
+            return (cls.of(app, given, nameless=nameless),)
+        return tuple(cls.of(app, {**given, "files": (file,)}, nameless=nameless) for file in given["files"])
+
+    def job(self) -> MPIJob:
+        """Return the job that file and flags describe together."""
+        if self.file is None:
+            return from_tree(overlay({}, self.changes))
+        from mpijob.cli import job_file_and_flags
+
+        job = job_file_and_flags.job(self.text, self.file, self.changes)
+        if self.file == "-" or any(change.path.startswith("code") for change in self.changes):
+            return job
+        from mpijob.client.submit.code_path import beside
+
+        return beside(job, self.file)
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Bring what a check finds back to the file's lines."""
+        try:
+            yield
+        except InvalidJob as error:
+            if self.file is None or not error.findings:
+                raise
+            from mpijob.cli import job_file_and_flags
+
+            raise job_file_and_flags.placed(error, self.text, self.file, self.changes) from error
+
+
+def from_tree(tree: Tree) -> MPIJob:
+    """Return the job of a command line without a file; wrong types are told as a file's are."""
+    if wrong := problems(tree):
+        from mpijob.client.submit.validate import contradictions
+
+        findings = tuple(Finding(one.code, one.message, one.hint, one.field) for one in wrong)
+        sketch = MPIJob(**{"name": "job", **tree})  # of any type: what is judged is only the rest
+        raise InvalidJob.of((*findings, *contradictions(findings, sketch)), "the command line")
+    return codec.convert(tree, MPIJob)
+
+
+def _name(words: tuple[str, ...], file: str | None) -> str:
+    if file is None and words and words[0].lower().endswith((".yaml", ".yml", ".json")):
+        raise click.UsageError(f"a job file is given with -f: -f {words[0]}")
+    if len(words) > 1:
+        raise click.UsageError(f"the command goes after --: {words[0]} -- {' '.join(words[1:])}")
+    return words[0] if words else ""
+
+
+def _named_after(argv: tuple[str, ...]) -> str:
+    """Return a name for a job that was given none: its program's, or that of the script for an interpreter."""
+    from pathlib import PurePath
+
+    from mpijob.formats.convert.header.request import name_of
+
+    scripts = (word for word in argv if PurePath(word).suffix in (".py", ".sh", ".jl", ".R", ".pl"))
+    return name_of(PurePath(next(scripts, argv[0])).stem)
+
+
+def command_changes(given: Mapping[str, Any], command: tuple[str, ...] = ()) -> list[Change]:
+    """Return the change of command; a new one does not keep the arguments that the old one had."""
+    argv = command or words_after()
+    if not argv:
+        return []
+    changes = [Change("command", list(argv))]
+    return changes if given.get("flag_arg") else [*changes, Change("args", [])]
+
+
+def read_file(path: str) -> str:
+    """Return the text of a file, or of stdin for `-`."""
+    try:
+        if path == "-":
+            return flag_values.whole(sys.stdin.buffer, "stdin").decode("utf-8")
+        with open(path, "rb") as file:
+            return flag_values.whole(file, path).decode("utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.UsageError(
+            f"{path}: not UTF-8 text, byte {error.start} is 0x{error.object[error.start]:02x}"
+        ) from error

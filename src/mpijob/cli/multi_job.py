@@ -1,0 +1,77 @@
+"""Files with several jobs of which some wait for others: submitted together, followed one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from mpijob.cli import exit_codes
+from mpijob.cli.context import App
+from mpijob.cli.follow import Follower, Look
+from mpijob.cli.job_args import Given
+from mpijob.cli.render.job_table import show_states
+from mpijob.model import JobState, MPIJob, Phase
+
+if TYPE_CHECKING:
+    from mpijob.client import Job
+
+
+def jobs_of(asked: Sequence[Given]) -> tuple[MPIJob, ...]:
+    """Return the jobs of several files, or of one that holds several; nothing for any other command line."""
+    several = [one for one in asked if _holds_several(one)]
+    if len(asked) == 1 and not several:
+        return ()
+    if {change.path for change in asked[0].changes} - {"namespace"}:
+        holder = f"{several[0].file} holds" if len(asked) == 1 else f"{len(asked)} files hold"
+        raise click.UsageError(f"{holder} several jobs: NAME and flags would be for one of them")
+    return tuple(job for one in asked for job in (_all_of(one) if one in several else (one.job(),)))
+
+
+def _holds_several(asked: Given) -> bool:
+    if not asked.file or asked.text.count("---") == 0:
+        return False
+    from mpijob.formats.jobfile import yaml_tree
+
+    return len(yaml_tree.parse(asked.text, asked.file).roots) > 1
+
+
+def _all_of(asked: Given) -> tuple[MPIJob, ...]:
+    from mpijob.client.submit.code_path import beside
+    from mpijob.formats.jobfile import jobfile_reader
+
+    file = asked.file or ""
+    found = jobfile_reader.read_all(asked.text, file=file)
+    placed = found if file == "-" else tuple(beside(job, file) for job in found)
+    changes = {change.path: change.value for change in asked.changes}
+    return tuple(job.replace(**changes) for job in placed)
+
+
+def submit(app: App, jobs: Sequence[MPIJob]) -> list[Job]:
+    """Submit the jobs, each behind those that it waits for."""
+    with app.out.progress(f"submitting {len(jobs)} jobs …"):
+        return app.client.submit_all(jobs)
+
+
+def show(app: App, made: Sequence[Job]) -> None:
+    """Print where the jobs stand."""
+    states = [one.state() for one in made]
+    if app.out.structured:
+        app.out.value(states)
+    else:
+        show_states(app, states, namespaced=False)
+
+
+def follow(app: App, made: Sequence[Job], look: Look, *, stays: bool) -> None:
+    """Follow each job to its end, in the order in which they may start, and end as the worst of them."""
+    ended: list[JobState] = []
+    with app.client.reconciling(*(one.ref for one in made)):
+        for one in made:
+            app.out.note(f"-- {one.name}")
+            ended.append(Follower(app, one, look, stays=stays).to_the_end())
+    if not stays:
+        for one in made:
+            app.client.delete(one.ref)
+    wrong = [state.phase for state in ended if state.phase is not Phase.SUCCEEDED]
+    exit_codes.end(exit_codes.after(wrong[0] if wrong else Phase.SUCCEEDED))

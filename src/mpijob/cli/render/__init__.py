@@ -1,0 +1,1 @@
+"""Text for the terminal: tables, diagnosis, live view."""

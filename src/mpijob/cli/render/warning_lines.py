@@ -1,0 +1,60 @@
+"""What is worrying about a job that is followed, said once: by `watch` with each change, by `run` beside its log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mpijob.cli.context import App
+from mpijob.cli.output import finding_lines
+from mpijob.errors import Finding, MpiJobError, Severity
+from mpijob.model import JobKey, JobRef
+
+if TYPE_CHECKING:
+    from mpijob.observation.health.warnings import Key
+
+LOOK_SECONDS = 15.0
+
+
+class Worries:
+    """Says each warning once, however its numbers change; `say` prints a line."""
+
+    def __init__(self, app: App, say: Callable[[str], None]) -> None:
+        self._app = app
+        self._say = say
+        self._told: set[tuple[JobKey, Key]] = set()
+
+    def tell(self, ref: JobRef, findings: Iterable[Finding]) -> None:
+        """Say what is new among the warnings about a job."""
+        from mpijob.observation.health import (
+            warnings,  # start-up is a feature: most jobs end before anything worries
+        )
+
+        for finding in findings:
+            key = ref.key, warnings.key(finding)
+            if finding.severity is Severity.WARNING and key not in self._told:
+                self._told.add(key)
+                for line in finding_lines((finding,)):
+                    self._say(f"{ref.name}: {line}")
+
+    @contextmanager
+    def beside(self, ref: JobRef) -> Iterator[None]:
+        """Look at a job now and then while the caller waits for its next line: one that hangs has none."""
+        over = threading.Event()
+        looking = threading.Thread(target=self._look, args=(ref, over), daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _look(self, ref: JobRef, over: threading.Event) -> None:
+        while not over.wait(LOOK_SECONDS):
+            try:
+                found = self._app.client.warnings(ref)
+            except MpiJobError:
+                continue  # who reads the lines tells what is wrong with the engine
+            if not over.is_set():
+                self.tell(ref, found)

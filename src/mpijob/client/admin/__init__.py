@@ -1,0 +1,1 @@
+"""Administration: limits, runtimes, images, doctor."""

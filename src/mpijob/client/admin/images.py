@@ -1,0 +1,43 @@
+"""Images looked at before a job runs in them: read by `backends/registry`, judged by `checks`."""
+
+from __future__ import annotations
+
+import os
+
+from mpijob.backends.registry import inspect
+from mpijob.backends.registry.inspect import Way
+from mpijob.checks import images
+from mpijob.errors import NotFound
+from mpijob.model.spec.image import ImageReport, Reference
+
+
+def inspect_image(
+    image: str,
+    *,
+    launcher: str = "",
+    platform: str = "",
+    auth_file: str = "",
+    ca_file: str = "",
+    plain_http: bool = False,
+) -> ImageReport:
+    """Return what is in an image and whether MPI jobs will run in it; nothing is started or unpacked.
+
+    `image` is a name at a registry, an archive (OCI, or of `docker save`), or the folder of an OCI layout.
+    With `launcher`, the image that the launcher runs in, the two are compared, too.
+    """
+    way = Way(platform=platform, auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
+    found = inspect.read(image, way)
+    told = images.inspect(found)
+    if launcher:
+        told = (*images.compare(inspect.read(launcher, way), found), *told)
+    return ImageReport.of(found, told)
+
+
+def image_exists(image: str, *, auth_file: str = "", ca_file: str = "", plain_http: bool = False) -> str:
+    """Return the whole name of an image that its registry has; NotFound where it says that it has none."""
+    way = Way(auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
+    reference = Reference.parse(image)
+    if not inspect.at_registry(reference, way, os.environ).exists():
+        message = f"the registry {reference.server} has no image {str(reference).partition('/')[2]}"
+        raise NotFound(message, hint="check the name and the tag, and that it was pushed")
+    return str(reference)

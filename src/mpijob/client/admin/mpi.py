@@ -1,0 +1,29 @@
+"""MPI libraries on this machine, for `mpijob mpi`: which there are, and one more."""
+
+from __future__ import annotations
+
+from mpijob.backends.local.planning import mpi_installations
+from mpijob.backends.local.storage.paths import Home
+from mpijob.errors import NotFound
+from mpijob.model import Family
+from mpijob.settings import Settings, load
+
+
+def available(settings: Settings | None = None) -> dict[str, str]:
+    """Return family → version and place, for every family that jobs can use here."""
+    settings = load() if settings is None else settings
+    found = mpi_installations.found(settings, Home(settings.home))
+    first: dict[str, str] = {}
+    for one in found:
+        first.setdefault(one.family.value, f"{one.version} in {one.prefix}")
+    return first
+
+
+def install(family: str, settings: Settings | None = None) -> str:
+    """Install a family into a directory of its own and return the sentence that says so."""
+    settings = load() if settings is None else settings
+    if family not in [choice.value for choice in mpi_installations.WHEELS]:
+        choices = ", ".join(choice.value for choice in mpi_installations.WHEELS)
+        raise NotFound(f"there is no wheel for '{family}'", hint=f"choose one of: {choices}")
+    done = mpi_installations.install(Home(settings.home), Family(family))
+    return f"{done.family.value} {done.version} is installed in {done.prefix}"

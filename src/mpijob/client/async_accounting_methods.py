@@ -1,0 +1,116 @@
+"""The coroutines that ask what was used and what it cost; the blocking twin is `accounting_methods`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mpijob.client.async_base import AsyncDesk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mpijob.accounting.costs import Budget
+    from mpijob.accounting.estimates import Estimate
+    from mpijob.accounting.reports import Report
+    from mpijob.accounting.right_sizing import Counsel
+    from mpijob.model import JobRef, MPIJob, Phase
+    from mpijob.model.status.accounts import AccountPage
+    from mpijob.settings import RateSetting
+
+
+class AsyncAccounting(AsyncDesk):
+    """The part of the client that keeps accounts."""
+
+    async def accounts(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        names: Iterable[str] = (),
+        owners: Iterable[str] = (),
+        phases: Iterable[Phase | str] = (),
+        selector: str = "",
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+        after: str = "",
+        **chosen: Any,
+    ) -> AccountPage:
+        """Return one page of accounts, newest first, of jobs that are there and of those that were deleted.
+
+        `since` and `until` (seconds since the epoch) choose jobs that were there at some time between them.
+        """
+        from mpijob.client.history import accounts  # a list needs none: start-up is a feature
+
+        wanted = accounts.query(
+            "" if all_namespaces else namespace or self.namespace,
+            names=names, owners=owners, phases=phases, selector=selector, since=since, until=until,
+            limit=limit, after=after, **chosen,
+        )  # fmt: skip
+        return await self.apart(lambda: accounts.page(self.backend, wanted))
+
+    async def usage_report(
+        self,
+        by: Iterable[str] = ("user",),
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        since: float | None = None,
+        until: float | None = None,
+        **chosen: Any,
+    ) -> Report:
+        """Return what jobs that ended in a time used and cost, by user, namespace, month, label:KEY …"""
+        from mpijob.client.history import accounts
+
+        where = "" if all_namespaces else namespace or self.namespace
+        wanted = accounts.query(where, since=since, until=until, **chosen)
+        return await self.apart(lambda: accounts.report(self.backend, self.settings, wanted, tuple(by)))
+
+    async def rates(self) -> Mapping[str, RateSetting]:
+        """Return what hours cost by namespace, "*" for all others: the cluster's own rates, else the settings'."""
+        from mpijob.client.history import accounts
+
+        return await self.apart(lambda: accounts.rates(self.backend, self.settings))
+
+    async def budgets(self) -> tuple[Budget, ...]:
+        """Return how the namespaces that have a budget stand this month, with the forecast for its end."""
+        from mpijob.client.history import accounts
+
+        return await self.apart(lambda: accounts.budgets(self.backend, self.settings))
+
+    async def estimate(self, job: MPIJob) -> Estimate | None:
+        """Return what a job will take and cost, from earlier runs of its program; None where there were none."""
+        from mpijob.client.history import accounts
+
+        return await self.apart(lambda: accounts.estimate(self.backend, self.settings, self._sound(job)))
+
+    async def advise(self, job: MPIJob) -> Counsel:
+        """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
+        from mpijob.client.history import accounts
+
+        return await self.apart(lambda: accounts.advise(self.backend, self._sound(job)))
+
+    async def backup_record(self, file: str | Path) -> int:
+        """Write the whole record of jobs into one file, while it is in use; return how many jobs are in it."""
+        from mpijob.client.history import maintenance
+
+        return await asyncio.to_thread(maintenance.backup, self._audited, self.settings, str(file))
+
+    async def restore_record(self, file: str | Path) -> int:
+        """Put a backup back where no record is; return how many jobs are remembered again."""
+        from mpijob.client.history import maintenance
+
+        return await asyncio.to_thread(maintenance.restore, self._audited, self.settings, str(file))
+
+    async def erase_user(self, user: str) -> tuple[JobRef, ...]:
+        """Erase what is remembered of a user's deleted jobs; the audit tells that it was done. Return which."""
+        from mpijob.client.audit import recorder
+        from mpijob.client.history import maintenance
+        from mpijob.model.status.audit import Verb
+
+        gone = await asyncio.to_thread(maintenance.erase_user, self._audited, self.settings, user)
+        for ref in gone:
+            await recorder.tell(self.port, Verb.FORGET, ref)
+        return gone

@@ -1,0 +1,1 @@
+"""Record every change of a job in the audit log."""

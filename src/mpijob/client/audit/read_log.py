@@ -1,0 +1,42 @@
+"""Asking the audit of an engine; `recorder` writes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mpijob.client.audit.recorder import audit_directory
+from mpijob.errors import BackendError, InvalidJob
+from mpijob.history.audit import audit_query, verify_chain
+from mpijob.model.status.audit import AuditEvent, AuditQuery
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.history.audit.verify_chain import Verdict
+    from mpijob.settings import Settings
+
+
+def entries(backend: Backend, settings: Settings, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
+    """Return the entries that are wanted, the oldest first."""
+    directory = audit_directory(backend, settings)
+    try:
+        return tuple(audit_query.entries(directory, query or AuditQuery()))
+    except OSError as error:
+        raise _unreadable(directory, error) from error
+
+
+def verify(backend: Backend, settings: Settings, anchor: str = "") -> Verdict:
+    """Return whether the audit is as it was written."""
+    kept = verify_chain.anchor_of(anchor) if anchor else None
+    if anchor and kept is None:
+        raise InvalidJob(
+            f"'{anchor}' is no anchor", hint="it is what `mpijob audit verify` prints as head: NUMBER:HASH"
+        )
+    directory = audit_directory(backend, settings)
+    try:
+        return verify_chain.verify(directory, kept)
+    except OSError as error:
+        raise _unreadable(directory, error) from error
+
+
+def _unreadable(directory: str, error: OSError) -> BackendError:
+    return BackendError(f"the audit in {directory} cannot be read: {error.strerror}")

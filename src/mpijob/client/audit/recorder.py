@@ -1,0 +1,357 @@
+"""The one place where acts are told to the audit: an engine's port that writes down what goes through it.
+
+Every face acts through the clients, and the clients act through this; so nobody writes audit lines anywhere else.
+What becomes of each method is in `verbs`, and one that is not in it raises. Before an act a line says that it
+was asked for, after it another with the result: whoever is killed in between leaves a request without a result, which
+is told as such. A job that is refused before an engine hears of it is told by `pipeline`.
+
+What is written never holds a value that might be a secret: of variables, arguments and files only names.
+
+An entry that cannot be written (a full disk) does not stop the act, for deleting must be possible then; it
+is said on the terminal, and the next entry tells that one is missing. With `audit = "required"` such an act is
+refused before it happens.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from mpijob.client.audit import verbs
+from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules
+from mpijob.client.audit.entries import (
+    ORIGIN,
+    Origin,
+    broken,
+    changed,
+    described,
+    event,
+    finished,
+    phase_of,
+    selection,
+    spanned,
+)
+from mpijob.client.audit.verbs import Kind
+from mpijob.client.bridge import close
+from mpijob.errors import BackendError, MpiJobError, NotFound
+from mpijob.history.audit.audit_log import Trail, directory_of
+from mpijob.history.audit.retention import days
+from mpijob.model import Identity, JobRef
+from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, ResponseStatus, Verb
+from mpijob.settings import LOCAL, Settings, history_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from pathlib import Path
+
+    from mpijob.backends.protocol import Backend, Schedules
+    from mpijob.history.archive_reader import Past
+    from mpijob.model import JobState, LogLine, LogQuery, Model, MPIJob, Plan, RankStack
+
+T = TypeVar("T")
+OFF, ON, REQUIRED = "off", "on", "required"
+_SAME_LOOK_SECONDS = 60.0
+_MOST_LOOKS = 1000
+_RECONCILED = ("BackingOff", "WaitingForJobs")  # where an attached command starts something
+_TABLE = {**verbs.PORT, **verbs.ABILITIES}
+
+
+class Meaning(msgspec.Struct, frozen=True):
+    """What a submit is: a retry, a clone, a change; of which job, and what is different."""
+
+    verb: Verb
+    details: Mapping[str, str]
+
+
+_MEANING: ContextVar[Meaning | None] = ContextVar("meaning", default=None)
+
+
+def witnessed(backend: Backend, settings: Settings) -> Backend:
+    """Return the engine with its acts told to the audit; one that exists in memory alone has none."""
+    if settings.audit == OFF or backend.name == "memory":
+        return backend
+    return cast("Backend", Witness(backend, settings))  # all else is the engine's own
+
+
+def audit_directory(backend: Backend, settings: Settings) -> str:
+    """Return where the audit of an engine is, on this machine."""
+    return directory_of(history_directory(settings, backend.name or LOCAL))
+
+
+@contextmanager
+def meaning(verb: Verb, of: JobRef, old: MPIJob | None = None, new: MPIJob | None = None) -> Iterator[None]:
+    """Say what the submit within means."""
+    details = {"of": of.name}
+    if old is not None and new is not None and (different := changed(old, new)):
+        details["changed"] = different
+    token = _MEANING.set(Meaning(verb, details))
+    try:
+        yield
+    finally:
+        _MEANING.reset(token)
+
+
+async def act(
+    backend: Backend,
+    verb: Verb,
+    ref: JobRef,
+    work: Callable[[], T],
+    details: Mapping[str, str] = {},
+    *,
+    resource: str = "jobs",
+) -> T:
+    """Do what does not go through the port, and tell the audit: erase a record, install a runtime."""
+    auditor = getattr(backend, "act", None)  # none where no audit is kept
+
+    async def acted() -> T:
+        return work()
+
+    return await acted() if auditor is None else await auditor(verb, ref, acted, details, resource=resource)
+
+
+async def tell(
+    backend: Backend, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
+) -> None:
+    """Tell the audit of a refusal before the port was reached."""
+    if note := getattr(backend, "note", None):
+        await note(verb, ref, job, error)
+
+
+class Witness:
+    """A port that passes everything on, and writes down acts and looks into jobs."""
+
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self._backend = backend
+        self._required = settings.audit == REQUIRED
+        self._trail = Trail(audit_directory(backend, settings), keep_days=days(settings.audit_days))
+        self._looks: dict[tuple[object, ...], float] = {}
+        self._reconciled: set[tuple[object, ...]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._backend, name)
+        kind = verbs.checked(_TABLE, name)
+        return found if kind is Kind.READ else {"merge_logs": self._merging, "register": self._registering,
+                                                "store": self._storing}[name](found)  # fmt: skip
+
+    def past(self) -> Past | None:
+        """Return what is remembered of jobs that are gone."""
+        past = self._backend.past()
+        return None if past is None else cast("Past", AuditedPast(past, self))
+
+    def schedules(self) -> Schedules:
+        """Return the recurring jobs of this place."""
+        return cast("Schedules", AuditedSchedules(self._backend.schedules(), self))
+
+    # -- acts --------------------------------------------------------------------------------------
+    async def submit(self, plan: Plan, who: Identity) -> JobRef:
+        """Start or queue a job."""
+        meant = _meant()
+        ref = JobRef(plan.job.namespace, plan.job.name, plan.uid)
+        details = {**described(plan.job), **meant.details}
+        return await self.act(meant.verb, ref, lambda: self._backend.submit(plan, who), details, who=who)
+
+    async def reconcile(self, state: JobState) -> None:
+        """Do what an engine does not do by itself: on a cluster, start a next attempt or a job that waited for others.
+
+        An attached command asks again and again; an attempt of its job is written down once.
+        """
+        key = (state.ref, state.attempt, state.reason)
+        if self._backend.name == LOCAL or state.reason not in _RECONCILED or key in self._reconciled:
+            await self._backend.reconcile(state)
+            return
+        self._reconciled.add(key)
+        details = {"attempt": str(state.attempt), "reason": state.reason}
+        await self.act(Verb.RECONCILE, state.ref, lambda: self._backend.reconcile(state), details)
+
+    def _registering(self, register: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def registered(ref: JobRef, model: Model | None) -> Any:
+            details = {"model": model.name, "version": model.version} if model is not None else {}
+            return await self.act(Verb.REGISTER, ref, lambda: register(ref, model), details)
+
+        return registered
+
+    def _storing(self, store: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def stored(ref: JobRef) -> Any:
+            return await self.act(Verb.STORE, ref, lambda: store(ref))
+
+        return stored
+
+    async def cancel(self, ref: JobRef, *, grace_seconds: float | None = None) -> JobState:
+        """End a job."""
+        work = lambda: self._backend.cancel(ref, grace_seconds=grace_seconds)  # noqa: E731
+        return await self.act(Verb.CANCEL, ref, work, ended=phase_of)
+
+    async def suspend(self, ref: JobRef) -> JobState:
+        """Put a job to rest."""
+        return await self.act(Verb.SUSPEND, ref, lambda: self._backend.suspend(ref), ended=phase_of)
+
+    async def resume(self, ref: JobRef) -> JobState:
+        """Queue a job again."""
+        return await self.act(Verb.RESUME, ref, lambda: self._backend.resume(ref), ended=phase_of)
+
+    async def scale(self, ref: JobRef, workers: int) -> JobState:
+        """Give an elastic job another number of workers."""
+        work = lambda: self._backend.scale(ref, workers)  # noqa: E731
+        return await self.act(Verb.SCALE, ref, work, {"workers": str(workers)}, ended=phase_of)
+
+    async def delete(self, ref: JobRef, *, grace_seconds: float | None = None) -> None:
+        """Remove a job."""
+        work = lambda: self._backend.delete(ref, grace_seconds=grace_seconds)  # noqa: E731
+        await self.act(Verb.DELETE, ref, work, await self._standing(ref))
+
+    async def execute(
+        self, ref: JobRef, argv: tuple[str, ...], *, worker: int | None, rank: int | None
+    ) -> int:
+        """Run a command inside a job."""
+        where = {"worker": worker, "rank": rank}
+        details = {name: str(number) for name, number in where.items() if number is not None}
+        details |= {
+            "program": os.path.basename(argv[0]) if argv else "",
+            "arguments": str(max(0, len(argv) - 1)),
+        }
+        work = lambda: self._backend.execute(ref, argv, worker=worker, rank=rank)  # noqa: E731
+        return await self.act(Verb.EXEC, ref, work, details, ended=lambda code: {"exit-code": str(code)})
+
+    async def stacks(
+        self, ref: JobRef, ranks: tuple[int, ...] = (), *, bring: bool = False
+    ) -> tuple[RankStack, ...]:
+        """Return where ranks stand."""
+        details = {"ranks": spanned(ranks)} | ({"brought": "py-spy"} if bring else {})
+        return await self.act(
+            Verb.STACKS, ref, lambda: self._backend.stacks(ref, ranks, bring=bring), details
+        )
+
+    # -- looks -------------------------------------------------------------------------------------
+    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        """Yield the lines of a job."""
+        return self._listened(ref, query, ORIGIN.get())
+
+    async def _listened(self, ref: JobRef, query: LogQuery, origin: Origin | None) -> AsyncIterator[LogLine]:
+        entry = await self.look(Verb.LOGS, ref, selection(query), origin)
+        stream, begun = self._backend.logs(ref, query), False
+        try:
+            async for line in stream:
+                begun = True
+                yield line
+        except MpiJobError as error:
+            if entry is not None and not begun and not self._remembered(ref, error):
+                self._add(finished(entry, error), on_disk=False)
+            raise
+        finally:
+            await close(stream)
+
+    def _remembered(self, ref: JobRef, error: MpiJobError) -> bool:
+        """Return whether the record has a job that the engine does not know: then reading that is told."""
+        past = self._backend.past() if isinstance(error, NotFound) else None
+        return past is not None and past.state(ref) is not None
+
+    def _merging(self, merge: Callable[..., Awaitable[bool]]) -> Callable[..., Awaitable[bool]]:
+        async def merged(ref: JobRef, query: LogQuery, *rest: Any, **more: Any) -> bool:
+            await self.look(Verb.LOGS, ref, selection(query), ORIGIN.get())
+            return await merge(ref, query, *rest, **more)
+
+        return merged
+
+    async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
+        """Copy a file that a job left."""
+        entry = await self.look(Verb.FETCH, ref, {"path": path[:200]}, ORIGIN.get())
+        try:
+            await self._backend.fetch(ref, path, target)
+        except MpiJobError as error:
+            if entry is not None:
+                self._add(finished(entry, error), on_disk=False)
+            raise
+
+    async def look(
+        self, verb: Verb, ref: JobRef, details: dict[str, str], origin: Origin | None
+    ) -> AuditEvent | None:
+        """Write that somebody looks; one who looks again and again at the same is told once a minute."""
+        who = await self._who()
+        now, key = time.monotonic(), (who.user, verb, ref, *details.items())
+        if now - self._looks.get(key, -_SAME_LOOK_SECONDS) < _SAME_LOOK_SECONDS:
+            return None
+        if len(self._looks) >= _MOST_LOOKS:  # a server lives long
+            self._looks = {one: at for one, at in self._looks.items() if now - at < _SAME_LOOK_SECONDS}
+        self._looks[key] = now
+        entry = event(verb, ref, who, details, STARTED, origin)
+        entry = msgspec.structs.replace(entry, response_status=ResponseStatus(status="Success", code=200))
+        self._add(entry, on_disk=False)
+        return entry
+
+    # -- writing -----------------------------------------------------------------------------------
+    async def note(
+        self, verb: Verb, ref: JobRef, job: MPIJob | None = None, error: MpiJobError | None = None
+    ) -> None:
+        """Write down what was refused before this port was reached; a submit is named by what it means."""
+        extra: Mapping[str, str] = {}
+        if verb is Verb.CREATE:
+            verb, extra = _meant().verb, _meant().details
+        details = {**(described(job) if job is not None else {}), **extra}
+        entry = event(verb, ref, await self._who(), details, COMPLETE, ORIGIN.get())
+        self._add(finished(entry, error, job))
+
+    async def act(
+        self,
+        verb: Verb,
+        ref: JobRef,
+        work: Callable[[], Awaitable[T]],
+        details: Mapping[str, str] = {},
+        *,
+        who: Identity | None = None,
+        ended: Callable[[T], dict[str, str]] = lambda _: {},
+        resource: str = "jobs",
+    ) -> T:
+        """Write that it is asked for, do it, write how it went."""
+        who = await self._who() if who is None else who
+        entry = event(verb, ref, who, details, RECEIVED, ORIGIN.get(), resource)
+        self._add(entry, on_disk=self._required)
+        try:
+            result = await work()
+        except MpiJobError as error:
+            self._add(finished(entry, error), before=False)
+            raise
+        except BaseException as error:
+            self._add(finished(entry, broken(error)), before=False)
+            raise
+        self._add(finished(entry, more=ended(result)), before=False)
+        return result
+
+    def _add(self, entry: AuditEvent, *, on_disk: bool = True, before: bool = True) -> None:
+        try:
+            self._trail.add(entry, on_disk=on_disk)
+        except BackendError as error:
+            if self._required and before:
+                raise BackendError(
+                    f"{error.message}, and here nothing may be done unrecorded", hint=error.hint
+                ) from error
+            _warn(f"{entry.verb} {entry.object_ref.name if entry.object_ref else ''}: {error.message}")
+
+    async def _who(self) -> Identity:
+        try:
+            return await self._backend.whoami()
+        except MpiJobError:
+            return Identity("")  # nobody could be asked; what follows fails for the same reason
+
+    async def _standing(self, ref: JobRef) -> dict[str, str]:
+        try:
+            return {"phase": (await self._backend.get(ref)).phase.value}
+        except MpiJobError:
+            return {}
+
+
+def _meant() -> Meaning:
+    return _MEANING.get() or Meaning(Verb.CREATE, {})
+
+
+def _warn(sentence: str) -> None:
+    import logging  # only when something went wrong
+
+    logging.getLogger(__name__).warning("not recorded: %s", sentence)

@@ -1,0 +1,55 @@
+"""What the audit does with each method of an engine: the closed list that `recorder` passes calls by.
+
+A method that is not in it raises when it is called through the audit, and `tests/unit/test_audit_table.py` compares it
+with the port and with every engine. So nobody adds a verb that changes something and leaves no line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What becomes of a call."""
+
+    READ = "read"  # passed on
+    LOOK = "look"  # one line: somebody sees what a job said or left
+    ACT = "act"  # two lines: that it was asked for, and how it went
+    BARE = "bare"  # of the engine itself, for whoever made it: never through the audit
+
+
+def _of(kind: Kind, names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names.split(), kind)
+
+
+PORT: Mapping[str, Kind] = {
+    **_of(Kind.READ, "name plain namespace whoami devices preflight plan rehearse expect spec planned get list watch"),
+    **_of(Kind.READ, "events samples accounts warnings artifacts pause past schedules"),
+    **_of(Kind.LOOK, "logs fetch"),
+    **_of(Kind.ACT, "submit cancel suspend resume scale delete execute stacks reconcile"),
+}  # fmt: skip
+ABILITIES: Mapping[str, Kind] = {  # what only some engines have
+    **_of(Kind.READ, "secret_values workplace choices projects rates told usual_image may oversee checkup"),
+    **_of(Kind.LOOK, "merge_logs"),
+    **_of(Kind.ACT, "register store"),
+    **_of(Kind.BARE, "api close now"),
+}
+SCHEDULES: Mapping[str, Kind] = {
+    **_of(Kind.READ, "settled changing get all attend"),
+    **_of(Kind.ACT, "put remove"),
+}
+PAST: Mapping[str, Kind] = {
+    **_of(Kind.READ, "state record spec list events going samples accounts"),
+    **_of(Kind.LOOK, "logs"),
+    **_of(Kind.ACT, "forget"),
+    **_of(Kind.BARE, "raw blocks"),
+}
+
+
+def checked(table: Mapping[str, Kind], name: str) -> Kind:
+    """Return what becomes of a method; raise for one that the table does not have, or not for this way."""
+    kind = table.get(name)
+    if kind is None or kind is Kind.BARE:
+        raise NotImplementedError(f"'{name}' is not for the audited port: see client/audit_table.py")
+    return kind

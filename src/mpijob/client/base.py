@@ -1,0 +1,150 @@
+"""What the blocking and the async client have in common: engine, namespace, and how a call becomes values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+
+import msgspec
+
+from mpijob.client.open_backend import open_backend
+from mpijob.model import JobRef, Level, LogQuery, Phase, Role, Scope
+from mpijob.settings import UNSET_NAMESPACE, load, namespace_at
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.model import JobState, MPIJob
+    from mpijob.settings import Settings
+
+Target = str | JobRef
+Format = Literal["yaml", "json"]
+
+
+class Front:
+    """The part of a client that knows where it stands.
+
+    A job that names no namespace of its own goes to the client's.
+    """
+
+    def __init__(
+        self,
+        backend: Backend | None = None,
+        *,
+        namespace: str | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = load() if settings is None else settings
+        self.owns_backend = backend is None
+        self.backend: Backend = open_backend(self.settings) if backend is None else backend
+        self.namespace = namespace or namespace_at(self.settings, self.backend.namespace)
+
+    def ref(self, target: Target, namespace: str | None = None) -> JobRef:
+        """Return the address of a job given by name, or by its address already."""
+        if isinstance(target, JobRef):
+            return target
+        return JobRef(namespace or self.namespace, target)
+
+    def localized(self, job: MPIJob) -> MPIJob:
+        """Return the job in this client's namespace, unless it names another one itself."""
+        if job.namespace == UNSET_NAMESPACE and self.namespace != UNSET_NAMESPACE:
+            return job.replace(namespace=self.namespace)
+        return job
+
+    def _sound(self, job: MPIJob) -> MPIJob:
+        """Return the same for a question about the job; raise InvalidJob for one that contradicts itself."""
+        from mpijob.client.submit import pipeline
+
+        local = self.localized(job)
+        pipeline.refuse_unsound(local, max_workers=self.settings.max_workers)
+        return local
+
+    def scope(
+        self,
+        *,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        names: Iterable[str] = (),
+        selector: str = "",
+        phases: Iterable[Phase | str] = (),
+        owner: str = "",
+        queue: str = "",
+        text: str = "",
+        limit: int = 100,
+        after: str = "",
+    ) -> Scope:
+        """Return which jobs are meant."""
+        return Scope(
+            namespace="" if all_namespaces else namespace or self.namespace,
+            names=tuple(names),
+            phases=tuple(Phase(phase).value for phase in phases),
+            selector=selector,
+            owner=owner,
+            queue=queue,
+            text=text,
+            limit=limit,
+            after=after,
+        )
+
+
+class LogOptions(TypedDict, total=False):
+    """Which lines are wanted, as keywords of `logs`; the meaning is that of `LogQuery`."""
+
+    follow: bool
+    roles: Iterable[Role | str]
+    workers: Iterable[int]
+    ranks: Iterable[int]
+    since: float | None
+    until: float | None
+    tail: int | None
+    regex: str
+    attempt: int | None
+    previous: bool
+    streams: Iterable[str]
+    level: Level | str | None
+    before: int
+    after: int
+    find: str
+    tidy: bool
+    fold: bool
+
+
+def log_query(**options: Unpack[LogOptions]) -> LogQuery:
+    """Return which lines are meant."""
+    level = options.get("level")
+    return LogQuery(
+        follow=options.get("follow", False),
+        roles=tuple(Role(role) for role in options.get("roles", ())),
+        workers=tuple(options.get("workers", ())),
+        ranks=tuple(options.get("ranks", ())),
+        since=options.get("since"),
+        until=options.get("until"),
+        tail=options.get("tail"),
+        regex=options.get("regex", ""),
+        attempt=options.get("attempt"),
+        previous=options.get("previous", False),
+        streams=tuple(options.get("streams", ())),
+        level=Level(level) if level else None,
+        before=options.get("before", 0),
+        after=options.get("after", 0),
+        find=options.get("find", ""),
+        tidy=options.get("tidy", False),
+        fold=options.get("fold", False),
+    )
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """The short answer to "how is it": phase, launcher, and how many workers are ready."""
+
+    name: str
+    phase: Phase
+    launcher_ready: bool
+    workers_ready: int
+    workers: int
+    message: str = ""
+
+    @classmethod
+    def of(cls, state: JobState) -> JobStatus:
+        """Return the short answer for a state."""
+        ready = sum(worker.phase is Phase.RUNNING for worker in state.workers)
+        launcher = state.phase in (Phase.INITIALIZING, Phase.RUNNING)
+        return cls(state.ref.name, state.phase, launcher, ready, state.workers_wanted, state.message)

@@ -1,0 +1,65 @@
+"""The client for scripts, notebooks and the command line: every call returns when it is done.
+
+It holds an engine and a bridge to it; the verbs are in `read`, `write`, `inspect` and `accounting_methods`, and the
+names that the product's documents print are in `kubeflow`. `async_client` is the same for coroutines.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from mpijob.client.accounting_methods import Accounting
+from mpijob.client.compat.kubeflow import Documented
+from mpijob.client.inspect import Inspecting
+from mpijob.client.read import Reading
+from mpijob.client.write import Writing
+
+if TYPE_CHECKING:
+    from mpijob.client.services.schedules import Schedules
+    from mpijob.client.submit.templates import Templates
+
+
+class Client(Reading, Writing, Inspecting, Accounting, Documented):
+    """Jobs on one engine, by blocking calls.
+
+    >>> from mpijob import Client, MPIJob
+    >>> from mpijob.backends.memory import MemoryBackend
+    >>> client = Client(MemoryBackend())
+    >>> job = client.run(MPIJob(name="hello", workers=2, command=("echo", "hello")))
+    >>> job.phase.value
+    'Succeeded'
+    """
+
+    @property
+    def templates(self) -> Templates:
+        """The job templates: the user's own, the team's, and the library's."""
+        from mpijob.client.submit.templates import Templates
+
+        return Templates.of(self.settings)
+
+    @property
+    def schedules(self) -> Schedules:
+        """The recurring jobs of this place."""
+        from mpijob.client.services.schedules import Schedules
+
+        return Schedules(self)
+
+    def twin(self) -> Client:
+        """Return a client for another thread; one that was given its engine shares it."""
+        backend = None if self.owns_backend else self.backend
+        return Client(backend, namespace=self.namespace, settings=self.settings)
+
+    def close(self) -> None:
+        """Give back what the client holds; jobs go on."""
+        self._bridge.close()
+        if self.owns_backend and (close := getattr(self.backend, "close", None)):
+            close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""The names and arguments of the Kubeflow SDK."""

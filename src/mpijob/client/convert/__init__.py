@@ -1,0 +1,1 @@
+"""Convert scripts, manifests and whole clusters."""

@@ -1,0 +1,1 @@
+"""Jobs that are gone: fallback reads, accounts, backup and restore."""

@@ -1,0 +1,159 @@
+"""The reads of an engine, and the record of what is gone: a deleted job is answered for from the archive.
+
+The engine is asked first. Only where it knows no such job is the past asked, so nothing here is loaded for
+jobs that exist. Verbs that act go to the engine alone: what is deleted cannot be cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+
+from mpijob.client.bridge import close
+from mpijob.errors import NotFound
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.history.archive_reader import Past
+    from mpijob.history.records import Record
+    from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Sample, Scope
+
+T = TypeVar("T")
+
+
+def remembering(backend: Backend) -> Backend:
+    """Return the engine with its past behind it."""
+    return cast("Backend", _Remembering(backend))  # all else is the engine's own
+
+
+class _Remembering:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.remembered: JobState | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def _gone(self, ref: JobRef, error: NotFound) -> tuple[Past, JobState]:
+        """Return the past and what it knows of a job that the engine does not know; raise the error where nothing."""
+        past = self._backend.past()
+        state = None if past is None else past.state(ref)
+        if past is None or state is None:
+            raise error
+        self.remembered = state
+        return past, state
+
+    async def get(self, ref: JobRef) -> JobState:
+        try:
+            return await self._backend.get(ref)
+        except NotFound as error:
+            return self._gone(ref, error)[1]
+
+    async def spec(self, ref: JobRef) -> MPIJob:
+        try:
+            return await self._backend.spec(ref)
+        except NotFound as error:
+            past, state = self._gone(ref, error)
+            spec = past.spec(state.ref)
+            if spec is None:
+                raise
+            return spec
+
+    async def samples(self, ref: JobRef) -> tuple[Sample, ...]:
+        try:
+            return await self._backend.samples(ref)
+        except NotFound as error:
+            past, state = self._gone(ref, error)
+            return past.samples(state.ref)
+
+    def events(self, ref: JobRef, *, follow: bool = False) -> AsyncIterator[Event]:
+        return self._told(
+            ref, self._backend.events(ref, follow=follow), lambda past, known: past.events(known)
+        )
+
+    def logs(self, ref: JobRef, query: LogQuery) -> AsyncIterator[LogLine]:
+        from mpijob.client.audit.entries import ORIGIN
+
+        origin = ORIGIN.get()  # a thread that reads the stream does not know it
+
+        def kept(past: Past, known: JobRef) -> Iterable[LogLine]:
+            token = ORIGIN.set(origin)
+            try:
+                return past.logs(known, query)
+            finally:
+                ORIGIN.reset(token)
+
+        return self._told(ref, self._backend.logs(ref, query), kept)
+
+    async def _told(
+        self, ref: JobRef, stream: AsyncIterator[T], kept: Callable[[Past, JobRef], Iterable[T]]
+    ) -> AsyncIterator[T]:
+        """Yield what the engine's stream yields; where it knows no such job, what was kept of it.
+
+        The stream is asked for by whoever calls, before a thread reads it: the audit tells from where that was.
+        """
+        begun = False
+        try:
+            async for one in stream:
+                begun = True
+                yield one
+        except NotFound as error:
+            if begun:
+                raise
+            past, state = self._gone(ref, error)
+            for one in kept(past, state.ref):
+                yield one
+        finally:
+            await close(stream)
+
+    async def merge_logs(self, ref: JobRef, query: LogQuery, file: IO[bytes], *, compress: bool) -> bool:
+        """Let the engine merge its files, where it can; a job that is gone has none, its lines are read."""
+        merge = getattr(self._backend, "merge_logs", None)
+        try:
+            return merge is not None and bool(await merge(ref, query, file, compress=compress))
+        except NotFound as error:
+            self._gone(ref, error)
+            return False
+
+
+def told(reads: Backend) -> JobState | None:
+    """Return the deleted job for which the past has answered last, if it was asked."""
+    state: JobState | None = getattr(reads, "remembered", None)
+    return state
+
+
+def deleted(backend: Backend, scope: Scope) -> Page:
+    """Return one page of the jobs that were deleted, the last one deleted first."""
+    from mpijob.model import Page
+
+    past = backend.past()
+    return Page(()) if past is None else past.list(scope)
+
+
+def record(backend: Backend, ref: JobRef) -> Record:
+    """Return all that was written down of a job; raise NotFound where nothing was."""
+    past = backend.past()
+    found = None if past is None else past.record(ref)
+    if found is None:
+        raise NotFound(
+            f"there is no record of a job '{ref.name}' in namespace '{ref.namespace}'",
+            hint="on this machine a record is kept when a job is deleted, on a cluster while a recorder runs",
+        )
+    return found
+
+
+async def delete(backend: Backend, ref: JobRef, grace_seconds: float | None, *, forget: bool) -> None:
+    """Delete a job; with `forget` its record too, also of one that was deleted before."""
+    try:
+        await backend.delete(ref, grace_seconds=grace_seconds)
+    except NotFound as error:
+        past = backend.past()
+        if past is None or past.state(ref) is None:
+            raise
+        if not forget:
+            raise NotFound(
+                f"job '{ref.name}' was deleted before; what is left is its record",
+                hint=f"mpijob delete {ref.name} -n {ref.namespace} --forget erases that too",
+            ) from error
+    if forget and (past := backend.past()) is not None:
+        past.forget(ref)

@@ -1,0 +1,135 @@
+"""The verbs that look deeper than a state does: stacks, warnings, patterns, audit, bundle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mpijob.client.blocking_base import Desk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mpijob.client.base import Target
+    from mpijob.client.observe.bundle import Bundle
+    from mpijob.diagnosis.patterns import Fleet
+    from mpijob.errors import Finding
+    from mpijob.history.audit.verify_chain import Verdict
+    from mpijob.model import StackReport
+    from mpijob.model.status.audit import AuditEvent, AuditQuery
+    from mpijob.observation.metrics.training import Curves, Point
+
+
+class Inspecting(Desk):
+    """The part of the client that looks into jobs."""
+
+    def stacks(
+        self,
+        name: Target,
+        ranks: Iterable[int] = (),
+        *,
+        bring: bool = False,
+        namespace: str | None = None,
+    ) -> StackReport:
+        """Return where the ranks of a running job stand, grouped: all of them, or those named.
+
+        `bring` carries this machine's py-spy into pods that have none.
+        """
+        from mpijob.client.observe import rank_stacks
+
+        return self._bridge.call(rank_stacks.stacks(self.ref(name, namespace), self._audited, ranks, bring))
+
+    def warnings(self, name: Target, *, namespace: str | None = None) -> tuple[Finding, ...]:
+        """Return what is worrying about a job that runs: memory, silence, idle ranks, restarts, a full disk."""
+        return self._bridge.call(self.backend.warnings(self.ref(name, namespace)))
+
+    def patterns(
+        self,
+        since: float = 3600.0,
+        *,
+        until: float | None = None,
+        least: int = 2,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Fleet:
+        """Return which causes made jobs fail in the last `since` seconds, those of at least so many jobs."""
+        from mpijob.client.observe import failure_patterns
+
+        scope = self.scope(namespace=namespace, all_namespaces=all_namespaces, phases=failure_patterns.ENDED)
+        until = time.time() if until is None else until
+        return self._bridge.call(
+            failure_patterns.look(scope, self.backend, since=until - since, until=until, least=least)
+        )
+
+    def audit(self, query: AuditQuery | None = None) -> tuple[AuditEvent, ...]:
+        """Return who did what to which job, the oldest first; see `AuditQuery` for what can be asked."""
+        from mpijob.client.audit import read_log
+
+        return read_log.entries(self.backend, self.settings, query)
+
+    def verify_audit(self, anchor: str = "") -> Verdict:
+        """Return whether the audit is as it was written; `anchor` is a `number:hash` that was kept elsewhere."""
+        from mpijob.client.audit import read_log
+
+        return read_log.verify(self.backend, self.settings, anchor)
+
+    def curves(
+        self,
+        name: Target,
+        patterns: Iterable[str] = (),
+        *,
+        rank: int | None = None,
+        points: int = 720,
+        since: float | None = None,
+        namespace: str | None = None,
+    ) -> Curves:
+        """Return a training's metrics over time, how far it is and when it will end, from what its lines tell.
+
+        Lines of `mpijob.report` are exact; others are searched for the usual words, or for the named groups of
+        `patterns`. Of several ranks that tell a metric the lowest counts, unless a rank is named.
+        """
+        from mpijob.client.observe import training_metrics
+
+        ref = self.ref(name, namespace)
+        work = training_metrics.read(
+            self.backend, ref, self.settings, tuple(patterns), rank=rank, points=points, since=since
+        )
+        return self._bridge.call(work)
+
+    def points(
+        self, name: Target, *, since: float | None = None, namespace: str | None = None
+    ) -> tuple[Point, ...]:
+        """Return each thing that the ranks of a training told, in the order of its lines."""
+        from mpijob.client.observe import training_metrics
+
+        work = training_metrics.points_of(self.backend, self.ref(name, namespace), self.settings, since=since)
+        return tuple(self._bridge.call(work)[1])
+
+    def links(self, name: Target, *, namespace: str | None = None) -> dict[str, str]:
+        """Return where a job's training is seen elsewhere: `mlflow`, `wandb`, `tensorboard`."""
+        from mpijob.client.integrations import tracking, wandb
+
+        reads = self._records
+        state = self._bridge.call(reads.get(self.ref(name, namespace)))
+        said = self._bridge.call(wandb.links(reads, state, self.settings))
+        return tracking.links(self.settings, state) | said
+
+    def bundle(
+        self,
+        name: Target,
+        file: str | Path | None = None,
+        *,
+        stacks: bool = False,
+        most_bytes: int = 32 << 20,
+        namespace: str | None = None,
+    ) -> Bundle:
+        """Write everything known of a job into one archive, without secrets; return where and what is in it."""
+        from pathlib import Path  # a list needs none: start-up is a feature
+
+        from mpijob.client.observe import bundle
+
+        ref, where = self.ref(name, namespace), None if file is None else Path(file)
+        return self._bridge.call(
+            bundle.write(ref, self._audited, self.settings, where, stacks=stacks, most_bytes=most_bytes)
+        )

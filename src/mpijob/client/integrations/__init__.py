@@ -1,0 +1,1 @@
+"""Prometheus, OTLP, MLflow, W&B, TensorBoard, webhooks, S3, model registry."""

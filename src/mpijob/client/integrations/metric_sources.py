@@ -1,0 +1,136 @@
+"""Where an exporter's numbers come from: a client's engine with its past, or a record alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.errors import MpiJobError, NotFound
+from mpijob.model import JobRef, LogQuery, Phase, Sample
+from mpijob.observation.metrics import training
+
+if TYPE_CHECKING:
+    from mpijob.client.client import Client
+    from mpijob.history.archive import Archive
+    from mpijob.history.archive_reader import Past
+    from mpijob.model import Event, JobState
+    from mpijob.model.status.accounts import Account, AccountQuery
+    from mpijob.observation.metrics.training import Curves, Point
+
+_GOING = tuple(phase for phase in Phase if not phase.final)
+_RECENT_SECONDS = 120.0
+
+
+class OfClient:
+    """The jobs that a client sees."""
+
+    def __init__(self, client: Client, *, all_namespaces: bool = True) -> None:
+        self._client, self._everywhere = client, all_namespaces
+
+    def going(self) -> Iterator[JobState]:
+        """Return the jobs that have not ended."""
+        return self._client.jobs(all_namespaces=self._everywhere, phases=_GOING)
+
+    def ended(self, query: AccountQuery) -> Iterator[Account]:
+        """Return accounts."""
+        chosen = msgspec.structs.asdict(query) | {"namespace": None, "all_namespaces": self._everywhere}
+        while True:
+            page = self._client.accounts(**chosen)
+            yield from page.items
+            if not page.after:
+                return
+            chosen["after"] = page.after
+
+    def events(self, ref: JobRef) -> Iterable[Event]:
+        """Return what happened to a job."""
+        try:
+            return tuple(self._client.events(ref))
+        except NotFound:  # it was erased meanwhile
+            return ()
+
+    def used(self, ref: JobRef) -> Iterable[Sample]:
+        """Return what each worker used last."""
+        try:
+            return latest(self._client.metrics(ref))
+        except NotFound:
+            return ()
+
+    def curves(self, ref: JobRef) -> Curves | None:
+        """Return what a training told in the last minutes."""
+        try:
+            return self._client.curves(ref, since=time.time() - _RECENT_SECONDS)
+        except MpiJobError:
+            return None
+
+    def state(self, ref: JobRef) -> JobState | None:
+        """Return where a job stands or stood."""
+        try:
+            return self._client.state(ref)
+        except NotFound:
+            return None
+
+    def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
+        """Return all that a training told."""
+        return self._client.points(ref, since=since)
+
+    def health(self) -> dict[str, tuple[str, float]]:
+        """Nothing more is to be told."""
+        return {}
+
+
+class OfRecord:
+    """The jobs that a recorder has written down."""
+
+    def __init__(self, archive: Archive, past: Past, patterns: tuple[str, ...] = ()) -> None:
+        self._archive, self._past = archive, past
+        self._read, self._wanted = training.reader(patterns), "" if patterns else training.LOOKED_FOR
+
+    def going(self) -> Iterator[JobState]:
+        """Return the jobs that have not ended."""
+        return self._past.going()
+
+    def ended(self, query: AccountQuery) -> Iterable[Account]:
+        """Return accounts."""
+        return self._past.accounts(query)
+
+    def events(self, ref: JobRef) -> Iterable[Event]:
+        """Return what happened to a job."""
+        return self._past.events(ref)
+
+    def used(self, ref: JobRef) -> Iterable[Sample]:
+        """Return what each worker used last."""
+        return latest(self._past.samples(ref, since=time.time() - _RECENT_SECONDS))
+
+    def curves(self, ref: JobRef) -> Curves | None:
+        """Return what a training told in the last minutes."""
+        query = LogQuery(regex=self._wanted, since=time.time() - _RECENT_SECONDS)
+        return training.curves(training.points(self._past.logs(ref, query), self._read))
+
+    def state(self, ref: JobRef) -> JobState | None:
+        """Return where a job stands or stood."""
+        return self._past.state(ref)
+
+    def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
+        """Return all that a training told."""
+        return training.points(self._past.logs(ref, LogQuery(regex=self._wanted, since=since)), self._read)
+
+    def health(self) -> dict[str, tuple[str, float]]:
+        """Return how the recorder is."""
+        lines, size = self._archive.read(
+            "SELECT coalesce(sum(lines), 0), coalesce(sum(size), 0) FROM chunks"
+        )[0]
+        beat = self._archive.read("SELECT coalesce(max(beat), 0) FROM sessions")[0][0]
+        return {
+            "mpijob_record_lines": ("Lines of logs that are stored.", lines),
+            "mpijob_record_bytes": ("What they take on disk.", size),
+            "mpijob_recorder_beat_timestamp_seconds": ("When the recorder was last well.", beat),
+        }
+
+
+def latest(samples: Iterable[Sample]) -> list[Sample]:
+    """Return the newest sample of each worker."""
+    last = {sample.worker: sample for sample in sorted(samples, key=lambda one: one.time)}
+    return [last[worker] for worker in sorted(last)]

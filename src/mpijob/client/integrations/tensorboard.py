@@ -1,0 +1,161 @@
+"""A TensorBoard process for one job: over the event files that the job wrote, or over what its ranks told.
+
+While the process lives its address is in a file of the home, so that `describe` and the page show the link. It listens
+on this machine alone, as the page does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from mpijob.client.integrations.tfevents import Writer
+from mpijob.errors import BackendError, NotFound, Unsupported
+
+if TYPE_CHECKING:
+    from mpijob.client.client import Client
+    from mpijob.model import JobRef
+    from mpijob.settings import Settings
+
+_EVERY_SECONDS = 2.0
+_START_SECONDS = 60.0
+_AT = re.compile(rb"at (http://\S+)")
+_OVERLAP_SECONDS = 30.0
+
+
+def serve(
+    client: Client,
+    ref: JobRef,
+    stop: threading.Event,
+    ready: Callable[[str], None],
+    *,
+    logdir: str = "",
+    port: int = 0,
+) -> None:
+    """Run TensorBoard for a job until `stop`, following the job while it runs; `ready` hears the address."""
+    if find_spec("tensorboard") is None:
+        raise Unsupported("TensorBoard is not installed here", hint="run: pip install 'mpijob[tensorboard]'")
+    with tempfile.TemporaryDirectory(prefix="mpijob-tensorboard-") as own:
+        place = logdir or written_by(client, ref)
+        told = None if place else _Told(client, ref, own)
+        if told is not None:
+            told.look()
+        with _process(place or own, port) as (process, address), _known(client.settings, ref, address):
+            ready(address)
+            while not stop.wait(_EVERY_SECONDS) and process.poll() is None:
+                if told is not None:
+                    told.look()
+
+
+def written_by(client: Client, ref: JobRef) -> str:
+    """Return the directory in which a job's own event files are, "" where it wrote none or none can be seen here."""
+    workplace = getattr(client.backend, "workplace", None)
+    found = ""
+    with contextlib.suppress(NotFound):  # the files of a deleted job went with it
+        found = "" if workplace is None else str(workplace(ref))
+    for _, _, files in os.walk(found) if found else ():
+        if any("tfevents" in name for name in files):
+            return found
+    return ""
+
+
+class _Told:
+    """What a job's ranks told, as event files that grow while it runs."""
+
+    def __init__(self, client: Client, ref: JobRef, directory: str) -> None:
+        self._client, self._ref, self._writer = client, ref, Writer(directory)
+        self._newest: dict[int, float] = {}
+        self._over = False
+
+    def look(self) -> None:
+        """Write what is new; each rank's lines come in order."""
+        if self._over:
+            return
+        self._over = self._client.state(self._ref).phase.final
+        since = min(self._newest.values()) - _OVERLAP_SECONDS if self._newest else None
+        told = self._client.points(self._ref, since=since)
+        fresh = [one for one in told if one.time > self._newest.get(one.rank, -1.0)]
+        self._writer.write(fresh)
+        for one in fresh:
+            self._newest[one.rank] = max(one.time, self._newest.get(one.rank, 0.0))
+
+
+@contextmanager
+def _process(directory: str, port: int) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    argv = [sys.executable, "-m", "tensorboard.main", "--logdir", directory, "--host", "127.0.0.1",
+            "--port", str(port), "--reload_interval", "2"]  # fmt: skip
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        yield process, _address(process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+
+
+def _address(process: subprocess.Popen[bytes]) -> str:
+    """Return where a TensorBoard that has just started answers; its later words go nowhere."""
+    said: list[bytes] = []
+    known = threading.Event()
+
+    def listen() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if not known.is_set():
+                said.append(line)
+            if _AT.search(line):
+                known.set()
+        known.set()
+
+    threading.Thread(target=listen, name="mpijob-tensorboard", daemon=True).start()
+    known.wait(_START_SECONDS)
+    if found := _AT.search(b"".join(said)):
+        return found[1].decode()
+    words = b"".join(said).decode(errors="replace").strip().splitlines()
+    raise BackendError(f"TensorBoard did not start: {words[-1] if words else 'it said nothing'}")
+
+
+# -- where it is --------------------------------------------------------------------------------------
+def address(settings: Settings, ref: JobRef) -> str:
+    """Return where a TensorBoard shows a job now, "" where none does."""
+    try:
+        with open(_link(settings, ref), encoding="utf-8") as file:
+            pid, _, found = file.read().partition(" ")
+        os.kill(int(pid), 0)
+    except (OSError, ValueError):
+        return ""
+    return found
+
+
+@contextmanager
+def _known(settings: Settings, ref: JobRef, found: str) -> Iterator[None]:
+    path = _link(settings, ref)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"{os.getpid()} {found}")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _link(settings: Settings, ref: JobRef) -> str:
+    return link_file(settings, "tensorboard", ref)
+
+
+def link_file(settings: Settings, tool: str, ref: JobRef) -> str:
+    """Return the file that keeps the link to a job in another tool; no namespace has a dot in its name."""
+    return os.path.join(settings.home, "links", f"{tool}-{ref.namespace}.{ref.uid}")

@@ -1,0 +1,180 @@
+"""Bringing what trainings tell to a tracking server while they run, and the links under which it is seen there.
+
+A mirror keeps nothing that could not be lost: started again, it sends a day's jobs again, except those whose run has
+ended at the server. `mlflow` speaks with the server, `metric_sources` know the jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from mpijob.client.integrations import mlflow, tensorboard
+from mpijob.errors import MpiJobError
+from mpijob.model import JobKey, JobRef, JobState, Phase
+from mpijob.model.status.accounts import Account, AccountQuery
+
+if TYPE_CHECKING:
+    from mpijob.observation.metrics.training import Point
+    from mpijob.settings import Settings
+
+EVERY_SECONDS = 5.0
+_OVERLAP_SECONDS = 30.0  # lines of a slower worker come late
+_DAY = 86_400.0
+_LINK_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Who knows the jobs and what they told."""
+
+    def going(self) -> Iterable[JobState]:
+        """Return the jobs that have not ended."""
+
+    def ended(self, query: AccountQuery) -> Iterable[Account]:
+        """Return accounts."""
+
+    def state(self, ref: JobRef) -> JobState | None:
+        """Return where a job stands or stood."""
+
+    def points(self, ref: JobRef, since: float | None) -> Iterable[Point]:
+        """Return what a training told."""
+
+
+class Mirror:
+    """Sends what jobs tell; each value once while this process lives."""
+
+    def __init__(self, source: Source, server: mlflow.Server, clock: Callable[[], float] = time.time) -> None:
+        self._source, self._server, self._clock = source, server, clock
+        self._since = clock() - _DAY
+        self._sent: dict[JobKey, _Sent] = {}
+        self._done: set[JobKey] = set()
+
+    def look(self) -> None:
+        """Send what is new of all jobs; one that cannot be sent is tried again at the next look."""
+        now = self._clock()
+        finals = tuple(phase.value for phase in Phase if phase.final)
+        query = AccountQuery(since=self._since, phases=finals, by_end=True, limit=1000)
+        refs = [state.ref for state in self._source.going() if state.started]
+        refs += [one.ref for one in self._source.ended(query) if one.ref.key not in self._done]
+        failed = False
+        for ref in refs:
+            try:
+                self.tell(ref)
+            except MpiJobError as error:
+                failed = True
+                _log.warning("%s: %s", ref, error)
+        if not failed:
+            self._since = max(self._since, now - _OVERLAP_SECONDS * 10)
+
+    def tell(self, ref: JobRef) -> JobState | None:
+        """Send what is new of one job, and its end when it has ended; return where it stands."""
+        state = self._source.state(ref)
+        if state is None or state.ref.key in self._done:
+            return state
+        sent = self._sent.setdefault(state.ref.key, _Sent())
+        fresh = sent.fresh(self._source.points(state.ref, sent.since))
+        if fresh and not sent.run:
+            run = self._server.begin(state)
+            sent.run = str(run["run_id"])
+            if run.get("status") in ("FINISHED", "FAILED", "KILLED"):  # another has sent all of it
+                fresh = []
+        if fresh:
+            self._server.log(sent.run, mlflow.values(fresh))
+            sent.keep(fresh)
+        if state.phase.final:
+            if sent.run:
+                self._server.end(sent.run, state)
+            self._done.add(state.ref.key)
+            self._sent.pop(state.ref.key, None)
+        return state
+
+
+class _Sent:
+    """How far one job was sent: a time, and the points around it."""
+
+    def __init__(self) -> None:
+        self.run = ""
+        self._newest = 0.0
+        self._around: set[tuple[float, int, tuple[tuple[str, str], ...]]] = set()
+
+    @property
+    def since(self) -> float | None:
+        return self._newest - _OVERLAP_SECONDS if self._newest else None
+
+    def fresh(self, told: Iterable[Point]) -> list[Point]:
+        return [one for one in told if _key(one) not in self._around]
+
+    def keep(self, told: Iterable[Point]) -> None:
+        for one in told:
+            self._newest = max(self._newest, one.time)
+            self._around.add(_key(one))
+        old = self._newest - 2 * _OVERLAP_SECONDS
+        self._around = {key for key in self._around if key[0] >= old}
+
+
+def _key(one: Point) -> tuple[float, int, tuple[tuple[str, str], ...]]:
+    return one.time, one.rank, tuple((name, repr(value)) for name, value in one.values.items())
+
+
+class Sender(threading.Thread):
+    """A mirror beside what this process does, until `stop`."""
+
+    def __init__(self, mirror: Mirror, stop: threading.Event) -> None:
+        super().__init__(name="mpijob-mlflow", daemon=True)
+        self._mirror, self._stop_event = mirror, stop
+
+    def run(self) -> None:
+        """Look every few seconds, and once more at the end."""
+        while True:
+            stopped = self._stop_event.wait(EVERY_SECONDS)
+            try:
+                self._mirror.look()
+            except MpiJobError as error:
+                _log.warning("%s", error)
+            if stopped:
+                return
+
+
+# -- links -------------------------------------------------------------------------------------------
+def links(settings: Settings, state: JobState) -> dict[str, str]:
+    """Return where a job's training is seen elsewhere: its run in MLflow, a TensorBoard that shows it now."""
+    found = {"mlflow": _mlflow_link(settings, state), "tensorboard": tensorboard.address(settings, state.ref)}
+    return {name: link for name, link in found.items() if link}
+
+
+def _mlflow_link(settings: Settings, state: JobState) -> str:
+    """Return the link to a run; it is asked for once, and a server that does not answer has none."""
+    path = tensorboard.link_file(settings, "mlflow", state.ref)
+    if link := kept_link(path, settings.mlflow):
+        return link
+    try:
+        server = mlflow.server_of(settings, _LINK_SECONDS)
+        run = server.run_of(state) if server is not None else None
+    except MpiJobError:
+        return ""
+    if server is None or run is None:
+        return ""
+    keep_link(path, server.link(run))
+    return server.link(run)
+
+
+def kept_link(path: str, server: str) -> str:
+    """Return a link that was kept, "" where there is none or it is of another server."""
+    with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+        link = file.read()
+        return link if server and link.startswith(f"{server.rstrip('/')}/") else ""
+    return ""
+
+
+def keep_link(path: str, link: str) -> None:
+    """Remember a link; where that fails it is asked for again."""
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(link)

@@ -1,0 +1,204 @@
+"""Callbacks: each change of a job's phase is told to the addresses of the settings, signed, until it is taken.
+
+What is to be told is written down before it is sent, so a process that is killed goes on where it was. A change has one
+id, the same in every attempt to tell it: a receiver that keeps ids sees each change once. Between attempts there is a
+pause that doubles, up to an hour; after ten it is given up and that is said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mpijob.client.integrations import signed_post
+from mpijob.errors import BackendError, InvalidJob, MpiJobError
+from mpijob.model import JobState
+from mpijob.observation.redaction.masking import masked_text
+
+if TYPE_CHECKING:
+    from mpijob.client.client import Client
+    from mpijob.settings import CallbackSetting
+
+FIRST_SECONDS, MOST_SECONDS, MOST_TRIES = 5.0, 3600.0, 10
+_OLD_SECONDS = 3600.0  # a job that ended before that was told by another, or by nobody
+_SWEEP_SECONDS = 30.0
+_KEPT_SECONDS = 7 * 86_400.0
+_WAITING, _TOLD, _GIVEN_UP = 0, 1, 2
+_TABLE = """CREATE TABLE IF NOT EXISTS deliveries (
+  id TEXT PRIMARY KEY, place TEXT NOT NULL, body BLOB NOT NULL, tries INTEGER NOT NULL, due REAL NOT NULL,
+  status INTEGER NOT NULL, created REAL NOT NULL)"""
+_log = logging.getLogger(__name__)
+
+
+def body(state: JobState, setting: CallbackSetting, number: str, now: float) -> bytes:
+    """Return what is sent about a job, in the shape that the receiver takes; what looks like a secret is masked."""
+    cause = state.findings[0] if state.findings else None
+    link = f"{setting.page.rstrip('/')}/jobs/{state.ref.namespace}/{state.ref.name}" if setting.page else ""
+    message = masked_text(state.message)
+    sentence = f"{state.ref} {state.phase.value}: {masked_text(cause.message) if cause else message}"
+    if setting.shape == "slack":
+        return msgspec.json.encode({"text": f"{sentence}\n{link}".rstrip()})
+    if setting.shape == "mail":
+        lines = (sentence, cause.hint if cause else "", link)
+        return msgspec.json.encode(
+            {"subject": f"mpijob: {sentence}"[:200], "body": "\n".join(filter(None, lines))}
+        )
+    told: dict[str, Any] = {
+        "id": number, "time": now, "namespace": state.ref.namespace, "name": state.ref.name, "uid": state.ref.uid,
+        "attempt": state.attempt, "phase": state.phase.value, "reason": state.reason, "message": message,
+        "cause": cause.code if cause else "", "owner": state.owner, "labels": state.labels,
+        "seconds": state.duration_seconds(now), "link": link,
+    }  # fmt: skip
+    return msgspec.json.encode(told)
+
+
+def place_of(setting: CallbackSetting) -> str:
+    """Return to whom something is told, and how: the same wherever it stands in the settings, and no other's."""
+    return f"to:{_digest(' '.join((setting.shape, setting.secret_file, setting.url)))}"
+
+
+def number_of(state: JobState, place: str) -> str:
+    """Return the id of a change: the same however often it is told."""
+    return _digest(f"{state.ref.namespace}/{state.ref.uid}/{state.attempt}/{state.phase.value}/{place}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+class Outbox:
+    """What is to be told, on disk."""
+
+    def __init__(
+        self, path: str, settings: Iterable[CallbackSetting], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._settings = tuple((place_of(setting), setting) for setting in settings)
+        self._clock = clock
+        self._lock = threading.Lock()
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.close(handle)
+        self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        self._db.execute(_TABLE)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def offer(self, state: JobState) -> None:
+        """Write down what a job's state is to be told to; what was written down before stays as it is."""
+        now = self._clock()
+        if state.phase.final and now - (state.finished or now) > _OLD_SECONDS:
+            return
+        for place, setting in self._settings:
+            if _wants(setting, state):
+                number = number_of(state, place)
+                self._write(
+                    "INSERT INTO deliveries VALUES (?,?,?,0,?,?,?) ON CONFLICT DO NOTHING",
+                    (number, place, body(state, setting, number, now), now, _WAITING, now),
+                )
+
+    def work(self) -> int:
+        """Send what is due; return how many were taken."""
+        now = self._clock()
+        self._write("DELETE FROM deliveries WHERE created<?", (now - _KEPT_SECONDS,))
+        with self._lock:
+            due = self._db.execute(
+                "SELECT id, place, body, tries FROM deliveries WHERE status=? AND due<=? ORDER BY created",
+                (_WAITING, now),
+            ).fetchall()
+        return sum(self._tell(*row) for row in due)
+
+    def _tell(self, number: str, place: str | int, content: bytes, tries: int) -> bool:
+        """Send one; what an older version wrote down has a number for a place, which may mean another address now."""
+        setting = dict(self._settings).get(str(place))
+        why = "its address is no longer in the settings"
+        if setting is not None:
+            why = _sent(setting, number, content, self._clock())
+        if not why:
+            self._write("UPDATE deliveries SET status=? WHERE id=?", (_TOLD, number))
+            return True
+        status = _GIVEN_UP if tries + 1 >= MOST_TRIES or setting is None else _WAITING
+        pause = min(MOST_SECONDS, FIRST_SECONDS * 2**tries)
+        self._write(
+            "UPDATE deliveries SET tries=?, due=?, status=? WHERE id=?",
+            (tries + 1, self._clock() + pause, status, number),
+        )
+        _log.warning(
+            "callback %s %s: %s", number, "is given up" if status == _GIVEN_UP else "is told again later", why
+        )
+        return False
+
+    def _write(self, sql: str, values: tuple[Any, ...]) -> None:
+        with self._lock:
+            self._db.execute(sql, values)
+
+
+def _wants(setting: CallbackSetting, state: JobState) -> bool:
+    return (
+        not setting.namespaces or state.ref.namespace in setting.namespaces
+    ) and state.phase.value in setting.phases
+
+
+def _sent(setting: CallbackSetting, number: str, content: bytes, now: float) -> str:
+    """Send one; return why it was not taken, "" when it was."""
+    headers = {signed_post.DELIVERY: number}
+    try:
+        if setting.secret_file:
+            with open(setting.secret_file, "rb") as file:
+                headers[signed_post.SIGNATURE] = signed_post.signature(file.read().strip(), int(now), content)
+        status = signed_post.post(setting.url, content, headers, allow_private=setting.allow_private)
+    except (MpiJobError, OSError) as error:
+        return str(error)
+    return "" if 200 <= status < 300 else f"it answered {status}"
+
+
+def run(client: Client, stop: threading.Event, *, all_namespaces: bool = False) -> None:
+    """Tell changes of jobs until told to stop."""
+    settings = client.settings
+    if not settings.callbacks:
+        raise InvalidJob(
+            "there are no callbacks in the settings", hint='write [[callbacks]] with url = "https://…"'
+        )
+    os.makedirs(settings.home, mode=0o700, exist_ok=True)
+    outbox = Outbox(os.path.join(settings.home, "callbacks.db"), settings.callbacks)
+    watcher = threading.Thread(target=_watch, args=(client, outbox, stop, all_namespaces), daemon=True)
+    watcher.start()
+    swept = -_SWEEP_SECONDS
+    while not stop.wait(1.0):
+        if time.monotonic() - swept >= _SWEEP_SECONDS:
+            swept = time.monotonic()
+            _sweep(client.twin(), outbox, all_namespaces)
+        outbox.work()
+
+
+def _sweep(client: Client, outbox: Outbox, all_namespaces: bool) -> None:
+    """Offer what ended lately: a watch tells of the newest jobs only, and not of what happened while nobody watched."""
+    try:
+        since = time.time() - _OLD_SECONDS
+        for account in client.accounts(
+            all_namespaces=all_namespaces, since=since, by_end=True, limit=1000
+        ).items:
+            if account.ended:
+                outbox.offer(client.state(account.ref))
+    except MpiJobError as error:
+        _log.warning("%s", error)
+
+
+def _watch(client: Client, outbox: Outbox, stop: threading.Event, all_namespaces: bool) -> None:
+    while not stop.is_set():
+        try:
+            for state in client.watch(all_namespaces=all_namespaces):
+                outbox.offer(state)
+                if stop.is_set():
+                    return
+        except BackendError as error:  # the engine does not answer: it is asked again
+            _log.warning("%s", error)
+            stop.wait(5.0)

@@ -1,0 +1,1 @@
+"""Sessions and projects of many users."""

@@ -1,0 +1,62 @@
+"""Which projects a guest of a server has: OpenShift's own list, or the cluster's namespaces as far as they may be used.
+
+Many users may not list namespaces. The server may, and shows somebody those in which the cluster lets them list jobs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from mpijob.client.async_client import AsyncClient
+from mpijob.client.multiuser.sessions import FRESH_SECONDS, JOBS, Guest, Scope
+from mpijob.errors import BackendError, NotAllowed, NotFound
+from mpijob.model.platform.form_options import Option
+
+_MOST = 300  # so many namespaces are asked about
+
+
+class Projects:
+    """The namespaces that the server sees, and what of them a guest may use."""
+
+    def __init__(self, server: AsyncClient) -> None:
+        self._server = server
+        self._known: tuple[float, tuple[Option, ...]] = (float("-inf"), ())
+
+    async def of(self, guest: Guest) -> tuple[Option, ...]:
+        """Return the projects of a guest, by name."""
+        try:
+            found = await _listed(guest.client)
+        except (NotAllowed, NotFound):
+            found = await self._all()
+        found = found[:_MOST]
+        seen = await guest.sees((one.name, resource) for one in found for resource in JOBS)
+        usable = {namespace for namespace, _ in seen}
+        return tuple(one for one in found if one.name in usable)
+
+    async def house(self, guest: Guest, scopes: Iterable[Scope]) -> None:
+        """Let a guest begin in a namespace of their own: the first where they may list jobs."""
+        own = guest.client.namespace
+        if not await guest.sees((own, resource) for resource in JOBS):
+            seen = sorted(namespace for namespace, _ in await guest.sees(scopes))
+            names = seen or [one.name for one in await self.of(guest)]
+            guest.client.namespace = names[0] if names else own
+        guest.at_home = True
+
+    async def _all(self) -> tuple[Option, ...]:
+        if time.monotonic() - self._known[0] > FRESH_SECONDS:
+            try:
+                found = await _listed(self._server)
+            except (NotAllowed, BackendError):
+                found = ()
+            self._known = (time.monotonic(), found)
+        return self._known[1]
+
+
+async def _listed(client: AsyncClient) -> tuple[Option, ...]:
+    look: Any = getattr(client.backend, "projects", None)
+    if look is None:
+        return ()
+    found: tuple[Option, ...] = await client.apart(look)
+    return found

@@ -1,0 +1,241 @@
+"""People at a server of ours, each with a token of their own: who they are, what they may see, how they act.
+
+The server's own rights serve to keep one look at all jobs for everybody. What somebody is shown of it was allowed
+to them by the cluster at most half a minute ago, and whatever they do is done with their own token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mpijob.admission import decision
+from mpijob.client.async_client import AsyncClient
+from mpijob.errors import BackendError, MpiJobError, NotAllowed
+from mpijob.model import Identity
+from mpijob.model.platform.permission import Question
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.settings import Settings
+
+FRESH_SECONDS = 30.0
+DENIED_SECONDS = 300.0  # a right that is new is seen within this time; one that is gone within the other
+MOST_GUESTS = 2000
+_IDLE_SECONDS = 900.0
+_OUTAGE_SECONDS = 1.0
+STRANGER_SECONDS = 5.0
+_AT_ONCE = 16
+_UNKNOWN, _AGAIN = "you are not signed in, or your login has ended", "sign in again"
+JOBS = ("trainjobs.trainer.kubeflow.org", "mpijobs.kubeflow.org")
+ADMINISTRATION = Question("update", "mpijobplatforms.mpijob.dev")
+Scope = tuple[str, str]
+
+
+class NotSignedIn(NotAllowed):
+    """The cluster knows nobody by this token."""
+
+
+class Guest:
+    """One person, by one token."""
+
+    def __init__(
+        self, client: AsyncClient, identity: Identity, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.client, self.identity = client, identity
+        self.at_home = False  # has a namespace to begin in
+        self.turns = 0  # grows whenever a right came or went
+        self.used = self.known = now()
+        self._now = now
+        self._answers: dict[Question, tuple[float, bool]] = {}
+        self._asking = asyncio.Lock()
+
+    async def sees(self, scopes: Iterable[Scope]) -> frozenset[Scope]:
+        """Return those of the scopes whose jobs this person may list."""
+        scopes = tuple(scopes)
+        whole = [Question("list", resource) for resource in dict.fromkeys(scope[1] for scope in scopes)]
+        everywhere = {one.resource for one, ok in zip(whole, await self._asked(whole), strict=True) if ok}
+        rest = [scope for scope in scopes if scope[1] not in everywhere]
+        answers = await self._asked([Question("list", resource, namespace) for namespace, resource in rest])
+        allowed = [scope for scope, ok in zip(rest, answers, strict=True) if ok]
+        return frozenset([*allowed, *(scope for scope in scopes if scope[1] in everywhere)])
+
+    def saw(self, scope: Scope) -> bool:
+        """Return whether this person was allowed to see a scope when that was asked last."""
+        questions = (Question("list", scope[1]), Question("list", scope[1], scope[0]))
+        return any(self._answers.get(one, (0.0, False))[1] for one in questions)
+
+    async def everywhere(self) -> bool:
+        """Return whether this person may list the jobs of all namespaces."""
+        return all(await self._asked([Question("list", resource) for resource in JOBS]))
+
+    async def administrates(self) -> bool:
+        """Return whether this person runs the platform."""
+        return self.identity.administrator or (await self._asked([ADMINISTRATION]))[0]
+
+    async def check(self, namespace: str, *, logs: bool = False) -> None:
+        """Refuse who may not list jobs, or read logs, in a namespace; a refusal is asked for anew."""
+        wanted = [Question("list", resource, namespace) for resource in JOBS]
+        if not any(await self._asked(wanted, denied_seconds=_OUTAGE_SECONDS)):
+            raise self._lacks("list", namespace)
+        if (
+            logs
+            and not (
+                await self._asked([Question("get", "pods/log", namespace)], denied_seconds=_OUTAGE_SECONDS)
+            )[0]
+        ):
+            raise self._lacks("logs", namespace)
+
+    def _lacks(self, verb: str, namespace: str) -> NotAllowed:
+        return NotAllowed(
+            decision.forbidden(verb, self.identity, namespace),
+            hint=f"ask an administrator of namespace '{namespace}', or use another namespace",
+        )
+
+    async def _asked(
+        self, questions: list[Question], denied_seconds: float = DENIED_SECONDS
+    ) -> tuple[bool, ...]:
+        """Return the answers, those that are too old asked again."""
+        if any(self._is_old(one, denied_seconds) for one in questions):
+            async with self._asking:  # who asks the same meanwhile finds the answers here
+                old = [one for one in dict.fromkeys(questions) if self._is_old(one, denied_seconds)]
+                if old:
+                    self._learn(old, await self.client.apart(lambda: _reviewed(self.client.backend, old)))
+        return tuple(self._answers[one][1] for one in questions)
+
+    def _is_old(self, question: Question, denied_seconds: float) -> bool:
+        when, allowed = self._answers.get(question, (float("-inf"), True))
+        return self._now() - when > (FRESH_SECONDS if allowed else denied_seconds)
+
+    def _learn(self, questions: list[Question], answers: tuple[bool, ...]) -> None:
+        now = self._now()
+        for question, allowed in zip(questions, answers, strict=True):
+            before = self._answers.get(question)
+            if before is not None and before[1] is not allowed:
+                self.turns += 1
+            self._answers[question] = (now, allowed)
+
+
+async def _reviewed(backend: Any, questions: list[Question]) -> tuple[bool, ...]:
+    found: tuple[bool, ...] = await backend.may(questions)
+    return found
+
+
+class Guests:
+    """Everybody who came lately."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        open_backend: Callable[[str], Backend],
+        *,
+        namespace: str | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = for_visitors(settings)
+        self._open, self._namespace, self._now = open_backend, namespace, now
+        self._known: dict[bytes, Guest] = {}
+        self._asking: dict[bytes, asyncio.Lock] = {}
+        self._outage: tuple[float, MpiJobError] | None = None
+        self._strangers: dict[bytes, float] = {}
+        self._door = asyncio.Semaphore(_AT_ONCE)
+
+    async def guest(self, token: str) -> Guest:
+        """Return who comes with a token; raise NotSignedIn, or what keeps the cluster from saying it."""
+        key = sha256(token.encode("utf-8", "replace")).digest()
+        found = self._known.get(key)
+        if found is None or self._now() - found.known > FRESH_SECONDS:
+            try:
+                async with self._asking.setdefault(key, asyncio.Lock()):
+                    found = await self._identified(key, token)
+            finally:
+                self._asking.pop(key, None)
+        found.used = self._now()
+        return found
+
+    def forget(self, token: str) -> None:
+        """Forget somebody who leaves."""
+        self._known.pop(sha256(token.encode("utf-8", "replace")).digest(), None)
+
+    async def _identified(self, key: bytes, token: str) -> Guest:
+        found = self._known.get(key)
+        if found is not None and self._now() - found.known <= FRESH_SECONDS:
+            return found  # somebody else has asked meanwhile
+        if self._outage is not None and self._now() - self._outage[0] < _OUTAGE_SECONDS:
+            raise self._outage[1]  # a cluster that is gone is not asked by everybody at once
+        if self._now() - self._strangers.get(key, float("-inf")) < STRANGER_SECONDS:
+            raise NotSignedIn(_UNKNOWN, hint=_AGAIN)
+        client = self._client(token) if found is None else found.client
+        identity = await self._asked(key, client)
+        if found is None:
+            found = self._known[key] = Guest(client, identity, self._now)
+            self._make_room()
+        found.identity, found.known = identity, self._now()
+        return found
+
+    async def _asked(self, key: bytes, client: AsyncClient) -> Identity:
+        """Return who the cluster says that it is; not too many are asked about at once."""
+        try:
+            async with self._door:
+                identity = await client.port.whoami()
+        except NotAllowed as error:
+            self._refuse(key, client)
+            raise NotSignedIn(_UNKNOWN, hint=_AGAIN) from error
+        except BackendError as error:
+            self._outage = (self._now(), error)
+            raise
+        if not identity.user or identity.user == "system:anonymous":
+            self._refuse(key, client)
+            raise NotSignedIn(_UNKNOWN, hint=_AGAIN)
+        return identity
+
+    def _refuse(self, key: bytes, client: AsyncClient) -> None:
+        """Let go of somebody unknown, and do not ask for them again at once."""
+        self._known.pop(key, None)
+        _close(client)
+        self._strangers[key] = self._now()
+        while len(self._strangers) > MOST_GUESTS:
+            del self._strangers[next(iter(self._strangers))]
+
+    def _client(self, token: str) -> AsyncClient:
+        return AsyncClient(self._open(token), namespace=self._namespace, settings=self._settings)
+
+    def _make_room(self) -> None:
+        """Let go of who has not been here for long, and of the oldest beyond a bound."""
+        now = self._now()
+        for key in [key for key, one in self._known.items() if now - one.used > _IDLE_SECONDS]:
+            self._let_go(key)
+        while len(self._known) > MOST_GUESTS:
+            self._let_go(min(self._known, key=lambda key: self._known[key].used))
+
+    def _let_go(self, key: bytes) -> None:
+        _close(self._known.pop(key).client)
+
+
+def _close(client: AsyncClient) -> None:
+    if close := getattr(client.backend, "close", None):
+        close()
+
+
+def for_visitors(settings: Settings) -> Settings:
+    """Return the settings with which a server acts for others: it asks no registry that an image of theirs names."""
+    return msgspec.structs.replace(settings, image_check="off", registries={})
+
+
+def cluster_guests(settings: Settings, namespace: str | None = None) -> Guests:
+    """Return the guests of a server at a cluster, which act as themselves there."""
+    from mpijob.backends.kubernetes.auth import delegated, kubeconfig
+    from mpijob.backends.kubernetes.backend import KubernetesBackend
+
+    server = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+    outbound, restricted = delegated.outbound(settings, server), for_visitors(settings)
+    return Guests(
+        settings,
+        lambda token: KubernetesBackend(restricted, delegated.access_of(server, token), outbound),
+        namespace=namespace,
+    )

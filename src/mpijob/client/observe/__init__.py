@@ -1,0 +1,1 @@
+"""Wait, logs, artifacts, diagnosis, bundles."""

@@ -1,0 +1,128 @@
+"""Bringing the files that a job left to this machine.
+
+They are brought beside their places first, and put there when all have come: a file of the user's that differs is
+found before anything is written.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from mpijob.errors import BackendError, Conflict, Finding, NotFound, Unsupported
+from mpijob.model import JobRef
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+
+
+_MOST_NAMED = 5
+
+
+async def fetch(
+    backend: Backend,
+    ref: JobRef,
+    directory: str | Path,
+    paths: tuple[str, ...],
+    *,
+    overwrite: bool = False,
+) -> tuple[Path, ...]:
+    """Copy the files named and those of folders named, or all of them, keeping their places below the directory.
+
+    Raise Conflict, and write nothing, where a file with other contents is at one of the places.
+    """
+    wanted = paths or tuple(file.path for file in await backend.artifacts(ref))
+    places = [_inside(path) for path in wanted]
+    if not places:
+        return ()
+    target = Path(directory)
+    with _beside(target) as stage:
+        fetched = [one for place in places for one in await _fetched(backend, ref, stage, place)]
+        found = list(dict.fromkeys(fetched))
+        if not overwrite:
+            _refuse_other_files(target, stage, found)
+        _put(target, stage, found)
+    return tuple(target / one for one in found)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """Make a directory on the same disk, for the time of the fetching."""
+    with _telling(target):
+        target.mkdir(parents=True, exist_ok=True)
+        stage = tempfile.TemporaryDirectory(dir=target, prefix=".mpijob-fetch-")
+    with stage as name:
+        yield Path(name)
+
+
+def _refuse_other_files(target: Path, stage: Path, places: Iterable[PurePosixPath]) -> None:
+    others = [str(place) for place in places if _differs(target / place, stage / place)]
+    if others:
+        more = len(others) - _MOST_NAMED
+        names = ", ".join(others[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        raise Conflict(
+            f"{target.resolve()} has files that differ from what the job left: {names}; nothing was fetched",
+            hint="fetch to another directory (--to DIRECTORY), name the files that you want, or say --overwrite",
+        )
+
+
+def _differs(there: Path, fetched: Path) -> bool:
+    if not os.path.lexists(there):
+        return False
+    with _telling(there):
+        return not there.is_file() or not filecmp.cmp(there, fetched, shallow=False)
+
+
+def _put(target: Path, stage: Path, places: Iterable[PurePosixPath]) -> None:
+    for place in places:
+        with _telling(target / place):
+            (target / place).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(stage / place, target / place)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(f"cannot write {path}: {error.strerror}") from error
+
+
+async def _fetched(
+    backend: Backend, ref: JobRef, directory: Path, place: PurePosixPath
+) -> list[PurePosixPath]:
+    """Copy a file, or every file of the folder where no file has the name."""
+    try:
+        await backend.fetch(ref, str(place), directory / place)
+    except NotFound:
+        files = [_inside(file.path) for file in await backend.artifacts(ref)]
+        below = [file for file in files if place in file.parents]
+        if not below:
+            raise
+        return [one for file in below for one in await _fetched(backend, ref, directory, file)]
+    return [place]
+
+
+async def store(backend: Backend, ref: JobRef) -> tuple[str | Finding, ...]:
+    """Store what a job wrote to its S3 volumes once more, where its engine still has it."""
+    again = getattr(backend, "store", None)
+    if again is None:
+        raise Unsupported(
+            f"engine {backend.name} keeps no copy of what {ref.name} wrote to its S3 volumes",
+            hint="on a cluster it is stored while the job runs, and when it ends",
+        )
+    told: tuple[str | Finding, ...] = await again(ref)
+    return told
+
+
+def _inside(path: str) -> PurePosixPath:
+    """Refuse a path that would lead out of the directory it is fetched to."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path:
+        raise NotFound(f"the job left no file {path!r}", hint="mpijob artifacts list shows what there is")
+    return pure

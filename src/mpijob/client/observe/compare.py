@@ -1,0 +1,122 @@
+"""How jobs differ: the parts of their specs that are not the same, and how each of them went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mpijob.errors import InvalidJob
+from mpijob.model import JobKey, JobRef, JobState, MPIJob, Phase
+from mpijob.model.status.accounts import Account
+from mpijob.observation.redaction import masking
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One of the jobs compared, and how it went."""
+
+    ref: JobRef
+    phase: Phase
+    duration_seconds: float | None
+    result: str
+    account: Account | None = None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One part of the spec with its value in each job, in the order of the jobs."""
+
+    field: str
+    values: tuple[Any, ...]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """The jobs side by side."""
+
+    jobs: tuple[Column, ...]
+    differences: tuple[Difference, ...]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the others did as the first: `percent` is by how much the one that differs most took longer or less."""
+
+    same: bool
+    percent: float
+    limit: float
+    why: str = ""
+
+
+def judge(found: Comparison, limit: float) -> Verdict:
+    """Return whether all jobs ended as the first did, in a time that differs from its by at most `limit` percent.
+
+    >>> from mpijob.model import JobRef, Phase
+    >>> old = Column(JobRef("cv", "old"), Phase.SUCCEEDED, 60.0, "")
+    >>> new = Column(JobRef("cv", "new"), Phase.SUCCEEDED, 69.0, "")
+    >>> judge(Comparison((old, new), ()), 10).why
+    'new took 69 s, 15 % more than old with 60 s; at most 10 % were allowed'
+    """
+    first, *others = found.jobs
+    percent, widest = max(((_percent(first, one), one) for one in others), key=lambda pair: abs(pair[0]))
+    ended = next((one for one in others if one.phase is not first.phase), None)
+    if ended is not None:
+        why = f"{ended.ref.name} ended as {ended.phase.value}, {first.ref.name} as {first.phase.value}"
+    elif abs(percent) > limit:
+        way = "more" if percent > 0 else "less"
+        why = (
+            f"{widest.ref.name} took {widest.duration_seconds:.4g} s, {abs(percent):.3g} % {way} than "
+            f"{first.ref.name} with {first.duration_seconds:.4g} s; at most {limit:g} % were allowed"
+        )
+    else:
+        why = ""
+    return Verdict(same=not why, percent=round(percent, 2), limit=limit, why=why)
+
+
+def _percent(first: Column, other: Column) -> float:
+    for one in (first, other):
+        if one.duration_seconds is None:
+            raise InvalidJob(f"{one.ref.name} has not ended, so its time is not known", hint="wait for it")
+    if not first.duration_seconds or other.duration_seconds is None:
+        return 0.0 if not other.duration_seconds else float("inf")
+    return (other.duration_seconds / first.duration_seconds - 1) * 100
+
+
+def compare(
+    pairs: Sequence[tuple[MPIJob, JobState]], accounts: Mapping[JobKey, Account] | None = None
+) -> Comparison:
+    """Return how two or more jobs differ; `accounts` add what they used. Secret values are masked.
+
+    >>> from mpijob import Client, MPIJob
+    >>> from mpijob.backends.memory import MemoryBackend
+    >>> client = Client(MemoryBackend())
+    >>> first = client.run(MPIJob(name="two", workers=2, command=["true"]))
+    >>> second = first.clone("four", workers=4)
+    >>> [(one.field, one.values) for one in client.compare("two", "four").differences]
+    [('workers', (2, 4))]
+    """
+    if len(pairs) < 2:
+        raise InvalidJob(f"{len(pairs)} job given to compare", hint="name at least two")
+    flat = [dict(flatten(spec)) for spec, _ in pairs]
+    shown = [dict(flatten(masking.masked_job(spec))) for spec, _ in pairs]
+    fields = [field for field in dict.fromkeys(key for one in flat for key in one) if field != "name"]
+    differing = [field for field in fields if any(one.get(field) != flat[0].get(field) for one in flat)]
+    return Comparison(
+        tuple(_column(state, (accounts or {}).get(state.ref.key)) for _, state in pairs),
+        tuple(Difference(field, tuple(one.get(field) for one in shown)) for field in differing),
+    )
+
+
+def flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    """Return the parts of a spec with their paths (`resources.memory`), defaults included."""
+    if isinstance(value, msgspec.Struct):
+        parts: Mapping[str, Any] = {name: getattr(value, name) for name in value.__struct_fields__}
+    elif isinstance(value, Mapping):
+        parts = value
+    else:
+        return [(path, msgspec.to_builtins(value))]
+    return [pair for key, part in parts.items() for pair in flatten(part, f"{path}.{key}".lstrip("."))]
+
+
+def _column(state: JobState, account: Account | None) -> Column:
+    duration = None if state.finished is None else state.duration_seconds(state.finished)
+    cause = state.findings[0].message if state.findings else state.message
+    return Column(state.ref, state.phase, duration, cause, account)

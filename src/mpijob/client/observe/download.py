@@ -1,0 +1,167 @@
+"""A job's log as files on this machine: each stream's own bytes, or everything merged by time.
+
+What is downloaded is what was written down: nothing more is masked and no control byte is made visible. An engine that
+has the files at hand may merge them by itself, many times faster; any other is read line by line.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+from msgspec.structs import replace
+
+from mpijob.client.bridge import close
+from mpijob.client.observe import logs
+from mpijob.errors import BackendError, InvalidJob
+from mpijob.model import LogLine, LogQuery, Mark
+from mpijob.observation.logs import cri
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.model import JobRef
+
+_HELD_BYTES = 64 * 1024
+_ENDINGS = {"stdout": "out", "stderr": "err"}
+
+
+async def download(
+    ref: JobRef,
+    backend: Backend,
+    query: LogQuery,
+    target: str | Path | IO[bytes],
+    *,
+    merged: bool,
+    compress: bool,
+) -> tuple[Path, ...]:
+    """Write what the query asks for, as bytes; return the files."""
+    query = replace(query, follow=False, tidy=False, fold=False, find="", before=0, after=0)
+    if not merged:
+        if not isinstance(target, (str, Path)):
+            raise InvalidJob("the streams of a job need a directory; one file can hold them merged")
+        with _telling(target):
+            return await _streams(ref, backend, query, Path(target), compress)
+    with _opened(target) as file:
+        query = await logs.resolved(ref, backend, query)
+        merge = getattr(backend, "merge_logs", None)
+        if merge is None or not await merge(ref, query, file, compress=compress):
+            await _lines(ref, backend, query, file, compress)
+    return (Path(target),) if isinstance(target, (str, Path)) else ()
+
+
+@contextmanager
+def _opened(target: str | Path | IO[bytes]) -> Iterator[IO[bytes]]:
+    if not isinstance(target, (str, Path)):
+        yield target
+        return
+    if os.path.isdir(target):
+        raise InvalidJob(
+            f"{target} is a directory, and what is merged is one file",
+            hint=f"name a file: {os.path.join(target, 'job.log')}; each stream has its own without --merged",
+        )
+    with _telling(target), _replacing(os.path.realpath(target)) as file:
+        yield file
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[IO[bytes]]:
+    """Open a file beside a place, and put it there once all of it is written; what was there stays until then."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe or a device
+        with open(path, "wb") as file:
+            yield file
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(beside, "wb") as file:
+            if os.path.exists(path):
+                os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
+            yield file
+        os.replace(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+@contextmanager
+def _telling(target: str | Path) -> Iterator[None]:
+    """Say what cannot be written where, as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise BackendError(
+            f"the log cannot be written to {target}: {error.strerror or error}",
+            hint="name a place where you may write, with room left",
+        ) from error
+
+
+async def _lines(ref: JobRef, backend: Backend, query: LogQuery, file: IO[bytes], compress: bool) -> None:
+    packed = _packing(file) if compress else file
+    stream = logs.lines(ref, backend, query)
+    try:
+        async for line in stream:
+            packed.write(b"%s [%s] %s\n" % (cri.stamp(line.time), line.source.encode(), line.text))
+    finally:
+        await close(stream)
+        if compress:
+            packed.close()
+
+
+def _packing(file: IO[bytes]) -> IO[bytes]:
+    import gzip
+
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=file, mode="wb", mtime=0))
+
+
+async def _streams(
+    ref: JobRef, backend: Backend, query: LogQuery, directory: Path, compress: bool
+) -> tuple[Path, ...]:
+    shelf, stream = _Shelf(directory, compress), logs.lines(ref, backend, query)
+    try:
+        async for line in stream:
+            shelf.put(line)
+    finally:
+        await close(stream)
+    return shelf.done()
+
+
+class _Shelf:
+    """A file for each stream of each source; a few bytes of each are held, and none is kept open."""
+
+    def __init__(self, directory: Path, compress: bool) -> None:
+        self._directory = directory
+        self._compress = compress
+        self._held: dict[Path, bytearray] = {}
+
+    def put(self, line: LogLine) -> None:
+        ending = _ENDINGS.get(line.stream, "out") + (".gz" if self._compress else "")
+        path = self._directory / f"attempt-{line.attempt}" / f"{line.source.lower()}.{ending}"
+        if path not in self._held:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
+            self._held[path] = bytearray()
+        held = self._held[path]
+        held += line.text
+        if not line.partial and Mark.OPEN not in line.marks:
+            held += b"\n"
+        if len(held) > _HELD_BYTES:
+            self._write(path)
+
+    def _write(self, path: Path) -> None:
+        data = self._held[path]
+        with path.open("ab") as file:
+            packed = _packing(file) if self._compress else file
+            packed.write(data)
+            if self._compress:
+                packed.close()
+        data.clear()
+
+    def done(self) -> tuple[Path, ...]:
+        for path in self._held:
+            self._write(path)
+        return tuple(sorted(self._held))

@@ -1,0 +1,63 @@
+"""What a job said, and the refusal of a question for a rank, a worker or an attempt that it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mpijob.client.bridge import close
+from mpijob.errors import NotFound
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.model import JobRef, JobState, LogLine, LogQuery
+
+
+async def lines(ref: JobRef, backend: Backend, query: LogQuery) -> AsyncIterator[LogLine]:
+    """Yield the lines that are wanted; raise NotFound when the job never has such."""
+    stream = backend.logs(ref, await resolved(ref, backend, query))
+    try:
+        async for line in stream:
+            yield line
+    finally:
+        await close(stream)
+
+
+async def resolved(ref: JobRef, backend: Backend, query: LogQuery) -> LogQuery:
+    """Return the question with the previous attempt's number; raise NotFound when the job never has such."""
+    if not (query.ranks or query.workers or query.attempt is not None or query.previous):
+        return query
+    state = await backend.get(ref)
+    if query.previous:
+        if state.attempt < 2:
+            raise NotFound(
+                f"job '{state.ref.name}' has no previous attempt: this is its first",
+                hint=f"mpijob logs {state.ref.name} shows it",
+            )
+        query = replace(query, previous=False, attempt=state.attempt - 1)
+    refuse_absent(state, query)
+    return query
+
+
+def refuse_absent(state: JobState, query: LogQuery) -> None:
+    """Refuse a question that could only be answered by silence."""
+    from mpijob.observation.logs import filters  # only for such a question: start-up is a feature
+
+    workers = max(state.workers_wanted, len(state.workers))
+    if missing := filters.absent(query, ranks=state.world, workers=workers, attempts=state.attempt):
+        raise NotFound(
+            f"job '{state.ref.name}' {missing}",
+            hint=f"mpijob describe {state.ref.name} shows its workers and ranks",
+        )
+
+
+async def secrets(ref: JobRef, backend: Backend) -> tuple[str, ...]:
+    """Return what is masked when a job's lines are shown: its secrets' values, as far as they can be known."""
+    from mpijob.observation.redaction import masking
+
+    job = await backend.spec(ref)
+    known = getattr(backend, "secret_values", None)
+    told = await known(ref, job.secrets) if job.secrets and known is not None else ()
+    return masking.secret_values(job, told)

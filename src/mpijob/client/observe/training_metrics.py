@@ -1,0 +1,76 @@
+"""Reading a job's curves: its lines, found by what they may hold, of jobs that are there or remembered."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mpijob.client.bridge import close
+from mpijob.client.history.fallback import remembering
+from mpijob.errors import NotFound
+from mpijob.model import LogQuery, Phase
+from mpijob.model.status.records import PROGRAM
+from mpijob.observation.metrics import training
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.model import JobRef, JobState
+    from mpijob.observation.metrics.training import Curves, Point
+    from mpijob.settings import Settings
+
+_MOST_POINTS = 200_000
+
+
+async def read(
+    backend: Backend,
+    ref: JobRef,
+    settings: Settings,
+    patterns: Sequence[str] = (),
+    *,
+    rank: int | None = None,
+    points: int = training.POINTS,
+    since: float | None = None,
+) -> Curves:
+    """Return the curves of a job; patterns of the call come before those of the settings.
+
+    Numbers leave here and no lines: this is no look into a log that an audit would tell.
+    """
+    state, told = await points_of(backend, ref, settings, patterns, rank=rank, since=since)
+    running = state.phase in (Phase.RUNNING, Phase.INITIALIZING)
+    found = training.curves(told, most=points, rank=rank, now=time.time() if running else None)
+    known = getattr(backend, "told", None)
+    beyond = None
+    if known is not None and rank is None and not state.deleted:
+        with contextlib.suppress(NotFound):  # it went meanwhile
+            beyond = await known(state.ref)
+    return found if beyond is None else training.completed(found, beyond)
+
+
+async def points_of(
+    backend: Backend,
+    ref: JobRef,
+    settings: Settings,
+    patterns: Sequence[str] = (),
+    *,
+    rank: int | None = None,
+    since: float | None = None,
+) -> tuple[JobState, list[Point]]:
+    """Return where a job stands and what its lines told, rank by rank."""
+    reads = remembering(backend)
+    own = (*patterns, *settings.metric_patterns)
+    find = training.reader(own)
+    ranks = () if rank is None else (rank,)
+    query = LogQuery(regex="" if own else training.LOOKED_FOR, roles=PROGRAM, ranks=ranks, since=since)
+    state = await reads.get(ref)
+    stream = reads.logs(state.ref, query)
+    told: list[Point] = []
+    try:
+        async for line in stream:
+            told += training.points((line,), find)
+            if len(told) >= _MOST_POINTS:
+                del told[::2]  # a year of steps fits into memory, and no screen shows more
+    finally:
+        await close(stream)
+    return state, told

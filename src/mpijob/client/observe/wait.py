@@ -1,0 +1,110 @@
+"""Waiting for a job: the same outcome on every engine.
+
+The engine says how a moment passes (`pause`), so waiting on a simulated job takes no time; the time
+given is counted in the longer of real seconds and seconds paused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from mpijob.backends.outage_tolerance import Patience
+from mpijob.errors import BackendError, Conflict, JobFailed, Severity, WaitTimeout
+from mpijob.model import Phase
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.model import JobRef, JobState
+
+FINAL = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
+_PASSED_THROUGH = (Phase.QUEUED, Phase.PENDING, Phase.INITIALIZING, Phase.RUNNING)
+_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.02, 0.5, 1.3
+
+
+async def wait(
+    ref: JobRef, backend: Backend, *, seconds: float | None = None, phases: Collection[Phase] | None = None
+) -> JobState:
+    """Return the state once the job is in one of the phases; without any, once it has ended.
+
+    Raise WaitTimeout when time is up, JobFailed when the job ended otherwise than wanted. Waiting changes nothing.
+    """
+    state, wanted = await backend.get(ref), FINAL if phases is None else tuple(phases)
+    begun, paused, step, patience = time.monotonic(), 0.0, _FIRST_PAUSE, Patience()
+    while state.phase not in wanted:
+        if state.phase.final:
+            return _ended_otherwise(state, wanted)
+        waited = max(time.monotonic() - begun, paused)
+        if seconds is not None and waited >= seconds:
+            raise _too_late(state, seconds, silent=patience.tried)
+        moment = step if seconds is None else min(step, seconds - waited)
+        await backend.pause(moment)
+        paused, step = paused + moment, min(step * _GROWTH, _LONGEST_PAUSE)
+        state = await _next(state, backend, patience)
+    return state
+
+
+async def _next(state: JobState, backend: Backend, patience: Patience) -> JobState:
+    """Return the job's next state, or the last one while the engine does not answer."""
+    try:
+        state = await backend.get(state.ref)
+    except BackendError as error:
+        patience.bear(error)
+    else:
+        patience.answered()
+    return state
+
+
+async def completion(ref: JobRef, backend: Backend, *, seconds: float | None = None) -> JobState:
+    """Return the state once the job has succeeded; raise JobFailed with the findings when it did not."""
+    return await wait(ref, backend, seconds=seconds, phases=(Phase.SUCCEEDED,))
+
+
+def goes_on(ref: JobRef) -> str:
+    """Return what is said when somebody stops waiting for a job: that does not end it."""
+    place = "" if ref.namespace == "default" else f" -n {ref.namespace}"
+    return (
+        f"job '{ref.name}' goes on without being waited for; "
+        f"client.cancel('{ref.name}') ends it, or: mpijob cancel {ref.name}{place}"
+    )
+
+
+def failure(state: JobState) -> JobFailed:
+    """Return the error that tells how a job ended, the first cause first."""
+    first = next((one for one in state.findings if one.severity is not Severity.NOTICE), None)
+    cause = first.message if first else state.message or state.reason
+    blamed = f"worker {first.worker}: " if first and _unnamed(first.worker, cause) else ""
+    hint = (first.hint if first else "") or f"see what it said: mpijob logs {state.ref.name}"
+    verb = "was cancelled" if state.phase is Phase.CANCELLED else "failed"
+    return JobFailed(
+        f"job '{state.ref.name}' {verb}" + (f": {blamed}{cause}" if cause else ""),
+        hint=hint,
+        findings=state.findings,
+    )
+
+
+def _unnamed(worker: int | None, cause: str) -> bool:
+    return worker is not None and f"worker {worker}" not in cause.lower().replace("-", " ")
+
+
+def _ended_otherwise(state: JobState, wanted: Collection[Phase]) -> JobState:
+    if state.phase is not Phase.SUCCEEDED:
+        raise failure(state)
+    if any(phase in _PASSED_THROUGH for phase in wanted):
+        return state  # it was there, between two looks
+    words = " or ".join(phase.value for phase in wanted)
+    raise Conflict(f"{state.ref} has succeeded; it will not become {words}")
+
+
+def _too_late(state: JobState, seconds: float, *, silent: bool = False) -> WaitTimeout:
+    if silent:
+        return WaitTimeout(
+            f"{state.ref} was {state.phase.value} when its engine answered last; that was not within {seconds:g} s",
+            hint=f"the job goes on; once there are answers again: mpijob describe {state.ref.name}",
+        )
+    reason = f" ({state.waiting_for or state.message})" if state.waiting_for or state.message else ""
+    return WaitTimeout(
+        f"{state.ref} is still {state.phase.value} after {seconds:g} s{reason}",
+        hint=f"wait longer, or see what it does: mpijob describe {state.ref.name}",
+    )

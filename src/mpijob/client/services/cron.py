@@ -1,0 +1,126 @@
+"""The clock of this machine's schedules: sleeps until a job is due, starts it, ends when no schedule is left.
+
+It is a process of its own, started by whoever makes a schedule or comes by where there is one (decision 0038).
+Killed at any moment it loses nothing: what was due meanwhile is found by the next one, and the minute in a job's
+name lets every moment start one job.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob import codec
+from mpijob.client.services.schedules import Schedules
+from mpijob.errors import MpiJobError
+from mpijob.model.spec.schedule import Recurrence
+from mpijob.observation.state import cron
+from mpijob.settings import Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Schedules as Kept
+    from mpijob.client.client import Client
+
+LONGEST_SLEEP_SECONDS = 60.0  # a clock that is set, or a machine that wakes up, is noticed within a minute
+_AHEAD_SECONDS = 90.0
+
+
+def main() -> None:
+    """Be the clock, with the settings that were handed over."""
+    from mpijob.backends.local.queue import spawn_runner
+
+    settings = codec.decode(os.environ.pop(spawn_runner.SETTINGS), Settings)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(settings)
+
+
+def serve(settings: Settings) -> str:
+    """Keep the time until no schedule is left; return why it ended."""
+    from mpijob.backends.local import LocalBackend
+    from mpijob.backends.local.queue.schedules import LocalSchedules
+    from mpijob.client.client import Client
+
+    kept = LocalSchedules(settings)
+    while True:
+        with kept.time_kept() as bell:
+            if bell is None:
+                return "another process keeps the time of these schedules"
+            with Client(LocalBackend(settings), settings=settings) as client:
+                _keep_time(Alarm(client, kept), bell)
+        if not kept.all():  # one that was made while we were leaving has rung for nobody
+            return "there is no schedule"
+
+
+def _keep_time(alarm: Alarm, bell: int) -> None:
+    while (seconds := alarm.round()) is not None:
+        select.select([bell], [], [], seconds)
+        _empty(bell)
+
+
+def _empty(bell: int) -> None:
+    try:
+        os.read(bell, 4096)
+    except BlockingIOError:
+        return
+
+
+class Alarm:
+    """Fires what is due, by a clock that tests may set."""
+
+    def __init__(self, client: Client, kept: Kept, now: Callable[[], float] = time.time) -> None:
+        self._client = client
+        self._kept = kept
+        self._now = now
+
+    def round(self) -> float | None:
+        """Start what is due and return how long nothing will be; None when there is no schedule."""
+        known = self._kept.all()
+        for one in known:
+            self._look(one)
+        if not known:
+            return None
+        coming = [self._next(one) for one in known if not one.schedule.paused]
+        return min([LONGEST_SLEEP_SECONDS, *coming])
+
+    def _next(self, known: Recurrence) -> float:
+        now = self._now()
+        moments = cron.following(known.schedule, now)
+        return max(0.05, moments[0] - now) if moments else LONGEST_SLEEP_SECONDS
+
+    def _look(self, known: Recurrence) -> None:
+        now = self._now()
+        if known.since > now + _AHEAD_SECONDS:  # the clock was set back: what is due counts from now
+            self._note(known, since=now)
+            known = msgspec.structs.replace(known, since=now)
+        due = None if known.schedule.paused else cron.due(known.schedule, known.since, now)
+        if due is None:
+            return
+        told = self._fired(known, due.moment, now)
+        if due.missed:
+            told += f" (and {due.missed} start{'s' if due.missed > 1 else ''} before it missed: nobody kept the time)"
+        self._note(known, since=due.moment, last=due.moment, told=told)
+
+    def _fired(self, known: Recurrence, moment: float, now: float) -> str:
+        schedule = known.schedule
+        if cron.is_too_late(schedule, moment, now):
+            return f"missed by {now - moment:.0f} s, and only {schedule.start_within_seconds:g} s are made up for"
+        try:
+            return Schedules(self._client).fire(schedule, schedule.job_of(moment).name)
+        except MpiJobError as error:
+            return f"could not be started: {error.message}"
+
+    def _note(self, known: Recurrence, **told: float | str) -> None:
+        """Write down what came of it, unless the schedule was deleted or changed meanwhile."""
+        with self._kept.changing():
+            fresh = [
+                one for one in self._kept.all(known.schedule.namespace) if one.schedule == known.schedule
+            ]
+            if fresh:
+                self._kept.put(msgspec.structs.replace(fresh[0], **told))

@@ -1,0 +1,48 @@
+"""Running the fit broker in this process, and asking what it, or the user's own eyes, say of a job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mpijob.errors import Unsupported
+from mpijob.settings import CLUSTER, Settings
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.model import MPIJob
+    from mpijob.model.platform.fit import Fit
+
+
+async def fit(job: MPIJob, backend: Backend) -> Fit:
+    """Return whether a job would start now, wait, or never run here."""
+    from mpijob.admission.fit import fit as judged
+
+    who = await backend.whoami()
+    return judged(job, who, (await backend.preflight(job, who)).facts)
+
+
+def serve(
+    settings: Settings,
+    address: tuple[str, int],
+    tls: tuple[str, str] | None,
+    stop: threading.Event,
+    ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Answer users until `stop`; `ready` hears where."""
+    if settings.engine != CLUSTER:
+        raise Unsupported(
+            "on this machine everybody sees what is free: a broker is for clusters",
+            hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+        )
+    from mpijob.backends.kubernetes.auth import kubeconfig
+    from mpijob.backends.kubernetes.broker.server import Server
+    from mpijob.backends.kubernetes.broker.service import Broker
+    from mpijob.backends.kubernetes.client.api import Api
+
+    access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+    broker = Broker(Api(access), settings, f"cluster {access.context}".strip())
+    with Server(broker, address, tls) as server:
+        ready(f"{'https' if tls else 'http'}://{address[0]}:{server.port}")
+        stop.wait()

@@ -1,0 +1,116 @@
+"""Running a cluster's recorder in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mpijob.errors import InvalidJob, Unsupported
+from mpijob.settings import CLUSTER, RateSetting, Settings, history_directory
+
+if TYPE_CHECKING:
+    from mpijob.backends.kubernetes.client.api import Api
+    from mpijob.client.integrations.prometheus_exporter import Door, Rates
+    from mpijob.history.archive import Archive
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def record(
+    settings: Settings,
+    namespace: str,
+    stop: threading.Event,
+    ready: Callable[[str], None] = lambda _: None,
+    *,
+    metrics: Door | None = None,
+    health_port: int | None = None,
+) -> None:
+    """Record the jobs of a namespace, "" for all, until `stop`; `ready` hears where the record is.
+
+    `metrics` is where Prometheus is answered: from other machines only with TLS, and only who may read `/metrics` by
+    the cluster's word. At `health_port` a kubelet is.
+    """
+    if settings.engine != CLUSTER:
+        raise Unsupported(
+            "this machine's jobs need no recorder: their record is kept when they are deleted",
+            hint="give the cluster with --context NAME, or set MPIJOB_ENGINE=kubernetes",
+        )
+    from mpijob.backends.kubernetes.auth import kubeconfig
+    from mpijob.backends.kubernetes.client.api import Api
+    from mpijob.backends.kubernetes.client.api_errors import telling
+    from mpijob.backends.kubernetes.logs.archive import store_of
+    from mpijob.backends.kubernetes.metrics import prometheus_query
+    from mpijob.backends.kubernetes.recorder.recorder import Recorder
+    from mpijob.history.archive import Archive
+    from mpijob.history.retention import Policy
+
+    access = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
+    directory = history_directory(settings, access.context or "cluster")
+    archive = Archive(directory, shared=True, database=settings.history_database, objects=store_of(settings))
+    api = Api(access)
+    rates = partial(_rates, api, settings)
+    if settings.traces:
+        _send_traces(archive, settings, stop)
+    if settings.mlflow:
+        _mirror(archive, settings, stop)
+    with ExitStack() as held:
+        held.callback(archive.close)
+        if metrics is not None:
+            held.enter_context(_metrics(api, archive, settings, rates, metrics))
+        if health_port is not None:
+            held.enter_context(_health(health_port))
+        with telling("record jobs"):
+            prometheus = prometheus_query.of_settings(settings)
+            recorder = Recorder(api, archive, Policy.of(settings), namespace, settings.rules, prometheus)
+            recorder.run(stop, lambda: ready(directory))
+
+
+def _health(port: int) -> AbstractContextManager[object]:
+    from mpijob.serving.health import Health
+
+    return Health(port, alive=lambda: True, ready=lambda: True, numbers={})
+
+
+def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
+    from mpijob.backends.kubernetes.admin.namespace_limits import Governor
+    from mpijob.backends.kubernetes.client.api_errors import telling
+
+    with telling("read what hours cost"):
+        return {**settings.rates, **Governor(api).rates()}
+
+
+def _metrics(
+    api: Api, archive: Archive, settings: Settings, rates: Rates, door: Door
+) -> AbstractContextManager[object]:
+    from mpijob.backends.kubernetes.auth.token_access import Tokens
+    from mpijob.backends.kubernetes.logs.archive import of_archive
+    from mpijob.client.integrations import metric_sources, prometheus_exporter
+
+    if door.address not in _LOOPBACK:
+        if door.tls is None:
+            raise InvalidJob(
+                f"without TLS metrics of all tenants are served on this machine alone, not on {door.address}",
+                hint="give --metrics-certificate and --metrics-key, or leave --metrics-address out",
+            )
+        door = door._replace(allowed=partial(Tokens(api).reads, "/metrics"))
+    source = metric_sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
+    return prometheus_exporter.serve(prometheus_exporter.exporter(source, settings, rates), door)
+
+
+def _send_traces(archive: Archive, settings: Settings, stop: threading.Event) -> None:
+    from mpijob.backends.kubernetes.logs.archive import of_archive
+    from mpijob.client.integrations import metric_sources, otlp
+
+    otlp.Sender(metric_sources.OfRecord(archive, of_archive(archive)), settings.traces, stop).start()
+
+
+def _mirror(archive: Archive, settings: Settings, stop: threading.Event) -> None:
+    from mpijob.backends.kubernetes.logs.archive import of_archive
+    from mpijob.client.integrations import metric_sources, mlflow, tracking
+
+    server = mlflow.Server(settings.mlflow, settings.mlflow_token_file)
+    source = metric_sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
+    tracking.Sender(tracking.Mirror(source, server), stop).start()

@@ -1,0 +1,1 @@
+"""From a job to a submitted job: validate, plan, submit, resubmit."""

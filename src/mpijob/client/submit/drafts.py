@@ -1,0 +1,167 @@
+"""A job that is still being written: read with everything that is wrong in it, written as a job file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mpijob import codec
+from mpijob.client.submit.validate import read_job
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import MPIJob
+from mpijob.model.spec.field_docs import FIELDS as _DESCRIBED
+from mpijob.model.spec.field_docs import Description
+
+if TYPE_CHECKING:
+    from mpijob.client.base import Format
+
+_PARTS = {"Resources": ("resources", "launcher"), "Launch": ("launch",), "CustomLaunch": ("launch.custom",),
+          "Code": ("code",), "Retry": ("retry",), "Placement": ("placement",), "Network": ("network",),
+          "Elastic": ("elastic",), "Signal": ("signal",), "Retention": ("retention",), "Model": ("model",),
+          "Program": ("programs",), "Secret": ("secrets",), "Volume": ("volumes",)}  # fmt: skip
+
+
+def _paths(key: str) -> list[str]:
+    kind, _, field = key.partition(".")
+    return [field] if kind == "MPIJob" else [f"{part}.{field}" for part in _PARTS.get(kind, ())]
+
+
+FIELDS: dict[str, Description] = {path: said for key, said in _DESCRIBED.items() for path in _paths(key)}
+
+
+def read(text: str) -> MPIJob:
+    """Return the job of a job file, YAML or JSON; raise InvalidJob with everything that is wrong."""
+    return read_job(text)
+
+
+def write(job: MPIJob, format: Format = "yaml") -> str:
+    """Return the job as a job file."""
+    from mpijob.formats.jobfile import jobfile_reader
+
+    return jobfile_reader.write(job, format=format)
+
+
+def shown(job: MPIJob, format: Format = "yaml") -> str:
+    """Return the job as a job file that may be shown: what looks like a secret is masked."""
+    from mpijob.observation.redaction import masking
+
+    return write(masking.masked_job(job), format)
+
+
+class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+    """A text and the job in it, as far as it can be read: what is wrong, and which fields nobody knows."""
+
+    text: str
+    job: MPIJob | None = None
+    findings: tuple[Finding, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def look(text: str, *, max_workers: int = 100) -> Sheet:
+    """Return what a text says; nothing is refused, everything that is wrong is told."""
+    try:
+        job = read(text)
+        return Sheet(text=text, job=job, findings=_judged(text, job, max_workers))
+    except InvalidJob as error:
+        unknown = tuple(one.field for one in error.findings if one.code == "UNKNOWN_FIELD")
+        return Sheet(text=text, job=_readable(text), findings=error.findings, unknown=unknown)
+
+
+def _judged(text: str, job: MPIJob, max_workers: int) -> tuple[Finding, ...]:
+    from mpijob import checks
+    from mpijob.formats.jobfile import jobfile_reader
+
+    return jobfile_reader.locate(text, checks.run(job, max_workers=max_workers))
+
+
+def change(text: str, fields: Mapping[str, Any]) -> str:
+    """Return the text with some fields changed by path (`env.LR`); None takes one out. All else stays as it stands."""
+    from mpijob.formats.jobfile import yaml_edit
+
+    wanted = {_path(path): yaml_edit.GONE if value is None else value for path, value in fields.items()}
+    return yaml_edit.edit(text, wanted)
+
+
+def rewrite(text: str, job: Mapping[str, Any]) -> str:
+    """Return the text with the fields of a form in it; what the form does not know, and every note, stays."""
+    from mpijob.formats.jobfile import jobfile_reader, yaml_edit
+
+    return yaml_edit.edit(text, dict(_differences(jobfile_reader.values(text), job, MPIJob, ())))
+
+
+def _path(path: str) -> tuple[str, ...]:
+    """Return the parts of a path; the names in `env`, `labels` and `cost` may have dots."""
+    first, dot, rest = path.partition(".")
+    if not dot:
+        return (first,)
+    return (first, rest) if first in ("env", "labels", "cost") else (first, *rest.split("."))
+
+
+def _differences(
+    has: Mapping[str, Any], wants: Mapping[str, Any], kind: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield what a text has otherwise than a form wants it; a default may be written out or left out."""
+    from mpijob.formats.jobfile import yaml_edit
+
+    defaults = _defaults(kind)
+    for name in {**has, **wants} if kind is None else defaults:
+        here, default = (*path, name), defaults.get(name, msgspec.NODEFAULT)
+        old, new = has.get(name), wants.get(name)
+        if _same(old, default if new is None else new) or (old is None and _same(new, default)):
+            continue
+        inner = type(default) if isinstance(default, msgspec.Struct) else None
+        if isinstance(new, Mapping) and (isinstance(old, Mapping) or inner is not None):
+            yield from _differences(old if isinstance(old, Mapping) else {}, new, inner, here)
+        elif old is not None or new is not None:
+            yield here, yaml_edit.GONE if new is None else new
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    """Return the fields of a part of the spec with what holds when they are left out."""
+    if kind is None:
+        return {}
+    made = {}
+    for field in msgspec.structs.fields(kind):
+        factory = field.default_factory
+        made[field.name] = field.default if factory is msgspec.NODEFAULT else factory()
+    return made
+
+
+def _builtin(value: Any) -> Any:
+    made = msgspec.to_builtins(value)
+    return list(made) if isinstance(made, tuple) else made
+
+
+def _same(one: Any, other: Any) -> bool:
+    return msgspec.NODEFAULT not in (one, other) and _builtin(one) == _builtin(other)
+
+
+def _readable(text: str) -> MPIJob | None:
+    """Return the job with whatever cannot be read left out; None where the text is no job at all."""
+    from mpijob.formats.jobfile import jobfile_reader
+    from mpijob.model.spec import type_check
+
+    try:
+        tree = jobfile_reader.values(text)
+    except InvalidJob:
+        return None
+    for problem in type_check.problems(tree):
+        _drop(tree, problem.path)
+    try:
+        return codec.convert({"name": "", **tree}, MPIJob) if tree else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _drop(tree: Any, path: tuple[str | int, ...]) -> None:
+    """Take out the field in which something is wrong; a list goes as a whole."""
+    for at, part in enumerate(path):
+        if not isinstance(tree, dict):
+            return
+        nested = tree.get(part)
+        if at == len(path) - 1 or not isinstance(nested, dict):
+            tree.pop(part, None)
+            return
+        tree = nested

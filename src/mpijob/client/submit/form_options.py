@@ -1,0 +1,41 @@
+"""What a form can offer: what the engine knows, and the images that jobs used lately."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.model.platform.form_options import Choices, Option
+
+if TYPE_CHECKING:
+    from mpijob.client.async_client import AsyncClient
+
+_LATELY = 200
+
+
+async def choices(client: AsyncClient, namespace: str = "") -> Choices:
+    """Return what a namespace offers, by default the client's own."""
+    namespace = namespace or client.namespace
+    page = await client.list(namespace=namespace, limit=_LATELY)
+    images = dict.fromkeys(state.image for state in page.items if state.image)
+    if client.settings.image:
+        images.setdefault(client.settings.image)
+    look = getattr(client.backend, "choices", None)
+    known = _here(client, namespace) if look is None else await client.apart(lambda: look(namespace))
+    queues = known.queues or tuple(map(Option, sorted({state.queue for state in page.items if state.queue})))
+    return msgspec.structs.replace(
+        known,
+        projects=known.projects or (Option(namespace),),
+        queues=queues,
+        images=tuple(map(Option, images)),
+    )
+
+
+def _here(client: AsyncClient, namespace: str) -> Choices:
+    """Return what one machine offers: the data connections of its settings, by name and bucket, never a key."""
+    connections = client.settings.connections.items()
+    return Choices(
+        namespace=namespace,
+        connections=tuple(Option(name, f"{one.bucket} (s3)".lstrip()) for name, one in sorted(connections)),
+    )

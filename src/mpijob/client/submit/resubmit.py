@@ -1,0 +1,145 @@
+"""What becomes of a job that exists already: retry, clone, replace, and the bulk verbs.
+
+A created job is immutable; changing one means submitting a changed copy. The copy takes the old name
+when the old job has ended, or in one step (`replace`) while it has not started yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mpijob.client.audit.recorder import meaning
+from mpijob.client.submit import changes, pipeline
+from mpijob.errors import Conflict, InvalidJob, MpiJobError, NotFound
+from mpijob.model import JobRef, JobState, MPIJob, Phase, Scope
+from mpijob.model.status.audit import Verb
+
+if TYPE_CHECKING:
+    from mpijob.backends.protocol import Backend
+    from mpijob.settings import Settings
+
+_NOT_STARTED = (Phase.QUEUED, Phase.SUSPENDED)
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What a bulk verb did to one job; `error` is empty when it worked."""
+
+    ref: JobRef
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it worked."""
+        return not self.error
+
+
+async def mended(ref: JobRef, with_fix: int | None, backend: Backend, settings: Settings) -> dict[str, Any]:
+    """Return the fields that a numbered fix of the job's diagnosis changes, with their new values."""
+    if with_fix is None:
+        return {}
+    from mpijob.client.observe import diagnose  # the rules are loaded only when they are asked for
+
+    diagnosis = await diagnose.of_job(ref, backend, settings)
+    return diagnose.mended(await backend.spec(ref), diagnosis, with_fix)
+
+
+async def retry(
+    ref: JobRef, backend: Backend, *, max_workers: int, wanted: Mapping[str, Any] | None = None
+) -> JobRef:
+    """Submit the same configuration again, or a changed one, as a new job of the same name; the old record is kept."""
+    state = await backend.get(ref)
+    if not state.phase.final:
+        raise Conflict(
+            f"{ref} is {state.phase.value}; only a job that has ended can be retried",
+            hint=f"cancel it first: mpijob cancel {ref.name}",
+        )
+    spec = await backend.spec(state.ref)
+    wished = changes.apply(spec, wanted) if wanted else spec
+    with meaning(Verb.RETRY, state.ref, spec, wished):
+        return await pipeline.submit(wished, backend, max_workers=max_workers)
+
+
+async def clone(
+    ref: JobRef, new_name: str | None, wanted: Mapping[str, Any], backend: Backend, *, max_workers: int
+) -> JobRef:
+    """Submit a changed copy under a new name; without one, the first free `name-2`, `name-3`, …"""
+    spec = await backend.spec(ref)
+    name = new_name or await _free_name(spec, backend)
+    copy = changes.apply(spec, {**wanted, "name": name})
+    with meaning(Verb.CLONE, ref, spec, copy):
+        return await pipeline.submit(copy, backend, max_workers=max_workers)
+
+
+async def replace(ref: JobRef, wanted: Mapping[str, Any], backend: Backend, *, max_workers: int) -> JobRef:
+    """Submit a changed copy under the same name; a job that has not started makes way for it.
+
+    The copy is checked, admitted and planned before the old job is touched.
+    """
+    state = await backend.get(ref)
+    if not (state.phase.final or state.phase in _NOT_STARTED):
+        raise Conflict(
+            f"{ref} is {state.phase.value}; only a job that has not started or has ended can be replaced",
+            hint=f"clone it under a new name, or cancel it first: mpijob cancel {ref.name}",
+        )
+    spec = await backend.spec(state.ref)
+    copy = changes.apply(spec, {**wanted, "name": state.ref.name})
+    with meaning(Verb.CHANGE, state.ref, spec, copy):
+        return await pipeline.carry_through(copy, backend, max_workers=max_workers, replaces=state)
+
+
+def refuse_new_name(ref: JobRef, new_name: str | None) -> None:
+    """Refuse a new name where the old one is to be kept."""
+    if new_name not in (None, ref.name):
+        raise InvalidJob(
+            f"{ref} keeps its name when it is replaced", hint="leave out the new name, or clone it"
+        )
+
+
+async def each(
+    scope: Scope, backend: Backend, act: Callable[[JobRef], Awaitable[object]], *, unlimited: bool = False
+) -> tuple[Done, ...]:
+    """Do one thing to every job of a scope; one that refuses does not stop the others."""
+    if not (unlimited or scope.selector or scope.phases or scope.names or scope.owner or scope.text):
+        raise InvalidJob(
+            "this would mean every job", hint="give a selector or phases, or say that all are meant"
+        )
+    done = []
+    for state in [state async for state in pages(scope, backend)]:
+        done.append(await _one(state.ref, act))
+    return tuple(done)
+
+
+async def pages(scope: Scope, backend: Backend) -> AsyncIterator[JobState]:
+    """Yield the jobs of all pages."""
+    while True:
+        page = await backend.list(scope)
+        for state in page.items:
+            yield state
+        if not page.after:
+            return
+        scope = msgspec.structs.replace(scope, after=page.after)
+
+
+async def _one(ref: JobRef, act: Callable[[JobRef], Awaitable[object]]) -> Done:
+    try:
+        await act(ref)
+    except MpiJobError as error:
+        return Done(ref, error.message)
+    return Done(ref)
+
+
+async def _free_name(spec: MPIJob, backend: Backend) -> str:
+    stem, _, number = spec.name.rpartition("-")
+    first = int(number) + 1 if stem and number.isdecimal() else 2
+    stem = stem if stem and number.isdecimal() else spec.name
+    for index in count(first):
+        name = f"{stem}-{index}"
+        try:
+            await backend.get(JobRef(spec.namespace, name))
+        except NotFound:
+            return name
+    raise AssertionError("count never ends")

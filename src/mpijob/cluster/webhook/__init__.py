@@ -1,0 +1,1 @@
+"""The admission webhook: server, cache, certificates, configuration and CEL policies."""

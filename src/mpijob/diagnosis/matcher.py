@@ -1,0 +1,125 @@
+"""Find where the rules hold: in the facts, and in what was said.
+
+A sign in a rank's own stream counts for that rank whatever its text says; names in the launcher's
+reports are used where there is nothing better. `ranking` ranks what is found here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.diagnosis.evidence import Evidence
+from mpijob.diagnosis.log_index import Stream, shown, streams
+from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.rule import Rule, Sign, Trust
+from mpijob.diagnosis.signals import facts
+from mpijob.diagnosis.template_fields import worker_of_host
+from mpijob.errors import Place
+from mpijob.model import Role
+
+AFTERWORD_LINES = 12  # the banner of an abort alone has ten
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A rule that holds, with where and when its sign was seen."""
+
+    rule: Rule
+    place: int
+    time: float
+    worker: int | None = None
+    rank: int | None = None
+    values: dict[str, Any] = {}
+    evidence: tuple[str, ...] = ()
+    confidence: float | None = None
+    where: Place | None = None
+
+    @property
+    def trust(self) -> Trust:
+        """How far it is believed: a line perhaps less than a fact."""
+        return self.rule.trust if self.where is None or self.rule.said is None else self.rule.said
+
+
+def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
+    """Yield every place where a rule holds: each fact, and the first place in each stream."""
+    known, rules = tuple(facts(seen)), tuple(rules)
+    sieve = Sieve(sign.literal for rule in rules for sign in rule.signs)
+    said = [stream for stream in streams(seen) if sieve.any(stream.text)]
+    for place, rule in enumerate(rules):
+        for fact in known:
+            if fact.name in rule.facts:
+                yield Hit(rule, place, fact.time, fact.worker, fact.rank, fact.values, (), fact.confidence)
+        for stream in said if rule.while_running or not seen.going else ():
+            if (hit := _in_stream(seen, rule, place, stream)) is not None:
+                yield hit
+
+
+def _in_stream(seen: Evidence, rule: Rule, place: int, stream: Stream) -> Hit | None:
+    """Return the sign that tells most in one stream, at the time of the first one."""
+    matches = [match for sign in rule.signs if (match := _match(seen, rule, sign, stream))]
+    if not matches:
+        return None
+    best = max(matches, key=lambda match: (len(_named(match)), -match.start()))
+    named, (first, last) = _named(best), _lines(stream, best)
+    rank, worker = _speaker(seen, stream, named)
+    time = min(stream.time(stream.at(match.start())) for match in matches)
+    return Hit(
+        rule, place, time, worker, rank, dict(named), _quote(stream, first, last), where=stream.place(first)
+    )
+
+
+def _match(seen: Evidence, rule: Rule, sign: Sign, stream: Stream) -> re.Match[bytes] | None:
+    if sign.literal.encode() not in stream.text or _ended_otherwise(seen, sign, stream):
+        return None
+    matches = sign.regex.finditer(stream.text)
+    return next((match for match in matches if not _survived(seen, rule, stream, match)), None)
+
+
+def _ended_otherwise(seen: Evidence, sign: Sign, stream: Stream) -> bool:
+    """Whether the rank that speaks here is known to have ended with another code than the sign's."""
+    if sign.code is None or stream.role is not Role.RANK:
+        return False
+    return any(exit.index == stream.rank and exit.code != sign.code for exit in seen.ranks)
+
+
+def _survived(seen: Evidence, rule: Rule, stream: Stream, match: re.Match[bytes]) -> bool:
+    """Whether a rank went on after what looked like its end: it said more, or ended with 0."""
+    if not rule.uncaught or stream.role is not Role.RANK:
+        return False
+    if any(exit.good for exit in seen.ranks if exit.index == stream.rank):
+        return True
+    _, last = _lines(stream, match)
+    return stream.count - 1 - last + stream.after > AFTERWORD_LINES
+
+
+def _named(match: re.Match[bytes]) -> dict[str, str]:
+    return {name: shown(text) for name, text in match.groupdict().items() if text is not None}
+
+
+def _lines(stream: Stream, match: re.Match[bytes]) -> tuple[int, int]:
+    return stream.at(match.start()), stream.at(max(match.start(), match.end() - 1))
+
+
+def _speaker(seen: Evidence, stream: Stream, named: dict[str, str]) -> tuple[int | None, int | None]:
+    """Return rank and worker: whose stream it is, else what the sign names."""
+    said = named.pop("rank", "")
+    rank = int(said) if stream.rank is None and said.isdecimal() and len(said) < 8 else stream.rank
+    host = named.get("host")
+    worker = stream.worker if stream.worker is not None or host is None else worker_of_host(host)
+    return rank, seen.worker_of(rank) if worker is None else worker
+
+
+_NOT_THE_USERS = re.compile(r'File "(?:<frozen|[^"]*(?:/mpi4py/|/runpy\.py|/site-packages/|/lib/python3))')
+
+
+def _quote(stream: Stream, first: int, last: int) -> tuple[str, ...]:
+    quotes = stream.quote(first, last)
+    if len(quotes) <= 6:
+        return quotes
+    own = [at for at, quote in enumerate(quotes) if 'File "' in quote and not _NOT_THE_USERS.search(quote)]
+    if own:  # a Python traceback: where the user's own code stood last, and what was said there
+        return (quotes[0], "…", *quotes[own[-1] : own[-1] + 2], "…", quotes[-1])
+    return (*quotes[:2], "…", *quotes[-3:])

@@ -1,0 +1,220 @@
+"""Apply the rules to the evidence, and say the first cause first.
+
+The order of trust: decisions, then measured facts, then by time the first exit or specific line, then
+time limits, then generic banners. When nothing is recognised, the answer says so and shows the first
+lines that look like an error; it never invents a cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob import codec
+from mpijob.diagnosis.evidence import Evidence
+from mpijob.diagnosis.log_index import streams
+from mpijob.diagnosis.matcher import Hit, find
+from mpijob.diagnosis.rule import Rule, Trust
+from mpijob.diagnosis.rules import RULES, UNKNOWN
+from mpijob.diagnosis.signals import TOGETHER_SECONDS
+from mpijob.diagnosis.template_fields import fill, fill_patch, lasting, words
+from mpijob.errors import Finding, Fix, Severity
+from mpijob.model import MPIJob
+
+MOST_FINDINGS = 4
+_JOB = re.compile(r"\bJOB\b")
+_OF_A_JOB = re.compile(r"(?:: |, then |; )mpijob \w+ JOB\b.*$")
+_COMMAND = re.compile(r": ((?:mpijob|kubectl|pip|chmod) [^;]+)$")
+_ERRORS = re.compile(rb"(?i)\b(?:error|fatal|failed|failure|abort|traceback|cannot|killed|panic|denied)\b")
+
+
+def explain(seen: Evidence, site: tuple[Rule, ...] = ()) -> tuple[Finding, ...]:
+    """Return the findings, most likely first cause first; `site` are rules of the user's own site.
+
+    There are none for a job that succeeded, nor for one that waits or runs without a sign of trouble.
+    """
+    rules = [rule for rule in (*site, *RULES) if _may(rule, seen)]
+    own = sum(_may(rule, seen) for rule in site)  # a site knows its own lines best
+    hits = sorted(find(seen, rules), key=lambda hit: (hit.trust, hit.place >= own, hit.time, hit.place))
+    kept = _kept(hits)
+    if kept:
+        return tuple(_named(_finding(seen, hit), seen) for hit in kept[:MOST_FINDINGS])
+    return () if seen.succeeded or seen.going else (_named(_unknown(seen), seen),)
+
+
+def _may(rule: Rule, seen: Evidence) -> bool:
+    """Whether a rule may fire: of a job that goes on, only what is known or worth a warning is told."""
+    if seen.going:
+        return rule.while_running or bool(rule.facts)
+    return not seen.succeeded or _doubts_success(rule, seen)
+
+
+def _named(finding: Finding, seen: Evidence) -> Finding:
+    """Return the finding with commands that can be copied: they name the job; without one they are left out."""
+    if seen.bare:
+        bare = tuple(msgspec.structs.replace(fix, text=_OF_A_JOB.sub("", fix.text), command="")
+                     if _OF_A_JOB.search(fix.text) else fix for fix in finding.fixes)  # fmt: skip
+        return msgspec.structs.replace(finding, hint=_OF_A_JOB.sub("", finding.hint), fixes=bare)
+    name = seen.spec.name
+    fixes = tuple(
+        msgspec.structs.replace(fix, text=_JOB.sub(name, fix.text), command=_JOB.sub(name, fix.command))
+        for fix in finding.fixes
+    )
+    return msgspec.structs.replace(finding, hint=_JOB.sub(name, finding.hint), fixes=fixes)
+
+
+def summary(failed: int, total: int) -> str:
+    """Return the job's failure in one line: `Failed - 1/8 workers failed`."""
+    return f"Failed - {failed}/{total} workers failed"
+
+
+def fixed(job: MPIJob, fix: Fix) -> MPIJob:
+    """Return the job with a fix applied; raise msgspec.ValidationError if the patch does not fit."""
+    return codec.convert(merged(msgspec.to_builtins(job), fix.patch), MPIJob)
+
+
+def _doubts_success(rule: Rule, seen: Evidence) -> bool:
+    """Whether a rule may fire although all ended with 0; a proved world silences what was only said."""
+    return rule.even_on_success and (rule.trust is Trust.FACT or not seen.world_proved)
+
+
+def _kept(hits: list[Hit]) -> list[Hit]:
+    """Return one hit a rule, without those that say less than another does."""
+    first: dict[str, Hit] = {}
+    for hit in hits:
+        first[hit.rule.id] = _joined(first[hit.rule.id], hit) if hit.rule.id in first else hit
+    idle = [hit for hit in first.values() if any(_better(other, hit) for other in first.values())]
+    rest = [_placed(hit, idle) for hit in first.values() if hit not in idle]
+    specific = [hit for hit in rest if hit.trust < Trust.GENERIC]
+    return specific or rest[:1]
+
+
+def _joined(first: Hit, later: Hit) -> Hit:
+    """Return the first hit of a rule with what only a later one knew."""
+    if first.rank is not None and later.rank is not None and first.rank != later.rank:
+        return first
+    return msgspec.structs.replace(
+        first,
+        rank=later.rank if first.rank is None else first.rank,
+        worker=later.worker if first.worker is None else first.worker,
+        values={**later.values, **{name: value for name, value in first.values.items() if value is not None}},
+        evidence=first.evidence or later.evidence,
+        where=first.where or later.where,
+    )
+
+
+def _placed(hit: Hit, idle: list[Hit]) -> Hit:
+    """Return a hit with the rank that a weaker report of the same failure names, on the same worker.
+
+    What happened to the launcher happened to no rank: those that end with it only follow.
+    """
+    if hit.rank is not None or hit.trust is not Trust.CAUSE or hit.rule.of_launcher:
+        return hit
+    ranks = (other for other in idle if other.rank is not None and _better(hit, other))
+    named = next((other for other in ranks if hit.worker in (None, other.worker)), None)
+    return hit if named is None else msgspec.structs.replace(hit, rank=named.rank, worker=named.worker)
+
+
+def _better(other: Hit, hit: Hit) -> bool:
+    """Whether another finding makes this one idle: the same failure, said more exactly."""
+    if other is hit or (other.rule.id not in hit.rule.yields_to and "*" not in hit.rule.yields_to):
+        return False
+    if other.trust is Trust.GENERIC and hit.trust < Trust.GENERIC:
+        return False
+    strangers = other.rank is not None and hit.rank is not None and other.rank != hit.rank
+    return not strangers or other.trust < hit.trust or other.time <= hit.time + TOGETHER_SECONDS
+
+
+def _finding(seen: Evidence, hit: Hit) -> Finding:
+    rule, values = hit.rule, words(seen, hit.worker, hit.rank, hit.values)
+    causes = (fill(cause, values) for cause in rule.causes)
+    fixes = tuple(fix for fix in _fixes(rule, values) if not _applied(seen, fix))
+    said = values.get("said")
+    return Finding(
+        code=rule.id,
+        message=next((cause for cause in causes if cause), rule.title),
+        hint=fixes[0].text if fixes else "",
+        field=rule.field,
+        worker=hit.worker,
+        rank=hit.rank,
+        severity=Severity.WARNING if seen.succeeded or seen.going else Severity.ERROR,
+        evidence=(*(hit.evidence or _facts_as_evidence(seen, hit, values)), *([said] if said else [])),
+        fixes=fixes,
+        confidence=rule.confidence if hit.confidence is None else hit.confidence,
+        place=hit.where,
+    )
+
+
+def _fixes(rule: Rule, values: Mapping[str, Any]) -> Iterator[Fix]:
+    for remedy in rule.remedies:
+        patch = fill_patch(remedy.patch, values)
+        if (text := fill(remedy.text, values)) and not _incomplete(patch):
+            command = _COMMAND.search(text)
+            yield Fix(text, patch, command[1] if command else "")
+
+
+def _applied(seen: Evidence, fix: Fix) -> bool:
+    """Whether a job has already what a fix would change."""
+    spec = msgspec.to_builtins(seen.spec) if fix.patch and not seen.bare else {}
+    return bool(spec) and merged(spec, fix.patch) == spec
+
+
+def _incomplete(patch: Any) -> bool:
+    if isinstance(patch, (dict, list)):
+        return any(_incomplete(value) for value in (patch.values() if isinstance(patch, dict) else patch))
+    return patch is None
+
+
+def _facts_as_evidence(seen: Evidence, hit: Hit, values: Mapping[str, Any]) -> tuple[str, ...]:
+    lines = ("memory: peak {peak} of {limit}", "ended by {signal_name}", "exit code {code}", "{message}")
+    told = [line for template in lines if (line := fill(template, values))]
+    several = "," in (there := values.get("ranks_there") or "") or "-" in there
+    ranks = f"rank{'s' if several else ''} {there}" if there and hit.rank is None else None
+    whose = [part for part in (ranks, fill("on {node}", values)) if part]
+    known = seen.started is not None and hit.time
+    when = [f"{lasting(max(0.0, hit.time - (seen.started or 0.0)))} after the start"] if known else []
+    about = "; ".join((*when, *whose))
+    return (*told, *((about,) if about and told else ()))
+
+
+def _unknown(seen: Evidence) -> Finding:
+    launcher = seen.launcher
+    how = None
+    if launcher is not None:
+        how = f"signal {launcher.signal}" if launcher.signal else f"exit code {launcher.code}"
+    values = {"how": how, "message": seen.message or None}
+    message = next(text for cause in UNKNOWN.causes if (text := fill(cause, values)))
+    return Finding(
+        code=UNKNOWN.id,
+        message=message,
+        hint=UNKNOWN.remedies[0].text,
+        severity=Severity.ERROR,
+        evidence=_first_error(seen),
+        fixes=tuple(Fix(remedy.text) for remedy in UNKNOWN.remedies),
+        confidence=0.0,
+    )
+
+
+def _first_error(seen: Evidence) -> tuple[str, ...]:
+    """Return the window around the first line that looks like an error, else the last lines."""
+    best: tuple[float, tuple[str, ...]] | None = None
+    last: tuple[str, ...] = ()
+    for stream in streams(seen):
+        match = _ERRORS.search(stream.text)
+        if match is None:
+            last = last or stream.quote(stream.count - 5, stream.count)
+            continue
+        at = stream.at(match.start())
+        if best is None or stream.time(at) < best[0]:
+            best = stream.time(at), stream.quote(at - 1, at + 4)
+    return best[1] if best is not None else last
+
+
+def merged(spec: Any, patch: Any) -> Any:
+    """Return plain values with a patch laid over them: mappings are joined, all else is replaced."""
+    if not (isinstance(spec, dict) and isinstance(patch, dict)):
+        return patch
+    return spec | {key: merged(spec.get(key), value) for key, value in patch.items()}

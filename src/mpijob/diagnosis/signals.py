@@ -1,0 +1,269 @@
+"""The facts among the evidence, by name: `memory-exceeded`, `rank-killed`, `reason:Cancelled` …
+
+Only the first process that ended badly by itself is a sign; what the launcher or we ended afterwards
+is noise. Rules refer to these names; meaning and remedies are theirs.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mpijob.diagnosis.evidence import Evidence, Memory, Worry
+from mpijob.diagnosis.log_index import Stream, last_words, streams
+from mpijob.diagnosis.template_fields import lasting, lowered, who, worker_of_host
+from mpijob.model import Exit
+
+CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
+TOGETHER_SECONDS = 0.25
+NEAR_LIMIT = 0.9
+SIDECARS = ("istio-proxy", "linkerd-proxy")
+MOST_ADDRESSES = 8  # of workers in one sentence
+MOST_NAMED = 4  # ranks in one sentence
+STALLS = ("RANK_IDLE", "ALL_IDLE", "RANK_SILENT", "JOB_SILENT")  # the most telling first
+QUIET_SECONDS = 10.0  # of all ranks, before a deadline: less proves nothing
+DOUBTED = 0.5  # that time alone was too short
+IDLE_CORES = 0.1  # of one worker: less is no computing
+_KILLED = ("rank-killed", "rank-killed-by-system")
+_ALONE = re.compile(rb"(?i)\brank 0 (?:of|out of) 1\b")
+_REFUSED = re.compile(rb"connect to host (\S{1,253}) port (\d{1,5}): Connection refused")
+_CUT = re.compile(rb"(?:kex|ssh)_exchange_identification")
+_ASTRAY = re.compile(r"rank \d+ ran on (\S{1,253}), none of the job's workers")
+_TOGETHER = re.compile(rb"(?i)\brank \d+ (?:of|out of) (?:[2-9]|\d\d)")
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One sign that is not text."""
+
+    name: str
+    time: float = 0.0
+    worker: int | None = None
+    rank: int | None = None
+    values: dict[str, Any] = {}
+    confidence: float | None = None
+
+
+def facts(seen: Evidence) -> Iterator[Fact]:
+    """Yield the facts of an attempt, with the values that sentences need."""
+    if seen.reason:
+        values = {
+            "message": seen.message or None,
+            "addresses": _addresses(seen),
+            "left_well": _left_well(seen),
+            "quiet": (quiet := _quiet_at_deadline(seen)),
+        }
+        doubted = DOUBTED if quiet else None
+        yield Fact(f"reason:{seen.reason}", worker=seen.worker, values=values, confidence=doubted)
+    for memory in seen.memory:
+        yield from _memory(memory)
+    said = streams(seen)
+    yield from _exits(seen)
+    yield from _world(seen, said)
+    yield from _silence(seen)
+    yield from _stalled(seen)
+    yield from _rejected(seen, said)
+    yield from _astray(seen)
+    yield from _sidecars(seen, said)
+    yield from _lost_nodes(seen)
+
+
+def _addresses(seen: Evidence) -> str | None:
+    """Return where the workers are, as a person would look for them: by number, name and address."""
+    pods = sorted((pod.worker, pod.name, pod.address) for pod in seen.pods if pod.worker is not None)
+    planned = seen.plan.workers if seen.plan is not None else ()
+    places = pods or [(worker.index, worker.name, "") for worker in planned]
+    told = [
+        f"{index} {name} {address or '(no address)' * bool(pods)}".rstrip() for index, name, address in places
+    ]
+    more = f" and {len(told) - MOST_ADDRESSES} more" if len(told) > MOST_ADDRESSES else ""
+    return ", ".join(told[:MOST_ADDRESSES]) + more if told else None
+
+
+def _left_well(seen: Evidence) -> str | None:
+    """Return who ended with 0 although the engine ended the job: all of its ranks did, and the launcher."""
+    well = seen.launcher is not None and seen.launcher.good and all(exit.good for exit in seen.ranks)
+    if not well or len(seen.ranks) < seen.spec.world:
+        return None
+    return f"{len(seen.ranks)} ranks" if len(seen.ranks) > 1 else "its rank"
+
+
+def first_exit(exits: tuple[Exit, ...]) -> Exit | None:
+    """Return the exit that came first; a crash among those within a moment of it is the culprit."""
+    bad = sorted((exit for exit in exits if not exit.good and not exit.by_us), key=lambda exit: exit.time)
+    if not bad:
+        return None
+    together = [exit for exit in bad if exit.time - bad[0].time <= TOGETHER_SECONDS]
+    return next((exit for exit in together if exit.killer in CRASHES), bad[0])
+
+
+def _memory(memory: Memory) -> Iterator[Fact]:
+    values = {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
+    if memory.exceeded:
+        yield Fact("memory-exceeded", memory.time, memory.worker, values=values)
+    elif memory.oom_kills:
+        yield Fact("oom-killed", memory.time, memory.worker, values=values, confidence=0.95)
+
+
+def _exits(seen: Evidence) -> Iterator[Fact]:
+    rank, worker = first_exit(seen.ranks), first_exit(seen.workers)
+    if rank is not None:
+        at = rank.worker if rank.worker is not None else seen.worker_of(rank.index)
+        how = _rank_ended(rank, seen.memory_of(at))
+        silent = seen.veiled or how in _KILLED  # who is killed does not know it
+        said = None if silent else last_words(seen, rank.index, rank.time)
+        yield Fact(how, rank.time, at, rank.index, _how(rank) | {"said": said})
+    if worker is not None:
+        yield Fact("worker-ended", worker.time, worker.index, values=_how(worker))
+    launcher = seen.launcher
+    if launcher is not None and not launcher.by_us and not launcher.good:
+        outside = launcher.signal or -(launcher.code or 0)  # 137 would be what it reports of a rank
+        if outside in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
+            yield Fact("launcher-killed", launcher.time, values=_how(launcher))
+
+
+def _rank_ended(exit: Exit, memory: Memory | None) -> str:
+    if exit.killer in CRASHES:
+        return "rank-aborted" if exit.killer == signal.SIGABRT else "rank-crashed"
+    if exit.killer == signal.SIGKILL:
+        far = memory is not None and (memory.enough or _far_below(memory))
+        return "rank-killed" if far else "rank-killed-by-system"
+    return "rank-signalled" if exit.killer else "rank-exited"
+
+
+def _far_below(memory: Memory) -> bool:
+    return memory.limit_bytes > 0 and memory.peak_bytes < NEAR_LIMIT * memory.limit_bytes
+
+
+def _how(exit: Exit) -> dict[str, Any]:
+    killer = exit.killer
+    return {"code": exit.code, "signal": killer, "signal_name": signal_name(killer) if killer else None}
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name as people know it: `SIGSEGV`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _world(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    world = seen.world
+    values = {"planned": world.planned, "proved": world.proved, "library": world.library or None}
+    if world.singletons or (world.proved == 1 and world.planned > 1) or _alone(seen, said):
+        yield Fact("world-of-singletons", values=values)
+    elif world.proved is not None and world.proved != world.planned:
+        yield Fact("world-differs", values=values)
+
+
+def _alone(seen: Evidence, said: list[Stream]) -> bool:
+    """Whether several ranks of a larger world each said that they are rank 0 of 1."""
+    if seen.spec.world < 2 or any(_TOGETHER.search(stream.text) for stream in said):
+        return False
+    speakers = [stream.rank for stream in said for _ in _ALONE.finditer(stream.text)]
+    return len(set(speakers)) > 1 or speakers.count(None) > 1
+
+
+def _rejected(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    """A worker whose server answers on its own machine, and whose port is refused from another: by a policy."""
+    for stream in said if seen.ready else ():
+        for match in _REFUSED.finditer(stream.text):
+            host = match[1].decode(errors="replace")
+            if (worker := worker_of_host(host)) in seen.ready:
+                values = {"host": host, "refused_port": match[2].decode()}
+                time = stream.time(stream.at(match.start()))
+                yield Fact("refused-though-ready", time, worker, values=values)
+                return
+
+
+def _astray(seen: Evidence) -> Iterator[Fact]:
+    """The census met a rank on a machine that is none of the workers: the hostfile was not read."""
+    if (found := _ASTRAY.search(seen.message)) is not None:
+        yield Fact("ran-on-launcher", values={"elsewhere": found[1]})
+
+
+def _sidecars(seen: Evidence, said: list[Stream]) -> Iterator[Fact]:
+    """A connection that was cut, to a pod with a proxy beside it: the proxy did it."""
+    proxied = {pod.worker: name for pod in seen.pods for name in pod.containers if name in SIDECARS}
+    for stream in said if proxied else ():
+        for match in _CUT.finditer(stream.text):
+            worker = next(iter(proxied))
+            values = {"sidecar": proxied[worker], "host": seen.spec.name}
+            yield Fact("cut-by-sidecar", stream.time(stream.at(match.start())), worker, values=values)
+            return
+
+
+def _lost_nodes(seen: Evidence) -> Iterator[Fact]:
+    for node in seen.nodes:
+        if node.ready is False:
+            worker = next((pod.worker for pod in seen.pods if pod.node == node.name), None)
+            yield Fact("node-lost", worker=worker, values={"node": node.name, "message": node.reason or None})
+
+
+def _silence(seen: Evidence) -> Iterator[Fact]:
+    silent = seen.silent_seconds
+    overdue = _silent_for_most(seen, 30.0) and not seen.ranks_watched  # who watches them has told of a hang
+    if seen.reason == "Silent" or overdue or (seen.going and silent):
+        yield Fact("silent", values={"silent": _whole(silent), **_load(seen)})
+
+
+def _silent_for_most(seen: Evidence, least: float) -> bool:
+    """Whether no rank said anything for at least half of the time that a deadline left them."""
+    silent, elapsed = seen.silent_seconds or 0.0, seen.elapsed_seconds or 0.0
+    return seen.reason == "DeadlineExceeded" and elapsed > 0.0 and silent >= max(least, elapsed / 2)
+
+
+def _quiet_at_deadline(seen: Evidence) -> str | None:
+    """Return how long ranks that a deadline ended had been silent, where they may have waited for each other.
+
+    Ranks that wait in MPI are busy, so nothing else tells them from ranks that compute in silence.
+    """
+    told = any(worry.code in STALLS for worry in seen.worries)
+    if seen.spec.world < 2 or told or _left_well(seen) or not _silent_for_most(seen, QUIET_SECONDS):
+        return None
+    return lasting(seen.silent_seconds or 0.0)
+
+
+def _stalled(seen: Evidence) -> Iterator[Fact]:
+    """What had been told of ranks that stand still, before a deadline ended them: that came first."""
+    for code in STALLS if seen.reason == "DeadlineExceeded" else ():
+        if told := [worry for worry in seen.worries if worry.code == code]:
+            values = {code.lower(): _who_stalled(seen, told), "message": _told(seen, told[0])}
+            yield Fact("stalled", values=values, confidence=told[0].confidence)
+            return
+
+
+def _who_stalled(seen: Evidence, told: list[Worry]) -> str:
+    named = [worry for worry in told if worry.rank is not None or worry.worker is not None]
+    if not named:
+        return f"all {seen.spec.world} ranks" if seen.spec.world > 1 else "the only rank"
+    whom = ", ".join(lowered(who(worry.worker, worry.rank)) for worry in named[:MOST_NAMED])
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return whom + more
+
+
+def _told(seen: Evidence, worry: Worry) -> str:
+    known = seen.started is not None and worry.time
+    when = (
+        f"{lasting(max(0.0, worry.time - (seen.started or 0.0)))} after the start"
+        if known
+        else "while it ran"
+    )
+    return f"told {when}: {worry.message} [{worry.code}]"
+
+
+def _load(seen: Evidence) -> dict[str, Any]:
+    """Return how busy the silent workers were last: idle ones wait, busy ones compute or poll."""
+    last = {sample.worker: sample.cpu_cores for sample in seen.samples if sample.attempt == seen.attempt}
+    if not last:
+        return {}
+    total = sum(last.values())
+    return {"idle" if total < IDLE_CORES * len(last) else "busy": f"{total:.2g}"}
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)

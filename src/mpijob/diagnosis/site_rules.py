@@ -1,0 +1,165 @@
+"""Rules of a user's own site, made from what their file says, and tried on their own examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from string import Formatter
+from typing import NamedTuple
+
+import msgspec
+
+from mpijob import codec
+from mpijob.diagnosis import ranking, standalone_log
+from mpijob.diagnosis.matcher import find
+from mpijob.diagnosis.rule import Remedy, Rule, Sign
+from mpijob.diagnosis.rules import IDS
+from mpijob.model import MPIJob
+from mpijob.model.platform.site_rule import SiteRule
+
+_ID = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+_KNOWN = frozenset(
+    (
+        "who",
+        "whom",
+        "rank",
+        "worker",
+        "job",
+        "workers",
+        "slots",
+        "world",
+        "node",
+        "family",
+        "limit",
+        "peak",
+        "host",
+    )
+)
+_ANY = MPIJob(name="job", workers=2, command=("true",))
+
+
+class Fault(NamedTuple):
+    """What is wrong with one rule of a file: the path of the field, what, and what would mend it."""
+
+    path: tuple[str | int, ...]
+    message: str
+    hint: str = ""
+
+
+def made(rule: SiteRule) -> Rule:
+    """Return a rule of a site as one of the engine's."""
+    return Rule(
+        id=rule.id,
+        title=rule.title,
+        why=rule.why or rule.title,
+        signs=(Sign(rule.literal, rule.pattern),),
+        causes=(rule.cause, rule.title),
+        remedies=tuple(Remedy(fix.text, fix.patch) for fix in rule.fixes),
+        confidence=rule.confidence,
+        while_running=rule.while_running,
+    )
+
+
+def faults(rules: tuple[SiteRule, ...], *, tried: bool = True) -> Iterator[Fault]:
+    """Yield everything that is wrong with rules; when they are tried, examples that they do not find included."""
+    seen: dict[str, int] = {}
+    for at, rule in enumerate(rules):
+        here = ("rules", at)
+        wrong = list(_form(rule, seen))
+        seen.setdefault(rule.id, at)
+        yield from (fault._replace(path=(*here, *fault.path)) for fault in wrong)
+        if tried and not wrong:
+            yield from (fault._replace(path=(*here, *fault.path)) for fault in _tried(rule))
+
+
+def _form(rule: SiteRule, seen: dict[str, int]) -> Iterator[Fault]:
+    if not _ID.fullmatch(rule.id):
+        yield Fault(("id",), f"'{rule.id}' is not a name for a rule", "write capitals and _: SITE_LICENCE")
+    if rule.id in IDS:
+        yield Fault(("id",), f"{rule.id} is the name of a rule that comes with mpijob", "choose another name")
+    if rule.id in seen:
+        yield Fault(("id",), f"{rule.id} is the name of rule {seen[rule.id] + 1} too", "choose another name")
+    if len(rule.literal.strip()) < 3:
+        yield Fault(
+            ("literal",), "the literal is too short: it would be found everywhere", "give a whole word or two"
+        )
+    if not 0 <= rule.confidence <= 1:
+        yield Fault(("confidence",), f"{rule.confidence:g} is not between 0 and 1")
+    groups = _groups(rule.pattern)
+    if isinstance(groups, str):
+        yield Fault(
+            ("pattern",),
+            f"the pattern is not a regular expression: {groups}",
+            "put a backslash before ( ) [ ] . to mean the character itself",
+        )
+        return
+    yield from _fields(rule, groups)
+
+
+def _groups(pattern: str) -> frozenset[str] | str:
+    """Return the names of a pattern's groups, or why it is no pattern."""
+    try:
+        return frozenset(Sign("", pattern).regex.groupindex)
+    except re.error as error:
+        return str(error)
+
+
+def _fields(rule: SiteRule, groups: frozenset[str]) -> Iterator[Fault]:
+    texts = [
+        (("cause",), rule.cause),
+        *((("fixes", at, "text"), fix.text) for at, fix in enumerate(rule.fixes)),
+    ]
+    for path, text in texts:
+        try:
+            names = {name for _, name, _, _ in Formatter().parse(text) if name}
+        except ValueError as error:
+            yield Fault(path, f"the braces do not fit together: {error}", "write {{ for a brace")
+            continue
+        if unknown := sorted(names - groups - _KNOWN):
+            known = ", ".join(sorted(groups | _KNOWN))
+            yield Fault(
+                path, f"{{{unknown[0]}}} is neither a group of the pattern nor known", f"known are: {known}"
+            )
+
+
+def _tried(rule: SiteRule) -> Iterator[Fault]:
+    if not rule.examples:
+        yield Fault(
+            ("examples",),
+            "the rule has no example: nothing shows that it works",
+            "add a line that it must find",
+        )
+    for at, example in enumerate(rule.examples):
+        if rule.literal not in example:
+            yield Fault(
+                ("examples", at),
+                "the literal does not occur in this example",
+                "the rule is tried only where it does",
+            )
+        elif rule.id not in found(rule, example):
+            yield Fault(("examples", at), "the pattern does not find this example")
+    for at, text in enumerate(rule.innocent):
+        if rule.id in found(rule, text):
+            yield Fault(
+                ("innocent", at), "the pattern finds this text, which is innocent", "make it more exact"
+            )
+    for at, fix in enumerate(rule.fixes):
+        if fix.patch:
+            yield from _patch(at, fix.patch)
+
+
+def _patch(at: int, patch: object) -> Iterator[Fault]:
+    try:
+        codec.convert(ranking.merged(msgspec.to_builtins(_ANY), patch), MPIJob)
+    except msgspec.ValidationError as error:
+        yield Fault(
+            ("fixes", at, "patch"),
+            f"the change does not fit a job: {error}",
+            "mpijob explain FIELD shows what it takes",
+        )
+
+
+def found(rule: SiteRule, text: str) -> frozenset[str]:
+    """Return the names of all findings that a text gives with this rule."""
+    seen = standalone_log.read({"example": iter((text.encode(),))}, exit_code=1, site=(made(rule),))
+    return frozenset(hit.rule.id for hit in find(seen, (made(rule),)))

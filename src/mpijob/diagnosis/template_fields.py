@@ -1,0 +1,164 @@
+"""The numbers and names that a rule's sentences and patches are filled with.
+
+A field that is not known is None, and a sentence or remedy that needs it is not used: better to say
+less than to invent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from string import Formatter
+from typing import Any
+
+import msgspec
+
+from mpijob.diagnosis.evidence import Evidence
+from mpijob.model import Family, MPIJob
+from mpijob.model.spec import quantity
+from mpijob.model.spec.command import SHELLS
+from mpijob.model.status.records import spans
+
+GIB, MIB = 1 << 30, 1 << 20
+_HOST = re.compile(r"(?:worker|-node-\d{1,6})-(\d{1,6})(?:\.|$)")
+_PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
+_NAMES_PYTHON = re.compile(r"(?:^|[\s/;&|])(?:python[0-9.]{0,8}|[\w.-]{1,80}\.py)(?=\s|$)")
+_SAYS_PYTHON = re.compile(rb"python\d|\.py\b|Traceback \(most recent|Fatal Python error")
+_GDB = ("gdb", "-q", "-batch", "-return-child-result", "-ex", "run", "-ex", "bt", "--args")
+
+
+def words(seen: Evidence, worker: int | None, rank: int | None, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every field for one finding; what the sign itself said wins."""
+    memory = seen.memory_of(worker)
+    peak = max(said.get("peak_bytes") or 0, memory.peak_bytes if memory else 0)
+    limit = said.get("limit_bytes") or (memory.limit_bytes if memory else 0)
+    limit = limit or (0 if seen.bare else seen.spec.resources.memory_bytes)
+    return {
+        "worker": worker,
+        "rank": rank,
+        "who": who(worker, rank),
+        "whom": lowered(who(worker, rank)),
+        "family": None if seen.family is Family.AUTO else seen.family.value,
+        "ranks_there": spans(seen.ranks_of(worker)) or None,
+        "node": _node(seen, worker),
+        "peak": quantity.as_bytes(peak) if peak else None,
+        "limit": quantity.as_bytes(limit) if limit else None,
+        "limit_short": short_size(limit) if limit else None,
+        "more_memory": doubled(max(peak, limit)) if limit else None,
+        **({} if seen.bare else _of_spec(seen.spec)),
+        **_where_it_crashes(seen),
+        "with_mpi4py": None if seen.bare or seen.ranks_watched else with_mpi4py(seen.spec.command),
+    } | {name: value for name, value in said.items() if value is not None}
+
+
+def _of_spec(spec: MPIJob) -> dict[str, Any]:
+    return {
+        "job": spec.name,
+        "workers": spec.workers,
+        "fewer_workers": spec.workers // 2 or None,
+        "slots": spec.slots,
+        "fewer_slots": spec.slots // 2 or None,
+        "gpu_slots": spec.resources.gpu if 0 < spec.resources.gpu < spec.slots else None,
+        "world": spec.world,
+        "room": spec.workers * spec.slots,
+        "program": spec.argv[0] if spec.argv else None,
+        "deadline": None if spec.deadline_seconds is None else f"{spec.deadline_seconds:g}",
+        "signal_before": (early := min(120.0, (spec.deadline_seconds or 240.0) / 2)),
+        "signal_text": f"{early:g}",
+        "longer_deadline": None if spec.deadline_seconds is None else spec.deadline_seconds * 2,
+        "with_shm": _with_shm(spec),
+    }
+
+
+def _where_it_crashes(seen: Evidence) -> dict[str, Any]:
+    """Return by which means the line of a crash is found: Python tells it itself, a debugger that of other programs."""
+    scripts = seen.spec.code.files.values()
+    named = any(_NAMES_PYTHON.search(text) for text in (*seen.spec.words, *scripts)) and not seen.bare
+    lines = (*(line.text for line in seen.logs), *(text for window in seen.windows for text in window.lines))
+    if named or any(_SAYS_PYTHON.search(text) for text in lines):
+        return {"python": "Python"}
+    words = seen.spec.argv
+    if seen.bare or not words or any("gdb" in text for text in (*words, *scripts)):
+        return {}
+    in_script = words[0].rpartition("/")[2] in SHELLS
+    return {"gdb": " ".join(_GDB)} if in_script else {"with_gdb": [*_GDB, *seen.spec.command]}
+
+
+def _node(seen: Evidence, worker: int | None) -> str | None:
+    """Return the machine that a worker was on."""
+    pods = (pod.node for pod in seen.pods if pod.worker == worker and pod.node)
+    ranks = (state.node for state in seen.census if state.worker == worker and state.node)
+    return None if worker is None else next(iter((*pods, *ranks)), None)
+
+
+def _with_shm(spec: MPIJob) -> list[dict[str, Any]]:
+    """Return the job's volumes with a larger /dev/shm."""
+    others = [msgspec.to_builtins(volume) for volume in spec.volumes if volume.mount != "/dev/shm"]  # noqa: S108
+    return [*others, {"mount": "/dev/shm", "kind": "shm", "size": "2Gi"}]  # noqa: S108
+
+
+def lasting(seconds: float) -> str:
+    """Return a duration as people say it: `40 s`, `45 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str | None:
+    """Return a template with its fields, or None when one of them is not known."""
+    names = [name for _, name, _, _ in Formatter().parse(template) if name]
+    if any(values.get(name) is None for name in names):
+        return None
+    return template.format_map(values)
+
+
+def fill_patch(patch: Any, values: Mapping[str, Any]) -> Any:
+    """Return a patch with its fields; one that is nothing but a field keeps the field's type."""
+    if isinstance(patch, Mapping):
+        return {key: fill_patch(value, values) for key, value in patch.items()}
+    if isinstance(patch, (list, tuple)):
+        return [fill_patch(value, values) for value in patch]
+    if isinstance(patch, str) and re.fullmatch(r"\{\w+\}", patch):
+        return values.get(patch[1:-1])
+    return patch
+
+
+def who(worker: int | None, rank: int | None) -> str:
+    """Return who it was, as far as that is known, to begin a sentence with."""
+    if rank is not None:
+        return f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
+    return "A rank" if worker is None else f"Worker {worker}"
+
+
+def lowered(sentence: str) -> str:
+    """Return a sentence as it goes on within another."""
+    return sentence[:1].lower() + sentence[1:]
+
+
+def worker_of_host(host: str) -> int | None:
+    """Return a worker's number from its name: `bert-worker-3`, or `bert-node-0-3` on a cluster, is worker 3."""
+    match = _HOST.search(host)
+    return int(match[1]) if match else None
+
+
+def short_size(size: int) -> str:
+    """Return a memory limit as the short sentences write it: `32GB`, `512MB`."""
+    if size >= GIB:
+        return f"{size / GIB:.3g}GB"
+    return f"{size / MIB:.3g}MB"
+
+
+def doubled(size: int) -> str:
+    """Return twice a memory size, as a round amount for a spec: who was ended at a limit may need any amount more."""
+    wanted = size * 2
+    if wanted >= 2 * GIB:
+        return f"{math.ceil(wanted / GIB)}Gi"
+    return f"{math.ceil(wanted / MIB / 64) * 64}Mi"
+
+
+def with_mpi4py(command: tuple[str, ...]) -> list[str] | None:
+    """Return a Python command run by mpi4py's runner, which ends all ranks when one fails."""
+    if len(command) < 1 or not _PYTHON.fullmatch(command[0]) or "mpi4py" in command:
+        return None
+    return [command[0], "-m", "mpi4py", *command[1:]]

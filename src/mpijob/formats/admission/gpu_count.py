@@ -1,0 +1,80 @@
+"""How many GPUs the pods of a job get: of every kind, in every container, of every template.
+
+A job says of itself what its main containers use (`pod_reader`); a limit is held against all that runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mpijob.formats.kubernetes.component_labels import CONTAINER
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.status.nested_fields import is_gpu
+from mpijob.model.spec.quantity import parse
+
+_LAUNCHER, _WORKER, _NODE = "launcher", "worker", "node"
+
+
+def count(document: Mapping[str, Any], runtime: Mapping[str, Any] | None, workers: int) -> tuple[int, int]:
+    """Return how many one worker gets, and how many all pods of a job; raise ValueError for what is no number."""
+    pods = [*(_of_mpijob(document) if runtime is None else _of_trainjob(document, runtime, workers))]
+    found = [(role, number, of_pod(spec)) for role, number, spec in pods]
+    each = max((gpus for role, _, gpus in found if role in (_WORKER, _NODE)), default=0)
+    return each, sum(number * gpus for _, number, gpus in found)
+
+
+def of_pod(spec: Mapping[str, Any]) -> int:
+    """Return how many a pod gets: its containers run side by side, its init containers one after the other."""
+    first = spec.get("initContainers") or ()
+    beside = [one for one in first if one.get("restartPolicy") == "Always"]  # sidecars run beside the rest
+    found: Counter[str] = Counter()
+    for one in (*(spec.get("containers") or ()), *beside):
+        found += _of(one)
+    for one in first:
+        found |= _of(one)
+    return found.total()
+
+
+def _of(container: Mapping[str, Any]) -> Counter[str]:
+    said = container.get("resources") or {}
+    found: Counter[str] = Counter()
+    for amounts in (said.get("limits") or {}, said.get("requests") or {}):
+        found |= Counter({name: math.ceil(parse(amounts[name])) for name in amounts if is_gpu(name)})
+    return found
+
+
+def _of_mpijob(document: Mapping[str, Any]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    for role, replica in (document["spec"].get("mpiReplicaSpecs") or {}).items():
+        number = 1 if role.lower() == _LAUNCHER else int(replica.get("replicas") or 1)
+        yield role.lower(), number, (replica.get("template") or {}).get("spec") or {}
+
+
+def _of_trainjob(
+    document: Mapping[str, Any], runtime: Mapping[str, Any], workers: int
+) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
+    """Trainer gives a TrainJob's resources to the launcher, and to the workers where the launcher is one of them."""
+    own = (document["spec"].get("trainer") or {}).get("resourcesPerNode")
+    both = bool(runtime["spec"]["mlPolicy"]["mpi"].get("runLauncherAsNode"))
+    jobs = {
+        one["name"]: one["template"]["spec"] for one in runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    }
+    for name, job in jobs.items():
+        spec = job["template"].get("spec") or {}
+        given = own is not None and (name == _LAUNCHER or (both and name == _NODE))
+        number = int(job.get("parallelism") or 1)
+        if name == _NODE:
+            number = workers - (both and _LAUNCHER in jobs)
+        yield name, number, _with(spec, own) if given else spec
+
+
+def _with(spec: Mapping[str, Any], resources: Any) -> Document:
+    containers = spec.get("containers") or ()
+    return {
+        **spec,
+        "containers": [
+            one | {"resources": resources} if one.get("name") == CONTAINER else one for one in containers
+        ],
+    }

@@ -1,0 +1,176 @@
+"""The pods of a request: every template that stands in its documents, and what in it is more than a job needs.
+
+`request_reader` reads the rest of the request; `pod_reader` reads a job out of templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mpijob.model.platform.admission_request import Pods
+
+_AUTOMOUNT = "automountServiceAccountToken"
+_HOST = {
+    "hostNetwork": "the host's network",
+    "hostPID": "the host's processes",
+    "hostIPC": "the host's memory",
+}
+
+
+def templates(document: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the pod templates that stand in a document, each with the path to it."""
+    spec = document.get("spec") or {}
+    if kind == "MPIJob":
+        for role, replica in (spec.get("mpiReplicaSpecs") or {}).items():
+            if (replica or {}).get("template") is not None:
+                yield f"/spec/mpiReplicaSpecs/{role}/template", replica["template"]
+    elif kind.endswith("TrainingRuntime"):
+        jobs = ((spec.get("template") or {}).get("spec") or {}).get("replicatedJobs") or ()
+        for index, one in enumerate(jobs):
+            template = ((one.get("template") or {}).get("spec") or {}).get("template")
+            if template is not None:
+                yield f"/spec/template/spec/replicatedJobs/{index}/template/spec/template", template
+
+
+def _laid_over(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the parts of pod templates that a TrainJob lays over those of its runtime."""
+    spec = document.get("spec") or {}
+    for index, patch in enumerate(spec.get("runtimePatches") or ()):
+        over = {"spec": patch.get("trainingRuntimeSpec") or {}}
+        for path, template in templates(over, "TrainingRuntime"):
+            yield f"/spec/runtimePatches/{index}{path.removeprefix('/spec')}", template
+    for index, one in enumerate(spec.get("podTemplateOverrides") or ()):  # so Trainer 2.1 calls them
+        yield f"/spec/podTemplateOverrides/{index}", one
+    for index, one in enumerate(spec.get("podSpecOverrides") or ()):  # and Trainer 2.0
+        yield f"/spec/podSpecOverrides/{index}", {"spec": one}
+
+
+def secrets(part: Any) -> Iterator[str]:
+    """Yield the names of Secrets that a document gives to its pods or their images, wherever they stand."""
+    for key, value in _pairs(part):
+        if key in ("secretKeyRef", "secret") or key.lower().endswith("secretref"):
+            yield from _names(value)
+        elif key == "imagePullSecrets" and isinstance(value, list):
+            yield from (name for one in value for name in _names(one))
+
+
+def config_maps(part: Any) -> Iterator[str]:
+    """Yield the names of ConfigMaps that a document gives to its pods, wherever they stand."""
+    for key, value in _pairs(part):
+        if key in ("configMap", "configMapRef", "configMapKeyRef"):
+            yield from _names(value)
+
+
+def _pairs(part: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every key of a document with its value, at any depth."""
+    waiting = [part]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            for key, value in one.items():
+                yield str(key), value
+                waiting.append(value)
+        elif isinstance(one, (list, tuple)):
+            waiting.extend(one)
+
+
+def _names(reference: Any) -> Iterator[str]:
+    """Yield the names in a reference: `secretName` of a volume, `name` everywhere else; both, where both stand."""
+    if isinstance(reference, Mapping):
+        yield from (str(reference[key]) for key in ("secretName", "name") if reference.get(key))
+
+
+def read(document: Mapping[str, Any], kind: str, runtime: Mapping[str, Any] | None = None) -> Iterator[Pods]:
+    """Yield what each template of a document gives to its pods; `runtime` is the one that a TrainJob names."""
+    below = [template.get("spec") or {} for _, template in templates(runtime or {}, "TrainingRuntime")]
+    for part, template in templates(document, kind):
+        yield _pods(part, template, _accounts(template.get("spec") or {}))
+    for part, template in _laid_over(document):
+        yield _pods(part, template, _accounts_over(template.get("spec") or {}, below))
+
+
+def _pods(part: str, template: Mapping[str, Any], accounts: Iterable[str]) -> Pods:
+    spec = template.get("spec") or {}
+    containers = _containers(spec)
+    return Pods(
+        part=part,
+        images=tuple(_images(spec, containers)),
+        labels=(template.get("metadata") or {}).get("labels") or {},
+        accounts=tuple(sorted(set(accounts))),
+        priority_class=spec.get("priorityClassName") or "",
+        privileges=tuple(_privileges(spec, containers)),
+    )
+
+
+def _accounts(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the service account whose token a pod holds: the one that it names, or the namespace's default one.
+
+    A template that says nothing of either is given no token (`incoming._harmless`).
+    """
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the field's old name still works
+    asks = spec.get(_AUTOMOUNT) is True or _projects(spec)
+    if asks or (name and spec.get(_AUTOMOUNT) is not False):
+        yield str(name or "default")
+
+
+def _accounts_over(spec: Mapping[str, Any], below: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the accounts whose token pods hold by what is laid over them: an account's name, or a token of theirs."""
+    over = {key: spec[key] for key in ("serviceAccountName", "serviceAccount", _AUTOMOUNT) if key in spec}
+    if not over and not _projects(spec):
+        return  # what the runtime gives is the word of whoever made it
+    for under in below or [{}]:
+        volumes = [*(under.get("volumes") or ()), *(spec.get("volumes") or ())]
+        yield from _accounts({**under, **over, "volumes": volumes})
+
+
+def _projects(spec: Mapping[str, Any]) -> bool:
+    sources = ((one.get("projected") or {}).get("sources") or () for one in spec.get("volumes") or ())
+    return any("serviceAccountToken" in source for some in sources for source in some)
+
+
+def _images(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the images that containers run, and those whose files they see as a volume."""
+    mounted = ({"image": (one.get("image") or {}).get("reference")} for one in spec.get("volumes") or ())
+    yield from (str(one["image"]) for one in (*containers, *mounted) if one.get("image"))
+
+
+def _containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def _privileges(spec: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from (words for field, words in _HOST.items() if spec.get(field))
+    pod = spec.get("securityContext") or {}
+    yield from (f"the kernel setting {one.get('name')}" for one in pod.get("sysctls") or ())
+    yield from _unconfined(pod)
+    yield from (
+        f"the host's directory {one['hostPath'].get('path')}"
+        for one in spec.get("volumes") or ()
+        if one.get("hostPath")
+    )
+    for container in containers:
+        yield from (
+            f"the host's port {one['hostPort']}"
+            for one in container.get("ports") or ()
+            if one.get("hostPort")
+        )
+        security = container.get("securityContext") or {}
+        yield from _unconfined(security)
+        if security.get("procMount") not in (None, "", "Default"):
+            yield f"the mount {security['procMount']} of /proc"
+        if security.get("privileged"):
+            yield "a privileged container"
+        if security.get("allowPrivilegeEscalation"):
+            yield "privilege escalation"
+        added = set((security.get("capabilities") or {}).get("add") or ()) - {"NET_BIND_SERVICE", "IPC_LOCK"}
+        yield from (f"the capability {name}" for name in sorted(added))
+
+
+def _unconfined(security: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a security context takes away of a pod's walls."""
+    for field, words in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+        if (security.get(field) or {}).get("type") == "Unconfined":
+            yield f"a container without {words}"
+    if (security.get("windowsOptions") or {}).get("hostProcess"):
+        yield "a process of the host"

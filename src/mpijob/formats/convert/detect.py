@@ -1,0 +1,76 @@
+"""Any file that people bring: told apart by its content, and handed to the reader that knows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpijob.errors import InvalidJob
+from mpijob.formats.convert import batch_script, own
+from mpijob.formats.convert.kubernetes import mpijob_manifests, trainjob_manifests, undocumented
+from mpijob.formats.convert.other import arena, cloud
+from mpijob.formats.convert.report import Converted
+from mpijob.formats.jobfile import yaml_tree
+from mpijob.formats.kubernetes import manifests, trainjob
+from mpijob.formats.kubernetes.pod_reader import understandable
+
+_STRUCTURED = re.compile(r"\A\s*[{\[]|^\s*(?:- )?[\"']?[A-Za-z_][\w./-]*[\"']?\s*:(?:\s|$)", re.MULTILINE)
+_FORMS = (
+    "a batch script (it begins with #!, or has lines #SBATCH or #PBS), an arena command, a job file, an MPIJob or a "
+    "TrainJob in YAML or JSON, settings of SageMaker or Azure ML"
+)
+_RUNTIMES = ("TrainingRuntime", "ClusterTrainingRuntime")
+
+
+def read(
+    text: str, *, to: str = "job", file: str = "", beside: frozenset[str] = frozenset()
+) -> tuple[Converted, ...]:
+    """Return what is in a file, each job with its report; `to` is what will be written, `beside` lies in its folder."""
+    if batch_script.kind(text):
+        return (batch_script.read(text, file, beside),)
+    if arena.is_arena(text):
+        return (arena.read(text, file),)
+    if text.startswith("#!"):
+        return (batch_script.read(text, file, beside),)
+    if not _STRUCTURED.search(text):
+        raise InvalidJob(
+            f"{file or 'the text'} is none of the forms that are known", hint=f"these are: {_FORMS}"
+        )
+    return _structured(text, to, file)
+
+
+def _structured(text: str, to: str, file: str) -> tuple[Converted, ...]:
+    values = _values(text, file)
+    if any(isinstance(one, Mapping) and ("apiVersion" in one or "kind" in one) for one in values):
+        return documents(manifests.read(text, file), to=to, file=file)
+    if values and isinstance(values[0], Mapping) and cloud.kind(values[0]):
+        return tuple(cloud.read(one, file) for one in values)
+    return own.read(text, file)
+
+
+def _values(text: str, file: str) -> list[Any]:
+    return [manifests._value(root) for root in yaml_tree.parse(text, file).roots]
+
+
+@understandable
+def documents(
+    found: Sequence[Mapping[str, Any]], *, to: str = "job", file: str = ""
+) -> tuple[Converted, ...]:
+    """Return the jobs among Kubernetes objects; a runtime goes with the TrainJob that names it."""
+    runtimes = [one for one in found if one.get("kind") in _RUNTIMES]
+    strange = [one for one in found if undocumented.is_imagined(one)]
+    if strange:
+        return (undocumented.read(strange, file),)
+    converted = []
+    for one in found:
+        if one.get("kind") == "MPIJob":
+            converted.append(mpijob_manifests.read(one, keep=to == "mpijob", file=file))
+        elif one.get("kind") == trainjob.JOB:
+            named = ((one.get("spec") or {}).get("runtimeRef") or {}).get("name")
+            mine = [runtime for runtime in runtimes if (runtime.get("metadata") or {}).get("name") == named]
+            converted.append(trainjob_manifests.read([one, *mine[:1]], keep=to == "trainjob", file=file))
+    if not converted:
+        kinds = ", ".join(sorted({str(one.get("kind")) for one in found}))
+        raise InvalidJob(f"{file or 'the file'} has no job: {kinds}", hint="kind MPIJob or TrainJob is read")
+    return tuple(converted)

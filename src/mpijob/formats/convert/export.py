@@ -1,0 +1,127 @@
+"""Our job written as somebody else's document: the text, and what became of each field that the job sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import yaml
+
+from mpijob.errors import InvalidJob
+from mpijob.formats.convert import export_slurm, own
+from mpijob.formats.convert.report import Entry, Fate
+from mpijob.formats.jobfile import jobfile_writer
+from mpijob.formats.kubernetes import mpijob, trainjob, well_known
+from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.model import Family, MPIJob
+
+TARGETS = ("job", "trainjob", "mpijob", "sbatch")
+_KUBECTL = "kubectl apply has nobody who does it"
+_OURS = "create the job with mpijob create, which does it"
+_NEEDS_US = {
+    "retry.limit": (_KUBECTL, _OURS),
+    "requeue_on_lost_worker": (_KUBECTL, _OURS),
+    "keep_on_failure_seconds": (_KUBECTL, _OURS),
+    "code.path": (
+        "files of your machine do not go along with a manifest",
+        _OURS + "; or put the files into the image",
+    ),
+    "code.files": (
+        "files of your machine do not go along with a manifest",
+        _OURS + "; or put the files into the image",
+    ),
+    "retention.record_days": ("records are kept by mpijob", _OURS),
+    "retention.logs_days": ("logs are kept by mpijob", _OURS),
+}
+_CHANGED = {
+    "signal.name": "each rank gets it when its pod is ended, not before a deadline",
+    "signal.seconds_before": "pods are told when they end, not before",
+    "priority": "a class of this name must exist on the cluster",
+    "queue": "a queue of this name must exist on the cluster",
+    "deadline_seconds": "counted from when the job is created, the wait for room included",
+}
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written: the text, the documents where there are any, and the report."""
+
+    text: str
+    entries: tuple[Entry, ...] = ()
+    documents: tuple[dict[str, Any], ...] = ()
+    ending: str = ".yaml"
+
+
+def write(
+    job: MPIJob,
+    to: str,
+    *,
+    format: str = "yaml",
+    foreign: Foreign | None = None,
+    family: Family = Family.AUTO,
+    user: int | None = None,
+) -> Written:
+    """Return a job in one of the forms; `user` is the user ID of pods, None where the cluster gives one."""
+    if to == "job":
+        return Written(
+            text=jobfile_writer.write(job, format), ending=".json" if format == "json" else ".yaml"
+        )
+    if to == "sbatch":
+        text, entries = export_slurm.write(job)
+        return Written(text=text, entries=entries, ending=".sbatch")
+    if to not in TARGETS:
+        raise InvalidJob(f"there is no form '{to}'", hint=f"one of {', '.join(TARGETS)}")
+    shape = well_known.Shape(family=_library(job, family), user=user)
+    return _manifests(job, to, format, foreign or Foreign(), shape)
+
+
+def _library(job: MPIJob, family: Family) -> Family:
+    named = job.mpi if job.mpi not in (Family.AUTO, Family.CUSTOM) else family
+    return Family.OPENMPI if named in (Family.AUTO, Family.CUSTOM) else named
+
+
+def _manifests(job: MPIJob, to: str, format: str, foreign: Foreign, shape: well_known.Shape) -> Written:
+    writers: dict[str, Callable[..., tuple[dict[str, Any], ...]]] = {
+        "trainjob": trainjob.write,
+        "mpijob": mpijob.write,
+    }
+    documents = writers[to](job, shape, foreign)
+    return Written(text=shown(documents, format), entries=tuple(_entries(job)), documents=documents)
+
+
+def shown(documents: tuple[dict[str, Any], ...], format: str) -> str:
+    """Return documents as YAML or JSON text; several as a List in JSON."""
+    if format == "json":
+        whole: Any = (
+            documents[0]
+            if len(documents) == 1
+            else {"apiVersion": "v1", "kind": "List", "items": list(documents)}
+        )
+        return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    return yaml.dump_all(
+        documents, Dumper=jobfile_writer.Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
+
+
+def _entries(job: MPIJob) -> list[Entry]:
+    found = []
+    for field, value in own.fields(job).items():
+        if field in _NEEDS_US and not (field == "code.path" and job.code.files == {} and not value):
+            note, todo = _NEEDS_US[field]
+            blocks = field == "code.files"  # the command names one of them
+            found.append(Entry(field, Fate.DROPPED, value[:200], "", note, todo, 0, blocks))
+        elif field in _CHANGED:
+            found.append(Entry(field, Fate.CHANGED, value[:200], field, _CHANGED[field]))
+        elif field == "secrets" and any(not _of_cluster(one.source) for one in job.secrets):
+            note, todo = (
+                "values of your machine do not go along with a manifest",
+                _OURS + "; or name/key of a Secret",
+            )
+            found.append(Entry(field, Fate.DROPPED, "", "", note, todo))
+        else:
+            found.append(Entry(field, Fate.EXACT, value[:200], field))
+    return found
+
+
+def _of_cluster(source: str) -> bool:
+    return not source.startswith(("env:", "file:"))

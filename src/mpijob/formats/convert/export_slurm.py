@@ -1,0 +1,326 @@
+"""Our job as a Slurm batch script, with a report on every field that it sets.
+
+What Slurm has a word for is a directive or an option of srun; the rest is told. `batch_script` reads the
+script back.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from mpijob.formats.convert import own
+from mpijob.formats.convert.header import units
+from mpijob.formats.convert.report import Entry, Notes
+from mpijob.formats.convert.script import build_steps, multi_prog
+from mpijob.model import Family, MPIJob
+from mpijob.model.spec.command import own_launcher
+
+_PLAIN = re.compile(r"[-\w./:,@%+]+")
+_MPI = {Family.OPENMPI: "pmix", Family.MPICH: "pmi2", Family.INTEL: "pmi2"}
+_BIND = {"core": "cores", "hwthread": "threads", "socket": "sockets", "numa": "ldoms", "none": "none"}
+_MIB = 1024**2
+_OURS = re.compile(
+    r"(mpijob-\d+-)?rank(-\d+)?\.sh"
+)  # a rank's script: one for each job, and none of the user's
+_EOF, _TABLE = "MPIJOB_END", "programs.conf"
+
+
+def write(job: MPIJob) -> tuple[str, tuple[Entry, ...]]:
+    """Return the batch script of a job, and what became of each field."""
+    writer = _Writer(job)
+    text = writer.script()
+    return text, tuple(writer.notes.entries)
+
+
+class _Writer:
+    """Writes one script; every field that the job sets is told once."""
+
+    def __init__(self, job: MPIJob) -> None:
+        self.job = job
+        self.notes = Notes()
+        self.said = own.fields(job)
+        self.cores = 1
+        called = {argv[1] for argv in (job.argv, *(one.command for one in job.programs)) if len(argv) > 1}
+        ours = [name for name in job.code.files if name in called and _OURS.fullmatch(name)]
+        self.names = {name: f"{job.name}-{name}" for name in ours}
+
+    def script(self) -> str:
+        """Return the script."""
+        head = [f"#SBATCH {one}" for one in (*self._shape(), *self._limits(), *self._places())]
+        body = [*self._files(), *self._variables(), *self._launch()]
+        self._rest()
+        return "\n".join(["#!/bin/bash", *head, "", *body]) + "\n"
+
+    def _exact(self, field: str, ours: str, note: str = "") -> None:
+        if field in self.said:
+            self.notes.exact(field, self.said.pop(field), ours, note)
+
+    def _changed(self, field: str, ours: str, note: str, todo: str = "") -> None:
+        if field in self.said:
+            self.notes.changed(field, self.said.pop(field), ours, note, todo)
+
+    def _dropped(self, field: str, note: str, todo: str) -> None:
+        if field in self.said:
+            self.notes.dropped(field, self.said.pop(field), note, todo)
+
+    def _shape(self) -> list[str]:
+        job = self.job
+        lines = [f"--job-name={_word(job.name)}", f"--nodes={job.workers}", f"--ntasks-per-node={job.slots}"]
+        self._exact("name", "--job-name")
+        self._exact("workers", "--nodes")
+        self._exact("slots", "--ntasks-per-node")
+        if job.ranks is not None and not job.programs:
+            lines.append(f"--ntasks={job.ranks}")
+            self._exact("ranks", "--ntasks")
+        self.cores = self._cores()
+        lines.append(f"--cpus-per-task={self.cores}")
+        memory = -(-job.resources.memory_bytes // _MIB)
+        lines.append(f"--mem={memory}M")
+        if job.resources.memory_bytes % _MIB:
+            self._changed("resources.memory", "--mem", f"rounded up to {memory}M")
+        else:
+            self._exact("resources.memory", "--mem", "the limit of a worker is the limit of a node")
+        if job.resources.gpu:
+            lines.append(f"--gres=gpu:{job.resources.gpu}")
+            self._exact("resources.gpu", "--gres")
+        self._dropped(
+            "resources.gpu_kind", "Slurm knows GPUs by the site's own names", "write --gres=gpu:TYPE:N"
+        )
+        self._dropped("resources.others", "these are a cluster's own resources", "look for the site's --gres")
+        return lines
+
+    def _cores(self) -> int:
+        job = self.job
+        whole = job.cores_per_rank * job.slots
+        if job.resources.cores == whole:
+            self._exact("resources.cpu", "--cpus-per-task")
+        elif job.cores_per_rank > 1 or job.resources.cores < job.slots:
+            note = f"Slurm counts cores by rank: {job.slots} ranks × {job.cores_per_rank}"
+            self._changed("resources.cpu", "--cpus-per-task", note)
+        else:
+            cores = max(1, int(job.resources.cores // job.slots))
+            self._changed("resources.cpu", "--cpus-per-task", f"Slurm counts cores by rank: {cores} for each")
+            return cores
+        self._exact("cores_per_rank", "--cpus-per-task")
+        return job.cores_per_rank
+
+    def _limits(self) -> list[str]:
+        job, lines = self.job, []
+        if job.deadline_seconds is not None:
+            lines.append(f"--time={units.clock(job.deadline_seconds)}")
+            if job.deadline_seconds == int(job.deadline_seconds):
+                self._exact(
+                    "deadline_seconds",
+                    "--time",
+                    "Slurm counts it from the start, and ends jobs by the minute",
+                )
+            else:
+                self._changed("deadline_seconds", "--time", "rounded up to whole seconds")
+        if job.signal.seconds_before > 0 or "signal.name" in self.said:
+            name = job.signal.name.removeprefix("SIG")
+            lines.append(f"--signal={name}@{int(job.signal.seconds_before)}")
+            fits = job.signal.seconds_before == int(job.signal.seconds_before) and name == job.signal.name
+            for field in ("signal.name", "signal.seconds_before"):
+                self._exact(field, "--signal") if fits else self._changed(
+                    field, "--signal", "as Slurm writes it"
+                )
+        if job.retry.limit or job.requeue_on_lost_worker:
+            lines.append("--requeue")
+            note = "Slurm starts a job again when a node is lost or it is preempted, never because it failed"
+            for field in ("retry.limit", "requeue_on_lost_worker"):
+                self._changed(
+                    field, "--requeue", note, "requeue in the script: scontrol requeue $SLURM_JOB_ID"
+                )
+        return lines
+
+    def _places(self) -> list[str]:
+        job, lines = self.job, []
+        if job.queue:
+            lines.append(f"--partition={_word(job.queue)}")
+            self._changed("queue", "--partition", "a partition of the site must have this name")
+        if job.placement.exclude_nodes:
+            lines.append(f"--exclude={_word(','.join(job.placement.exclude_nodes))}")
+            self._changed("placement.exclude_nodes", "--exclude", "the site's nodes are called otherwise")
+        if job.description and "\n" not in job.description:
+            lines.append(
+                f"--comment={shlex.quote(job.description)}" if "'" not in job.description else "--comment="
+            )
+            self._exact("description", "--comment") if "'" not in job.description else None
+        account = job.cost.get("account")
+        if account and set(job.cost) == {"account"}:
+            lines.append(f"--account={_word(account)}")
+            self._changed("cost", "--account", "the site refuses accounts that it does not know")
+        return [line for line in lines if not line.endswith("=")]
+
+    def _files(self) -> list[str]:
+        lines: list[str] = []
+        for name, text in self.job.code.files.items():
+            end = _EOF
+            while end in text:
+                end += "_"
+            name = self.names.get(name, name)
+            folder = name.rpartition("/")[0]
+            lines += [f"mkdir -p {shlex.quote(folder)}"] if folder else []
+            lines += [f"cat > {shlex.quote(name)} <<'{end}'", build_steps.for_slurm(text).rstrip("\n"), end]
+        note = "they are written into the directory from which sbatch is called, over files of these names"
+        self._changed("code.files", "here-documents", note)
+        self._changed(
+            "code.path", "", "sbatch runs in the directory from which it is called", "call it there"
+        )
+        for field in ("code.include", "code.exclude"):
+            self._changed(field, "", "nothing is copied: the directory is shared")
+        return lines
+
+    def _variables(self) -> list[str]:
+        env = dict(self.job.env)
+        in_array = env.pop("SLURM_ARRAY_TASK_ID", None) is not None
+        of_slurm = [name for name in env if name.startswith("SLURM_")]
+        env = {name: value for name, value in env.items() if name not in of_slurm}
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+        if in_array:
+            note = "Slurm sets it for each task of an array"
+            self._changed("env", "--array", note, "call it with the values: sbatch --array=1-10 FILE")
+        elif of_slurm:
+            self._changed("env", "export", f"Slurm sets {', '.join(of_slurm)} itself")
+        else:
+            self._exact("env", "export")
+        for secret in self.job.secrets:
+            kind, _, where = secret.source.partition(":")
+            if kind == "env":
+                lines.append(f'export {secret.env}="${{{where}:?set {where} before calling sbatch}}"')
+            elif kind == "file":
+                lines.append(f'export {secret.env}="$(cat {shlex.quote(where)})"')
+        self._changed(
+            "secrets",
+            "export",
+            "they are read on the first node when the job starts",
+            "Secrets of a cluster: read them from a file",
+        )
+        settings = self.job.launch.settings
+        lines += [f"export {_setting(key)}={shlex.quote(value)}" for key, value in settings.items()]
+        self._changed("launch.settings", "export", "as variables, which the library reads")
+        return lines
+
+    def _launch(self) -> list[str]:
+        job = self.job
+        srun = ["srun", *self._layout()]
+        if self.cores > 1:  # srun does not take it from the directive since Slurm 22.05
+            srun.append(f"--cpus-per-task={self.cores}")
+        if job.programs:
+            return self._programs(srun)
+        own_one = own_launcher(job.argv)
+        argv = self._called(job.argv)
+        words = " ".join(_quoted([*argv]))
+        for field in ("command", "args"):
+            if argv != job.argv:
+                self._changed(field, "srun", f"the rank's script is called after the job: {argv[1]}")
+            self._exact(field, "srun" if own_one is None else "")
+        if own_one is not None:
+            return [words]
+        return [" ".join([*srun, words])]
+
+    def _called(self, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a command that names the rank's script as it is called in a directory with others."""
+        if argv[:1] != ("bash",) or not self.names.keys() & {*argv[1:2]}:
+            return argv
+        return ("bash", self.names[argv[1]], *argv[2:])
+
+    def _programs(self, srun: list[str]) -> list[str]:
+        """Return the table of several programs, and the line that starts them."""
+        several = self.job.programs
+        argvs = [self._called((*one.command, *one.args)) for one in several]
+        said = [all(multi_prog.sayable(word) for word in argv) for argv in argvs]
+        lines: list[str] = []
+        for index, argv in enumerate(argvs):
+            if not said[index]:
+                name = self._free(f"program-{index}.sh")
+                lines += [f"cat > {name} <<'{_EOF}'", f"exec {shlex.join(argv)}", _EOF]
+                argvs[index] = ("bash", name)
+        if all(said) and not any(one.env for one in several):
+            self._exact("programs", "srun --multi-prog")
+        else:
+            note = "odd words stand in scripts of their own, and variables of one program do not come along"
+            self._changed("programs", "srun --multi-prog", note, "set such variables in the program")
+        table = multi_prog.write([(one.ranks, argv) for one, argv in zip(several, argvs, strict=True)])
+        name, ranks = self._free(_TABLE), sum(one.ranks for one in several)
+        lines += [f"cat > {name} <<'{_EOF}'", table.rstrip("\n"), _EOF]
+        return [*lines, " ".join([*srun, f"--ntasks={ranks}", "--multi-prog", name])]
+
+    def _free(self, name: str) -> str:
+        while name in self.job.code.files:
+            name = f"_{name}"
+        return name
+
+    def _layout(self) -> list[str]:
+        launch, words = self.job.launch, []
+        if self.job.mpi in _MPI:
+            words.append(f"--mpi={_MPI[self.job.mpi]}")
+            self._changed("mpi", "srun --mpi", "load a module of this MPI library before", "module load …")
+        self._dropped("mpi", "srun starts what the program was built with", "load the site's module")
+        word = {"slot": "block", "node": "cyclic"}.get(launch.map_by)
+        if word:
+            words.append(f"--distribution={word}")
+            self._exact("launch.map_by", "srun --distribution")
+        if launch.bind_to in _BIND:
+            words.append(f"--cpu-bind={_BIND[launch.bind_to]}")
+            self._exact("launch.bind_to", "srun --cpu-bind")
+        if launch.stdin:
+            words.append(f"--input={shlex.quote(launch.stdin)}")
+            self._changed("launch.stdin", "srun --input", "every rank reads it there")
+        if "--oversubscribe" in launch.flags:
+            words.append("--overcommit")
+            if launch.flags == ("--oversubscribe",):
+                self._exact("launch.flags", "srun --overcommit")
+        return words
+
+    def _rest(self) -> None:
+        for field in list(self.said):
+            note, todo = _GONE.get(
+                field,
+                _GONE.get(
+                    field.partition(".")[0], ("Slurm has no word for it", "look whether the job needs it")
+                ),
+            )
+            self._dropped(field, note, todo)
+
+
+def _setting(key: str) -> str:
+    return key if key.isupper() else f"OMPI_MCA_{key}"
+
+
+def _quoted(words: list[str]) -> list[str]:
+    return [shlex.quote(word) for word in words]
+
+
+def _word(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else shlex.quote(text)
+
+
+_CLUSTER = "it belongs to a cluster"
+_GONE = {
+    "image": (
+        "a site runs programs as they are installed",
+        "build it there, or use the site's container tool with this image",
+    ),
+    "namespace": (_CLUSTER, "nothing"),
+    "volumes": ("directories are those of the site", "look that each directory exists there"),
+    "pull_secrets": (_CLUSTER, "nothing"),
+    "pull_policy": (_CLUSTER, "nothing"),
+    "after": (
+        "Slurm knows jobs by number",
+        "submit that one first, then this with --dependency=afterok:NUMBER",
+    ),
+    "launcher": ("srun needs nothing of its own", "nothing"),
+    "priority": ("Slurm works priorities out itself", "ask for a --qos"),
+    "placement": ("labels of nodes are a cluster's", "use --constraint or --nodelist"),
+    "labels": ("Slurm has no labels", "nothing, or --comment"),
+    "owner": ("the owner is who calls sbatch", "nothing"),
+    "cost": ("Slurm has one account", "use --account"),
+    "retention": ("the site keeps records as it likes", "keep the output files"),
+    "gang_timeout_seconds": ("a job starts with all its nodes, or waits", "nothing"),
+    "grace_seconds": ("the site says how long a job may take to end (KillWait)", "nothing"),
+    "keep_on_failure_seconds": ("a failed job is gone at once", "nothing"),
+    "census": ("srun proves nothing", "nothing"),
+    "model": ("a site has no model registry", "mpijob register afterwards, or the registry's own client"),
+}

@@ -1,0 +1,1 @@
+"""Headers of batch scripts: #SBATCH and #PBS."""

@@ -1,0 +1,258 @@
+"""The head of a PBS or Torque script: every `#PBS` line as fields of a job, and what became of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mpijob.formats.convert.header import slurm, units
+from mpijob.formats.convert.header.request import (
+    DEADLINE,
+    INHERITED,
+    LOGS,
+    NAMED,
+    Request,
+    take_name,
+    take_variables,
+)
+from mpijob.formats.convert.header.size import Asked, shaped
+from mpijob.formats.convert.header.slurm_options import directives
+from mpijob.formats.convert.header.slurm_tables import MAIL, NO_ADDRESS, PLACE, SENT_TO
+from mpijob.model import Retry
+from mpijob.model.spec.enums import did_you_mean
+
+ARRAY = "PBS_ARRAY_INDEX"
+_DIRECTIVE = re.compile(r"#PBS\b\s*(.*)")
+_COUNTS = {
+    "mpiprocs": ("per_node", "slots"),
+    "ppn": ("per_node", "slots"),
+    "ncpus": ("cores_per_node", "resources.cpu"),
+    "ngpus": ("gpus_per_node", "resources.gpu"),
+    "gpus": ("gpus_per_node", "resources.gpu"),
+    "ompthreads": ("cores", "cores_per_rank"),
+}
+_WHOLE = ("walltime", "select", "nodes", "place", "mem", "pmem", "vmem", "pvmem", "procs")
+_OTHERS = (
+    "arch", "host", "vnode", "software", "file", "scratch", "feature", "cput", "pcput", "nice", "other", "qos",
+    "min_walltime", "max_walltime", "accelerator", "accelerator_model", "nodect", "aoe", "eoe", "vntype", "model",
+    "exclusive", "shared", "gpu_type", "cpu_type", "highmem", "bigmem", "gmem", "gpu_mem", "infiniband", "ib",
+)  # fmt: skip
+_MISSPELT = re.compile(r"#\s?P(?!BS\b)[A-Z]{2,4}\s+-")
+_FLAGS = frozenset({"V", "z", "h", "X", "I", "f", "x"})
+
+_NODES = r"\"?\$\{?PBS_NODEFILE\}?\"?"
+_FIRST = r"(?:\s*\|\s*(?:awk\s+'\{\s*print \$1\s*\}'|cut\s+-d\s*' '\s+-f\s*1|tr -d ' '))?"
+_LINES = rf"(?:wc -l\s*<\s*{_NODES}|cat {_NODES}\s*\|\s*wc -l|wc -l {_NODES}(?=\s*\|)){_FIRST}"
+_ONCE_EACH = (
+    rf"(?:(?:cat {_NODES}\s*\|\s*)?(?:sort -u|sort|uniq)(?: {_NODES})?\s*(?:\|\s*uniq\s*)?\|\s*wc -l){_FIRST}"
+)
+_COUNTED = re.compile(
+    rf"\$\(\s*(?:(?P<a>{_LINES})|(?P<b>{_ONCE_EACH}))\s*\)|`\s*(?:(?P<c>{_LINES})|(?P<d>{_ONCE_EACH}))\s*`"
+)
+
+
+def counted(text: str, request: Request) -> str:
+    """Return a script with the numbers that it reads from PBS's list of nodes: the head tells them."""
+    shapes = [shaped(one) for one in request.components]
+    ranks, nodes = sum(one.workers * one.slots for one in shapes), sum(one.workers for one in shapes)
+
+    def number(match: re.Match[str]) -> str:
+        if "PBS_NODEFILE" not in match[0]:
+            return match[0]
+        every = match["a"] or match["c"]
+        return str(ranks if every else nodes)
+
+    return _COUNTED.sub(number, text) if "PBS_NODEFILE" in text else text
+
+
+def head(text: str) -> Request:
+    """Return what the directives of a script ask for."""
+    request = Request(system="PBS", components=[Asked()])
+    for number, line in enumerate(text.split("\n"), start=1):
+        if match := _DIRECTIVE.match(line.strip()):
+            request.notes.line = number
+            _directive(request, list(directives(match[1])))
+        elif _MISSPELT.match(line.strip()):
+            request.notes.line = number
+            note = "a directive begins with #PBS; so it is a comment, to PBS too"
+            request.notes.dropped(line.strip(), "", note, "write #PBS, or take it out", blocks=True)
+    request.notes.line = 0
+    return request
+
+
+def _directive(request: Request, words: list[str]) -> None:
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if not re.fullmatch(r"-[A-Za-z].*", word):
+            request.notes.dropped("#PBS", word, "this is no option", "look at the line")
+            continue
+        letter, value = word[1], word[2:]
+        if not value and letter not in _FLAGS and at < len(words):
+            value = words[at]
+            at += 1
+        _take(request, letter, value)
+
+
+def _take(request: Request, letter: str, value: str) -> None:
+    field = f"-{letter}"
+    if letter == "l":
+        _resources(request, value)
+    elif letter == "N":
+        take_name(request, field, value)
+    elif letter == "q":
+        slurm.take_queue(request, field, value)
+    elif letter in ("A", "P"):
+        slurm.take_account(request, field, value)
+    elif letter in ("J", "t"):
+        _array(request, field, value)
+    elif letter == "v":
+        take_variables(request, field, value, INHERITED)
+    elif letter == "V":
+        request.notes.changed(field, "", "", INHERITED, NAMED)
+    elif letter == "W" and value.startswith("depend"):
+        slurm.take_dependency(request, field, value)
+    elif letter == "r":
+        _rerun(request, field, value)
+    elif letter in _GONE:
+        note, todo = _GONE[letter]
+        request.notes.dropped(field, value, note, todo)
+    else:
+        request.notes.dropped(
+            f"{field} {value}".strip(), "", "this option is not known here", "look whether the job needs it"
+        )
+
+
+def _resources(request: Request, value: str) -> None:
+    if value.startswith(("select=", "nodes=")):
+        head, *rest = re.split(r",(?=\w+=)", value)
+        _chunks(request, head)
+    else:
+        rest = value.split(",")
+    for part in rest:
+        _resource(request, *part.partition("=")[::2])
+
+
+def _chunks(request: Request, text: str) -> None:
+    word, _, value = text.partition("=")
+    for index, chunk in enumerate(value.split("+")):
+        if index:
+            request.components.append(Asked())
+            note = "chunks of several kinds are one world here, with workers that are all alike"
+            request.notes.changed(f"-l {word}", chunk, "workers", note)
+        count, *settings = chunk.split(":")
+        number = units.whole(count)
+        if number is None:
+            request.notes.dropped(
+                f"-l {word}", count, "machines are not named here", "set workers", blocks=True
+            )
+            continue
+        request.ask(nodes=number)
+        request.notes.exact(f"-l {word}", count, "workers", "one worker for each chunk")
+        for setting in settings:
+            _setting(request, f"-l {word}", *setting.partition("=")[::2])
+
+
+def _setting(request: Request, field: str, name: str, value: str) -> None:
+    number, size = units.whole(value), units.memory(value, "")
+    if name in _COUNTS and number:
+        key, ours = _COUNTS[name]
+        request.ask(**{key: number})
+        request.notes.exact(f"{field}:{name}", value, ours)
+    elif name == "mem" and size:
+        request.ask(memory=size)
+        request.notes.exact(
+            f"{field}:mem", value, "resources.memory", "the limit of a chunk is the limit of a worker"
+        )
+    elif not _misspelt(request, f"{field}:{name}", name, value, (*_COUNTS, "mem", *_OTHERS)):
+        request.notes.dropped(f"{field}:{name}", value, "a property of PBS nodes", PLACE)
+
+
+def _resource(request: Request, name: str, value: str) -> None:
+    field = f"-l {name}"
+    if name == "walltime":
+        found = units.seconds(value if ":" in value else f"0:{value}")
+        if found:
+            request.fields["deadline_seconds"] = found
+            request.notes.changed(field, value, f"deadline_seconds: {found:g}", DEADLINE)
+        else:
+            request.notes.dropped(field, value, "this is not a time", "set deadline_seconds")
+    elif name in ("ncpus", "mpiprocs", "ngpus", "ompthreads"):
+        _setting(request, "-l", name, value)
+    elif name in ("mem", "pmem", "vmem", "pvmem"):
+        _memory(request, field, name, value)
+    elif name == "place":
+        request.notes.dropped(
+            field, value, "how chunks are placed is PBS's", "set placement.topology: spread or packed-node"
+        )
+    elif not _misspelt(request, field, name, value, (*_COUNTS, *_WHOLE, *_OTHERS)):
+        request.notes.dropped(field, value, "there is no such resource here", "look whether the job needs it")
+
+
+def _misspelt(request: Request, field: str, name: str, value: str, known: Sequence[str]) -> bool:
+    """Block on a resource that is nearly one of PBS's, as on an option of Slurm; return whether it is."""
+    meant = "" if name in known or not value else did_you_mean(name, known, cutoff=0.75)
+    if meant:
+        note = f"PBS has no such resource; {meant} is one"
+        request.notes.dropped(field, value, note, f"write {meant}, or take it out", blocks=True)
+    return bool(meant)
+
+
+def _memory(request: Request, field: str, name: str, value: str) -> None:
+    size = units.memory(value, "")
+    if size is None:
+        request.notes.dropped(field, value, "this is not a size", "set resources.memory")
+    elif name == "pmem":
+        request.ask(memory_per_core=size)
+        request.notes.changed(
+            field, value, "resources.memory", "times the cores of a worker: a limit is for a worker"
+        )
+    else:
+        todo = "divide it by the workers and set resources.memory"
+        request.notes.dropped(field, value, "a limit of the whole job; here each worker has its own", todo)
+
+
+def _array(request: Request, field: str, value: str) -> None:
+    listed, percent, together = value.partition("%")
+    found = units.tasks(listed)
+    if found is None:
+        request.notes.dropped(field, value, "this is no list of numbers", "use mpijob array", blocks=True)
+        return
+    name = ARRAY if field == "-J" else "PBS_ARRAYID"
+    request.values = {f"env.{name}": found}
+    request.env(name, found[0])
+    request.notes.changed(field, listed, f"env.{name}", slurm.several(found))
+    if percent:
+        todo = "give the namespace a quota of jobs, or the queue one of resources"
+        request.notes.dropped(
+            f"{field} %", together, "nothing here limits how many run at the same time", todo
+        )
+
+
+def _rerun(request: Request, field: str, value: str) -> None:
+    if value == "y":
+        request.fields |= {"retry": Retry(limit=1), "requeue_on_lost_worker": True}
+        note = "PBS starts a job again when a node is lost; here also, once, when it fails"
+        request.notes.changed(field, value, "retry.limit, requeue_on_lost_worker", note)
+    else:
+        request.notes.exact(field, value, "", "a job is not tried again unless retry.limit says so")
+
+
+_GONE = {
+    "o": (LOGS, "nothing, or mpijob logs NAME > FILE"),
+    "e": (LOGS, "nothing, or mpijob logs NAME > FILE"),
+    "j": (LOGS, "nothing: mpijob logs shows both streams in order"),
+    "k": (LOGS, "nothing"),
+    "m": ("no mail is sent", MAIL),
+    "M": (SENT_TO, NO_ADDRESS),
+    "W": ("attributes of PBS jobs are PBS's", "look whether the job needs it"),
+    "a": ("jobs start when there is room", "submit it at that time"),
+    "p": ("PBS's numbers mean nothing elsewhere", "set priority"),
+    "S": ("the shell of the script is bash", "look whether the script needs another"),
+    "c": ("checkpoints are the program's own", "see docs/local-engine.md, signal"),
+    "d": ("a job begins in its own directory, with a copy of the files that go along", "set code.path"),
+    "w": ("a job begins in its own directory, with a copy of the files that go along", "set code.path"),
+    "h": ("jobs start when there is room", "mpijob suspend NAME right after creating it"),
+    "I": ("an interactive session is no batch job", "mpijob alloc"),
+}

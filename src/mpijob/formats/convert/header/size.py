@@ -1,0 +1,97 @@
+"""From what a batch system is asked for to workers, slots and what each worker may use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from mpijob.formats.convert.header import units
+from mpijob.model import Resources
+
+_MOST_SLOTS_AT_RANDOM = 8
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for, as far as it is said; memory is in our own words."""
+
+    nodes: int | None = None
+    ranks: int | None = None
+    per_node: int | None = None
+    cores: int | None = None
+    cores_per_node: int | None = None
+    memory: str | None = None
+    memory_per_core: str | None = None
+    memory_per_gpu: str | None = None
+    gpus_per_node: int | None = None
+    gpus_per_rank: int | None = None
+    gpus: int | None = None
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """Workers, slots and resources; `guessed` says how, where the source left it open."""
+
+    workers: int
+    slots: int
+    ranks: int | None
+    cores: int
+    resources: Resources
+    guessed: str = ""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a job."""
+        return {
+            "workers": self.workers,
+            "slots": self.slots,
+            "ranks": self.ranks,
+            "cores_per_rank": self.cores,
+            "resources": self.resources,
+        }
+
+
+def shaped(asked: Asked) -> Shape:
+    """Return the shape of the world: one worker for each node."""
+    workers, slots, guessed = _layout(asked)
+    room = workers * slots
+    ranks = asked.ranks if asked.ranks is not None and asked.ranks != room else None
+    cores = asked.cores or 1
+    cpu = asked.cores_per_node or slots * cores
+    gpu = _gpus(asked, workers, slots)
+    memory = asked.memory
+    if memory is None and asked.memory_per_core is not None:
+        memory = units.times(asked.memory_per_core, cpu)
+    if memory is None and asked.memory_per_gpu is not None and gpu:
+        memory = units.times(asked.memory_per_gpu, gpu)
+    fields: dict[str, Any] = {"cpu": str(cpu), "gpu": gpu} | ({} if memory is None else {"memory": memory})
+    return Shape(
+        workers=workers, slots=slots, ranks=ranks, cores=cores, resources=Resources(**fields), guessed=guessed
+    )
+
+
+def _layout(asked: Asked) -> tuple[int, int, str]:
+    if asked.nodes is not None:
+        ranks = asked.ranks or asked.nodes * (asked.per_node or 1)
+        return asked.nodes, asked.per_node or -(-ranks // max(1, asked.nodes)), ""
+    if asked.per_node is not None:
+        return -(-(asked.ranks or asked.per_node) // max(1, asked.per_node)), asked.per_node, ""
+    ranks = asked.ranks or 1
+    workers = _spread(ranks)
+    slots = -(-ranks // workers)
+    said = f"{ranks} ranks wherever there is room become {workers} workers with {slots} slots each"
+    return workers, slots, said if ranks > 1 else ""
+
+
+def _spread(ranks: int) -> int:
+    """Return so few workers that no more than eight ranks share one, evenly where that can be."""
+    least = max(min(2, ranks), -(-ranks // _MOST_SLOTS_AT_RANDOM))
+    even = (count for count in range(least, min(ranks, least * 2) + 1) if ranks % count == 0)
+    return next(even, least)
+
+
+def _gpus(asked: Asked, workers: int, slots: int) -> int:
+    if asked.gpus_per_node is not None:
+        return asked.gpus_per_node
+    if asked.gpus_per_rank is not None:
+        return asked.gpus_per_rank * slots
+    return -(-asked.gpus // workers) if asked.gpus else 0

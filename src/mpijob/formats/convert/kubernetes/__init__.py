@@ -1,0 +1,1 @@
+"""TrainJob and MPIJob manifests as jobs."""

@@ -1,0 +1,323 @@
+"""What became of each field of an MPIJob: the words of the MPI Operator, one by one, and its defaults."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from mpijob.formats.convert.kubernetes import flat_fields
+from mpijob.formats.convert.kubernetes.flat_fields import Leaf
+from mpijob.formats.convert.report import Notes
+from mpijob.formats.kubernetes.component_labels import container_of
+from mpijob.formats.kubernetes.well_known import LAUNCHER_CORES, QUEUE_LABEL, plain
+from mpijob.model import MPIJob
+
+_REPLICA = re.compile(r"spec\.mpiReplicaSpecs\.(Launcher|Worker)\.(.+)")
+_PASSED = ("apiVersion", "kind", "spec.runLauncherAsWorker")
+_ROLE_ONLY = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets", "priorityClassName",
+              "terminationGracePeriodSeconds")  # fmt: skip
+_GONE = {
+    "workingDir": (
+        "each rank begins in the job's own directory",
+        "begin the command with: sh -c 'cd DIR && exec …'",
+    ),
+    "lifecycle": ("the engine has hooks of its own", "put it into the command"),
+    "topologySpreadConstraints": ("placement has words of its own", "set placement.topology"),
+}
+_OTHERS = {
+    "securityContext": "pods run as an ordinary user without rights; if the program needs more, --to mpijob keeps it",
+    "containers": "a job has one container for each worker; --to mpijob keeps the others",
+    "initContainers": "put it into the image or the command; --to mpijob keeps it",
+    "volumes": "use a claim, NFS, a config map or a secret; --to mpijob keeps it",
+    "volumeMounts": "mount the whole volume; --to mpijob keeps it",
+    "annotations": "--to mpijob keeps it",
+}
+
+
+def pod_of(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
+    """Return the pod spec of a role; an empty one when there is none."""
+    replica = (spec.get("mpiReplicaSpecs") or {}).get(role) or {}
+    found: Mapping[str, Any] = (replica.get("template") or {}).get("spec") or {}
+    return found
+
+
+class Teller:
+    """Says of each field what became of it."""
+
+    def __init__(
+        self, document: Mapping[str, Any], job: MPIJob, notes: Notes, beyond: frozenset[str], *, keep: bool
+    ) -> None:
+        self.spec = document["spec"]
+        self.job = job
+        self.notes = notes
+        self.beyond = beyond
+        self.keep = keep
+
+    def tell(self, leaf: Leaf) -> None:
+        """Take note of one field."""
+        path = leaf.path
+        if path in _PASSED or path.startswith("status"):
+            return
+        if self.keep and path in self.beyond:
+            self._foreign(leaf)
+        elif path.startswith("metadata."):
+            self._metadata(leaf)
+        elif path.startswith("spec.runPolicy."):
+            self._policy(leaf, path.removeprefix("spec.runPolicy."))
+        elif match := _REPLICA.fullmatch(path):
+            self._replica(leaf, match[1], match[2])
+        else:
+            self._spec(leaf)
+
+    def _metadata(self, leaf: Leaf) -> None:
+        parts = {"metadata.name": "name", "metadata.namespace": "namespace"}
+        if leaf.path in parts:
+            self.notes.exact(leaf.path, leaf.shown, parts[leaf.path])
+        elif leaf.path.startswith("metadata.labels."):
+            self._label(leaf, leaf.path.removeprefix("metadata.labels."))
+        elif leaf.path in self.beyond:
+            self._foreign(leaf)
+
+    def _label(self, leaf: Leaf, key: str) -> None:
+        if key == QUEUE_LABEL:
+            self.notes.exact(leaf.path, leaf.shown, "queue")
+        elif key in self.job.labels:
+            self.notes.exact(leaf.path, leaf.shown, f"labels.{key}")
+        else:
+            todo = "set priority" if "priority" in key else "nothing: the engine writes its own"
+            self.notes.dropped(leaf.path, leaf.shown, "labels of this kind belong to the engine", todo)
+
+    def _spec(self, leaf: Leaf) -> None:
+        match leaf.path:
+            case "spec.slotsPerWorker":
+                self.notes.exact(leaf.path, leaf.shown, "slots")
+            case "spec.mpiImplementation":
+                self.notes.exact(leaf.path, leaf.shown, "mpi")
+            case "spec.sshAuthMountPath":
+                note = "launcher and workers have an ssh place of their own, and sshd needs no root"
+                self.notes.changed(leaf.path, leaf.shown, "", note)
+            case "spec.launcherCreationPolicy":
+                if leaf.value == "WaitForWorkersReady":
+                    self.notes.exact(
+                        leaf.path, leaf.shown, "", "the launcher starts when every worker answers, always"
+                    )
+                else:
+                    note = "the launcher starts when every worker answers, not before"
+                    self.notes.changed(leaf.path, leaf.shown, "", note)
+            case _:
+                self._foreign(leaf)
+
+    def _policy(self, leaf: Leaf, name: str) -> None:
+        match name:
+            case "cleanPodPolicy":
+                self._clean(leaf.shown)
+            case "activeDeadlineSeconds":
+                note = "counted from when the job is created; there from the launcher's start"
+                self.notes.changed(leaf.path, leaf.shown, "deadline_seconds", note)
+            case "backoffLimit":
+                self._retries(leaf)
+            case "suspend":
+                todo = "mpijob suspend NAME right after creating it, or a queue"
+                self.notes.dropped(
+                    leaf.path, leaf.shown, "a job begins when it is created", todo
+                ) if leaf.value else (self.notes.exact(leaf.path, leaf.shown))
+            case "ttlSecondsAfterFinished" if not self.keep:
+                note = "how long a finished job is kept is said in days, for its record and its logs"
+                self.notes.dropped(
+                    leaf.path, leaf.shown, note, "set retention.record_days and retention.logs_days"
+                )
+            case "schedulingPolicy.minAvailable" if self.job.elastic is not None:
+                note = "the least number of an elastic job starts together; its command's own options tell it"
+                self.notes.changed(leaf.path, leaf.shown, "elastic.min_workers", note)
+            case (
+                "schedulingPolicy.minAvailable"
+                | "schedulingPolicy.scheduleTimeoutSeconds"
+                | "schedulingPolicy.minResources"
+            ):
+                note = "workers start all together or not at all, whatever is said here"
+                self.notes.changed(leaf.path, leaf.shown, "gang_timeout_seconds", note)
+            case "schedulingPolicy.queue":
+                self._either(leaf, "queue", self.job.queue)
+            case "schedulingPolicy.priorityClass":
+                self._either(leaf, "priority", self.job.priority)
+            case _:
+                self._foreign(leaf)
+
+    def _either(self, leaf: Leaf, ours: str, taken: object) -> None:
+        if leaf.value == taken:
+            self.notes.exact(leaf.path, leaf.shown, ours)
+        else:
+            self.notes.dropped(
+                leaf.path, leaf.shown, f"another one is named, {taken}", f"set {ours} to the one you mean"
+            )
+
+    def _env(self, leaf: Leaf) -> None:
+        """Tell of a variable, which launcher and workers share here."""
+        name = str(leaf.value.get("name")) if isinstance(leaf.value, Mapping) else ""
+        if name in self.job.env and plain(str(leaf.value.get("value", ""))) == self.job.env[name]:
+            self.notes.exact(leaf.path, leaf.shown, f"env.{name}", "every rank gets it")
+        elif any(one.env == name for one in self.job.secrets):
+            self.notes.exact(leaf.path, leaf.shown, "secrets", "every rank gets it")
+        else:
+            note = "launcher and workers have the same variables here, and another value was taken"
+            self.notes.dropped(leaf.path, leaf.shown, note, f"set env.{name} to the value you mean")
+
+    def _clean(self, value: str) -> None:
+        if value == "Running":
+            self.notes.exact(
+                "spec.runPolicy.cleanPodPolicy", value, "", "workers end with the job, and logs are kept"
+            )
+            return
+        there = (
+            "workers run on when the job is over" if value == "None" else "all pods go when the job is over"
+        )
+        note = f"there {there}; here workers end with the job, and logs are kept"
+        self.notes.changed(
+            "spec.runPolicy.cleanPodPolicy",
+            value,
+            "",
+            note,
+            "nothing, or set keep_on_failure_seconds to hold a failed job",
+        )
+
+    def _retries(self, leaf: Leaf) -> None:
+        if leaf.value == 0:
+            self.notes.exact(leaf.path, leaf.shown, "", "a failed job is not tried again")
+            return
+        note = (
+            "there the launcher alone is started again, on the same workers; here the whole job, with pauses"
+        )
+        self.notes.changed(leaf.path, leaf.shown, f"retry.limit: {self.job.retry.limit}", note)
+
+    def _replica(self, leaf: Leaf, role: str, rest: str) -> None:
+        name = leaf.name
+        if rest == "replicas":
+            self.notes.exact(leaf.path, leaf.shown, "workers" if role == "Worker" else "")
+        elif rest == "restartPolicy":
+            self._restart(leaf, role)
+        elif leaf.path in self.beyond:
+            self._foreign(leaf)
+        elif name in _GONE:
+            self.notes.dropped(leaf.path, leaf.shown, *_GONE[name])
+        elif rest == "template.spec.restartPolicy":
+            self.notes.changed(
+                leaf.path, leaf.shown, "", "the operator does not look at it there, and nor does mpijob"
+            )
+        elif name == "env":
+            self._env(leaf)
+        elif rest in ("template.spec.container.command", "template.spec.container.args"):
+            self._command(leaf, role)
+        elif role == "Launcher":
+            self._launcher(leaf, rest, name)
+        elif ".resources." in leaf.path:
+            self._amount(leaf, role)
+        else:
+            self.notes.exact(leaf.path, leaf.shown, _OURS.get(name, ""))
+
+    def _restart(self, leaf: Leaf, role: str) -> None:
+        if leaf.value == "Never":
+            self.notes.exact(leaf.path, leaf.shown)
+        elif role == "Launcher":
+            self._retried(leaf.path, leaf.shown)
+        else:
+            note = "there a worker is started again by itself; here a lost worker ends the attempt"
+            self.notes.changed(
+                leaf.path, leaf.shown, "", note, "nothing, or set retry.limit or requeue_on_lost_worker"
+            )
+
+    def _retried(self, path: str, value: str) -> None:
+        if self.job.retry.limit:
+            limit = "once" if self.job.retry.limit == 1 else f"{self.job.retry.limit} times"
+            note = f"there the launcher is started again in place; here the whole job, at most {limit}"
+        else:
+            note = "there a launcher that fails is started again in silence; here a failed job has failed"
+        self.notes.changed(
+            path,
+            value,
+            "retry",
+            note,
+            "" if self.job.retry.limit else "nothing, or set retry.limit to have it tried again",
+        )
+
+    def _command(self, leaf: Leaf, role: str) -> None:
+        if role == "Worker":
+            note = "workers run sshd as an ordinary user; the image's own command is not used"
+            self.notes.changed(leaf.path, leaf.shown, "", note)
+        else:
+            self.notes.exact(leaf.path, shlex.join(str(word) for word in leaf.value), "command")
+
+    def _launcher(self, leaf: Leaf, rest: str, name: str) -> None:
+        if name == "image":
+            self._launcher_image(leaf)
+        elif ".resources." in leaf.path:
+            self._amount(leaf, "Launcher")
+        elif name in ("volumes", "volumeMounts") or name in _ROLE_ONLY:
+            self._only_of_launcher(leaf, rest)
+        else:
+            self.notes.exact(leaf.path, leaf.shown, _OURS.get(name, ""))
+
+    def _launcher_image(self, leaf: Leaf) -> None:
+        if leaf.value == self.job.image:
+            self.notes.exact(leaf.path, leaf.shown, "image")
+        elif not self.keep:
+            note = "launcher and workers run one image here, that of the workers"
+            self.notes.dropped(leaf.path, leaf.shown, note, "--to mpijob keeps it")
+
+    def _only_of_launcher(self, leaf: Leaf, rest: str) -> None:
+        worker = {one.path: one.value for one in flat_fields.leaves(pod_of(self.spec, "Worker"))}
+        path = rest.removeprefix("template.spec.")
+        if not worker or (path in worker and worker[path] == leaf.value):
+            self.notes.exact(leaf.path, leaf.shown, _OURS.get(leaf.name, ""), "as the workers have it")
+        elif leaf.name in ("volumes", "volumeMounts") and not any(
+            ".volumeMounts" in path or "volumes" in path for path in worker
+        ):
+            self.notes.changed(leaf.path, leaf.shown, "volumes", "every worker sees it as well")
+        else:
+            note = "the launcher is treated as the workers are"
+            self.notes.dropped(
+                leaf.path, leaf.shown, note, "give it to the workers, or look whether it is needed"
+            )
+
+    def _amount(self, leaf: Leaf, role: str) -> None:
+        ours = "resources" if role == "Worker" else "launcher"
+        said = container_of(pod_of(self.spec, role)).get("resources") or {}
+        other = said.get("limits" if ".requests." in leaf.path else "requests") or {}
+        key = leaf.path.partition(".requests." if ".requests." in leaf.path else ".limits.")[2]
+        allowed = (said.get("limits") or {}).get(key)
+        if role != "Worker" and key == "cpu" and str(allowed) == f"{LAUNCHER_CORES:g}":
+            self.notes.exact(leaf.path, leaf.shown, ours, "a launcher may use that much here, too")
+        elif key in other and str(other[key]) != str(leaf.value):
+            note = "a worker has one amount here, asked for and allowed alike: what was requested"
+            self.notes.changed(leaf.path, leaf.shown, ours, note)
+        else:
+            self.notes.exact(leaf.path, leaf.shown, ours)
+
+    def _foreign(self, leaf: Leaf) -> None:
+        if self.keep:
+            self.notes.exact(leaf.path, leaf.shown, "", "kept as it is")
+            return
+        todo = next((text for word, text in _OTHERS.items() if word in leaf.path), "--to mpijob keeps it")
+        self.notes.dropped(leaf.path, leaf.shown, "a job has no word for it", todo)
+
+    def defaults(self) -> None:
+        """Tell what the operator does where nothing is said, as far as it is not what happens here."""
+        policy = self.spec.get("runPolicy") or {}
+        if "cleanPodPolicy" not in policy:
+            self._clean("None")
+        launcher = (self.spec.get("mpiReplicaSpecs") or {}).get("Launcher") or {}
+        if "restartPolicy" not in launcher and policy.get("backoffLimit") != 0:
+            self._retried("spec.mpiReplicaSpecs.Launcher.restartPolicy", "(not said: OnFailure)")
+        if "launcherCreationPolicy" not in self.spec:
+            self._spec(Leaf("spec.launcherCreationPolicy", "(not said: AtStartup)"))
+        if not container_of(pod_of(self.spec, "Worker")).get("resources"):
+            note = "there workers may use what they find; here a worker has 1 core and 1Gi"
+            self.notes.changed("resources", "(not said)", "resources", note, "nothing, or set resources")
+
+
+_OURS = {
+    "image": "image", "env": "env", "volumes": "volumes", "volumeMounts": "volumes", "nodeSelector": "placement",
+    "tolerations": "placement.tolerations", "affinity": "placement.affinity", "imagePullSecrets": "pull_secrets",
+    "priorityClassName": "priority", "terminationGracePeriodSeconds": "grace_seconds",
+}  # fmt: skip

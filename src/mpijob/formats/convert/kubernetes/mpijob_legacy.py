@@ -1,0 +1,110 @@
+"""MPIJobs of earlier versions (v1, v1alpha2, v1alpha1) written as v2beta1, with what that changes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from mpijob.errors import InvalidJob
+from mpijob.formats.convert.report import Notes
+from mpijob.formats.kubernetes.mpijob import API
+
+OLD = ("kubeflow.org/v1", "kubeflow.org/v1alpha2", "kubeflow.org/v1alpha1")
+IMAGINED = (
+    "kubeflow.org/v2alpha1",
+    "kubeflow.org/v2",
+    "kubeflow.org/v1beta1",
+    "trainer.kubeflow.org/v1alpha1",
+)
+_MOVED = ("cleanPodPolicy", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+_LIBRARIES = {"OpenMPI": "OpenMPI", "IntelMPI": "Intel", "Intel": "Intel", "MPICH": "MPICH"}
+
+
+def modern(document: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
+    """Return the document as v2beta1; one that is so already as it is."""
+    version = str(document.get("apiVersion", ""))
+    found = copy.deepcopy(dict(document))
+    if not isinstance(found.get("metadata"), dict) or not isinstance(found.get("spec"), dict):
+        raise InvalidJob(
+            "the MPIJob has no metadata or no spec",
+            hint="kubectl apply --dry-run=server -f FILE tells the place",
+        )
+    if version == API:
+        return found
+    if version not in (*OLD, *IMAGINED):
+        raise InvalidJob(
+            f"MPIJob of {version or 'no version'} is not known", hint=f"the version in use is {API}"
+        )
+    if version in IMAGINED:
+        notes.changed(
+            "apiVersion", version, API, "this version exists in no release; it is read as the real one"
+        )
+    else:
+        note = "ranks were started through kubectl exec; now through ssh: the image needs sshd"
+        notes.changed("apiVersion", version, API, note, "docs/cluster.md says what an image needs")
+    found["apiVersion"] = API
+    if version == "kubeflow.org/v1alpha1":
+        _oldest(found, notes)
+    _moved(found["spec"], notes)
+    return found
+
+
+def _moved(spec: dict[str, Any], notes: Notes) -> None:
+    policy = dict(spec.get("runPolicy") or {})
+    for field in _MOVED:
+        if field in spec:
+            policy.setdefault(field, spec.pop(field))
+    if policy:
+        spec["runPolicy"] = policy
+    if "mpiDistribution" in spec:
+        spec["mpiImplementation"] = _LIBRARIES.get(str(spec.pop("mpiDistribution")), "OpenMPI")
+    main = spec.pop("mainContainer", None)
+    if main:
+        _first(spec, str(main), notes)
+
+
+def _first(spec: dict[str, Any], main: str, notes: Notes) -> None:
+    """Put the container that mainContainer names first, as v2beta1 wants it."""
+    for replica in (spec.get("mpiReplicaSpecs") or {}).values():
+        pod = (replica.get("template") or {}).get("spec") or {}
+        pod["containers"] = sorted(pod.get("containers") or [], key=lambda one: one.get("name") != main)
+    notes.exact("spec.mainContainer", main, "", "the first container does the work")
+
+
+def _oldest(found: dict[str, Any], notes: Notes) -> None:
+    """v1alpha1: one template for both roles, and processing units instead of resources."""
+    spec = found["spec"]
+    units = spec.pop("gpus", None) or spec.pop("processingUnits", None)
+    per_node = spec.pop("gpusPerNode", None) or spec.pop("processingUnitsPerNode", None)
+    kind = str(spec.pop("processingResourceType", "nvidia.com/gpu"))
+    spec.pop("processingUnits", None)
+    template = spec.pop("template", None) or {}
+    workers, each = _split(units, per_node, spec.pop("replicas", None))
+    name = "cpu" if kind == "cpu" else "nvidia.com/gpu" if kind == "gpu" else kind
+    if units:
+        notes.changed("spec.gpus", units, "workers, resources", f"{workers} workers with {each} {name} each")
+    worker = copy.deepcopy(template)
+    for container in (worker.get("spec") or {}).get("containers") or []:
+        container.pop("command", None)
+        container.pop("args", None)
+        if each:
+            limits = container.setdefault("resources", {}).setdefault("limits", {})
+            limits.setdefault(name, each)
+    spec.setdefault("slotsPerWorker", each or 1)
+    if spec.pop("launcherOnMaster", False):
+        notes.dropped(
+            "spec.launcherOnMaster", "true", "the launcher goes where there is room", "set placement"
+        )
+    spec["mpiReplicaSpecs"] = {
+        "Launcher": {"replicas": 1, "template": template},
+        "Worker": {"replicas": workers, "template": worker},
+    }
+
+
+def _split(units: Any, per_node: Any, replicas: Any) -> tuple[int, int]:
+    if units:
+        total = int(units)
+        each = min(total, int(per_node or 8))
+        return max(1, -(-total // each)), each
+    return int(replicas or 1), 0

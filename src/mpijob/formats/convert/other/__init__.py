@@ -1,0 +1,1 @@
+"""Other launchers: arena, SageMaker, Azure ML."""

@@ -1,0 +1,1 @@
+"""Bodies of batch scripts: steps, launch lines, environment."""

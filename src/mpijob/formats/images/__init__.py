@@ -1,0 +1,1 @@
+"""What container images contain."""

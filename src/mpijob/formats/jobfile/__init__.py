@@ -1,0 +1,1 @@
+"""Job files: YAML reader, writer, edits and JSON Schema."""

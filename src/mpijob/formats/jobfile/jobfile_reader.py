@@ -1,0 +1,220 @@
+"""Our own job file: YAML or JSON with the fields of `MPIJob`, read strictly and written plainly.
+
+Everything that is wrong in a file is told at once, each with its line and column. Types are judged
+by `model.conform`, so a file and a job built in Python hear the same sentences; whether the values
+make sense is the business of `checks`, whose findings `locate` brings back to their lines.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Literal
+
+import msgspec
+from msgspec import inspect
+
+from mpijob import codec
+from mpijob.errors import Finding
+from mpijob.formats.jobfile import foreign, jobfile_writer
+from mpijob.formats.jobfile.scalars import meaning
+from mpijob.formats.jobfile.yaml_tree import Forest, Mapping, Node, Scalar, Sequence, finding, parse, refused
+from mpijob.model import MPIJob
+from mpijob.model.spec.enums import did_you_mean
+from mpijob.model.spec.type_check import Path, job_type, problems, written
+
+_SPLIT = frozenset({"command", "args"})
+Places = dict[Path, Node]
+
+
+def read(text: str | bytes, *, file: str = "") -> MPIJob:
+    """Return the one job of a file; raise InvalidJob with everything that is wrong in it."""
+    forest = parse(text, file)
+    if len(forest.roots) != 1:
+        raise refused([_count(forest.roots)], file)
+    return _jobs(forest, file)[0]
+
+
+def read_all(text: str | bytes, *, file: str = "") -> tuple[MPIJob, ...]:
+    """Return all jobs of a file with several documents; what is wrong in any of them is told at once."""
+    forest = parse(text, file)
+    if not forest.roots:
+        raise refused([_count(forest.roots)], file)
+    return _jobs(forest, file)
+
+
+def write(job: MPIJob, *, format: Literal["yaml", "json"] = "yaml") -> str:
+    """Return the job as a file that reads back as the same job; defaults are left out."""
+    return jobfile_writer.write(job, format)
+
+
+def sketch(text: str | bytes) -> MPIJob | None:
+    """Return what a file that was refused says as far as it can be read, of any type, for `checks` to judge the rest.
+
+    A field whose name is not known counts for the one that it is nearest to.
+    """
+    roots = parse(text).roots
+    if len(roots) != 1 or not isinstance(roots[0], Mapping) or foreign.is_manifest(roots[0]):
+        return None
+    tree, names = _Reader().convert(roots[0], job_type(), ()), MPIJob.__struct_fields__
+    meant = {did_you_mean(name, names): value for name, value in tree.items() if name not in names}
+    known = {name: value for name, value in (meant | tree).items() if name in names}
+    return MPIJob(**({"name": "job"} | known))
+
+
+def values(text: str | bytes) -> dict[str, Any]:
+    """Return what a file says as plain values, known or not; what cannot be read at all says nothing."""
+    roots = parse(text).roots
+    if len(roots) != 1 or not isinstance(roots[0], Mapping) or foreign.is_manifest(roots[0]):
+        return {}
+    found: dict[str, Any] = _Reader().convert(roots[0], job_type(), ())
+    return found
+
+
+def locate(text: str | bytes, findings: tuple[Finding, ...], *, file: str = "") -> tuple[Finding, ...]:
+    """Return the findings about a file's first job with the line and column of the field they name."""
+    reader = _Reader()
+    root = parse(text, file).roots[0]
+    reader.convert(root, job_type(), ())
+    places = {written(path): node for path, node in reader.places.items()}
+    return tuple(_located(one, places, root, file) for one in findings)
+
+
+def _located(one: Finding, places: dict[str, Node], root: Node, file: str) -> Finding:
+    field = one.field
+    while field and field not in places:
+        field = field[: max(field.rfind("."), field.rfind("["), 0)]
+    node = places.get(field, root)
+    return msgspec.structs.replace(one, file=file, line=node.line, column=node.column)
+
+
+def _count(roots: tuple[Node, ...]) -> Finding:
+    if not roots:
+        message, hint = "the file is empty", "a job needs a name and a command"
+        return Finding(code="EMPTY", message=message, hint=hint, line=1, column=1)
+    return several(roots[1], len(roots))
+
+
+def several(second: Node, count: int = 2) -> Finding:
+    """Return what is said of a file with more jobs than one."""
+    message = f"the file holds {count} jobs, and one is expected"
+    return finding("SEVERAL_JOBS", second, message, "keep one, or read them all together")
+
+
+def _jobs(forest: Forest, file: str) -> tuple[MPIJob, ...]:
+    seen = [_understood(root) for root in forest.roots]
+    refused_places = {(one.line, one.column) for one in forest.findings}
+    wrong = [one for _, found in seen for one in found if (one.line, one.column) not in refused_places]
+    if wrong or forest.findings:
+        raise refused([*forest.findings, *wrong], file)
+    return tuple(codec.convert(tree, MPIJob) for tree, _ in seen)
+
+
+def _understood(root: Node) -> tuple[Any, list[Finding]]:
+    """Return what a document says as plain values, and what is wrong with them."""
+    if not isinstance(root, Mapping):
+        return None, [
+            finding(
+                "WRONG_TYPE",
+                root,
+                "a job is a mapping of fields",
+                "for example: name: my-job; scripts of Slurm and PBS become one by mpijob convert FILE",
+            )
+        ]
+    if foreign.is_manifest(root):
+        return None, [foreign.explained(root)]
+    reader = _Reader()
+    tree = reader.convert(root, job_type(), ())
+    return tree, [*reader.findings, *_wrong_types(tree, reader.places, root)]
+
+
+def _wrong_types(tree: Any, places: Places, root: Node) -> list[Finding]:
+    found = []
+    for problem in problems(tree):
+        path = problem.path
+        while path and path not in places:
+            path = path[:-1]
+        node = places.get(path, root)
+        found.append(finding(problem.code, node, problem.message, problem.hint, problem.path))
+    return found
+
+
+class _Reader:
+    """Turns a tree into plain values, guided by the types that the spec has at each place."""
+
+    def __init__(self) -> None:
+        self.places: Places = {}
+        self.findings: list[Finding] = []
+
+    def convert(self, node: Node, wanted: inspect.Type, path: Path) -> Any:
+        self.places.setdefault(path, node)
+        wanted = _settled(wanted)
+        if isinstance(node, Mapping):
+            return self._mapping(node, wanted, path)
+        if isinstance(node, Sequence):
+            item = wanted.item_type if isinstance(wanted, inspect.VarTupleType) else inspect.AnyType()
+            return [self.convert(child, item, (*path, at)) for at, child in enumerate(node.items)]
+        assert isinstance(node, Scalar)
+        if isinstance(wanted, inspect.VarTupleType) and path[-1] in _SPLIT:
+            return self._words(node, path)
+        return _value(node, wanted, inside=_is_inside(path))
+
+    def _mapping(self, node: Mapping, wanted: inspect.Type, path: Path) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key, child in node.entries:
+            here = (*path, key.text)
+            self.places[here] = key if _unknown(key.text, wanted) else child
+            values[key.text] = self.convert(child, _field_type(key.text, wanted), here)
+        return values
+
+    def _words(self, node: Scalar, path: Path) -> Any:
+        """Return a command that is written as one line, in words; no shell ever sees it."""
+        if node.plain and meaning(node.text) is None:
+            return None
+        try:
+            return shlex.split(node.text)
+        except ValueError:
+            message = "the command has a quote without its partner"
+            self.findings.append(finding("SYNTAX", node, message, "write a list: [python, train.py]", path))
+            return []
+
+
+def _settled(wanted: inspect.Type) -> inspect.Type:
+    """Return the structure inside an optional one; other types as they are."""
+    if isinstance(wanted, inspect.UnionType):
+        return next((part for part in wanted.types if isinstance(part, inspect.StructType)), wanted)
+    return wanted
+
+
+def _unknown(name: str, wanted: inspect.Type) -> bool:
+    return isinstance(wanted, inspect.StructType) and all(field.name != name for field in wanted.fields)
+
+
+def _field_type(name: str, wanted: inspect.Type) -> inspect.Type:
+    if isinstance(wanted, inspect.StructType):
+        return next((field.type for field in wanted.fields if field.name == name), inspect.AnyType())
+    return wanted.value_type if isinstance(wanted, inspect.DictType) else inspect.AnyType()
+
+
+def _is_inside(path: Path) -> bool:
+    """Return whether a scalar stands in a list or among names of the user's own (env, labels)."""
+    if not path or isinstance(path[-1], int):
+        return True
+    wanted: inspect.Type = job_type()
+    for part in path[:-1]:
+        wanted = _settled(wanted)
+        if isinstance(part, int) and isinstance(wanted, inspect.VarTupleType):
+            wanted = wanted.item_type
+        else:
+            wanted = _field_type(str(part), wanted)
+    return isinstance(_settled(wanted), inspect.DictType)
+
+
+def _value(node: Scalar, wanted: inspect.Type, *, inside: bool) -> Any:
+    """Return a scalar's value. Numbers where text is wanted are taken as written; so are true and
+    false inside env and lists."""
+    if not node.plain:
+        return node.text
+    found = meaning(node.text)
+    if isinstance(wanted, inspect.StrType) and found is not None and (inside or not isinstance(found, bool)):
+        return node.text
+    return found

@@ -1,0 +1,158 @@
+"""Presets written out: what MPI libraries, NCCL and nodes want to be told for a fabric, for pinning, for huge pages.
+
+A preset never overrules: what the job says itself stays. The words are environment variables, because every family
+and NCCL read them there, and a library ignores those of another. A fabric that no machine of the place has is
+left out with a warning, and the job talks over TCP. The job that runs has everything written out; the label
+`mpijob/presets` says where it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from mpijob.errors import Finding, Severity
+from mpijob.model import MPIJob, Volume, VolumeKind
+from mpijob.model.spec import quantity
+from mpijob.model.spec.enums import FABRIC_DEVICES, FABRICS, HUGE_PAGES
+
+LABEL = "mpijob/presets"
+SHM = "/dev/shm"  # noqa: S108 - the mount that NCCL and MPI look for
+_NVIDIA = "nvidia.com/"
+_RDMA = "rdma/"
+
+
+class Preset(msgspec.Struct, frozen=True):
+    """What one name stands for; `with_gpus` is for workers that have NVIDIA GPUs."""
+
+    env: Mapping[str, str] = {}
+    with_gpus: Mapping[str, str] = {}
+    others: Mapping[str, str] = {}
+    bind_to: str = ""
+    shm: bool = False
+
+
+_UCX = {
+    "OMPI_MCA_pml": "ucx",
+    "OMPI_MCA_osc": "ucx",
+    "UCX_TLS": "rc,sm,self",
+    "MPIR_CVAR_CH4_NETMOD": "ucx",
+    "I_MPI_FABRICS": "shm:ofi",
+    "I_MPI_OFI_PROVIDER": "mlx",
+    "NCCL_IB_DISABLE": "0",
+}
+_GPU_DIRECT = {
+    "UCX_TLS": "rc,sm,self,cuda_copy,cuda_ipc,gdr_copy",
+    "NCCL_NET_GDR_LEVEL": "PHB",
+    "NCCL_NET_GDR_READ": "1",
+}
+_GID = {"UCX_IB_GID_INDEX": "3", "NCCL_IB_GID_INDEX": "3"}  # RoCE v2 over IPv4 on the usual adapters
+PRESETS: Mapping[str, Preset] = {
+    "infiniband": Preset(env=_UCX, with_gpus=_GPU_DIRECT),
+    "roce": Preset(env=_UCX | _GID, with_gpus=_GPU_DIRECT),
+    "efa": Preset(
+        env={
+            "FI_PROVIDER": "efa",
+            "FI_EFA_FORK_SAFE": "1",
+            "OMPI_MCA_pml": "cm",
+            "OMPI_MCA_mtl": "ofi",
+            "MPIR_CVAR_CH4_NETMOD": "ofi",
+            "I_MPI_FABRICS": "shm:ofi",
+            "I_MPI_OFI_PROVIDER": "efa",
+        },
+        with_gpus={"FI_EFA_USE_DEVICE_RDMA": "1"},
+        others={HUGE_PAGES: "5120Mi"},  # what the EFA library takes for itself
+    ),
+    "tcp": Preset(
+        env={
+            "OMPI_MCA_pml": "ob1",
+            "OMPI_MCA_btl": "^openib,uct,ofi",
+            "UCX_TLS": "tcp,sm,self",
+            "MPIR_CVAR_CH4_NETMOD": "ofi",
+            "FI_PROVIDER": "tcp",
+            "I_MPI_FABRICS": "shm:ofi",
+            "I_MPI_OFI_PROVIDER": "tcp",
+            "NCCL_IB_DISABLE": "1",
+        }
+    ),
+    "nccl": Preset(env={"NCCL_DEBUG": "WARN", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}, shm=True),
+    "cpu-pinning": Preset(env={"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}, bind_to="core"),
+    "huge-pages": Preset(others={HUGE_PAGES: "1Gi"}),
+}
+
+
+def settle(job: MPIJob, devices: frozenset[str] | None) -> tuple[MPIJob, tuple[Finding, ...]]:
+    """Return the job with its presets written out for a place, and what had to be left out there.
+
+    `devices` are the kinds of devices that some machine there has; None where nobody could see.
+    """
+    names, said = [], list[Finding]()
+    for name in dict.fromkeys(job.presets):
+        device = _device(job, name, devices)
+        if device and devices is not None and device not in devices:
+            said.append(_absent(name, device))
+            names += ["tcp"] if name in FABRICS else []
+            continue
+        names.append(name)
+        said += [_unseen(name, device)] if device and devices is None else []
+        if device:
+            job = _asking(job, {device: "1" if name in FABRICS else PRESETS[name].others[device]})
+    for name in names:
+        job = _applied(job, PRESETS[name], devices)
+    label = {LABEL: ".".join(names)} if names else {}
+    return job.replace(presets=(), labels={**job.labels, **label}), tuple(said)
+
+
+def _device(job: MPIJob, name: str, devices: frozenset[str] | None) -> str:
+    """Return the device that a preset stands or falls with: the job's own, the only one there, or the usual one."""
+    if name == "huge-pages":
+        return HUGE_PAGES
+    if name not in FABRICS:
+        return ""
+    own = next((one for one in job.resources.others if one.startswith(FABRIC_DEVICES)), "")
+    there = [one for one in sorted(devices or ()) if one.startswith(_RDMA)]
+    only = there[0] if FABRICS[name].startswith(_RDMA) and len(there) == 1 else ""
+    return own or only or FABRICS[name]
+
+
+def _applied(job: MPIJob, preset: Preset, devices: frozenset[str] | None) -> MPIJob:
+    gpus = bool(job.resources.gpu) and job.resources.gpu_kind.startswith(_NVIDIA)
+    env = {**preset.env, **(preset.with_gpus if gpus else {}), **job.env}
+    there = {name: amount for name, amount in preset.others.items() if devices is None or name in devices}
+    launch = job.launch if job.launch.bind_to else job.launch.replace(bind_to=preset.bind_to)
+    return _asking(job, there).replace(env=env, launch=launch, volumes=tuple(_volumes(job, preset)))
+
+
+def _asking(job: MPIJob, others: Mapping[str, str]) -> MPIJob:
+    resources = job.resources.replace(others={**others, **job.resources.others})
+    return job.replace(resources=resources)
+
+
+def _volumes(job: MPIJob, preset: Preset) -> Iterator[Volume]:
+    yield from job.volumes
+    if preset.shm and not any(one.mount == SHM for one in job.volumes):
+        quarter = int(quantity.parse(job.resources.memory)) // 4 // (1 << 20)
+        yield Volume(mount=SHM, kind=VolumeKind.SHM, size=f"{max(quarter, 64)}Mi")
+
+
+def _absent(name: str, device: str) -> Finding:
+    if name not in FABRICS:
+        message = f"no machine here offers {device}: the preset {name} is left out"
+        return Finding(code="PRESET_LEFT_OUT", field="presets", message=message, severity=Severity.NOTICE)
+    return Finding(
+        code="RDMA_NOT_DETECTED",
+        field="presets",
+        message=f"RDMA network not detected. Performance may be degraded. (no machine here offers {device}, which "
+        f"{name} needs; the job talks over TCP)",
+        hint=f"where the device has another name, ask for it: resources.others, as `{FABRICS[name]}: 1`",
+        severity=Severity.WARNING,
+    )
+
+
+def _unseen(name: str, device: str) -> Finding:
+    message = f"you may not see the machines here: the preset {name} asks for {device} all the same"
+    hint = "if the job stays pending for it, take the preset out, or name the device in resources.others"
+    return Finding(
+        code="PRESET_LEFT_OUT", field="presets", message=message, hint=hint, severity=Severity.NOTICE
+    )

@@ -1,0 +1,95 @@
+"""What a controller says about a job, in Kubernetes' words: Events, and notes on the job's own object.
+
+An Event's name follows from what it tells, so that telling it twice makes one: the API server refuses the
+second. Events are forgotten after an hour; what must outlive that is an annotation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from mpijob import codec
+from mpijob.errors import Finding
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.status.nested_fields import text
+
+COMPONENT = "mpijob-controller"
+PROGRESS_ANNOTATION = f"{well_known.DOMAIN}/progress"
+FINDINGS_ANNOTATION = f"{well_known.DOMAIN}/findings"
+_LONGEST_MESSAGE = 1000  # the API server takes 1024 letters
+_LONGEST_NAME = 200
+MOST = 5  # findings on one job
+
+
+def event(
+    job: Mapping[str, Any], reason: str, message: str, key: str, *, warning: bool, when: float
+) -> Document:
+    """Return an Event about a job's object; `key` tells it from all others about the same object."""
+    metadata = job["metadata"]
+    digest = hashlib.sha256(f"{metadata['uid']} {reason} {key}".encode()).hexdigest()[:16]
+    stamp = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    labels = metadata.get("labels") or {}
+    kept = {name: labels[name] for name in (well_known.JOB_LABEL, well_known.UID_LABEL) if name in labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{metadata['name'][:_LONGEST_NAME]}.{digest}",
+            "namespace": metadata["namespace"],
+            "labels": kept,
+        },
+        "involvedObject": {
+            "apiVersion": job["apiVersion"],
+            "kind": job["kind"],
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "reason": reason,
+        "message": _cut(message),
+        "type": "Warning" if warning else "Normal",
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+        "source": {"component": COMPONENT},
+        "reportingComponent": COMPONENT,
+        "reportingInstance": COMPONENT,
+        "action": reason,
+    }
+
+
+def is_own(event: Mapping[str, Any]) -> bool:
+    """Whether an Event was said here: it repeats what was seen, and is no evidence of anything."""
+    return text(event, "source", "component") == COMPONENT
+
+
+def findings(found: Sequence[Finding]) -> str | None:
+    """Return findings as the annotation holds them; None takes it away."""
+    if not found:
+        return None
+    told = [{"code": one.code, "message": _cut(one.message), "hint": _cut(one.hint)} for one in found[:MOST]]
+    return msgspec.json.encode(told).decode()
+
+
+def told_codes(job: Mapping[str, Any]) -> list[str]:
+    """Return which findings a job's object bears; a note that somebody spoilt bears none."""
+    try:
+        told = codec.decode(noted(job, FINDINGS_ANNOTATION) or "[]", list[dict[str, str]])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return []
+    return [one.get("code", "") for one in told]
+
+
+def noted(job: Mapping[str, Any], annotation: str) -> str:
+    """Return what an annotation of a job says, "" for nothing."""
+    return text(job, "metadata", "annotations", annotation)
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= _LONGEST_MESSAGE else f"{words[: _LONGEST_MESSAGE - 1]}…"

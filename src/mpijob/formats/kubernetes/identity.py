@@ -1,0 +1,58 @@
+"""Which job an engine's object is of, and whose it is: what its labels say, as far as they are to be believed.
+
+A label is a claim that anybody may write who may create an object. It is believed when the object's own name fits
+it (the API server lets nobody take a name twice) and when the uid was issued for the object's owner
+(`model.job_uid`). Any other object is a job of its own, known by its own name and by the uid that the API server
+gave it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mpijob.formats.kubernetes import well_known
+from mpijob.model import JobRef, job_uid
+
+_SUFFIX = re.compile(r"(?:-r[1-9][0-9]*)?(?:-a([1-9][0-9]*))?")
+
+
+class Claim(NamedTuple):
+    """A job's address, its attempt, and the user who created the object ("" where nobody noted it)."""
+
+    ref: JobRef
+    attempt: int
+    owner: str
+
+
+def of(metadata: Mapping[str, Any]) -> Claim:
+    """Return what an object's metadata says of the job that it is an attempt of."""
+    labels, namespace, own = metadata.get("labels") or {}, metadata["namespace"], str(metadata["name"])
+    name, uid, owner = labels.get(well_known.JOB_LABEL), labels.get(well_known.UID_LABEL), owner_of(metadata)
+    if not name or not uid or not fits(own, name) or not _may_have(uid, namespace, owner):
+        return Claim(JobRef(namespace, own, str(metadata["uid"])), 1, owner)
+    number = str(labels.get(well_known.ATTEMPT_LABEL, "1"))
+    return Claim(JobRef(namespace, name, uid), int(number) if number.isdecimal() else 1, owner)
+
+
+def owner_of(metadata: Mapping[str, Any]) -> str:
+    """Return whose a job is: the annotation has the name in full, the label as far as a label can hold it."""
+    told = (metadata.get("annotations") or {}).get(well_known.OWNER_LABEL)
+    return str(told or (metadata.get("labels") or {}).get(well_known.OWNER_LABEL) or "")
+
+
+def outline(metadata: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """Return some keys of an object's metadata, and of its annotations the owner: what `of` needs."""
+    kept = {key: metadata[key] for key in keys if key in metadata}
+    owner = (metadata.get("annotations") or {}).get(well_known.OWNER_LABEL)
+    return kept | ({"annotations": {well_known.OWNER_LABEL: owner}} if owner else {})
+
+
+def fits(object_name: str, name: str) -> bool:
+    """Whether an object of this name may be one of a job: `bert`, `bert-r2` beside an earlier one, `bert-a3`."""
+    return object_name.startswith(name) and _SUFFIX.fullmatch(object_name[len(name) :]) is not None
+
+
+def _may_have(uid: str, namespace: str, owner: str) -> bool:
+    return not job_uid.is_bound(uid) or job_uid.belongs_to(uid, namespace, owner)

@@ -1,0 +1,231 @@
+"""The MPI Operator's MPIJob (kubeflow.org/v2beta1), both ways.
+
+It serves what Trainer cannot: Intel MPI, MPICH, a launcher image of its own, workers that come and go. Its
+defaults start the launcher before the workers, try a failed mpirun seven times and leave workers running
+when it is over, so all of that is said explicitly. It has no webhook: what it does not like is only an
+event, hence a name that is too long is refused here. `trainjob` is the neighbour for Open MPI.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpijob.errors import Finding, InvalidJob
+from mpijob.formats.kubernetes import dependency_notes, passthrough, pod_template, well_known
+from mpijob.formats.kubernetes.component_labels import from_labels, is_ours
+from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes.pod_reader import from_pods, stripped, understandable
+from mpijob.formats.kubernetes.trainjob import (
+    Reading,
+    base_name,
+    is_managed,
+    job_metadata,
+    remark,
+    strip_metadata,
+)
+from mpijob.formats.kubernetes.well_known import Document, Gang, Shape
+from mpijob.model import Elastic, Family, MPIJob, Role
+from mpijob.model.spec.command import elastic_ranks
+
+API, KIND = "kubeflow.org/v2beta1", "MPIJob"
+_IMPLEMENTATIONS = {Family.OPENMPI: "OpenMPI", Family.INTEL: "Intel", Family.MPICH: "MPICH"}
+_SET_BY_OPERATOR = frozenset(
+    {"OMPI_MCA_orte_keep_fqdn_hostnames", "OMPI_MCA_orte_default_hostfile", "HYDRA_HOST_FILE"}
+    | {"I_MPI_HYDRA_HOST_FILE", "I_MPI_PERHOST"}
+)
+_TAKEN = ("slotsPerWorker", "mpiImplementation", "sshAuthMountPath")
+
+
+def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = None) -> tuple[Document, ...]:
+    """Return the one document that the MPI Operator needs."""
+    shape = shape or Shape()
+    if shape.family not in _IMPLEMENTATIONS:
+        message = f"the MPI Operator does not know the MPI library '{shape.family.value}'"
+        raise well_known.refuse("mpi", message, f"use one of {', '.join(_IMPLEMENTATIONS)}")
+    well_known.refuse_long_names(job, shape, f"-worker-{job.most_workers - 1}")
+    document: Document = {
+        "apiVersion": API,
+        "kind": KIND,
+        "metadata": job_metadata(job, shape),
+        "spec": _spec(job, shape),
+    }
+    passthrough.annotate(document, job, native(document))
+    return passthrough.merged((document,), foreign or Foreign())
+
+
+@understandable
+def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
+    """Return the job of an MPIJob, what it says beyond, and what changes when it is written here."""
+    document = next((one for one in documents if one.get("kind") == KIND), None)
+    if document is None:
+        raise InvalidJob("there is no MPIJob among the documents", hint=f"kind: {KIND}, apiVersion: {API}")
+    if document.get("apiVersion") != API:
+        version = document.get("apiVersion")
+        raise InvalidJob(
+            f"MPIJob of {version} is not served by the MPI Operator", hint=f"its version is {API}"
+        )
+    notes = document["metadata"].get("annotations") or {}
+    job = passthrough.whole(native(document), notes, launch_line(document))
+    foreign = passthrough.beyond([_stripped(document)], _written_alike(job, family(document)))
+    return Reading(job, foreign, tuple(_remarks(document)))
+
+
+def family(document: Mapping[str, Any]) -> Family:
+    """Return the MPI library that an MPIJob uses; the operator's default is Open MPI."""
+    named = document["spec"].get("mpiImplementation") or "OpenMPI"
+    found = next((family for family, name in _IMPLEMENTATIONS.items() if name == named), None)
+    if found is None:
+        known = ", ".join(_IMPLEMENTATIONS.values())
+        raise InvalidJob(f"the MPI library {named!r} of an MPIJob is not known", hint=f"known are {known}")
+    return found
+
+
+def _spec(job: MPIJob, shape: Shape) -> Document:
+    launcher = pod_template.template(job, shape, Role.LAUNCHER, without=_SET_BY_OPERATOR)
+    main = launcher["spec"]["containers"][0]
+    main["args"], _ = pod_template.launch_words(job, shape)
+    if shape.family is not Family.OPENMPI and pod_template.launch_words(job, shape)[1]:
+        name = well_known.name(
+            job, shape
+        )  # hydra's own command gets no address from us: workers must know the name
+        main["env"].append({"name": "MPIJOB_SELF", "value": f"{name}-launcher.{name}"})
+    worker = pod_template.template(job, shape, Role.WORKER)
+    return {
+        "slotsPerWorker": job.slots,
+        "mpiImplementation": _IMPLEMENTATIONS[shape.family],
+        "sshAuthMountPath": well_known.SSH,
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "runPolicy": _run_policy(job, shape),
+        "mpiReplicaSpecs": {"Launcher": _replicas(1, launcher), "Worker": _replicas(job.workers, worker)},
+    }
+
+
+def _replicas(count: int, template: Document) -> Document:
+    del template["spec"]["restartPolicy"]  # the operator warns about it there
+    return {"replicas": count, "restartPolicy": "Never", "template": template}
+
+
+def _run_policy(job: MPIJob, shape: Shape) -> Document:
+    policy: Document = {"cleanPodPolicy": "Running", "backoffLimit": 0}
+    if job.deadline_seconds is not None:
+        policy["activeDeadlineSeconds"] = max(1, math.ceil(job.deadline_seconds))
+    if shape.ttl_seconds is not None:
+        policy["ttlSecondsAfterFinished"] = shape.ttl_seconds
+    if shape.suspend:
+        policy["suspend"] = True
+    if shape.gang is not Gang.NONE:
+        policy["schedulingPolicy"] = _scheduling(job, shape)
+    return policy
+
+
+def _scheduling(job: MPIJob, shape: Shape) -> Document:
+    """The workers alone are the gang: the launcher is made when they are ready, and would be waited for.
+
+    Of an elastic job only the least number must start together.
+    """
+    seconds = math.ceil(job.gang_timeout_seconds)
+    policy: Document = {"minAvailable": job.fewest_workers, "scheduleTimeoutSeconds": seconds}
+    if job.queue and shape.gang is Gang.VOLCANO:
+        policy["queue"] = job.queue
+    if name := pod_template.priority_class(job, shape):
+        policy["priorityClass"] = name
+    return policy
+
+
+def native(document: Mapping[str, Any]) -> MPIJob:
+    """Return the job that an MPIJob tells by fields that have a meaning to the operator itself."""
+    spec, metadata = document["spec"], document["metadata"]
+    launcher, worker = _replica(spec, "Launcher"), _replica(spec, "Worker")
+    front = launcher["template"]["spec"]
+    pod = (worker.get("template") or {}).get("spec") or front
+    policy = spec.get("runPolicy") or {}
+    deadline, queue = policy.get("activeDeadlineSeconds"), dependency_notes.queue(document)
+    queue = queue or str((policy.get("schedulingPolicy") or {}).get("queue") or "")
+    said = Family.AUTO if family(document) is Family.OPENMPI else family(document)
+    slots, told = int(spec.get("slotsPerWorker") or 1), from_pods(pod, front)
+    return MPIJob(
+        name=base_name(metadata),
+        namespace=metadata.get("namespace") or "default",
+        mpi=said,
+        workers=int(worker.get("replicas") or 1),
+        slots=slots,
+        elastic=_elastic(told["command"], slots),
+        deadline_seconds=None if deadline is None else float(deadline),
+        **(from_labels(metadata.get("labels") or {}) | {"queue": queue} | told),
+    )
+
+
+def launch_line(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words that the launcher runs."""
+    front = pod_template.container_of(_replica(document["spec"], "Launcher")["template"]["spec"])
+    return tuple(well_known.plain(str(word)) for word in front.get("args") or ())
+
+
+def _elastic(command: tuple[str, ...], slots: int) -> Elastic | None:
+    """Return between how many workers a command of elastic Horovod goes on, which only its own options tell."""
+    least, most = elastic_ranks(command)
+    if most is None:
+        return None
+    return Elastic(min_workers=max(1, -(-(least or 1) // slots)), max_workers=max(1, most // slots))
+
+
+def _replica(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
+    found = (spec.get("mpiReplicaSpecs") or {}).get(role) or {}
+    if not found and role == "Launcher":
+        raise InvalidJob("the MPIJob has no Launcher", hint="mpiReplicaSpecs needs Launcher and Worker")
+    return dict(found)
+
+
+def _written_alike(job: MPIJob, family: Family) -> tuple[Document, ...]:
+    try:
+        return write(job, Shape(family=family))
+    except InvalidJob:
+        return ()
+
+
+def _stripped(document: Mapping[str, Any]) -> Document:
+    rest = copy.deepcopy(dict(document))
+    managed = is_managed(document)
+    strip_metadata(rest)
+    spec, policy = rest["spec"], rest["spec"].get("runPolicy") or {}
+    for field in _TAKEN:
+        spec.pop(field, None)
+    policy.pop("activeDeadlineSeconds", None)
+    if well_known.QUEUE_LABEL in (document["metadata"].get("labels") or {}):
+        policy.pop("suspend", None)
+    for replica in (spec["mpiReplicaSpecs"].get(role) for role in ("Launcher", "Worker")):
+        if replica is None:
+            continue
+        replica.pop("replicas", None)
+        _strip_image(replica, document, managed)
+    return rest
+
+
+def _strip_image(replica: Document, document: Mapping[str, Any], managed: bool) -> None:
+    """Take out what a job says, but keep the image of a launcher that has another than its workers."""
+    main = pod_template.container_of(replica["template"]["spec"])
+    image, wanted = main.get("image"), native(document).image
+    replica["template"] = stripped(replica["template"], managed=managed)
+    if image and image != wanted:
+        rest: Any = pod_template.container_of(replica["template"]["spec"])
+        rest["image"] = image
+
+
+def _remarks(document: Mapping[str, Any]) -> list[Finding]:
+    spec = document["spec"]
+    found = []
+    if spec.get("runLauncherAsWorker"):
+        found.append(
+            remark("workers", "the launcher runs ranks of its own there, and the census expects none")
+        )
+    if "Worker" not in (spec.get("mpiReplicaSpecs") or {}):
+        found.append(remark("workers", "the MPIJob has no workers; one is written here"))
+    worker = pod_template.container_of(((_replica(spec, "Worker").get("template") or {}).get("spec")) or {})
+    if (worker.get("command") or worker.get("args")) and not is_ours(worker):
+        found.append(
+            remark("command", "the workers' own command is replaced: they run sshd as an ordinary user")
+        )
+    return found

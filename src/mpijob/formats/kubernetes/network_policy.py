@@ -1,0 +1,183 @@
+"""The NetworkPolicy of a job: its pods talk to each other, to DNS and to what the job names; to nobody else.
+
+Identity is the boundary, not ports: MPI takes any port, so all of them are open inside the job. A pod belongs to a
+job when the engine itself says so (the label that JobSet or the MPI Operator writes from the name of its object, which
+no second object can have) and when it carries the job's uid. Policies add to each other, so a namespace that denies
+everything by default (`namespace_defaults`) needs no more than this. Whether policies close ways that a job needs is
+judged by the neighbour `network_policy_check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mpijob.errors import InvalidJob
+from mpijob.formats.kubernetes import passthrough, trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.model import MPIJob
+from mpijob.model.spec.network import Destination, Where, destinations
+
+API, KIND = "networking.k8s.io/v1", "NetworkPolicy"
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_NODE_LOCAL_DNS = "169.254.20.10/32"
+_NOT_PUBLIC = (
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+)
+
+
+def write(
+    job: MPIJob,
+    shape: Shape,
+    *,
+    kind: str = "TrainJob",
+    more: Iterable[str] = (),
+    monitoring: Iterable[str] = (),
+) -> Document:
+    """Return the policy of a job that is written here; `more` are addresses that only its secrets tell.
+
+    `kind` is that of the engine's object, `monitoring` are namespaces whose pods may read the job's metrics.
+    """
+    name = well_known.name(job, shape)
+    metadata = {
+        "name": name + well_known.NETWORK_SUFFIX,
+        "namespace": job.namespace,
+        "labels": {
+            well_known.MANAGED_LABEL: well_known.MANAGED_BY,
+            well_known.JOB_LABEL: job.name,
+            well_known.UID_LABEL: shape.uid,
+        },
+    }
+    named = {one: one if "://" in one else f"tcp://{one}" for one in more}
+    egress = destinations(job.network.egress, {**job.env, **named}, job.namespace)
+    return _policy(metadata, _selector(kind, name, shape.uid), egress, monitoring)
+
+
+def of_object(
+    document: Mapping[str, Any],
+    runtime: Mapping[str, Any] | None = None,
+    *,
+    allowed: Callable[[Destination], bool] = lambda one: True,
+    monitoring: Iterable[str] = (),
+) -> Document | None:
+    """Return the policy of a TrainJob or MPIJob as the cluster has it; None where the job wants none.
+
+    A job of ours gets the very policy that `write` gives, as far as its ways out are `allowed`; anybody else's is
+    known by its engine's label. A TrainJob's variables stand in its runtime, too.
+    """
+    metadata = document["metadata"]
+    labels = metadata.get("labels") or {}
+    if not _told(metadata).network.isolated:
+        return None
+    uid, name = labels.get(well_known.UID_LABEL, ""), metadata["name"]
+    selector = _selector(document["kind"], name, uid)
+    marks = {
+        well_known.MANAGED_LABEL: well_known.MANAGED_BY,
+        well_known.JOB_LABEL: labels.get(well_known.JOB_LABEL) or name,
+    }
+    made = {
+        "name": name + well_known.NETWORK_SUFFIX,
+        "namespace": metadata["namespace"],
+        "labels": marks | ({well_known.UID_LABEL: uid} if uid else {}),
+    }
+    wanted = egress(document, runtime)
+    return _policy(made, selector, filter(allowed, wanted), monitoring)
+
+
+def egress(document: Mapping[str, Any], runtime: Mapping[str, Any] | None = None) -> tuple[Destination, ...]:
+    """Return where the pods of a TrainJob or MPIJob want to go: by its words, and by its variables."""
+    metadata = document["metadata"]
+    words = _told(metadata).network.egress
+    return destinations(words, _variables(document, runtime), metadata["namespace"])
+
+
+def _selector(kind: str, name: str, uid: str) -> dict[str, str]:
+    """Return the labels that only the pods of one engine's object have together."""
+    return {well_known.ENGINE_NAMES[kind]: name} | ({well_known.UID_LABEL: uid} if uid else {})
+
+
+def namespace_defaults(namespace: str) -> tuple[Document, ...]:
+    """Return what a namespace of jobs begins with: nobody talks to anybody, names are found."""
+    labels = {well_known.MANAGED_LABEL: well_known.MANAGED_BY}
+    deny = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    names = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [_dns()]}
+    return tuple(
+        {
+            "apiVersion": API,
+            "kind": KIND,
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "spec": spec,
+        }
+        for name, spec in (("mpijob-deny-all", deny), ("mpijob-allow-dns", names))
+    )
+
+
+def _told(metadata: Mapping[str, Any]) -> MPIJob:
+    """Return what the job's annotation tells of its network; a job that cannot be read gets the closed one."""
+    plain = MPIJob(name=metadata.get("name") or "", namespace=metadata["namespace"])
+    try:
+        job = passthrough.whole(plain, metadata.get("annotations") or {})
+        destinations(job.network.egress, {}, job.namespace)
+    except (InvalidJob, ValueError):
+        return plain
+    return job
+
+
+def _variables(document: Mapping[str, Any], runtime: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the variables that an engine's objects set by themselves."""
+    spec = document.get("spec") or {}
+    replicas = (spec.get("mpiReplicaSpecs") or {}).values()
+    pods = [one.get("template") or {} for one in replicas] + [*trainjob.pod_templates(runtime).values()]
+    containers = [one for pod in pods for one in (pod.get("spec") or {}).get("containers") or ()]
+    named = [*((spec.get("trainer") or {}).get("env") or ())]
+    named += [one for container in containers for one in container.get("env") or ()]
+    return {one["name"]: str(one["value"]) for one in named if one.get("value")}
+
+
+def _policy(
+    metadata: Document, selector: Mapping[str, str], egress: Iterable[Destination], monitoring: Iterable[str]
+) -> Document:
+    own = {"podSelector": {"matchLabels": dict(selector)}}
+    ingress: list[Document] = [{"from": [own]}]
+    if scraped := [_namespace(one) for one in monitoring]:
+        ingress.append({"from": scraped})
+    return {
+        "apiVersion": API,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": {
+            "podSelector": {"matchLabels": dict(selector)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": ingress,
+            "egress": [{"to": [own]}, _dns(), *(_opened(one) for one in egress)],
+        },
+    }
+
+
+def _dns() -> Document:
+    """Plain Kubernetes, OpenShift (whose name servers listen on 5353), and the cache that some nodes have."""
+    plain = _namespace("kube-system") | {"podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
+    peers = [plain, _namespace("openshift-dns"), {"ipBlock": {"cidr": _NODE_LOCAL_DNS}}]
+    ports = [{"protocol": protocol, "port": port} for port in (53, 5353) for protocol in ("UDP", "TCP")]
+    return {"to": peers, "ports": ports}
+
+
+def _namespace(name: str) -> Document:
+    return {"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: name}}}
+
+
+def _opened(one: Destination) -> Document:
+    if one.where is Where.NAMESPACE:
+        return {"to": [_namespace(one.value)]}
+    block: Document = {"cidr": one.value}
+    if one.where is Where.INTERNET:
+        block = {"cidr": "0.0.0.0/0", "except": list(_NOT_PUBLIC)}
+    rule: Document = {"to": [{"ipBlock": block}]}
+    if one.port is not None:
+        rule["ports"] = [{"protocol": protocol, "port": one.port} for protocol in ("TCP", "UDP")]
+    return rule

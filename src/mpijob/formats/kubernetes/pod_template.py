@@ -1,0 +1,376 @@
+"""The pod template that both cluster dialects share: one plain image, an ordinary user, ssh on 2222.
+
+The shape was proved under the restricted Pod Security Standard: an init container of the user's own
+image writes a passwd file, the ssh configuration and the rank's text into an empty volume, and the main
+container runs one of the texts of `pod_scripts`. Nothing asks for what OpenShift's restricted-v2 refuses, as
+long as the `Shape` names no user ID and no capability. `pod_reader` is the way back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from mpijob.errors import Finding, Severity
+from mpijob.formats.kubernetes import placement, s3_sidecars, volumes, well_known
+from mpijob.formats.kubernetes.component_labels import CONTAINER as CONTAINER
+from mpijob.formats.kubernetes.component_labels import container_of as container_of
+from mpijob.formats.kubernetes.well_known import HOME, Document, Order, Shape, exact
+from mpijob.formats.launch import command_line, launcher_script, pod_scripts
+from mpijob.model import Family, MPIJob, Resources, Role, VolumeKind
+from mpijob.model.spec.command import launcher_of
+from mpijob.model.spec.enums import FABRIC_DEVICES, MIG_PREFIX, PRIORITIES
+from mpijob.model.spec.quantity import Amount
+
+PREPARE_CONTAINER = "mpijob-prepare"
+POD_ADDRESS = "MPIJOB_POD_IP"
+_ADDRESS = "\0address"  # no word of a user's can be this
+_ISTIO = "sidecar.istio.io/inject"
+_DEVICES = {
+    "nvidia.com/": "/dev/nvidia[0-9]*",
+    "amd.com/": "/dev/dri/renderD*",
+    "intel.com/": "/dev/dri/renderD*",
+    "gpu.intel.com/": "/dev/dri/renderD*",
+}
+
+
+def template(
+    job: MPIJob,
+    shape: Shape,
+    role: Role,
+    *,
+    order: Order = Order.READY,
+    without: frozenset[str] = frozenset(),
+) -> Document:
+    """Return the pod template of the launcher or of a worker.
+
+    `order` says what the launcher may count on; `without` names variables that the engine sets itself.
+    """
+    return {"metadata": _metadata(job, shape, role), "spec": _spec(job, shape, role, order, without)}
+
+
+def launch_words(job: MPIJob, shape: Shape) -> tuple[list[str], int]:
+    """Return the launcher's arguments, exact for Kubernetes, and how many of them are the census's own.
+
+    The census runs the very same line with ranks that only say who they are; a command that brings its
+    own launcher is run as it is, so a line of ours stands before it.
+    """
+    own = launcher_of(job)
+    if own is None:
+        return _exact(_line(job, shape)), 0
+    before = _line(job.replace(command=("true",), args=(), programs=()), shape) if job.census else ()
+    return _exact((*before, *job.argv)), len(before)
+
+
+def notices(job: MPIJob, shape: Shape) -> Iterator[Finding]:
+    """Return what a user should know about how the job looks as pods."""
+    inline = any(one.kind is VolumeKind.NFS for one in job.volumes) and not shape.nfs_driver
+    if inline:
+        message = "NFS is mounted directly, which the restricted policy of many namespaces refuses"
+        yield _notice("volumes", message, "use a volume claim, or a cluster with a CSI driver for NFS")
+    if priority_class(job, shape) == "" and job.priority not in (0, "normal"):
+        message = f"priority {job.priority} has no priority class on this cluster and is only noted"
+        yield _notice("priority", message, "name a priority class of the cluster instead")
+    if any(name.startswith(FABRIC_DEVICES) for name in job.resources.others) and not shape.ipc_lock:
+        message = "RDMA needs locked memory (IPC_LOCK), which the restricted policy does not give"
+        yield _notice("resources.others", message, "ask for a namespace that allows IPC_LOCK")
+
+
+def _notice(field: str, message: str, hint: str) -> Finding:
+    return Finding(code="CLUSTER_NOTICE", field=field, message=message, hint=hint, severity=Severity.NOTICE)
+
+
+def priority_class(job: MPIJob, shape: Shape) -> str:
+    """Return the pods' priority class: the one named, or the one that a word has on this cluster."""
+    if str(job.priority) in shape.priority_classes:
+        return shape.priority_classes[str(job.priority)]
+    return job.priority if isinstance(job.priority, str) and job.priority not in PRIORITIES else ""
+
+
+def _exact(words: tuple[str, ...]) -> list[str]:
+    return [f"$({POD_ADDRESS})" if word == _ADDRESS else exact((word,))[0] for word in words]
+
+
+def _line(job: MPIJob, shape: Shape) -> tuple[str, ...]:
+    family = shape.family
+    return command_line.line(
+        family,
+        job,
+        launcher="mpirun",
+        hostfile=well_known.HOSTFILE,
+        agent=well_known.AGENT,
+        shim=("/bin/sh", well_known.SHIM),
+        names=sorted(
+            {*_for_ranks(job, shape), *(secret.env for secret in job.secrets), "PATH", "MPIJOB_CENSUS"}
+        ),
+        address="" if family is Family.OPENMPI else _ADDRESS,
+        tagged=True,
+    )
+
+
+def _metadata(job: MPIJob, shape: Shape, role: Role) -> Document:
+    labels = well_known.labels(job, shape) | {
+        well_known.ROLE_LABEL: role.value,
+        _ISTIO: "false",
+        "istio.io/dataplane-mode": "none",
+    }
+    annotations = {_ISTIO: "false", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    annotations |= placement.pod_annotations(job, shape, role)
+    if job.network.attachments:
+        annotations["k8s.v1.cni.cncf.io/networks"] = ", ".join(job.network.attachments)
+    if job.owner:
+        annotations[well_known.OWNER_LABEL] = job.owner
+    return {"labels": labels, "annotations": annotations}
+
+
+def _spec(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozenset[str]) -> Document:
+    plain = _container_security(shape, main=False)
+    storing = s3_sidecars.STORING_SECONDS if s3_sidecars.stores(job) and role is Role.WORKER else 0
+    spec: Document = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": math.ceil(job.signal.seconds_before + job.grace_seconds) + storing,
+        "securityContext": _pod_security(shape),
+        "initContainers": [_prepare(job, shape, role), *s3_sidecars.fetching(job, shape, plain)],
+        "containers": [
+            _container(job, shape, role, order, without),
+            *s3_sidecars.keeping(job, shape, role, plain),
+        ],
+        "volumes": [
+            {"name": "mpijob-home", "emptyDir": {}},
+            *_code_volume(shape),
+            *volumes.volumes(job, shape),
+        ],
+    }
+    if shape.service_account:
+        spec["serviceAccountName"] = shape.service_account
+    if job.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": one} for one in job.pull_secrets]
+    if name := priority_class(job, shape):
+        spec["priorityClassName"] = name
+    if scheduler := shape.scheduler or well_known.SCHEDULERS.get(shape.gang, ""):
+        spec["schedulerName"] = scheduler  # a pod group counts only pods that its own scheduler places
+    return spec | placement.pod_fields(job, shape, role)
+
+
+def _pod_security(shape: Shape) -> Document:
+    restricted: Document = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if shape.user is not None:
+        restricted |= {"runAsUser": shape.user, "runAsGroup": 0, "fsGroup": shape.user}
+    return restricted
+
+
+def _container_security(shape: Shape, *, main: bool) -> Document:
+    capabilities: Document = {"drop": ["ALL"]}
+    if shape.ipc_lock and main:
+        capabilities["add"] = ["IPC_LOCK"]
+    return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
+
+
+def _image(job: MPIJob, shape: Shape, role: Role) -> str:
+    image = shape.launcher_image if role is Role.LAUNCHER and shape.launcher_image else job.image
+    if not image:
+        raise well_known.refuse(
+            "image",
+            "the job names no image, and a cluster runs nothing without one",
+            "for example: image: my/mpi:1",
+        )
+    return image
+
+
+def _prepare(job: MPIJob, shape: Shape, role: Role) -> Document:
+    texts = [pod_scripts.sshd_config(), pod_scripts.ssh_config(), pod_scripts.agent(), pod_scripts.RANK]
+    texts += [shape.python] if shape.python else []
+    container: Document = {
+        "name": PREPARE_CONTAINER,
+        "image": _image(job, shape, role),
+        "command": ["/bin/sh", "-c", exact([pod_scripts.PREPARE])[0], "mpijob-prepare"],
+        "args": exact(texts),
+        "securityContext": _container_security(shape, main=False),
+        "resources": _resources(_plain(_of(job, role)), cores=_cores(shape, role)),
+        "volumeMounts": [{"name": "mpijob-home", "mountPath": HOME}],
+    }
+    if job.pull_policy:
+        container["imagePullPolicy"] = job.pull_policy
+    if shape.code:
+        container["volumeMounts"].append(
+            {"name": "mpijob-code", "mountPath": well_known.CODE, "readOnly": True}
+        )
+    return container
+
+
+def _code_volume(shape: Shape) -> list[Document]:
+    return [{"name": "mpijob-code", "configMap": {"name": shape.code}}] if shape.code else []
+
+
+def _container(job: MPIJob, shape: Shape, role: Role, order: Order, without: frozenset[str]) -> Document:
+    launching = role is Role.LAUNCHER
+    text = launcher_script.LAUNCHER if launching else pod_scripts.WORKER
+    variables = _launcher_env(job, shape, order) if launching else _worker_env(job)
+    given = without | {one.env for one in job.secrets}  # each name once: the user's own wins
+    container: Document = {
+        "name": CONTAINER,
+        "image": _image(job, shape, role),
+        "command": ["/bin/sh", "-c", exact([text])[0], f"mpijob-{role.value}"],
+        "env": [*_values(variables, given), *_secrets(job, shape), *_from_pod(launching)],
+        "securityContext": _container_security(shape, main=True),
+        "resources": _resources(_of(job, role), cores=_cores(shape, role)),
+        "volumeMounts": [
+            {"name": "mpijob-home", "mountPath": HOME},
+            {"name": "mpijob-home", "mountPath": "/etc/passwd", "subPath": "passwd", "readOnly": True},
+            *volumes.mounts(job),
+        ],
+    }
+    if job.pull_policy:
+        container["imagePullPolicy"] = job.pull_policy
+    if shape.code:
+        container["workingDir"] = well_known.WORK
+    if not launching:
+        container |= _sshd_port()
+    if job.signal.seconds_before > 0:
+        container["lifecycle"] = _before_the_end(job, launching)
+    return container
+
+
+def _sshd_port() -> Document:
+    """A start-up probe alone: it makes the pod Ready once and then rests, where a readiness probe would
+    leave a line in sshd's log for every connection that says nothing."""
+    probe = {"tcpSocket": {"port": well_known.SSH_PORT}, "periodSeconds": 1, "failureThreshold": 120}
+    return {"ports": [{"name": "ssh", "containerPort": well_known.SSH_PORT}], "startupProbe": probe}
+
+
+def _before_the_end(job: MPIJob, launching: bool) -> Document:
+    """Workers tell their ranks; the launcher only waits, because its own end would end the ranks at once."""
+    signal = "0" if launching else job.signal.name.removeprefix("SIG")
+    seconds = str(math.ceil(job.signal.seconds_before))
+    return {
+        "preStop": {"exec": {"command": ["/bin/sh", "-c", pod_scripts.STOP, "mpijob-stop", signal, seconds]}}
+    }
+
+
+def _of(job: MPIJob, role: Role) -> Resources:
+    return job.launcher if role is Role.LAUNCHER else job.resources
+
+
+def _plain(resources: Resources) -> Resources:
+    return Resources(cpu=resources.cpu, memory=resources.memory)
+
+
+def _cores(shape: Shape, role: Role) -> float:
+    """A throttled launcher would start a large world slowly, and spends its CPU only then."""
+    return shape.launcher_cores if role is Role.LAUNCHER else 0.0
+
+
+def _resources(resources: Resources, *, cores: float = 0.0) -> Document:
+    """Return requests and limits; `cores` is the CPU limit where less is requested."""
+    amounts = {"cpu": quantity(resources.cpu), "memory": quantity(resources.memory)}
+    if resources.gpu:
+        amounts[resources.gpu_kind] = str(resources.gpu)
+    amounts |= {name: quantity(amount) for name, amount in resources.others.items()}
+    limits = amounts | ({"cpu": quantity(cores)} if _is_less(resources, cores) else {})
+    return {"requests": amounts, "limits": limits}
+
+
+def _is_less(resources: Resources, cores: float) -> bool:
+    try:
+        return resources.cores < cores
+    except ValueError:
+        return False  # what is no amount is written as it stands, and refused where it is checked
+
+
+def quantity(amount: Amount) -> str:
+    """Return an amount as Kubernetes reads it."""
+    if isinstance(amount, float):
+        return f"{amount:.9f}".rstrip("0").rstrip(".")
+    return str(amount)
+
+
+def _values(variables: Mapping[str, str], without: frozenset[str]) -> list[Document]:
+    kept = {name: value for name, value in variables.items() if name not in without}
+    return [{"name": name, "value": exact((value,))[0]} for name, value in kept.items()]
+
+
+def _secrets(job: MPIJob, shape: Shape) -> list[Document]:
+    return [
+        {
+            "name": one.env,
+            "valueFrom": {
+                "secretKeyRef": _secret_key(well_known.secret_name(job, shape), one.env, one.source)
+            },
+        }
+        for one in job.secrets
+    ]
+
+
+def _secret_key(ours: str, variable: str, source: str) -> Document:
+    if source.startswith(("env:", "file:")):
+        return {"name": ours, "key": variable}
+    name, _, key = source.partition("/")
+    return {"name": name, "key": key}
+
+
+def _from_pod(launching: bool) -> list[Document]:
+    name, path = (POD_ADDRESS, "status.podIP") if launching else ("MPIJOB_NODE", "spec.nodeName")
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}]
+
+
+def _worker_env(job: MPIJob) -> dict[str, str]:
+    return {"HOME": HOME} | dict(job.env)
+
+
+def _for_ranks(job: MPIJob, shape: Shape) -> dict[str, str]:
+    """Return the variables that go to every rank, secrets apart."""
+    gpus = str(job.resources.gpu)
+    devices = next((path for kind, path in _DEVICES.items() if job.resources.gpu_kind.startswith(kind)), "")
+    ours = {
+        "MPIJOB_SLOTS": str(job.slots),
+        "MPIJOB_ATTEMPT": str(shape.attempt),
+        "MPIJOB_GPUS": gpus,
+        "MPIJOB_DEVICES": devices if job.resources.gpu else "",
+    }
+    if job.launch.stdin:
+        ours["MPIJOB_STDIN"] = job.launch.stdin
+    family = command_line.in_pods(shape.family) | dict(
+        command_line.settings_as_variables(shape.family, job.launch)
+    )
+    return command_line.told(job) | ours | family | dict(job.env)
+
+
+def _launcher_env(job: MPIJob, shape: Shape, order: Order) -> dict[str, str]:
+    family = shape.family
+    start = command_line.variables(
+        family, hostfile=well_known.HOSTFILE, agent=well_known.AGENT, slots=job.slots
+    )
+    start |= (
+        command_line.keepalive(family) | command_line.unbound(family, job.launch) | _census_plan(job, shape)
+    )
+    start |= {"MPIJOB_ORDER": order.value, "MPIJOB_PATIENCE": str(math.ceil(job.gang_timeout_seconds))}
+    if job.elastic is not None:
+        start[command_line.DISCOVER] = well_known.DISCOVERY
+    if job.keep_on_failure_seconds > 0:
+        start["MPIJOB_KEEP"] = str(math.ceil(job.keep_on_failure_seconds))
+    return {"HOME": HOME} | start | _for_ranks(job, shape)
+
+
+def _census_plan(job: MPIJob, shape: Shape) -> dict[str, str]:
+    """Return what the census is compared with; 0 where the mapping is the library's own business."""
+    placed = _planned_counts(job)
+    whole = (
+        job.resources.gpu if not job.resources.gpu_kind.startswith(MIG_PREFIX) else min(job.resources.gpu, 1)
+    )
+    _, words = launch_words(job, shape)
+    return {
+        "MPIJOB_PROVE": "1" if job.census else "0",
+        "MPIJOB_CENSUS_WORDS": str(words),
+        "MPIJOB_USED": str(sum(1 for count in placed if count)),
+        "MPIJOB_MOST": str(max(placed)),
+        "MPIJOB_DEVICES_PLANNED": str(whole if shape.prove_gpus else 0),
+    }
+
+
+def _planned_counts(job: MPIJob) -> list[int]:
+    said = job.launch
+    if said.rankfile or said.flags or any("rmaps" in key for key in said.settings):
+        return [0]
+    return [len(one.ranks) for one in command_line.place(job, [str(index) for index in range(job.workers)])]

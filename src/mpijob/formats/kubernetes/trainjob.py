@@ -1,0 +1,309 @@
+"""Kubeflow Trainer's TrainJob with a TrainingRuntime of its own (trainer.kubeflow.org/v1alpha1), both ways.
+
+Trainer puts `spec.trainer.image` into the launcher only, lets a runtime's numNodes multiply the launcher,
+retries a failed mpirun silently and knows Open MPI alone. So every job brings its runtime, in its own
+namespace and of its own name: the user's image in every role, resources and variables for launcher and
+workers apart, no retries, workers first. `mpijob` is the neighbour for what Trainer cannot do.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mpijob.errors import Finding, InvalidJob, Severity
+from mpijob.formats.kubernetes import dependency_notes, identity, passthrough, pod_template, well_known
+from mpijob.formats.kubernetes.component_labels import from_labels, is_ours
+from mpijob.formats.kubernetes.passthrough import Foreign
+from mpijob.formats.kubernetes.pod_reader import from_pods, strip_labels, stripped, understandable
+from mpijob.formats.kubernetes.well_known import Document, Gang, Order, Shape
+from mpijob.model import Family, MPIJob, Role
+
+API = "trainer.kubeflow.org/v1alpha1"
+RUNTIME, JOB = "TrainingRuntime", "TrainJob"
+_RUNTIMES = (RUNTIME, "ClusterTrainingRuntime")
+_STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
+_FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"  # the Kubeflow SDK passes over runtimes without it
+_SERVER_FIELDS = (
+    *(
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "managedFields",
+        "selfLink",
+        "ownerReferences",
+    ),
+    *("finalizers", "deletionTimestamp", "deletionGracePeriodSeconds", "name", "namespace", "generateName"),
+)
+_RANDOM = "x" * 5  # what Kubernetes puts behind a pod's name
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_TRAINER_TAKEN = ("image", "command", "args", "env", "numNodes", "numProcPerNode", "resourcesPerNode")
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A job as somebody's documents tell it, what they say beyond, and where the two do not quite agree."""
+
+    job: MPIJob
+    foreign: Foreign = Foreign()
+    remarks: tuple[Finding, ...] = ()
+
+
+def write(job: MPIJob, shape: Shape | None = None, foreign: Foreign | None = None) -> tuple[Document, ...]:
+    """Return the runtime and the job, in the order in which they are created."""
+    shape = shape or Shape()
+    if shape.family is not Family.OPENMPI:
+        message = f"Trainer starts Open MPI only, and the job uses {shape.family.value}"
+        raise well_known.refuse("mpi", message, "use the MPI Operator for this job")
+    well_known.refuse_long_names(
+        job, shape, f"-launcher-0-0-{_RANDOM}", f"-node-0-{job.workers - 1}-{_RANDOM}"
+    )
+    documents = (_runtime(job, shape), _trainjob(job, shape))
+    passthrough.annotate(documents[1], job, native(documents))
+    return passthrough.merged(documents, foreign or Foreign())
+
+
+@understandable
+def read(documents: Sequence[Mapping[str, Any]]) -> Reading:
+    """Return the job of a TrainJob and, where it is given, its runtime."""
+    trainjob = _of_kind(documents, (JOB,))
+    if trainjob is None:
+        raise InvalidJob("there is no TrainJob among the documents", hint=f"kind: {JOB}, apiVersion: {API}")
+    notes = trainjob["metadata"].get("annotations") or {}
+    job = passthrough.whole(native(documents), notes, launch_line(documents))
+    known = passthrough.beyond(_without_known(documents), _written_alike(job))
+    return Reading(job, known, tuple(_remarks(documents)))
+
+
+def _runtime(job: MPIJob, shape: Shape) -> Document:
+    spec: Document = {"mlPolicy": {"numNodes": 1, "mpi": _mpi_policy(job)}}
+    if shape.gang is Gang.COSCHEDULING:
+        seconds = math.ceil(job.gang_timeout_seconds)
+        spec["podGroupPolicy"] = {"coscheduling": {"scheduleTimeoutSeconds": seconds}}
+    elif shape.gang is Gang.VOLCANO:
+        spec["podGroupPolicy"] = {"volcano": {}}
+    spec["template"] = {"spec": _jobset(job, shape)}
+    if shape.gang is Gang.VOLCANO and job.queue:
+        spec["template"]["metadata"] = {"annotations": {well_known.VOLCANO_QUEUE_ANNOTATION: job.queue}}
+    labels = {_FRAMEWORK_LABEL: "mpi"} | well_known.labels(job, shape)
+    metadata = {"name": well_known.name(job, shape), "namespace": job.namespace, "labels": labels}
+    return {"apiVersion": API, "kind": RUNTIME, "metadata": metadata, "spec": spec}
+
+
+def _mpi_policy(job: MPIJob) -> Document:
+    return {
+        "numProcPerNode": job.slots,
+        "mpiImplementation": "OpenMPI",
+        "sshAuthMountPath": well_known.SSH,
+        "runLauncherAsNode": False,
+    }
+
+
+def _jobset(job: MPIJob, shape: Shape) -> Document:
+    """Workers first, then the launcher; with a pod group all at once, because a gang that waits for a
+    launcher that waits for the gang never starts."""
+    order = Order.READY if shape.gang is Gang.NONE else Order.OPEN
+    launcher = _replicated("launcher", pod_template.template(job, shape, Role.LAUNCHER, order=order))
+    launcher["template"]["metadata"] = {"labels": {_STEP_LABEL: "trainer"}}
+    if order is Order.READY:
+        launcher["dependsOn"] = [{"name": "node", "status": "Ready"}]
+    return {
+        "network": {"publishNotReadyAddresses": True},
+        "successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
+        "replicatedJobs": [_replicated("node", pod_template.template(job, shape, Role.WORKER)), launcher],
+    }
+
+
+def _replicated(name: str, template: Document) -> Document:
+    return {"name": name, "replicas": 1, "template": {"spec": {"backoffLimit": 0, "template": template}}}
+
+
+def _trainjob(job: MPIJob, shape: Shape) -> Document:
+    words, _ = pod_template.launch_words(job, shape)
+    spec: Document = {
+        "runtimeRef": {
+            "apiGroup": "trainer.kubeflow.org",
+            "kind": RUNTIME,
+            "name": well_known.name(job, shape),
+        },
+        "trainer": {"numNodes": job.workers, "numProcPerNode": job.slots, "args": words},
+    }
+    if job.deadline_seconds is not None:
+        spec["activeDeadlineSeconds"] = max(1, math.ceil(job.deadline_seconds))
+    if shape.suspend:
+        spec["suspend"] = True
+    return {"apiVersion": API, "kind": JOB, "metadata": job_metadata(job, shape), "spec": spec}
+
+
+def job_metadata(job: MPIJob, shape: Shape) -> Document:
+    """Return the metadata of the engine's job object: labels that queues and people look at."""
+    labels = well_known.labels(job, shape)
+    if job.queue and shape.gang is not Gang.VOLCANO:
+        labels[well_known.QUEUE_LABEL] = job.queue
+    if shape.workload_priority:
+        labels[well_known.PRIORITY_LABEL] = shape.workload_priority
+    name = well_known.name(job, shape)
+    return {"name": name, "namespace": job.namespace, "labels": labels}
+
+
+def _of_kind(documents: Sequence[Mapping[str, Any]], kinds: tuple[str, ...]) -> Mapping[str, Any] | None:
+    return next((one for one in documents if one.get("kind") in kinds), None)
+
+
+def pod_templates(runtime: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the pod templates of a runtime by the names of its replicated jobs."""
+    jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"] if runtime else ()
+    return {one["name"]: one["template"]["spec"]["template"] for one in jobs}
+
+
+def native(documents: Sequence[Mapping[str, Any]]) -> MPIJob:
+    """Return the job that the documents tell by fields that have a meaning to Trainer itself."""
+    trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
+    assert trainjob is not None
+    metadata, trainer = trainjob["metadata"], trainjob["spec"].get("trainer") or {}
+    policies = ((runtime or {}).get("spec") or {}).get("mlPolicy") or {}
+    policy = policies.get("mpi") or {}
+    templates = pod_templates(runtime)
+    worker, launcher = (templates.get(name, {}).get("spec") or {} for name in ("node", "launcher"))
+    fields = from_labels(metadata.get("labels") or {}) | from_pods(worker, _front(launcher, trainer))
+    fields["queue"] = dependency_notes.queue(trainjob) or _volcano_queue(runtime)
+    deadline = trainjob["spec"].get("activeDeadlineSeconds")
+    return MPIJob(
+        name=base_name(metadata),
+        namespace=metadata.get("namespace") or "default",
+        workers=_workers(trainer.get("numNodes") or policies.get("numNodes"), policy, templates),
+        slots=int(trainer.get("numProcPerNode") or policy.get("numProcPerNode") or 1),
+        deadline_seconds=None if deadline is None else float(deadline),
+        **fields,
+    )
+
+
+def _volcano_queue(runtime: Mapping[str, Any] | None) -> str:
+    metadata = (((runtime or {}).get("spec") or {}).get("template") or {}).get("metadata") or {}
+    return str((metadata.get("annotations") or {}).get(well_known.VOLCANO_QUEUE_ANNOTATION) or "")
+
+
+def launch_line(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the words that the launcher runs."""
+    trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
+    launcher = pod_templates(runtime).get("launcher", {}).get("spec") or {}
+    front = pod_template.container_of(
+        _front(launcher, (trainjob or {"spec": {}})["spec"].get("trainer") or {})
+    )
+    return tuple(well_known.plain(str(word)) for word in front.get("args") or ())
+
+
+def base_name(metadata: Mapping[str, Any]) -> str:
+    """Return the job's own name, which a later attempt carries as a label."""
+    name = str((metadata.get("labels") or {}).get(well_known.JOB_LABEL) or "")
+    return name if name and identity.fits(str(metadata["name"]), name) else str(metadata["name"])
+
+
+def _workers(number: Any, policy: Mapping[str, Any], templates: Mapping[str, Any]) -> int:
+    nodes = int(number or 1)
+    both = policy.get("runLauncherAsNode") and "node" in templates
+    return max(nodes, 2) if both else nodes  # Trainer makes a node beside the launcher in any case
+
+
+def _front(launcher: Mapping[str, Any], trainer: Mapping[str, Any]) -> Document:
+    """Return the launcher's pod spec as Trainer would fill it in from the TrainJob."""
+    pod = copy.deepcopy(dict(launcher)) or {"containers": [{"name": pod_template.CONTAINER}]}
+    main: Any = pod_template.container_of(pod)
+    for field in ("image", "command", "args"):
+        if trainer.get(field):
+            main[field] = trainer[field]
+    if not is_ours(main) and trainer.get("resourcesPerNode"):
+        main["resources"] = trainer["resourcesPerNode"]
+    main["env"] = [*(main.get("env") or ()), *(trainer.get("env") or ())]
+    return pod
+
+
+def _written_alike(job: MPIJob) -> tuple[Document, ...]:
+    """Return our own documents for a job, or none where it cannot be written (it names no image, say)."""
+    try:
+        return write(job)
+    except InvalidJob:
+        return ()
+
+
+def _without_known(documents: Sequence[Mapping[str, Any]]) -> list[Document]:
+    managed = any(is_managed(one) for one in documents)
+    return [_stripped(one, managed) for one in documents if one.get("kind") in (JOB, RUNTIME)]
+
+
+def is_managed(document: Mapping[str, Any]) -> bool:
+    """Return whether a document was written here."""
+    labels = (document.get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(well_known.MANAGED_LABEL) == well_known.MANAGED_BY)
+
+
+def _stripped(document: Mapping[str, Any], managed: bool) -> Document:
+    rest = copy.deepcopy(dict(document))
+    strip_metadata(rest)
+    spec = rest["spec"]
+    if rest["kind"] == JOB:
+        spec.pop("runtimeRef", None)
+        spec.pop("activeDeadlineSeconds", None)
+        spec["trainer"] = {k: v for k, v in (spec.get("trainer") or {}).items() if k not in _TRAINER_TAKEN}
+        strip_queue(document, spec)
+    else:
+        _strip_runtime(spec, managed)
+    return rest
+
+
+def _strip_runtime(spec: Document, managed: bool) -> None:
+    spec.pop("mlPolicy", None)
+    if managed:
+        spec.pop("podGroupPolicy", None)
+    for one in spec["template"]["spec"]["replicatedJobs"]:
+        one["template"]["spec"]["template"] = stripped(one["template"]["spec"]["template"], managed=managed)
+        if managed:
+            one.pop("dependsOn", None)
+
+
+def strip_metadata(document: Document) -> None:
+    """Take out of an object what the server wrote and what a job says itself."""
+    document.pop("status", None)
+    metadata = document["metadata"]
+    for field in _SERVER_FIELDS:
+        metadata.pop(field, None)
+    metadata.pop("labels", None)
+    strip_labels(metadata)
+    (metadata.get("annotations") or {}).pop(_LAST_APPLIED, None)
+
+
+def strip_queue(document: Mapping[str, Any], spec: Document) -> None:
+    """Take out what Kueue wrote: a queue holds its jobs back and patches them by itself."""
+    if well_known.QUEUE_LABEL in ((document["metadata"].get("labels")) or {}):
+        spec.pop("suspend", None)
+    patches = [one for one in spec.get("runtimePatches") or () if not one["manager"].startswith("kueue.")]
+    spec.pop("runtimePatches", None)
+    if patches:
+        spec["runtimePatches"] = patches
+
+
+def _remarks(documents: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    trainjob, runtime = _of_kind(documents, (JOB,)), _of_kind(documents, _RUNTIMES)
+    assert trainjob is not None
+    found = []
+    if runtime is None:
+        name = (trainjob["spec"].get("runtimeRef") or {}).get("name", "")
+        found.append(remark("image", f"the runtime {name} is not among the documents: its part is not read"))
+    elif (runtime["spec"].get("mlPolicy") or {}).get("mpi", {}).get("runLauncherAsNode"):
+        found.append(
+            remark("workers", "the launcher runs ranks of its own there; here every rank is on a worker")
+        )
+    if (trainjob["spec"].get("initializer") or {}) and runtime is not None:
+        found.append(
+            remark("volumes", "initializers are kept, but the runtime written here has no job for them")
+        )
+    return found
+
+
+def remark(field: str, message: str) -> Finding:
+    """Return one line of the report on what a document says differently."""
+    return Finding(code="READ_DIFFERS", field=field, message=message, severity=Severity.NOTICE)

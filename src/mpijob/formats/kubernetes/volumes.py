@@ -1,0 +1,126 @@
+"""Volumes of a job as pods have them, and back. Which directories they are is said by the job itself.
+
+The container around them is written by `pod_template`. A directory of one machine (`kind: path`) has no
+meaning in a pod: hostPath is refused by every restricted policy, so it is refused here with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mpijob.formats.kubernetes.well_known import Document, Shape, refuse
+from mpijob.model import MPIJob, Volume, VolumeKind
+
+PREFIX = "mpijob-volume-"
+FETCH = "mpijob-fetch-"  # the containers that fetch an S3 volume (`carriers`)
+
+
+def volumes(job: MPIJob, shape: Shape) -> list[Document]:
+    """Return the pod's volumes, one for each that the job names."""
+    return [{"name": f"{PREFIX}{at}"} | _source(at, one, shape) for at, one in enumerate(job.volumes)]
+
+
+def mounts(job: MPIJob) -> list[Document]:
+    """Return where the containers see the job's volumes."""
+    return [
+        {"name": f"{PREFIX}{at}", "mountPath": one.mount} | ({"readOnly": True} if one.read_only else {})
+        for at, one in enumerate(job.volumes)
+    ]
+
+
+def _source(at: int, volume: Volume, shape: Shape) -> Document:
+    match volume.kind:
+        case VolumeKind.CLAIM:
+            read_only = {"readOnly": True} if volume.read_only else {}
+            return {"persistentVolumeClaim": {"claimName": volume.source} | read_only}
+        case VolumeKind.NFS:
+            return _nfs(volume, shape.nfs_driver)
+        case VolumeKind.CONFIG:
+            return {"configMap": {"name": volume.source}}
+        case VolumeKind.SECRET:
+            return {"secret": {"secretName": volume.source}}
+        case VolumeKind.SCRATCH | VolumeKind.S3:
+            return {"emptyDir": _size(volume)}
+        case VolumeKind.SHM:
+            return {"emptyDir": {"medium": "Memory"} | _size(volume)}
+        case VolumeKind.PATH:
+            raise refuse(
+                f"volumes[{at}].kind",
+                f"{volume.source} is a directory of one machine, and pods on a cluster do not see it",
+                "put the data on a volume claim (kind: claim) or an NFS server (kind: nfs)",
+            )
+
+
+def _size(volume: Volume) -> Document:
+    return {"sizeLimit": str(volume.size)} if volume.size != "" else {}
+
+
+def _nfs(volume: Volume, driver: str) -> Document:
+    server, _, path = volume.source.partition(":")
+    if not driver:
+        return {"nfs": {"server": server, "path": path} | ({"readOnly": True} if volume.read_only else {})}
+    return {"csi": {"driver": driver, "volumeAttributes": {"server": server, "share": path}}}
+
+
+def read(pod: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[Volume, ...]:
+    """Return the volumes that a container mounts, as far as a job has words for them."""
+    sources = {one.get("name"): one for one in pod.get("volumes") or () if isinstance(one, Mapping)}
+    buckets = _buckets(pod)
+    found = (
+        _volume(mount, sources.get(mount.get("name")), buckets)
+        for mount in container.get("volumeMounts") or ()
+    )
+    return tuple(one for one in found if one is not None)
+
+
+def _buckets(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Return the volumes that a container of ours fetches from a bucket, by name: connection and folder."""
+    found = {}
+    for one in pod.get("initContainers") or ():
+        if not str(one.get("name", "")).startswith(FETCH):
+            continue
+        match one:
+            case {
+                "args": ["data", "fetch", str(folder), *_],
+                "envFrom": [{"secretRef": {"name": str(connection)}}],
+                "volumeMounts": [{"name": str(volume)}],
+            }:
+                found[volume] = f"{connection}/{folder.removeprefix('env/')}".rstrip("/")
+    return found
+
+
+def _volume(
+    mount: Mapping[str, Any], source: Mapping[str, Any] | None, buckets: Mapping[str, str]
+) -> Volume | None:
+    if source is None or "subPath" in mount or str(source.get("name", "")) in _OURS:
+        return None
+    said = _said(source)
+    if said is None:
+        return None
+    kind, where, size = said
+    if bucket := buckets.get(str(mount.get("name"))):
+        kind, where = VolumeKind.S3, bucket
+    read_only = bool(mount.get("readOnly", False))
+    return Volume(mount=str(mount["mountPath"]), kind=kind, source=where, size=size, read_only=read_only)
+
+
+_OURS = ("mpijob-home", "mpijob-code")
+
+
+def _said(source: Mapping[str, Any]) -> tuple[VolumeKind, str, str] | None:
+    match source:
+        case {"persistentVolumeClaim": {"claimName": str(claim)}}:
+            return VolumeKind.CLAIM, claim, ""
+        case {"nfs": {"server": str(server), "path": str(path)}}:
+            return VolumeKind.NFS, f"{server}:{path}", ""
+        case {"csi": {"volumeAttributes": {"server": str(server), "share": str(path)}}}:
+            return VolumeKind.NFS, f"{server}:{path}", ""
+        case {"configMap": {"name": str(name), **rest}} if not rest:
+            return VolumeKind.CONFIG, name, ""
+        case {"secret": {"secretName": str(name), **rest}} if not rest:
+            return VolumeKind.SECRET, name, ""
+        case {"emptyDir": dict(what)}:
+            kind = VolumeKind.SHM if what.get("medium") == "Memory" else VolumeKind.SCRATCH
+            return kind, "", str(what.get("sizeLimit", ""))
+    return None

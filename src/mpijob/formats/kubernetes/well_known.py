@@ -1,0 +1,183 @@
+"""The words that both cluster dialects share: labels, places in a pod, and what a plan adds to a job.
+
+A `Shape` holds everything about one cluster that is no part of the job itself: which user ID pods get,
+how a gang is kept together, which class a priority has there. The engine finds it out; the dialects
+(`trainjob`, `mpijob`) and `pod_template` only write it down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mpijob.errors import Finding, InvalidJob
+from mpijob.model import Family
+
+if TYPE_CHECKING:
+    from mpijob.model import MPIJob
+
+DOMAIN = "mpijob.dev"
+JOB_LABEL = f"{DOMAIN}/job"
+ROLE_LABEL = f"{DOMAIN}/role"
+UID_LABEL = f"{DOMAIN}/uid"
+ATTEMPT_LABEL = f"{DOMAIN}/attempt"
+OWNER_LABEL = f"{DOMAIN}/owner"
+COST_PREFIX = f"cost.{DOMAIN}/"
+MANAGED_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "mpijob"
+CANCELLED_ANNOTATION = f"{DOMAIN}/cancelled"  # when the user ended the job
+SUSPENDED_ANNOTATION = f"{DOMAIN}/suspended"  # when the user put it to rest
+GIVEN_UP_ANNOTATION = f"{DOMAIN}/given-up"  # when and why it was ended because it could not start
+SILENT_NODES_ANNOTATION = f"{DOMAIN}/silent-nodes"  # on which of its nodes nobody answers, by the controller
+REACHED_ANNOTATION = f"{DOMAIN}/reached"  # how far a pre-empted job had come, by the controller
+MODEL_ANNOTATION = f"{DOMAIN}/model"  # its model and version in the registry, by the controller
+AFTER_ANNOTATION = f"{DOMAIN}/after"  # the jobs that it waits for, and its queue meanwhile, as JSON
+ACTS_ANNOTATION = f"{DOMAIN}/acts"  # what was done to the job, in order, as JSON
+REST_ANNOTATION = f"{DOMAIN}/rest"  # what the job says and the other fields of the document cannot
+# By which label an engine itself says to which of its job objects a pod belongs; users may not write it onto pods.
+ENGINE_NAMES = {"TrainJob": "jobset.sigs.k8s.io/jobset-name", "MPIJob": "training.kubeflow.org/job-name"}
+OWNER_GROUPS = (
+    f"{DOMAIN}/owner-groups"  # the owner's groups when the job was created, a line each, by admission
+)
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-preferred-topology"
+VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+
+HOME = "/mpijob/home"
+SSH = "/mpijob/ssh"
+CODE = "/mpijob/code"
+WORK = "/mpijob/home/work"
+HOSTFILE = "/etc/mpi/hostfile"
+DISCOVERY = "/etc/mpi/discover_hosts.sh"  # written anew by the MPI Operator when workers come and go
+AGENT = f"{HOME}/ssh"
+SHIM = f"{HOME}/rank.sh"
+SECRETS_SUFFIX = "-mpijob-secrets"
+CODE_SUFFIX = "-mpijob-code"
+NETWORK_SUFFIX = "-mpijob-network"
+SSH_PORT = 2222
+LONGEST_NAME = 63
+LAUNCHER_CORES = 4.0  # for starting a large world; without any CPU limit the Kubeflow SDK lists no job
+LARGEST_REST = 200_000  # an object's annotations hold 256 KiB in all
+
+PLAIN_USER = 1000660000  # one user ID for all jobs, so that what one writes on a claim the next can read
+
+_UNFIT_IN_LABELS = r"[^-A-Za-z0-9_.]+"
+Document = dict[str, Any]
+
+
+class Gang(StrEnum):
+    """Who makes sure that all workers start together, if anybody; Kueue does when the job has a queue."""
+
+    NONE = "none"
+    COSCHEDULING = "coscheduling"
+    VOLCANO = "volcano"
+
+
+SCHEDULERS = {Gang.COSCHEDULING: "scheduler-plugins-scheduler", Gang.VOLCANO: "volcano"}
+
+
+class Order(StrEnum):
+    """What the launcher may count on when it starts."""
+
+    READY = "ready"  # every worker's sshd has answered the kubelet
+    OPEN = "open"  # nothing: it must wait for the workers itself
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cluster, and one attempt there, add to a job.
+
+    `user` is None where the cluster gives each namespace user IDs of its own (OpenShift); elsewhere it
+    is set, because most images would run as root. `object` is the name of the first attempt's objects
+    where it is not the job's own (an earlier job of that name is still there). `scheduler` is named where
+    the gang's own is called otherwise. `priority_classes` says which class a word such as `high` has.
+    `launcher_cores` is the launcher's CPU limit where it asks for less itself.
+    `code` names the config map with the archive of what goes along (key `archive`). `python` is the text of
+    a `sitecustomize` for the ranks.
+    """
+
+    object: str = ""
+    uid: str = ""
+    attempt: int = 1
+    family: Family = Family.OPENMPI
+    gang: Gang = Gang.NONE
+    scheduler: str = ""
+    suspend: bool = False
+    user: int | None = None
+    service_account: str = ""
+    code: str = ""
+    python: str = ""
+    launcher_image: str = ""
+    service_image: str = ""
+    launcher_cores: float = LAUNCHER_CORES
+    priority_classes: Mapping[str, str] = {}
+    workload_priority: str = ""
+    rack_key: str = "topology.kubernetes.io/rack"
+    topology_aware: bool = False
+    nfs_driver: str = ""
+    ipc_lock: bool = False
+    prove_gpus: bool = True
+    ttl_seconds: int | None = None
+
+
+def name(job: MPIJob, shape: Shape) -> str:
+    """Return the name of the engine's objects: the job's own, and from the second attempt on `name-a2`."""
+    first = shape.object or job.name
+    return first if shape.attempt == 1 else f"{first}-a{shape.attempt}"
+
+
+def refuse_long_names(job: MPIJob, shape: Shape, *endings: str) -> None:
+    """Refuse a job of whose pods one would have too long a name, in its last attempt if not before."""
+    last = max(shape.attempt, 1 + job.retry.limit)
+    longest = name(job, msgspec.structs.replace(shape, attempt=last)) + max(endings, key=len)
+    if (excess := len(longest) - LONGEST_NAME) > 0:
+        message = f"a pod would be called {longest}, {len(longest)} letters; {LONGEST_NAME} are allowed"
+        earlier = ", or delete the earlier job of this name" if shape.object else ""
+        raise refuse("name", message, f"use a name of at most {len(job.name) - excess} letters{earlier}")
+
+
+def secret_name(job: MPIJob, shape: Shape) -> str:
+    """Return the Secret in which the engine keeps secrets that come from the user's own machine."""
+    return (shape.object or job.name) + SECRETS_SUFFIX
+
+
+def code_name(job: MPIJob, shape: Shape) -> str:
+    """Return the config map in which the engine keeps what goes along; all attempts share it."""
+    return (shape.object or job.name) + CODE_SUFFIX
+
+
+def labels(job: MPIJob, shape: Shape) -> dict[str, str]:
+    """Return the labels of everything that belongs to the job: the user's own, then ours."""
+    ours = {
+        MANAGED_LABEL: MANAGED_BY,
+        JOB_LABEL: job.name,
+        UID_LABEL: shape.uid,
+        ATTEMPT_LABEL: str(shape.attempt),
+        OWNER_LABEL: as_label(job.owner),
+    }
+    cost = {(key if "/" in key else COST_PREFIX + key): value for key, value in job.cost.items()}
+    return dict(job.labels) | cost | {key: value for key, value in ours.items() if value}
+
+
+def as_label(text: str) -> str:
+    """Return a text as a label may hold it: `jane@example.org` becomes `jane-example.org`."""
+    return re.sub(_UNFIT_IN_LABELS, "-", text)[:63].strip("-_.")
+
+
+def exact(words: tuple[str, ...] | list[str]) -> list[str]:
+    """Return words that Kubernetes hands on byte by byte: it would read `$(NAME)` and `$$` otherwise."""
+    return [word.replace("$", "$$") for word in words]
+
+
+def plain(word: str) -> str:
+    """Return a word as Kubernetes hands it on when it names no variable; the inverse of `exact`."""
+    return word.replace("$$", "$")
+
+
+def refuse(field: str, message: str, hint: str) -> InvalidJob:
+    """Return the error for a job that no cluster document can express."""
+    return InvalidJob.of((Finding(code="NOT_ON_A_CLUSTER", field=field, message=message, hint=hint),))

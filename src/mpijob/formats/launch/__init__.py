@@ -1,0 +1,1 @@
+"""Launch commands and the scripts that run in pods."""

@@ -1,0 +1,227 @@
+"""The sh texts that run in pods: prepare, worker, launcher, rank and stop. POSIX sh, nothing else.
+
+They need no Python and no change to the image, work for a user ID that no passwd file knows, and hold
+no word of the user's: whatever a job says reaches them as arguments or variables, never as text of a
+script. What the pod looks like around them is written by `pod_template`; the launch line by `command_line`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from mpijob.formats.kubernetes.well_known import HOME, SSH_PORT
+
+
+class Ending(IntEnum):
+    """How a launcher or worker ends for a reason of its own, before or instead of the user's command."""
+
+    NO_KEY = 90
+    NO_PROGRAM = 91
+    WORLD_NOT_STARTED = 92
+    WORLD_DIFFERS = 93
+    WORKERS_SILENT = 94
+    NO_SSHD = 95
+
+
+def sshd_config(home: str = HOME) -> str:
+    """Return the worker's sshd_config: key login only, nothing forwarded, no root, no PAM.
+
+    It says only what ends it: the kubelet's probe is a connection that says nothing, an error to sshd; what
+    goes wrong in a login is told by the ssh of whoever wanted to log in.
+    """
+    return f"""\
+Port {SSH_PORT}
+PidFile none
+HostKey {home}/.ssh/id
+AuthorizedKeysFile {home}/.ssh/authorized_keys
+PermitUserEnvironment yes
+UsePAM no
+StrictModes no
+UseDNS no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin no
+AllowTcpForwarding no
+AllowStreamLocalForwarding no
+AllowAgentForwarding no
+X11Forwarding no
+PermitTunnel no
+GatewayPorts no
+PrintMotd no
+MaxStartups 200
+ClientAliveInterval 5
+ClientAliveCountMax 3
+LogLevel FATAL
+"""
+
+
+def ssh_config(home: str = HOME) -> str:
+    """Return the ssh_config of launcher and workers: the job's own key, and no other host key is taken."""
+    return f"""\
+Host *
+  Port {SSH_PORT}
+  User mpijob
+  IdentityFile {home}/.ssh/id
+  IdentitiesOnly yes
+  HostKeyAlias mpijob
+  StrictHostKeyChecking yes
+  UserKnownHostsFile {home}/.ssh/known_hosts
+  GlobalKnownHostsFile /dev/null
+  CheckHostIP no
+  UpdateHostKeys no
+  BatchMode yes
+  ForwardX11 no
+  ConnectTimeout 12
+  ConnectionAttempts 20
+  ServerAliveInterval 5
+  ServerAliveCountMax 3
+  LogLevel ERROR
+"""
+
+
+def agent(home: str = HOME) -> str:
+    """Return the program that MPI starts its daemons with: ssh with our configuration, whoever we are."""
+    return f"""#!/bin/sh\nexec ssh -F {home}/.ssh/config "$@"\n"""
+
+
+BEGIN = """\
+set -u
+home=${MPIJOB_HOME:-/mpijob/home}
+keys=${MPIJOB_SSH:-/mpijob/ssh}
+newline='
+'
+fail() {
+  printf 'mpijob: %s\\n' "$2" >&2
+  { printf '%s\\n' "$2"; } 2>/dev/null >>"${MPIJOB_LAST_WORDS:-/dev/termination-log}" || :
+  exit "$1"
+}
+take_keys() { # a copy of our own: ssh refuses a key that others may read
+  before=$(umask -S)
+  umask 077
+  { cp "$keys/id_rsa" "$home/.ssh/id" && chmod 600 "$home/.ssh/id" && public=$(cat "$keys/id_rsa.pub") \\
+    && printf 'mpijob %s\\n' "$public" >"$home/.ssh/known_hosts" \\
+    && printf 'restrict %s\\n' "$public" >"$home/.ssh/authorized_keys"; } \\
+    || fail 90 "the job's key cannot be read in $keys"
+  umask "$before"
+}
+"""
+
+# $1 sshd_config, $2 ssh_config, $3 agent, $4 the rank's text, $5 the ranks' sitecustomize, if there is one;
+# the archive of what goes along may be mounted
+PREPARE = """\
+set -eu
+umask 077
+home=${MPIJOB_HOME:-/mpijob/home}
+cd "$home"
+mkdir -p .ssh ranks work
+users=$(cat "${MPIJOB_PASSWD:-/etc/passwd}")
+printf '%s\\nmpijob:x:%s:%s:mpijob:%s:/bin/sh\\n' "$users" "$(id -u)" "$(id -g)" "$home" >passwd
+chmod 644 passwd
+printf '%s' "$1" >sshd_config
+printf '%s' "$2" >.ssh/config
+printf '%s' "$3" >ssh
+printf '%s' "$4" >rank.sh
+chmod 700 ssh rank.sh
+if [ -n "${5:-}" ]; then mkdir -p python && printf '%s' "$5" >python/sitecustomize.py; fi
+archive=${MPIJOB_CODE:-/mpijob/code}/archive
+if [ -e "$archive" ]; then tar -xzf "$archive" -C work; fi
+"""
+
+# sshd gives its sessions a bare environment, hence the file; a binary with file capabilities cannot be
+# started where all capabilities are dropped, and a copy of it has none
+WORKER = (
+    BEGIN
+    + """\
+take_keys
+printf '%s\\n' "${MPIJOB_NODE:-}" >"$home/node"
+keep() { case $2 in ''|*"$newline"*) ;; *) printf '%s=%s\\n' "$1" "$2" ;; esac; }
+{
+  keep PATH "$PATH"
+  keep LD_LIBRARY_PATH "${LD_LIBRARY_PATH:-}"
+  keep NVIDIA_VISIBLE_DEVICES "${NVIDIA_VISIBLE_DEVICES:-}"
+} >"$home/.ssh/environment"
+sshd=$(command -v sshd) || sshd=
+for place in /usr/sbin/sshd /usr/local/sbin/sshd; do
+  if [ -z "$sshd" ] && [ -x "$place" ]; then sshd=$place; fi
+done
+[ -n "$sshd" ] || fail 95 "the image has no sshd: install openssh-server in it"
+code=0
+said=$("$sshd" -t -f "$home/sshd_config" 2>&1) || code=$?
+if [ "$code" = 126 ]; then
+  cp "$sshd" "$home/sshd" && sshd=$home/sshd && code=0
+  said=$("$sshd" -t -f "$home/sshd_config" 2>&1) || code=$?
+fi
+[ "$code" = 0 ] || fail 95 "sshd cannot start (exit $code): $said"
+exec "$sshd" -D -e -f "$home/sshd_config"
+"""
+)
+
+# Stands before every rank's command: says who it is when it is only counted, else takes its GPUs, runs the
+# command and says how it ended. The command is a child that leaves its number for STOP; a group's signal
+# passes the shim by, so that it can still say what became of the rank. A rank that was killed for memory
+# looks like any other that was killed, unless somebody looks at the container's own count. Hydra ends the
+# other workers' ranks only for one that a signal ended, so there the shim of a rank that failed kills itself.
+RANK = """\
+#!/bin/sh
+home=${MPIJOB_HOME:-/mpijob/home}
+rank=${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-}}}
+size=${PMI_SIZE:-${OMPI_COMM_WORLD_SIZE:-}}
+slot=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}
+if [ "${MPIJOB_CENSUS:-0}" = 1 ]; then
+  gpus=0
+  for device in ${MPIJOB_DEVICES:-}; do # a pattern such as /dev/nvidia[0-9]*
+    if [ -e "$device" ]; then gpus=$((gpus + 1)); fi
+  done
+  node=
+  if [ -e "$home/node" ]; then read -r node <"$home/node" || :; fi
+  printf 'mpijob-census rank=%s size=%s local=%s host=%s node=%s gpus=%s\\n' \\
+    "$rank" "$size" "$slot" "$(uname -n)" "$node" "$gpus"
+  exit 0
+fi
+export MPIJOB_RANK="$rank" MPIJOB_LOCAL_RANK="$slot"
+if [ -e "$home/python" ]; then export PYTHONPATH="$home/python${PYTHONPATH:+:$PYTHONPATH}"; fi
+if [ "${MPIJOB_GPUS:-0}" -gt 0 ] && [ "${MPIJOB_SLOTS:-0}" -gt 0 ]; then
+  each=$((MPIJOB_GPUS / MPIJOB_SLOTS))
+  if [ "$each" = 0 ]; then gpus=$((slot % MPIJOB_GPUS)); else gpus=$((slot * each)); fi
+  next=$((gpus + 1))
+  while [ "$next" -lt $((slot * each + each)) ]; do gpus=$gpus,$next; next=$((next + 1)); done
+  export CUDA_VISIBLE_DEVICES="$gpus" ROCR_VISIBLE_DEVICES="$gpus" ZE_AFFINITY_MASK="$gpus"
+fi
+place=${MPIJOB_CGROUP:-/sys/fs/cgroup}
+count() { # how often memory has run out in this container, or nothing where nobody says
+  kills=
+  for file in "$place/memory.events" "$place/memory/memory.oom_control"; do
+    [ -r "$file" ] || continue
+    while read -r word number; do if [ "$word" = oom_kill ]; then kills=$number; fi; done <"$file"
+  done
+}
+count
+before=${kills:-0}
+trap : TERM INT HUP USR1 USR2 CONT
+input=/dev/null # what a launcher passes on may never end: Open MPI 5 for rank 0, hydra for all others
+if [ "$rank" = 0 ]; then input=${MPIJOB_STDIN:-/dev/null}; fi
+exec <"$input"
+/bin/sh -c '{ : >"$0/ranks/$$"; } 2>/dev/null; exec "$@"' "$home" "$@"
+code=$? oom=
+if [ "$code" = 137 ]; then
+  count
+  if [ -n "$kills" ]; then oom=" oom=$((kills - before))"; fi
+fi
+printf 'mpijob-exit rank=%s code=%s%s\\n' "$rank" "$code" "$oom"
+if [ "$code" != 0 ] && [ -n "${PMI_RANK:-}" ]; then kill -s KILL $$; fi
+exit "$code"
+"""
+
+# $1 signal, $2 seconds: tells every rank here (or nobody, with 0) and gives them time to write a checkpoint
+STOP = """\
+home=${MPIJOB_HOME:-/mpijob/home}
+for file in "$home"/ranks/*; do kill -s "$1" "${file##*/}" 2>/dev/null; done
+left=$2
+while [ "$left" -gt 0 ]; do
+  alive=0
+  for file in "$home"/ranks/*; do if kill -s 0 "${file##*/}" 2>/dev/null; then alive=1; fi; done
+  [ "$alive" = 1 ] || exit 0
+  sleep 1
+  left=$((left - 1))
+done
+"""

@@ -1,0 +1,1 @@
+"""Training runtimes: built-in ones, lint and smoke test."""

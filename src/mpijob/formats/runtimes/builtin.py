@@ -1,0 +1,200 @@
+"""The runtimes that ship: for jobs that others write (kubectl, the Kubeflow SDK), made of the very pods of ours.
+
+A job of ours brings a runtime of its own (`trainjob`). These are for a cluster's users who write TrainJobs
+themselves, or may not create runtimes. The launcher works too (`runLauncherAsNode`), because Trainer gives a
+TrainJob's resources and variables to the workers only then. MPICH and Intel MPI are MPIJobs to start from,
+because Trainer refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.errors import NotFound
+from mpijob.formats.kubernetes import mpijob, pod_template, trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Document, Shape, exact
+from mpijob.formats.launch import launcher_script, runtime_scripts
+from mpijob.model import Family, MPIJob, Resources
+from mpijob.model.spec.enums import choice_hint
+
+KIND = "ClusterTrainingRuntime"
+FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
+_MARK = "mpijob-runtime"
+_SDK_HOME = "/home/mpiuser"  # where the Kubeflow SDK writes the function that a job runs
+_OF_ONE_JOB = frozenset(
+    {"MPIJOB_NAME", "MPIJOB_NAMESPACE", "MPIJOB_WORLD", "MPIJOB_USED", "MPIJOB_MOST", "MPIJOB_SLOTS"}
+    | {"MPIJOB_GPUS", "MPIJOB_CENSUS_WORDS", "MPIJOB_DEVICES_PLANNED"}
+)
+_HELLO = ("/bin/sh", "-c", 'echo "rank $MPIJOB_RANK of $MPIJOB_WORLD on $(uname -n)"')
+
+
+class Shipped(msgspec.Struct, frozen=True, kw_only=True):
+    """One runtime that ships; its image is only a default, for a cluster's own."""
+
+    name: str
+    description: str
+    image: str
+    family: Family = Family.OPENMPI
+    framework: str = "mpi"
+    resources: Resources = Resources(cpu="1", memory="2Gi")
+    env: Mapping[str, str] = {}
+
+    @property
+    def kind(self) -> str:
+        """What it is on a cluster."""
+        return KIND if self.family is Family.OPENMPI else mpijob.KIND
+
+
+_ONE_GPU = Resources(cpu="4", memory="16Gi", gpu=1)
+SHIPPED = (
+    Shipped(
+        name="mpijob-openmpi",
+        description="Open MPI 4 or 5 on CPUs",
+        image="mpioperator/openmpi:latest",
+    ),
+    Shipped(
+        name="mpijob-openmpi-gpu",
+        description="Open MPI with one GPU for each rank",
+        image="mpioperator/openmpi:latest",
+        resources=_ONE_GPU,
+    ),
+    Shipped(
+        name="mpijob-horovod",
+        description="Horovod: data-parallel training, one GPU for each rank",
+        image="horovod/horovod:0.28.1",
+        framework="horovod",
+        resources=_ONE_GPU,
+        env={"HOROVOD_GPU_OPERATIONS": "NCCL", "NCCL_DEBUG": "WARN"},
+    ),
+    Shipped(
+        name="mpijob-deepspeed",
+        description="DeepSpeed whose ranks are started by MPI",
+        image="deepspeed/deepspeed:latest",
+        framework="deepspeed",
+        resources=Resources(cpu="8", memory="64Gi", gpu=1),
+        env={"NCCL_DEBUG": "WARN"},
+    ),
+    Shipped(
+        name="mpijob-mpich",
+        description="MPICH, as an MPIJob of the MPI Operator",
+        image="mpioperator/mpich:latest",
+        family=Family.MPICH,
+    ),
+    Shipped(
+        name="mpijob-intel",
+        description="Intel MPI, as an MPIJob of the MPI Operator",
+        image="mpioperator/intel:latest",
+        family=Family.INTEL,
+    ),
+)
+
+
+def shipped(name: str) -> Shipped:
+    """Return a shipped runtime by its name, with or without `mpijob-` in front."""
+    for one in SHIPPED:
+        if name in (one.name, one.name.removeprefix("mpijob-")):
+            return one
+    raise NotFound(f"no runtime '{name}' ships", hint=choice_hint(name, [one.name for one in SHIPPED]))
+
+
+def document(one: Shipped, *, image: str = "", user: int | None = None, gpu_kind: str = "") -> Document:
+    """Return the runtime, or the MPIJob to start from, as a cluster takes it.
+
+    `user` is the user ID for pods where the cluster chooses none itself, as in `well_known.Shape`.
+    """
+    resources = one.resources.replace(gpu_kind=gpu_kind) if gpu_kind else one.resources
+    job = MPIJob(
+        name=one.name,
+        workers=2,
+        image=image or one.image,
+        command=_HELLO[:1],
+        args=_HELLO[1:],
+        description=one.description,
+        env=one.env,
+        resources=resources,
+        launcher=resources if one.family is Family.OPENMPI else MPIJob(name="x").launcher,
+    )
+    shape = Shape(user=user, family=one.family, launcher_cores=0.0)
+    if one.family is not Family.OPENMPI:
+        (written,) = mpijob.write(job, shape)
+        return written
+    return _runtime(one, trainjob.write(job, shape)[0])
+
+
+def _runtime(one: Shipped, written: Document) -> Document:
+    """Return a job's runtime as one for any job: no word of that job is left in it."""
+    labels = {FRAMEWORK_LABEL: one.framework, well_known.MANAGED_LABEL: well_known.MANAGED_BY}
+    spec = written["spec"]
+    spec["mlPolicy"]["mpi"]["runLauncherAsNode"] = True
+    for part in spec["template"]["spec"]["replicatedJobs"]:
+        _generalise(part["template"]["spec"]["template"], launching=part["name"] == "launcher")
+    metadata = {
+        "name": one.name,
+        "labels": labels,
+        "annotations": {f"{well_known.DOMAIN}/description": one.description},
+    }
+    return {"apiVersion": trainjob.API, "kind": KIND, "metadata": metadata, "spec": spec}
+
+
+def _generalise(template: Document, *, launching: bool) -> None:
+    ours = (well_known.JOB_LABEL, well_known.UID_LABEL, well_known.ATTEMPT_LABEL, well_known.OWNER_LABEL)
+    labels = template["metadata"]["labels"]
+    template["metadata"]["labels"] = {key: value for key, value in labels.items() if key not in ours}
+    first, main = template["spec"]["initContainers"][0], template["spec"]["containers"][0]
+    main["env"] = [*(item for item in main["env"] if item["name"] not in _OF_ONE_JOB), *_from_pod()]
+    main["volumeMounts"].append({"name": "mpijob-home", "mountPath": _SDK_HOME, "subPath": "work"})
+    texts = exact([runtime_scripts.agent(), runtime_scripts.LAUNCH, launcher_script.LAUNCHER])
+    first["args"][2] = texts[0]
+    if launching:
+        first["command"][2] += exact([runtime_scripts.OWN_NAME])[0]
+        first["env"] = _from_pod()
+        main["command"] = ["/bin/sh", "-c", texts[1], _MARK, texts[2]]
+        main["args"] = exact(list(_HELLO))
+        main["env"] = [item for item in main["env"] if item["name"] != "MPIJOB_NODE"] + _node()
+
+
+def _from_pod() -> list[Document]:
+    fields = {
+        "MPIJOB_NAME": "metadata.labels['jobset.sigs.k8s.io/jobset-name']",
+        "MPIJOB_NAMESPACE": "metadata.namespace",
+    }
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+
+
+def _node() -> list[Document]:
+    return [{"name": "MPIJOB_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+
+
+def pod_specs(runtime: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pod spec of each part of a runtime, by the part's name, whatever is missing in between."""
+    found = {}
+    for part in replicated_jobs(runtime):
+        template = ((part.get("template") or {}).get("spec") or {}).get("template") or {}
+        found[str(part.get("name", ""))] = template.get("spec") or {}
+    return found
+
+
+def replicated_jobs(runtime: Mapping[str, Any]) -> list[Document]:
+    """Return the parts of a runtime in their order."""
+    template = (runtime.get("spec") or {}).get("template") or {}
+    return list((template.get("spec") or {}).get("replicatedJobs") or ())
+
+
+def is_ours(runtime: Mapping[str, Any]) -> bool:
+    """Return whether a runtime's launcher runs our text, so that a TrainJob's `args` are its program."""
+    launcher = pod_template.container_of(pod_specs(runtime).get("launcher") or {})
+    return _MARK in (launcher.get("command") or ())
+
+
+def is_of_one_job(runtime: Mapping[str, Any]) -> bool:
+    """Return whether a runtime was written for one job of ours and goes with it."""
+    return well_known.JOB_LABEL in ((runtime.get("metadata") or {}).get("labels") or {})
+
+
+def is_mpi(runtime: Mapping[str, Any]) -> bool:
+    """Return whether a runtime starts MPI jobs."""
+    policy = (runtime.get("spec") or {}).get("mlPolicy") or {}
+    return policy.get("mpi") is not None

@@ -1,0 +1,68 @@
+"""A small real job that tries a runtime out, and what its output proves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.formats.kubernetes import pod_template, trainjob, well_known
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.runtimes import builtin
+
+WORKERS = 2
+SECONDS = 300
+_SAY = 'echo "mpijob-trial rank=${OMPI_COMM_WORLD_RANK:-?} size=${OMPI_COMM_WORLD_SIZE:-?} host=$(uname -n)"'
+_SAID = re.compile(r"mpijob-trial rank=(\d+) size=(\d+) host=(\S+)")
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """The ranks that spoke, and where they ran."""
+
+    ranks: int
+    wanted: int
+    hosts: tuple[str, ...]
+    hosts_wanted: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether the world is the one that was asked for."""
+        return self.ranks == self.wanted and len(self.hosts) == self.hosts_wanted
+
+
+def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
+    """Return a TrainJob that uses the runtime as it is: two nodes, each rank says who and where it is."""
+    reference = {
+        "apiGroup": "trainer.kubeflow.org",
+        "kind": runtime.get("kind", builtin.KIND),
+        "name": runtime["metadata"]["name"],
+    }
+    trainer: Document = {"numNodes": WORKERS, "numProcPerNode": 1}
+    if builtin.is_ours(runtime):
+        trainer["args"] = well_known.exact(["/bin/sh", "-c", _SAY])
+    else:
+        line = ["mpirun", "--hostfile", well_known.HOSTFILE, "-n", str(WORKERS), "/bin/sh", "-c", _SAY]
+        trainer["command"], trainer["args"] = well_known.exact(line[:1]), well_known.exact(line[1:])
+    labels = {
+        well_known.MANAGED_LABEL: well_known.MANAGED_BY,
+        f"{well_known.DOMAIN}/trial": well_known.as_label(reference["name"]),
+    }
+    return {
+        "apiVersion": trainjob.API,
+        "kind": trainjob.JOB,
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"runtimeRef": reference, "trainer": trainer, "activeDeadlineSeconds": SECONDS},
+    }
+
+
+def proof(output: str) -> Proof:
+    """Return what the launcher's output proves."""
+    said = {int(rank): host for rank, _, host in _SAID.findall(output)}
+    return Proof(len(said), WORKERS, tuple(sorted(set(said.values()))), WORKERS)
+
+
+def image_of(runtime: Mapping[str, Any]) -> str:
+    """Return the image that the runtime's workers run."""
+    return str(pod_template.container_of(builtin.pod_specs(runtime).get("node") or {}).get("image", ""))

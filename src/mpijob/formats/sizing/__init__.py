@@ -1,0 +1,1 @@
+"""Resource requests, node fit and the choice of the engine."""

@@ -1,0 +1,95 @@
+"""Which engine a job goes to on a cluster, and why: Kubeflow Trainer or the MPI Operator.
+
+Pure judgement over what the cluster serves; the reasons are shown with the plan. Both engines make the
+same pods (`pod_template`), so the choice is only about what each of them can start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from mpijob.errors import Unsupported
+from mpijob.formats.kubernetes import mpijob, trainjob
+from mpijob.model import Family, MPIJob
+from mpijob.model.spec.command import launcher_of
+
+JOBSET_API = "jobset.x-k8s.io/v1alpha2"
+
+
+class Engine(StrEnum):
+    """Who runs the job on the cluster."""
+
+    TRAINER = "trainer"
+    MPI_OPERATOR = "mpi-operator"
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The engine, the MPI library that the job is started with there, and a reason for each."""
+
+    engine: Engine
+    family: Family
+    reasons: tuple[str, ...]
+
+
+def choose(job: MPIJob, served: Collection[str], *, launcher_image: str = "") -> Choice:
+    """Return where the job goes, among the API versions that the cluster serves (`group/version`)."""
+    family, why = _family(job)
+    needed = tuple(_only_operator(family, launcher_image, job.elastic is not None))
+    trainer = {trainjob.API, JOBSET_API} <= set(served)
+    operator = mpijob.API in served
+    if operator and (needed or not trainer):
+        reasons = needed or (f"engine mpi-operator: {_missing(served)} is not installed on this cluster",)
+        return Choice(Engine.MPI_OPERATOR, family, (*reasons, why))
+    if trainer and not needed:
+        reason = "engine trainer: Kubeflow Trainer serves Open MPI, with a runtime of the job's own"
+        return Choice(Engine.TRAINER, family, (reason, why))
+    raise nowhere(served, needed)
+
+
+def _family(job: MPIJob) -> tuple[Family, str]:
+    """Return the MPI library: the one asked for, the one that the command belongs to, else Open MPI."""
+    if job.mpi is Family.CUSTOM:
+        raise Unsupported(
+            "mpi: custom runs on this machine only: a cluster's engine writes the hostfile in its own form",
+            hint="use openmpi, mpich or intel on a cluster",
+        )
+    if job.mpi is not Family.AUTO:
+        return job.mpi, f"mpi {job.mpi.value}: the job asks for it"
+    own = launcher_of(job)
+    if own is not None and own.families and Family.OPENMPI.value not in own.families:
+        return Family.MPICH, f"mpi mpich: the command is started by {own.program}"
+    return Family.OPENMPI, "mpi openmpi: the default on a cluster, and the command asks for no other"
+
+
+def _only_operator(family: Family, launcher_image: str, elastic: bool) -> Iterator[str]:
+    if family is not Family.OPENMPI:
+        yield f"engine mpi-operator: Trainer starts Open MPI only, and the job uses {family.value}"
+    if launcher_image:
+        yield f"engine mpi-operator: the launcher has an image of its own, {launcher_image}"
+    if elastic:
+        yield "engine mpi-operator: workers may come and go, which Trainer's jobs cannot"
+
+
+def _missing(served: Collection[str]) -> str:
+    if trainjob.API in served:
+        return f"JobSet ({JOBSET_API}), which Kubeflow Trainer needs,"
+    return f"Kubeflow Trainer ({trainjob.API})"
+
+
+def nowhere(served: Collection[str], needed: tuple[str, ...] = ()) -> Unsupported:
+    """Return the refusal of a cluster that has no engine, or none that does what a job needs."""
+    old = next((one for one in sorted(served) if one == "kubeflow.org/v1"), "")
+    note = f"; MPIJob is served as {old}, which is the old Training Operator's" if old else ""
+    if needed:
+        reason = needed[0].partition(": ")[2]
+        return Unsupported(
+            f"the MPI Operator ({mpijob.API}) is not installed on this cluster{note}: {reason}",
+            hint="ask an administrator for the MPI Operator, or use mpi: openmpi with an image that has it",
+        )
+    return Unsupported(
+        f"neither {_missing(served)} nor the MPI Operator ({mpijob.API}) is installed on this cluster{note}",
+        hint="ask an administrator for Kubeflow Trainer 2.2 or the MPI Operator 0.8; mpijob doctor shows what is there",
+    )

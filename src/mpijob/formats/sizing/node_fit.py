@@ -1,0 +1,200 @@
+"""Which machines of a cluster would take a worker, and how many each could hold.
+
+The scheduler's own rules as far as a job can touch them: readiness, taints and tolerations, node selector,
+required node affinity, excluded machines, and what is allocatable less what pods hold. It starts nothing
+and promises nothing: the scheduler may know more. Nodes and pods are read by the cluster's engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.formats.kubernetes import placement
+from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.formats.sizing import resource_requests
+from mpijob.model import MPIJob, Role
+from mpijob.model.platform.cluster import Ask, Room
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_AUTOSCALED = (  # a label or annotation by which a machine belongs to a pool that may grow
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "karpenter.sh/nodepool",
+    "machine.openshift.io/machine",
+    "cluster.x-k8s.io/machine",
+)
+_ROUNDING = 1e-9
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """One machine: what it has for pods, and what is left of it."""
+
+    name: str
+    whole: Mapping[str, float]
+    free: Mapping[str, float]
+
+
+class Count(msgspec.Struct, frozen=True):
+    """The machines that would take the job's pods, and why the others would not."""
+
+    usable: tuple[Machine, ...]
+    all: int
+    passed_over: Mapping[str, int]
+
+
+def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> Count:
+    """Return the machines that would take a worker, with what is free on each."""
+    held = _held(pods)
+    usable, reasons, number = [], Counter[str](), 0
+    wanted = placement.pod_fields(job, Shape(), Role.WORKER)
+    for node in nodes:
+        number += 1
+        if reason := _refused(node, wanted):
+            reasons[reason] += 1
+            continue
+        name = node["metadata"]["name"]
+        whole = {key: resource_requests.number(amount) for key, amount in _allocatable(node).items()}
+        holds = held.get(name, {})
+        free = {key: max(0.0, amount - holds.get(key, 0.0)) for key, amount in whole.items()}
+        usable.append(Machine(name, whole, free))
+    return Count(tuple(usable), number, dict(reasons))
+
+
+def room(counted: Count, parts: Iterable[Ask], *, grows: bool) -> Room:
+    """Return how many workers would start now beside the launcher, and how many could ever."""
+    asked = {part.role: part.requests for part in parts}
+    worker, launcher = asked.get(Role.WORKER.value, {}), asked.get(Role.LAUNCHER.value, {})
+    names = {*worker, "cpu", "memory"}
+    return Room(
+        now=_fit([dict(one.free) for one in counted.usable], worker, launcher),
+        ever=_fit([dict(one.whole) for one in counted.usable], worker, launcher),
+        machines=counted.all,
+        usable=len(counted.usable),
+        passed_over=counted.passed_over,
+        largest={name: max((one.whole.get(name, 0.0) for one in counted.usable), default=0.0) for name in names},
+        grows=grows,
+    )  # fmt: skip
+
+
+def grows(nodes: Iterable[Document], served: Iterable[str]) -> bool:
+    """Return whether machines may be added by themselves: then too few of them is no reason to refuse."""
+    if any(api.startswith(("karpenter.sh/", "autoscaling.openshift.io/")) for api in served):
+        return True
+    return any(key in marks(node) for node in nodes for key in _AUTOSCALED)
+
+
+def marks(node: Document) -> dict[str, str]:
+    """Return a machine's labels and annotations together."""
+    metadata = node["metadata"]
+    return (metadata.get("labels") or {}) | (metadata.get("annotations") or {})
+
+
+def _held(pods: Iterable[Document]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for pod in pods:
+        name = (pod.get("spec") or {}).get("nodeName")
+        if not name or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        here = found.setdefault(name, {})
+        here["pods"] = here.get("pods", 0.0) + 1
+        for key, amount in resource_requests.requested(pod).items():
+            here[key] = here.get(key, 0.0) + amount
+    return found
+
+
+def _allocatable(node: Document) -> Mapping[str, Any]:
+    return (node.get("status") or {}).get("allocatable") or {}
+
+
+def _fit(rooms: list[dict[str, float]], worker: Mapping[str, float], launcher: Mapping[str, float]) -> int:
+    """Return how many workers fit once the launcher sits where it costs them least; 0 when it has no place."""
+    counts = [_times(one, worker) for one in rooms]
+    best = -1
+    for index, one in enumerate(rooms):
+        if not _times(one, launcher):
+            continue
+        rest = {key: amount - launcher.get(key, 0.0) - (key == "pods") for key, amount in one.items()}
+        best = max(best, sum(counts) - counts[index] + _times(rest, worker))
+    return max(best, 0)
+
+
+def _times(room: Mapping[str, float], pod: Mapping[str, float]) -> int:
+    wanted = {**pod, "pods": 1.0}
+    fits = [(room.get(key, 0.0) + _ROUNDING) // amount for key, amount in wanted.items() if amount > 0]
+    return max(0, int(min(fits)))
+
+
+def _refused(node: Document, wanted: Document) -> str:
+    """Return why a machine takes no worker of this job, in a few words, or ""."""
+    spec, labels = node.get("spec") or {}, node["metadata"].get("labels") or {}
+    if not _ready(node):
+        return "not ready"
+    for taint in spec.get("taints") or ():
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(taint, wanted):
+            return f"tainted {taint.get('key', '')}"
+    if spec.get("unschedulable"):
+        return "closed to new pods"
+    selector = wanted.get("nodeSelector") or {}
+    if any(labels.get(key) != value for key, value in selector.items()):
+        return "not selected by placement.node_selector"
+    terms = (((wanted.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}).get(
+        "nodeSelectorTerms"
+    )
+    if terms and not any(_chosen(term, node) for term in terms):
+        return "excluded, or not matched by placement.affinity"
+    return ""
+
+
+def _ready(node: Document) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _tolerated(taint: Mapping[str, Any], wanted: Document) -> bool:
+    return any(_tolerates(one, taint) for one in wanted.get("tolerations") or ())
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if toleration.get("operator") == "Exists":
+        return not toleration.get("key") or toleration["key"] == taint.get("key")
+    same = toleration.get("key") == taint.get("key")
+    return same and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def _chosen(term: Mapping[str, Any], node: Document) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    fields = {"metadata.name": node["metadata"]["name"]}
+    rules = [(one, labels) for one in term.get("matchExpressions") or ()]
+    rules += [(one, fields) for one in term.get("matchFields") or ()]
+    return bool(rules) and all(holds(rule, values) for rule, values in rules)
+
+
+def holds(rule: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Return whether labels satisfy one expression of a selector."""
+    key, values = str(rule.get("key", "")), rule.get("values") or ()
+    match rule.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+        case "Gt" | "Lt" as order:
+            return _compared(str(order), labels.get(key, ""), str(values[0]) if values else "")
+    return False
+
+
+def _compared(order: str, there: str, bound: str) -> bool:
+    try:
+        return int(there) > int(bound) if order == "Gt" else int(there) < int(bound)
+    except ValueError:
+        return False

@@ -1,0 +1,125 @@
+"""What a job asks of a cluster, by the names under which a cluster counts: resources, pods, objects.
+
+Read off the very pod templates that will be sent (`pod_template`), so that quotas and limits are compared with
+what the API server will see, and not with a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mpijob.formats.kubernetes import pod_template
+from mpijob.formats.kubernetes.well_known import Document, Shape
+from mpijob.model import MPIJob, Role
+from mpijob.model.platform.cluster import Ask
+from mpijob.model.spec.quantity import parse
+
+_SERVERS_OWN = re.compile(r"([+-]?[0-9.]+)([nu]|[eE][+-]?[0-9]+)")
+_TINY = {"n": 1e-9, "u": 1e-6}
+_OBJECTS = {  # what the engines create beside the pods, for one job
+    "trainjobs.trainer.kubeflow.org": {
+        "trainjobs.trainer.kubeflow.org": 1,
+        "trainingruntimes.trainer.kubeflow.org": 1,
+        "jobsets.jobset.x-k8s.io": 1,
+        "jobs.batch": 2,
+        "services": 1,
+        "secrets": 1,
+        "configmaps": 2,
+    },
+    "mpijobs.kubeflow.org": {
+        "mpijobs.kubeflow.org": 1,
+        "jobs.batch": 1,
+        "services": 1,
+        "secrets": 1,
+        "configmaps": 1,
+    },
+}
+
+
+def asks(job: MPIJob, shape: Shape | None = None) -> tuple[Ask, ...]:
+    """Return what one worker and the launcher ask for, as their pods say it."""
+    shape = shape or Shape()
+    image = job if job.image else job.replace(image="any")  # the amounts do not depend on it
+    return tuple(
+        _ask(role, pod_template.template(image.replace(volumes=()), shape, role))
+        for role in (Role.WORKER, Role.LAUNCHER)
+    )
+
+
+def whole(job: MPIJob, engine: str, parts: Iterable[Ask]) -> dict[str, float]:
+    """Return all that the job adds to the lines of a ResourceQuota, by their names.
+
+    `engine` is the kind that is created, as a quota counts it: `trainjobs.trainer.kubeflow.org`.
+    """
+    found: dict[str, float] = {"pods": job.workers + 1.0, "count/pods": job.workers + 1.0}
+    for part in parts:
+        count = job.workers if part.role == Role.WORKER.value else 1
+        for prefix, amounts in (("requests", part.requests), ("limits", part.limits)):
+            for name, amount in amounts.items():
+                for line in _lines(prefix, name):
+                    found[line] = found.get(line, 0.0) + amount * count
+    for name, number in _OBJECTS.get(engine, {}).items():
+        found[f"count/{name}"] = float(number)
+        if name in ("services", "secrets", "configmaps"):
+            found[name] = float(number)  # the older spelling of the same line
+    return found
+
+
+def _lines(prefix: str, name: str) -> tuple[str, ...]:
+    if prefix == "requests" and name in ("cpu", "memory"):
+        return (f"requests.{name}", name)
+    return (f"{prefix}.{name}",)
+
+
+def _ask(role: Role, template: Document) -> Ask:
+    containers = template["spec"]["containers"]
+    first = template["spec"].get("initContainers") or []
+    return Ask(
+        role=role.value,
+        requests=_together(containers, first, "requests"),
+        limits=_together(containers, first, "limits"),
+    )
+
+
+def _together(
+    containers: Iterable[Mapping[str, Any]], first: Iterable[Mapping[str, Any]], what: str
+) -> dict[str, float]:
+    """Return a pod's amounts: its containers run side by side, its init containers one after the other."""
+    found: dict[str, float] = {}
+    for one in containers:
+        for name, amount in amounts(one, what).items():
+            found[name] = found.get(name, 0.0) + amount
+    for one in first:
+        for name, amount in amounts(one, what).items():
+            found[name] = max(found.get(name, 0.0), amount)
+    return found
+
+
+def amounts(container: Mapping[str, Any], what: str) -> dict[str, float]:
+    """Return what one container requests, or is limited to, as numbers."""
+    said = (container.get("resources") or {}).get(what) or {}
+    return {name: number(amount) for name, amount in said.items()}
+
+
+def number(amount: Any) -> float:
+    """Return a quantity as the server writes it (`250m`, `1e3`, `17n`) as a number; 0 for what is none."""
+    if own := _SERVERS_OWN.fullmatch(str(amount)):
+        return float(own[1]) * _TINY[own[2]] if own[2] in _TINY else float(own[1] + own[2])
+    try:
+        return parse(amount)
+    except ValueError:
+        return 0.0
+
+
+def requested(pod: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a pod of anybody's holds of its machine, as the scheduler counts it."""
+    spec = pod.get("spec") or {}
+    first = spec.get("initContainers") or []
+    beside = [one for one in first if one.get("restartPolicy") == "Always"]  # sidecars run beside the rest
+    before = [one for one in first if one.get("restartPolicy") != "Always"]
+    found = _together([*(spec.get("containers") or []), *beside], before, "requests")
+    for name, amount in (spec.get("overhead") or {}).items():
+        found[name] = found.get(name, 0.0) + number(amount)
+    return found

@@ -1,0 +1,1 @@
+"""Read the status of Kubernetes objects."""

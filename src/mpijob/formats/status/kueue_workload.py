@@ -1,0 +1,203 @@
+"""Kueue's Workload, read as a place in a queue: admitted, or what the job waits for.
+
+By default Kueue's reasons are coarse (`Pending`, `Inadmissible`), so its messages are read: unused quota
+that is short passes, a request above the greatest capacity never does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mpijob.formats.kubernetes.pod_template import quantity as written
+from mpijob.formats.status import kueue_preemption
+from mpijob.formats.status.nested_fields import (
+    amount,
+    conditions,
+    counted,
+    holds,
+    in_words,
+    moment,
+    number,
+    part,
+    parts,
+    text,
+    thing,
+)
+from mpijob.formats.status.pod_startup import shortened
+from mpijob.model.platform.cluster_observation import Hold, Queueing
+from mpijob.model.spec import quantity
+
+Workload = Mapping[str, Any]
+_WAITS = re.compile(
+    r"insufficient unused quota for (?P<res>\S+) in flavor (?P<flavor>\S+), (?P<more>\S+) more needed"
+)
+_NEVER = re.compile(
+    r"insufficient quota for (?P<res>\S+) in flavor (?P<flavor>\S+), (?:previously considered podsets requests "
+    r"\((?P<before>[^)]*)\) \+ current podset request \((?P<now>[^)]*)\)|request) > maximum capacity "
+    r"\((?:[^)]* > )?(?P<most>[^)]*)\)"
+)
+_OF_A_SET = "couldn't assign flavors to pod set "
+_NO_RESOURCE = re.compile(r"resource (?P<res>\S+) unavailable in ClusterQueue")
+_QUEUE = re.compile(
+    r"(?P<kind>LocalQueue|ClusterQueue) (?P<name>\S+) (?P<state>doesn't exist|not found|is inactive)"
+)
+_PREEMPTING = re.compile(r"Pending the preemption of (?P<count>\d+) workload")
+_EVICTIONS = {
+    "PodsReadyTimeout": "its pods were not ready in time",
+    "AdmissionCheck": "an admission check was withdrawn",
+    "AdmissionChecksRejected": "an admission check refused it",
+    "ClusterQueueStopped": "its queue was stopped",
+    "LocalQueueStopped": "its queue was stopped",
+    "NodeFailures": "a node failed",
+    "FlavorMigration": "it moves to other machines",
+}
+
+
+def read(
+    workload: Workload | None,
+    label: str,
+    position: int | None,
+    taker: Workload | None = None,
+    reached: str = "",
+) -> Queueing | None:
+    """Return the job's place in its queue; None for a job without one. `position` counts from 0, as Kueue does.
+
+    `taker` is the Workload for which a pre-empted job had to make way, where it can be seen; `reached` how far that
+    job had come (`epoch 45/100`), where that is known.
+    """
+    name = text(workload, "spec", "queueName") or label
+    if workload is None:
+        return Queueing(name=name, hold=Hold.UNHEARD) if name else None
+    known = conditions(workload)
+    place = None if position is None else position + 1
+    since = moment(known.get("Requeued"), "lastTransitionTime") or moment(
+        workload, "metadata", "creationTimestamp"
+    )
+    if holds(known.get("Admitted")) and not holds(
+        known.get("Evicted")
+    ):  # while it is evicted, it is still both
+        at = moment(known["Admitted"], "lastTransitionTime")
+        return Queueing(name=name, admitted=True, since=since, admitted_at=at)
+    hold, sentence = _hold(workload, known, name)
+    if hold is Hold.PREEMPTED:
+        sentence = kueue_preemption.sentence(workload, sentence, taker, reached)
+    return Queueing(name=name, hold=hold, text=sentence, position=place, since=since)
+
+
+def finished(workload: Workload | None) -> Mapping[str, Any] | None:
+    """Return the condition by which Kueue says that the job is over, if it does."""
+    found = conditions(workload).get("Finished")
+    return found if holds(found) else None
+
+
+def _hold(workload: Workload, known: Mapping[str, Mapping[str, Any]], name: str) -> tuple[Hold, str]:
+    if part(workload, "spec").get("active") is False:
+        return Hold.DEACTIVATED, _deactivated(known)
+    reserved, evicted = known.get("QuotaReserved"), known.get("Evicted")
+    if holds(reserved):
+        if evicted is not None and holds(evicted):
+            return _evicted(evicted, "")
+        return Hold.CHECKS, _checks(workload)
+    hold, sentence = _waits(workload, text(reserved, "message"), name)
+    if evicted is None or not holds(evicted) or hold in (Hold.MISSING, Hold.CLOSED):
+        return hold, sentence
+    return _evicted(evicted, sentence)
+
+
+def _deactivated(known: Mapping[str, Mapping[str, Any]]) -> str:
+    why = next((text(known[one], "message") for one in ("DeactivationTarget", "Evicted") if one in known), "")
+    return f"its workload was deactivated: {shortened(why)}" if why else "its workload was deactivated"
+
+
+def _checks(workload: Workload) -> str:
+    waiting = [one for one in parts(workload, "status", "admissionChecks") if text(one, "state") != "Ready"]
+    names = in_words([text(one, "name") for one in waiting])
+    said = next((text(one, "message") for one in waiting if text(one, "message")), "")
+    return f"Quota is reserved, waiting for {names or 'admission'}" + (f": {shortened(said)}" if said else "")
+
+
+def _evicted(evicted: Mapping[str, Any], sentence: str) -> tuple[Hold, str]:
+    reason = text(evicted, "reason")
+    if reason == "Preempted":
+        return Hold.PREEMPTED, sentence
+    why = _EVICTIONS.get(reason) or shortened(text(evicted, "message")) or reason
+    return Hold.EVICTED, f"Queued again: {why}" + (f". {sentence}" if sentence else "")
+
+
+def _waits(workload: Workload, said: str, name: str) -> tuple[Hold, str]:
+    if queue := _QUEUE.search(said):
+        return _of_queue(queue, name)
+    needs = _least(said)
+    if never := _never(said):
+        return Hold.TOO_LARGE, _too_large(workload, never)
+    if not _NEVER.search(said) and (lacking := _NO_RESOURCE.search(said)):
+        return Hold.TOO_LARGE, f"Queue {name} offers no {thing(lacking['res'])}"
+    if "namespace doesn't match" in said:
+        return Hold.MISSING, f"Queue {name} does not serve this namespace"
+    if needs:
+        return Hold.WAITING, _waiting(needs, said, name)
+    if (
+        not said or "Workload" in said
+    ):  # "Workload no longer fits after processing another workload" and the like
+        return Hold.WAITING, f"Waiting for its turn in queue {name}"
+    return Hold.WAITING, f"Waiting in queue {name}: {shortened(said)}"
+
+
+def _never(said: str) -> re.Match[str] | None:
+    """Return what one pod set can never have: no flavor holds it, whatever another one waits for."""
+    sets = ((_NEVER.search(one), _WAITS.search(one)) for one in said.split(_OF_A_SET))
+    return next((never for never, waits in sets if never and not waits), None)
+
+
+def _of_queue(queue: re.Match[str], name: str) -> tuple[Hold, str]:
+    what = f"queue {queue['name']}" if queue["kind"] == "LocalQueue" else f"cluster queue {queue['name']}"
+    behind = "" if queue["kind"] == "LocalQueue" else f" behind queue {name}"
+    if queue["state"] == "is inactive":
+        return Hold.CLOSED, f"The {what}{behind} is inactive and admits nothing"
+    return Hold.MISSING, f"The {what}{behind} does not exist"
+
+
+def _least(said: str) -> dict[str, str]:
+    """Return what is missing, by resource; flavors are alternatives, so the one that is nearest counts."""
+    flavors: dict[str, dict[str, str]] = {}
+    for match in _WAITS.finditer(said):
+        flavors.setdefault(match["flavor"], {})[match["res"]] = match["more"]
+    return min(flavors.values(), key=lambda one: sum(_value(more) for more in one.values()), default={})
+
+
+def _value(more: str) -> float:
+    try:
+        return quantity.parse(more)
+    except ValueError:
+        return float("inf")
+
+
+def _waiting(needs: Mapping[str, str], said: str, name: str) -> str:
+    sentence = f"Waiting for {in_words([counted(res, more) for res, more in needs.items()])} in queue {name}"
+    if preempting := _PREEMPTING.search(said):
+        count = int(preempting["count"])
+        sentence += f"; {count} running job{'' if count == 1 else 's'} will be preempted for it"
+    return sentence
+
+
+def _too_large(workload: Workload, never: re.Match[str]) -> str:
+    resource = never["res"]
+    wanted = max(
+        sum(_requests(workload, resource)), _value(never["before"] or "0") + _value(never["now"] or "0")
+    )
+    asked = amount(resource, written(float(wanted))) if wanted != float("inf") else "more"
+    return f"Insufficient {thing(resource)}: requested {asked}, available {amount(resource, never['most'])}"
+
+
+def _requests(workload: Workload, resource: str) -> Iterator[float]:
+    """Yield what each pod set asks for: what the job needs in all, not only up to the set that did not fit."""
+    for one in parts(workload, "spec", "podSets"):
+        asked = (
+            text(container, "resources", "requests", resource)
+            for container in parts(one, "template", "spec", "containers")
+        )
+        yield (number(one, "count") or 0) * sum(
+            value for each in asked if (value := _value(each or "0")) < 1e30
+        )

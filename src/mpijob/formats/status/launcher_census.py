@@ -1,0 +1,179 @@
+"""What the launcher's log tells of the world: every rank with its place, whether it is the plan's, how ranks ended.
+
+Of the count only what stands before the line `mpijob-world` is taken: it is written before the user's
+command starts, and whatever looks alike afterwards was written by that command. Ends follow after it, in
+the order in which they happened. Who wrote which line is told apart by `rank_output`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mpijob.formats.kubernetes import well_known
+from mpijob.formats.kubernetes.component_labels import container_of
+from mpijob.formats.launch import command_line
+from mpijob.formats.launch.rank_output import Output, Report, Said
+from mpijob.formats.status import job_conditions
+from mpijob.formats.status.nested_fields import number, part, parts, text, time_of
+from mpijob.model import Exit, Family, RankState
+from mpijob.model.platform.cluster_observation import Census
+from mpijob.model.spec.command import own_launcher
+
+_STAMP = re.compile(r"(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[-+]\d\d:\d\d)) ?")
+_NUMBER = re.compile(r"-(\d{1,6})$")
+_OWN_WORDS = re.compile(r"^(?:\d{4}-\S+Z ?)?(?:mpijob: |$)")
+_PEER_LOST = re.compile(
+    r"(?i)socket closed|connection reset|connection closed|broken pipe|lost connection|peer"
+)
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What a census is compared with, and how a name is understood: `hosts` are the workers' names."""
+
+    hosts: Mapping[str, int]
+    planned: int
+    slots: int = 1
+    gpus: int = 0
+
+
+def speech(job: Mapping[str, Any]) -> tuple[Family, bool]:
+    """Return whose tags the launcher's log of a job carries, and whether it carries any."""
+    kind = job_conditions.of(job, None, None)
+    family = Family(kind.mpi) if kind.mpi else Family.AUTO
+    if not job_conditions.is_ours(job):
+        return family, False
+    launcher = part(job_conditions.replica_specs(job).get("launcher"), "template", "spec")
+    args = part(job, "spec", "trainer").get("args") or container_of(launcher).get("args") or ()
+    words = [well_known.plain(str(word)) for word in args]
+    if well_known.SHIM not in words:
+        return family, False
+    behind = words[
+        len(words) - words[::-1].index(well_known.SHIM) :
+    ]  # a command that is itself a launcher is untagged
+    return family, not (behind[:1] == ["true"] and (own_launcher(tuple(behind[1:])) or is_elastic(job)))
+
+
+def is_elastic(job: Mapping[str, Any]) -> bool:
+    """Return whether a job of ours goes on with workers that come and go: its launcher is told how to find them."""
+    return job_conditions.is_ours(job) and command_line.DISCOVER in _launcher_variables(job)
+
+
+def planned(job: Mapping[str, Any]) -> int | None:
+    """Return the world that an elastic job was created with; scaling it leaves its launcher as it is."""
+    return number(_launcher_variables(job), "MPIJOB_WORLD") if is_elastic(job) else None
+
+
+def _launcher_variables(job: Mapping[str, Any]) -> dict[str, str]:
+    pod = part(job_conditions.replica_specs(job).get("launcher"), "template", "spec")
+    return {text(one, "name"): text(one, "value") for one in parts(container_of(pod), "env")}
+
+
+def read(log: str, family: Family, layout: Layout, *, tagged: bool = True) -> Census:
+    """Return what a launcher's log tells of the world."""
+    output, taken = Output(family, tagged=tagged), _Taken(layout)
+    for line in log.splitlines():
+        ours = "mpijob-" in line
+        taken.begun = taken.begun or not (ours or _OWN_WORDS.search(line) or not line.strip())
+        if ours or _PEER_LOST.search(line):
+            stamp, rest = split(line)
+            for said in output.read(rest.encode(errors="replace")):
+                taken.take(said, stamp)
+    return taken.census()
+
+
+def split(line: str) -> tuple[float | None, str]:
+    """Return the time that the kubelet put before a line, if it was asked to, and the line itself."""
+    if match := _STAMP.match(line):
+        return time_of(match["stamp"]), line[match.end() :]
+    return None, line
+
+
+class _Taken:
+    """The reports so far."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.begun = False
+        self._ranks: dict[int, RankState] = {}
+        self._sizes: set[int] = set()
+        self._exits: dict[int, Exit] = {}
+        self._starved: list[int] = []
+        self._spared: list[int] = []
+        self._mourners: list[int] = []
+        self._left: list[int] = []
+        self._proved: int | None = None
+        self._time: float | None = None
+
+    def take(self, said: Said | Report, stamp: float | None) -> None:
+        if isinstance(said, Report):
+            self._report(said, stamp)
+        elif said.rank is not None:
+            self._mourners.append(said.rank)
+
+    def _report(self, said: Report, stamp: float | None) -> None:
+        rank = said.number("rank")
+        if said.kind == "world" and self._proved is None:
+            self._proved, self._time = said.number("ranks"), stamp
+        elif said.kind == "census" and self._proved is None and rank is not None:
+            self._ranks[rank] = _rank(said, rank, self._layout)
+            self._sizes.add(said.number("size") or 0)
+        elif said.kind == "exit" and rank in self._ranks and rank not in self._left:
+            worker = self._ranks[rank].worker
+            self._exits[rank] = Exit(code=said.number("code"), time=stamp or 0.0, index=rank, worker=worker)
+            self._starved += [rank] if said.number("oom") else []
+            self._spared += [rank] if said.number("oom") == 0 else []
+            self._left += [rank] if said.number("left") else []
+
+    def census(self) -> Census:
+        ends = {rank: exit.status for rank, exit in self._exits.items()}
+        ranks = (
+            msgspec.structs.replace(self._ranks[at], exit_code=ends.get(at)) for at in sorted(self._ranks)
+        )
+        return Census(
+            read=True,
+            proved=self._proved,
+            begun=self.begun,
+            wrong=self._wrong(),
+            ranks=tuple(ranks),
+            exits=tuple(self._exits.values()),
+            starved=tuple(self._starved),
+            spared=tuple(self._spared),
+            mourners=tuple(dict.fromkeys(self._mourners)),
+            left=tuple(self._left),
+            time=self._time,
+        )
+
+    def _wrong(self) -> str:
+        proved, planned = self._proved, self._layout.planned
+        if proved is None:
+            return ""
+        if planned and proved != planned:
+            return f"the world has {proved} ranks, planned were {planned}"
+        if self._ranks and sorted(self._ranks) != list(range(proved)):
+            return f"{len(self._ranks)} ranks said who they are, and the world should have {proved}"
+        if others := self._sizes - {proved}:
+            return f"a rank belongs to a world of {min(others)}, planned were {planned or proved}"
+        return ""
+
+
+def _rank(said: Report, rank: int, layout: Layout) -> RankState:
+    host, local = said.words.get("host", "").partition(".")[0], said.number("local") or 0
+    number = _NUMBER.search(host)
+    worker = layout.hosts.get(host, int(number[1]) if number else 0)
+    seen = min(layout.gpus, said.number("gpus") or 0)
+    return RankState(
+        rank, worker, local, said.words.get("node", ""), gpus=_devices(local, layout.slots, seen)
+    )
+
+
+def _devices(local: int, slots: int, gpus: int) -> tuple[str, ...]:
+    """Return the GPUs that a rank takes: as many as its share, or one in turn when there are fewer than slots."""
+    if gpus <= 0 or slots <= 0:
+        return ()
+    each = gpus // slots
+    first = local * each if each else local % gpus
+    return tuple(str(device) for device in range(first, first + max(1, each)))

@@ -1,0 +1,119 @@
+"""Walking through Kubernetes objects without stumbling: fields that are missing or odd are simply not there.
+
+Objects are plain dicts, as JSON is read. What an API server answers is usually well formed, but objects of
+other people's kinds come from anywhere, and a status may be half written. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from mpijob.model.spec import quantity
+from mpijob.model.spec.enums import GPU_KINDS, MIG_PREFIX
+
+Mapped = Mapping[str, Any]
+_NOTHING: Mapped = {}
+
+
+def part(value: Any, *path: str) -> Mapped:
+    """Return the mapping at a path, an empty one where there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else _NOTHING
+
+
+def parts(value: Any, *path: str) -> list[Mapped]:
+    """Return the mappings in the list at a path."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, (list, tuple)) else []
+
+
+def text(value: Any, *path: str) -> str:
+    """Return the text at a path, "" where there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, str):
+        return value
+    return "" if value is None or isinstance(value, (dict, list)) else str(value)
+
+
+def number(value: Any, *path: str) -> int | None:
+    """Return the whole number at a path, also where it is written as a text."""
+    found = text(value, *path)
+    return int(found) if found.removeprefix("-").isdecimal() and len(found) < 19 else None
+
+
+def moment(value: Any, *path: str) -> float | None:
+    """Return the time at a path as seconds since the epoch."""
+    return time_of(text(value, *path))
+
+
+def time_of(stamp: str) -> float | None:
+    """Return an RFC 3339 time as seconds since the epoch, None for anything else."""
+    try:
+        found = datetime.fromisoformat(stamp)
+    except ValueError:
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def conditions(document: Any) -> dict[str, Mapped]:
+    """Return an object's conditions by type."""
+    return {text(one, "type"): one for one in parts(document, "status", "conditions")}
+
+
+def holds(condition: Mapped | None) -> bool:
+    """Return whether a condition is there and true; one that is there and false is the opposite."""
+    return condition is not None and condition.get("status") == "True"
+
+
+def labels(document: Any) -> Mapped:
+    """Return an object's labels."""
+    return part(document, "metadata", "labels")
+
+
+def notes(document: Any) -> Mapped:
+    """Return an object's annotations."""
+    return part(document, "metadata", "annotations")
+
+
+def is_gpu(resource: str) -> bool:
+    """Return whether a resource is a GPU or a part of one."""
+    return resource in GPU_KINDS or resource.startswith(MIG_PREFIX)
+
+
+def thing(resource: str) -> str:
+    """Return a resource as sentences call it: `GPUs`, `CPU cores`, `memory`."""
+    resource = resource.removeprefix("requests.").removeprefix("limits.")
+    if is_gpu(resource):
+        return "GPUs"
+    return {"cpu": "CPU cores", "memory": "memory", "ephemeral-storage": "local disk"}.get(resource, resource)
+
+
+def amount(resource: str, written: str) -> str:
+    """Return an amount without its name: `4`, `0.05`, `16 GiB`; what cannot be read stays as it is."""
+    try:
+        value = quantity.parse(written)
+    except ValueError:
+        return written
+    return quantity.as_bytes(value) if thing(resource) in _IN_BYTES else quantity.as_count(value)
+
+
+def counted(resource: str, written: str) -> str:
+    """Return an amount with its name: `4 GPUs`, `1 CPU core`, `16 GiB of memory`."""
+    name, value = thing(resource), amount(resource, written)
+    if name in _IN_BYTES:
+        return f"{value} of {name}"
+    singular = value == "1" and name in ("GPUs", "CPU cores")
+    return f"{value} {name[:-1] if singular else name}"
+
+
+def in_words(items: Sequence[str]) -> str:
+    """Return a list as sentences say it: `a, b and c`."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+
+
+_IN_BYTES = ("memory", "local disk")

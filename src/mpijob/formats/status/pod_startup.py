@@ -1,0 +1,159 @@
+"""Why a pod that has a machine does not run yet: image, settings, volumes, preparation.
+
+A container's status names the trouble; an image that is being pulled and a volume that cannot be mounted
+are told by events alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mpijob.formats.status.events import Told
+from mpijob.formats.status.nested_fields import conditions, moment, part, parts, text
+from mpijob.model.platform.cluster_observation import Hurdle, Obstacle
+
+Pod = Mapping[str, Any]
+_PULL_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull")
+_FIRST_TRY = "failed to sync"  # the kubelet has not fetched a new object yet; it tries again in a second
+_MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+_PULL_NEWS = ("Pulling", "Pulled", "Failed", "Created", "Started")
+_DENIED = re.compile(r"(?i)unauthorized|denied|forbidden|authorization failed|no basic auth|\b40[13]\b")
+_ABSENT = re.compile(r"(?i)not found|manifest unknown|does not exist|\b404\b")
+_OBJECT = re.compile(r"(?i)\b(?P<kind>secret|configmap) \"(?P<name>[^\"]{1,253})\" not found")
+_KEY = re.compile(
+    r"(?i)couldn't find key (?P<key>\S{1,253}) in (?P<kind>Secret|ConfigMap) (?:[^/\s]+/)?(?P<name>\S{1,253})"
+)
+_CLAIM = re.compile(r"persistentvolumeclaim \"(?P<name>[^\"]{1,253})\"")
+_ROOT = re.compile(r"runAsNonRoot and image (?:will run as root|has non-numeric user)")
+_RPC = re.compile(r"^rpc error: code = \w+ desc = ")
+_LONGEST = 300
+
+
+def obstacle(pod: Pod, told: Iterable[Told]) -> Obstacle:
+    """Return what a pod on a machine waits for; there is always something while it does not run."""
+    news, since = list(told), _placed(pod)
+    for status in _statuses(pod):
+        waiting = part(status, "state", "waiting")
+        if found := _named(pod, status, text(waiting, "reason"), text(waiting, "message"), news, since):
+            return found
+    return _from_events(news, since) or _plain(pod, since)
+
+
+def image_of(pod: Pod, container: str) -> str:
+    """Return the image of a container as its pod asks for it."""
+    every = (*parts(pod, "spec", "containers"), *parts(pod, "spec", "initContainers"))
+    return next((text(one, "image") for one in every if text(one, "name") == container), "")
+
+
+def _statuses(pod: Pod) -> list[Mapping[str, Any]]:
+    return [*parts(pod, "status", "initContainerStatuses"), *parts(pod, "status", "containerStatuses")]
+
+
+def _placed(pod: Pod) -> float | None:
+    return moment(conditions(pod).get("PodScheduled"), "lastTransitionTime")
+
+
+def _named(
+    pod: Pod, status: Mapping[str, Any], reason: str, message: str, news: list[Told], since: float | None
+) -> Obstacle | None:
+    image = image_of(pod, text(status, "name"))
+    if reason in _PULL_TROUBLE:
+        return _image(image, message, reason, news, since)
+    if reason == "InvalidImageName":
+        return _lasting(Hurdle.IMAGE_NAME, f"'{image}' is not the name of an image", since)
+    if reason == "CreateContainerConfigError":
+        return settings(message, since)
+    if reason in ("CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError"):
+        return _lasting(Hurdle.START_FAILED, f"A container cannot be started: {shortened(message)}", since)
+    return None
+
+
+def _image(image: str, message: str, reason: str, news: list[Told], since: float | None) -> Obstacle:
+    """Older kubelets say only that they back off; the reason is then in the last event about it."""
+    said = next(
+        (one.message for one in reversed(news) if one.reason == "Failed" and image in one.message), ""
+    )
+    whole = f"{message} {said}"
+    if reason == "ErrImageNeverPull":
+        return _lasting(
+            Hurdle.IMAGE_MISSING, f"Image {image} is not on the node, and may not be pulled", since
+        )
+    if _DENIED.search(whole):
+        return _lasting(Hurdle.IMAGE_REFUSED, f"Image {image} may not be pulled: its registry refuses", since)
+    if _ABSENT.search(whole):
+        return _lasting(Hurdle.IMAGE_MISSING, f"Image {image} does not exist in its registry", since)
+    why = shortened(message if "Back-off" not in message or not said else said)
+    return Obstacle(hurdle=Hurdle.IMAGE_FAILED, text=f"Image {image} cannot be pulled: {why}", since=since)
+
+
+def settings(message: str, since: float | None) -> Obstacle:
+    """Return the secret or config map that a container lacks, or why else it cannot be configured."""
+    if key := _KEY.search(message):
+        kind = _KINDS[key["kind"].lower()]
+        return _lasting(Hurdle.SETTINGS, f"The {kind} {key['name']} has no key {key['key']}", since)
+    if missing := _OBJECT.search(message):
+        kind = _KINDS[missing["kind"].lower()]
+        return _lasting(Hurdle.SETTINGS, f"The {kind} {missing['name']} does not exist", since)
+    if _ROOT.search(message):
+        why = "The image names no user but root (or one without a number), and the pod must not run as root"
+        return _lasting(Hurdle.START_FAILED, why, since)
+    return _lasting(Hurdle.START_FAILED, f"A container cannot be configured: {shortened(message)}", since)
+
+
+def _from_events(news: list[Told], since: float | None) -> Obstacle | None:
+    known = (*_MOUNT_TROUBLE, *_PULL_NEWS)
+    last = next(
+        (one for one in reversed(news) if one.reason in known and _FIRST_TRY not in one.message), None
+    )
+    if last is not None and last.reason in _MOUNT_TROUBLE:
+        return from_mount(last.message, since)
+    if last is not None and last.reason == "Pulling":
+        image = last.message.partition('"')[2].partition('"')[0]
+        return Obstacle(hurdle=Hurdle.PULLING, text=f"Pulling image {image}", since=last.time)
+    if (
+        sandbox := next((one for one in reversed(news) if one.reason == "FailedCreatePodSandBox"), None)
+    ) is None:
+        return None
+    why = f"The node cannot make the pod's network: {shortened(sandbox.message)}"
+    return Obstacle(hurdle=Hurdle.START_FAILED, text=why, since=since)
+
+
+def from_pull(message: str, since: float | None) -> Obstacle | None:
+    """Return what an event of the kubelet says about an image or settings; None when it says nothing new."""
+    image = message.partition('image "')[2].partition('"')[0]
+    if image:
+        return _image(image, message, "", [], since)
+    return settings(message, since) if _OBJECT.search(message) or _KEY.search(message) else None
+
+
+def from_mount(message: str, since: float | None) -> Obstacle:
+    """Return what an event says about a volume that cannot be mounted."""
+    if _OBJECT.search(message):
+        return settings(message, since)
+    claim = _CLAIM.search(message)
+    what = f"The volume claim {claim['name']}" if claim else "A volume"
+    return Obstacle(hurdle=Hurdle.VOLUME, text=f"{what} cannot be mounted: {shortened(message)}", since=since)
+
+
+def _plain(pod: Pod, since: float | None) -> Obstacle:
+    running = next(
+        (one for one in parts(pod, "status", "initContainerStatuses") if part(one, "state", "running")), None
+    )
+    if running is not None:
+        return Obstacle(hurdle=Hurdle.PREPARING, text="Preparing the pod", since=since)
+    return Obstacle(hurdle=Hurdle.STARTING, text="Starting containers", since=since)
+
+
+def _lasting(hurdle: Hurdle, sentence: str, since: float | None) -> Obstacle:
+    return Obstacle(hurdle=hurdle, text=sentence, since=since, lasting=True)
+
+
+def shortened(message: str) -> str:
+    """Return a runtime's message without its wrapping, as one line that fits a sentence."""
+    line = _RPC.sub("", " ".join(message.split()))
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+_KINDS = {"secret": "secret", "configmap": "config map"}

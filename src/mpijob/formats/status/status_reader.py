@@ -1,0 +1,384 @@
+"""Every object of a job on a cluster, read into one `Sight`; whatever is missing is left open, never guessed.
+
+Objects are plain mappings as the API server answers them. `job_conditions` reads the job object, `pod_status`
+its pods, `kueue_workload` Kueue's workload, `launcher_census` the launcher's log, `rejections` what only events
+tell. Where the job stands is derived from the result by `observation.cluster`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mpijob import codec
+from mpijob.formats.kubernetes import identity, user_actions, well_known
+from mpijob.formats.kubernetes.component_labels import container_of, from_labels, is_ours
+from mpijob.formats.status import job_conditions, pod_status
+from mpijob.formats.status.events import Events
+from mpijob.formats.status.job_conditions import Kind
+from mpijob.formats.status.nested_fields import (
+    conditions,
+    holds,
+    labels,
+    moment,
+    notes,
+    number,
+    part,
+    parts,
+    text,
+    time_of,
+)
+from mpijob.model import JobRef, JobState, Phase, Role
+from mpijob.model.platform.cluster_observation import (
+    Census,
+    GivenUp,
+    Member,
+    Obstacle,
+    Queueing,
+    Refusal,
+    Sight,
+    Verdict,
+)
+from mpijob.model.spec.enums import PRIORITIES
+
+Document = Mapping[str, Any]
+_SKEW_SECONDS = 2.0  # an engine's clock and the API server's may differ by as much
+
+
+class Objects(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that could be read of one job; what could not is None or empty.
+
+    `position` is the workload's place in its queue as Kueue counts it, from 0; `taker` the Workload for which a
+    pre-empted job had to make way, `reached` how far that one had come by its launcher's last lines.
+    """
+
+    job: Document
+    runtime: Document | None = None
+    jobset: Document | None = None
+    jobs: Sequence[Document] = ()
+    pods: Sequence[Document] = ()
+    workload: Document | None = None
+    events: Sequence[Document] = ()
+    position: int | None = None
+    taker: Document | None = None
+    reached: str = ""
+
+
+class _Retry(msgspec.Struct, frozen=True):
+    limit: int = 0
+
+
+class _Program(msgspec.Struct, frozen=True):
+    ranks: int = 1
+
+
+class _Elastic(msgspec.Struct, frozen=True):
+    min_workers: int = 1
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """The part of a job that its document cannot say, as far as a state shows it."""
+
+    description: str = ""
+    mpi: str = ""
+    priority: str | int = 0
+    ranks: int | None = None
+    census: bool = True
+    programs: tuple[_Program, ...] = ()
+    retry: _Retry = _Retry()
+    elastic: _Elastic | None = None
+
+
+_REST = codec.decoder(Rest)
+
+
+def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) -> Sight:
+    """Return what was seen; `whole` says that `pods` are all pods there are, a log of None was not read."""
+    job, events = seen.job, Events(seen.events, moment(seen.job, "metadata", "creationTimestamp") or 0.0)
+    kind, ours, rest = (
+        job_conditions.of(job, seen.runtime, seen.jobset),
+        job_conditions.is_ours(job),
+        _rest(job),
+    )
+    members = _members(seen.pods if kind.suspended else _of_this_start(job, seen.pods), kind, events)
+    if silent := str(notes(job).get(well_known.SILENT_NODES_ANNOTATION, "")):
+        members = tuple(_on_silent(one, silent.split(",")) for one in members)
+    queue = _queue(seen)
+    name, counted = text(job, "metadata", "name"), ours and rest.census
+    about = _about(seen, kind, rest, ours)
+    seen_all = whole and bool(members)
+    fronts = _fronts(seen.pods, kind) if ours else []
+    verdict = kind.verdict or _by_jobs(seen.jobs, name, ours) or _by_queue(seen.workload, queue)
+    began = _began(seen, queue, events, name)
+    if seen_all and rest.elastic is None:
+        members = (*members, *_departed(members, events, name, _shift(kind)))
+    if ours and whole and kind.launched and verdict is not None and not (verdict.good or verdict.late):
+        members = (*members, *_departed_launcher(members, events, name, began))
+    return Sight(
+        about=about,
+        ours=ours,
+        counted=counted,
+        guarded=all(is_ours(one) for one in fronts),
+        launched=kind.launched,
+        ordered=kind.ordered or any(_in_order(one) for one in fronts),
+        whole=seen_all,
+        shown=kind.shown,
+        slots=kind.slots,
+        fewest=rest.elastic.min_workers if ours and rest.elastic is not None else None,
+        suspended=kind.suspended,
+        resuming=not kind.suspended and holds(conditions(job).get("Suspended")),
+        suspended_at=_noted(job, well_known.SUSPENDED_ANNOTATION),
+        cancelled_at=_noted(job, well_known.CANCELLED_ANNOTATION),
+        deleting=bool(text(job, "metadata", "deletionTimestamp")),
+        given_up=_given_up(job),
+        after=_after(job),
+        queue=queue,
+        members=members,
+        verdict=verdict,
+        refusal=_refusal(job, events) if events.all else None,
+        census=_census(job, launcher_log, members, kind, about) if counted else Census(),
+        deadline_seconds=kind.deadline_seconds,
+        began=began,
+        before=_before_start(events, name) if verdict is not None and verdict.late else None,
+    )
+
+
+def _on_silent(one: Member, silent: Sequence[str]) -> Member:
+    return msgspec.structs.replace(one, machine_silent=True) if one.alive and one.node in silent else one
+
+
+def _queue(seen: Objects) -> Queueing | None:
+    label = str(labels(seen.job).get(well_known.QUEUE_LABEL, ""))
+    if seen.workload is None and not label:
+        return None
+    from mpijob.formats.status import kueue_workload  # only for jobs with a queue: start-up is a feature
+
+    reached = seen.reached or text(seen.job, "metadata", "annotations", well_known.REACHED_ANNOTATION)
+    return kueue_workload.read(seen.workload, label, seen.position, seen.taker, reached)
+
+
+def _refusal(job: Document, events: Events) -> Refusal | None:
+    from mpijob.formats.status import rejections  # only where there are events: start-up is a feature
+
+    name, uid = text(job, "metadata", "name"), text(job, "metadata", "uid")
+    return rejections.refusal(events, text(job, "kind"), name, uid)
+
+
+def _before_start(events: Events, name: str) -> Obstacle | None:
+    from mpijob.formats.status import rejections
+
+    return rejections.before_start(events, name)
+
+
+def _rest(job: Document) -> Rest:
+    written = str(notes(job).get(well_known.REST_ANNOTATION, ""))
+    try:
+        return _REST.decode(written) if written else Rest()
+    except (msgspec.DecodeError, ValueError):
+        return Rest()
+
+
+def _noted(job: Document, annotation: str) -> float | None:
+    """Return the time that an annotation of ours says; one that cannot be read still means that it was noted."""
+    written = notes(job).get(annotation)
+    return None if not written else time_of(str(written)) or 0.0
+
+
+def _held_queue(job: Document) -> str:
+    """Return the queue of a job that waits for others, and that enters it only then."""
+    if not notes(job).get(well_known.AFTER_ANNOTATION):
+        return ""
+    from mpijob.formats.kubernetes import dependency_notes
+
+    return dependency_notes.queue(job)
+
+
+def _after(job: Document) -> tuple[str, ...]:
+    if not notes(job).get(well_known.AFTER_ANNOTATION):
+        return ()
+    from mpijob.formats.kubernetes import dependency_notes  # few jobs wait for others: start-up is a feature
+
+    note = dependency_notes.read(job)
+    return tuple(note.jobs) if note is not None else ()
+
+
+def _given_up(job: Document) -> GivenUp | None:
+    written = str(notes(job).get(well_known.GIVEN_UP_ANNOTATION, ""))
+    if not written:
+        return None
+    stamp, _, rest = written.partition(" ")
+    reason, _, message = rest.partition(": ")
+    return GivenUp(reason=reason, message=message, time=time_of(stamp) or 0.0)
+
+
+def given_up(stamp: str, reason: str, message: str) -> str:
+    """Return the annotation by which a job is ended that cannot start: `TIME REASON: MESSAGE`."""
+    return f"{stamp} {reason}: {message}"
+
+
+def _by_jobs(jobs: Sequence[Document], name: str, ours: bool) -> Verdict | None:
+    """Return the end of one of the job's batch Jobs: of ours each is tried once, so its end is the end."""
+    launchers = (f"{name}-launcher", f"{name}-launcher-0")
+    for job in jobs if ours else ():
+        found = job_conditions.ending(job, "Complete", "Failed") or job_conditions.ending(
+            job, "SuccessCriteriaMet", "FailureTarget"
+        )  # the latter are said first, and its pods may be gone by the time of the former
+        if found is not None and (not found.good or text(job, "metadata", "name") in launchers):
+            return found
+    return None
+
+
+def _by_queue(workload: Document | None, queue: Queueing | None) -> Verdict | None:
+    """Return Kueue's word that the job is over, for when the job object itself has not said so yet."""
+    if queue is None:
+        return None
+    from mpijob.formats.status import kueue_workload
+
+    done = kueue_workload.finished(workload)
+    reason = text(done, "reason")
+    if done is None or reason not in ("Succeeded", "Failed"):
+        return None
+    when = moment(done, "lastTransitionTime") or 0.0
+    return Verdict(good=reason == "Succeeded", reason=reason, message=text(done, "message"), time=when)
+
+
+def _about(seen: Objects, kind: Kind, rest: Rest, ours: bool) -> JobState:
+    job, mine = seen.job, {str(key): str(value) for key, value in labels(seen.job).items()}
+    told = from_labels(mine)
+    ranks = sum(one.ranks for one in rest.programs) or rest.ranks
+    return JobState(
+        ref=ref(job),
+        phase=Phase.PENDING,
+        kind=kind.name,
+        engine=kind.engine,
+        mpi=kind.mpi,
+        owner=identity.owner_of(job["metadata"]),
+        labels=told["labels"],
+        description=rest.description,
+        image=kind.image or next(_images(seen.pods), ""),
+        queue=told["queue"] or _held_queue(job) or text(seen.workload, "spec", "queueName"),
+        priority=_priority(rest, seen.workload),
+        attempt=identity.of(job["metadata"]).attempt + user_actions.resumed(job) if ours else 1,
+        attempts_allowed=1 + rest.retry.limit,
+        world=ranks or kind.workers * kind.slots,
+        workers_wanted=kind.workers,
+        created=moment(job, "metadata", "creationTimestamp") or 0.0,
+        queued=user_actions.resumed_at(job) if ours else None,
+    )
+
+
+def ref(job: Document) -> JobRef:
+    """Return a job's address: of ours its own name and uid, which its later attempts share."""
+    return identity.of(job["metadata"]).ref
+
+
+def _images(pods: Iterable[Document]) -> Iterator[str]:
+    for pod in pods:
+        if image := text(container_of(part(pod, "spec")), "image"):
+            yield image
+
+
+def _priority(rest: Rest, workload: Document | None) -> int:
+    if isinstance(rest.priority, int) and rest.priority:
+        return rest.priority
+    return PRIORITIES.get(str(rest.priority)) or number(workload, "spec", "priority") or 0
+
+
+def _shift(kind: Kind) -> int:
+    """Return what a worker's number is more than its pod's: a launcher that runs ranks is worker 0 itself."""
+    return 1 if kind.engine == job_conditions.TRAINER and kind.launcher_works else 0
+
+
+def _members(pods: Sequence[Document], kind: Kind, events: Events) -> tuple[Member, ...]:
+    placed = [(pod, place) for pod in _latest_round(pods) if (place := job_conditions.place(pod, kind))]
+    numbers = job_conditions.numbered([key for _, (role, key) in placed if role is Role.WORKER])
+    shift = _shift(kind)
+    found = []
+    for pod, (role, key) in placed:
+        index = numbers[key] + shift if role is Role.WORKER else 0
+        found.append(pod_status.member(pod, role, index, events))
+        if role is Role.LAUNCHER and kind.launcher_works:  # it runs ranks, too: worker 0
+            found.append(pod_status.member(pod, Role.WORKER, 0, events))
+    return pod_status.newest(found)
+
+
+def _began(seen: Objects, queue: Queueing | None, events: Events, name: str) -> float | None:
+    """Return when the job began, this time, by what else there is: workers' pods are gone when it is over."""
+    held = conditions(seen.job).get("Suspended")
+    resumed = 0.0 if holds(held) else moment(held, "lastTransitionTime") or 0.0
+    since = max(resumed, (queue.admitted_at or 0.0) if queue is not None else 0.0)
+    scheduled = (one for one in events.all if one.reason == "Scheduled" and one.name.startswith(f"{name}-"))
+    told = (moment(one, "status", "startTime") for one in (seen.job, *seen.jobs))
+    known = [one.time for one in scheduled] or [time for time in told if time is not None]
+    return min((time for time in known if time >= since), default=since or None)
+
+
+def _departed(members: Sequence[Member], events: Events, name: str, shift: int) -> Iterator[Member]:
+    """Yield the workers that went after the launcher was made; before it, they were of an earlier start."""
+    from mpijob.formats.status import rejections
+
+    launcher = next((one for one in members if one.role is Role.LAUNCHER), None)
+    present = [one.index for one in members if one.role is Role.WORKER]
+    if launcher is not None and launcher.created is not None:
+        yield from rejections.departed(events, name, present, since=launcher.created, shift=shift)
+
+
+def _departed_launcher(
+    members: Sequence[Member], events: Events, name: str, began: float | None
+) -> Iterator[Member]:
+    """Yield the launcher of a job that failed, where its pod was removed while it ran."""
+    from mpijob.formats.status import rejections
+
+    if not any(one.role is Role.LAUNCHER for one in members):
+        yield from rejections.departed_launcher(events, name, since=began or 0.0)
+
+
+def _fronts(pods: Sequence[Document], kind: Kind) -> list[Document]:
+    """Return the main containers of the launcher's pods."""
+    places = ((pod, job_conditions.place(pod, kind)) for pod in pods)
+    return [container_of(part(pod, "spec")) for pod, place in places if place and place[0] is Role.LAUNCHER]
+
+
+def _in_order(container: Document) -> bool:
+    """Whether our launcher was told that every worker is ready before it starts."""
+    found = (text(one, "value") for one in parts(container, "env") if text(one, "name") == "MPIJOB_ORDER")
+    return next(found, "") == well_known.Order.READY.value
+
+
+def _of_this_start(job: Document, pods: Sequence[Document]) -> list[Document]:
+    """Return the pods made since the job was last suspended or resumed; those of before are on their way out.
+
+    An engine may make pods before it says that the job is resumed: its condition then still tells when it
+    was suspended.
+    """
+    since = moment(conditions(job).get("Suspended"), "lastTransitionTime")
+    return list(pods) if since is None else [pod for pod in pods if not _is_left_over(pod, since)]
+
+
+def _is_left_over(pod: Document, since: float) -> bool:
+    created, asked = moment(pod, "metadata", "creationTimestamp"), pod_status.asked_to_end(pod)
+    early = created is not None and created < since - _SKEW_SECONDS
+    return early or (asked is not None and asked <= since + _SKEW_SECONDS)
+
+
+def _latest_round(pods: Sequence[Document]) -> list[Document]:
+    """Return the pods of the last time that the engine started them all anew."""
+    rounds = [number(labels(pod), job_conditions.RESTART_LABEL) or 0 for pod in pods]
+    last = max(rounds, default=0)
+    return [pod for pod, mine in zip(pods, rounds, strict=True) if mine == last]
+
+
+def _census(job: Document, log: str | None, members: Sequence[Member], kind: Kind, about: JobState) -> Census:
+    if log is None:
+        return Census()
+    from mpijob.formats.status import launcher_census  # only where a log was read: start-up is a feature
+
+    workers = [one for one in members if one.role is Role.WORKER]
+    hosts = {one.host.partition(".")[0]: one.index for one in workers}
+    gpus = max((one.gpus for one in workers), default=0)
+    family, tagged = launcher_census.speech(job)
+    planned = launcher_census.planned(job) or about.world  # an elastic job may have been scaled since
+    layout = launcher_census.Layout(hosts, planned, kind.slots, gpus)
+    return launcher_census.read(log, family, layout, tagged=tagged)

@@ -1,0 +1,53 @@
+"""How far a training is in Trainer's own words: `status.trainerStatus`, or the annotation of the dashboard.
+
+Trainer fills it where its gate `TrainJobStatus` is on and the program reports to it. What lines tell is told by
+`observation/curves`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mpijob.formats.kubernetes.well_known import Document
+from mpijob.formats.status.nested_fields import time_of
+from mpijob.model.status.metric_line import Progress
+
+ANNOTATION = "trainer.opendatahub.io/trainerStatus"
+
+
+def told(job: Document) -> Progress | None:
+    """Return what a TrainJob says of its training; None where it says nothing."""
+    found = (job.get("status") or {}).get("trainerStatus") or _annotated(job)
+    if not isinstance(found, Mapping) or not found:
+        return None
+    percent, left = _number(found.get("progressPercentage")), _number(found.get("estimatedRemainingSeconds"))
+    return Progress(
+        progress=None if percent is None else min(1.0, max(0.0, percent / 100)),
+        eta=left,
+        metrics=_metrics(found.get("metrics")),
+        updated=time_of(str(found.get("lastUpdatedTime") or "")),
+    )
+
+
+def _annotated(job: Document) -> Any:
+    text = (job["metadata"].get("annotations") or {}).get(ANNOTATION)
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def _metrics(rows: Any) -> dict[str, float]:
+    if not isinstance(rows, list):
+        return {}
+    pairs = ((row.get("name"), _number(row.get("value"))) for row in rows if isinstance(row, Mapping))
+    return {str(name)[:80]: value for name, value in pairs if name and value is not None}
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return None if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""The audit log: a hash chain of who did what."""

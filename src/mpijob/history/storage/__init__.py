@@ -1,0 +1,1 @@
+"""Databases, log chunks and object stores behind the job history."""

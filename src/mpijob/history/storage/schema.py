@@ -1,0 +1,315 @@
+"""The database of an archive: opened, made, and brought forward from an older format.
+
+Each step of `_STEPS` brings the format from one number to the next, in one transaction, on live data. A
+step that was released is never changed; a new format is a new step. The words are kept to what PostgreSQL
+knows too, where that costs nothing. Steps are SQL; what needs Python (`_FILLS`) runs behind the last of them and
+finds the newest format, whichever it began with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from mpijob.errors import BackendError
+
+_PATIENCE_SECONDS = 30
+_STEPS = (
+    """
+CREATE TABLE jobs (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  uid TEXT NOT NULL UNIQUE,
+  namespace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  phase TEXT NOT NULL,
+  created REAL NOT NULL,
+  ended REAL,                             -- when it ended, or was deleted before that
+  deleted REAL,
+  first_seen REAL NOT NULL,
+  last_seen REAL NOT NULL,
+  state BLOB NOT NULL,
+  spec BLOB,
+  plan BLOB
+) STRICT;
+CREATE INDEX jobs_of ON jobs (namespace, name, created);
+CREATE INDEX jobs_deleted ON jobs (namespace, deleted);
+CREATE INDEX jobs_ended ON jobs (ended);
+CREATE TABLE moments (
+  uid TEXT NOT NULL, time REAL NOT NULL, moment BLOB NOT NULL
+) STRICT;
+CREATE INDEX moments_of ON moments (uid, time);
+CREATE TABLE events (
+  uid TEXT NOT NULL, time REAL NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL, event BLOB NOT NULL,
+  PRIMARY KEY (uid, time, reason, message)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE facts (
+  uid TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, fact BLOB NOT NULL,
+  PRIMARY KEY (uid, kind, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE samples (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL,
+  cores REAL NOT NULL, memory INTEGER NOT NULL
+) STRICT;
+CREATE INDEX samples_of ON samples (uid, time);
+CREATE TABLE voices (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, source TEXT NOT NULL, origin TEXT NOT NULL,
+  role TEXT NOT NULL, worker INTEGER, rank INTEGER,
+  form TEXT NOT NULL, family TEXT NOT NULL, tagged INTEGER NOT NULL,
+  ended INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (uid, attempt, source, origin)
+) STRICT;
+CREATE TABLE chunks (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  voice INTEGER NOT NULL, uid TEXT NOT NULL, file TEXT NOT NULL,
+  first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+  lines INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, size INTEGER NOT NULL,
+  ranks TEXT NOT NULL, sealed INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX chunks_of ON chunks (voice, id);
+CREATE INDEX chunks_by_job ON chunks (uid);
+CREATE INDEX chunks_by_age ON chunks (last_ns);
+CREATE TABLE gaps (
+  uid TEXT NOT NULL, voice INTEGER NOT NULL, first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+  reason TEXT NOT NULL, gap BLOB NOT NULL
+) STRICT;
+CREATE INDEX gaps_of ON gaps (uid, first_ns);
+CREATE TABLE sessions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, began REAL NOT NULL, beat REAL NOT NULL, ended REAL
+) STRICT;
+""",
+    """
+ALTER TABLE samples ADD COLUMN gpus REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN gpu_memory INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE tallies (
+  uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+  cpu_seconds REAL NOT NULL, byte_seconds REAL NOT NULL, gpu_seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL,
+  samples INTEGER NOT NULL,
+  PRIMARY KEY (uid, attempt, worker)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE accounts (
+  uid TEXT NOT NULL PRIMARY KEY,
+  namespace TEXT NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, phase TEXT NOT NULL, queue TEXT NOT NULL,
+  cause TEXT NOT NULL, program TEXT NOT NULL, created REAL NOT NULL, ended REAL,
+  labels TEXT NOT NULL, account BLOB NOT NULL
+) STRICT;
+CREATE INDEX accounts_by_time ON accounts (created, uid);
+CREATE INDEX accounts_of ON accounts (namespace, created, uid);
+CREATE INDEX accounts_by_owner ON accounts (owner, created, uid);
+CREATE INDEX accounts_by_program ON accounts (program, created, uid);
+CREATE INDEX accounts_by_end ON accounts (ended);
+""",
+    """
+ALTER TABLE samples ADD COLUMN io_wait REAL NOT NULL DEFAULT 0;
+ALTER TABLE samples ADD COLUMN network REAL NOT NULL DEFAULT 0;
+""",
+    # A job is identified by namespace and uid. Rows of neither a job nor an account are nobody's and are left out.
+    # `jobs_key` is the last index: in a table that is small yet, PostgreSQL takes the last of those that seem equal,
+    # and keeps that plan for a prepared statement until the table is analyzed.
+    """
+CREATE TABLE owners (uid TEXT NOT NULL PRIMARY KEY, namespace TEXT NOT NULL, name TEXT NOT NULL) STRICT;
+INSERT INTO owners SELECT uid, namespace, name FROM jobs;
+INSERT INTO owners SELECT a.uid, a.namespace, a.name FROM accounts a
+  WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.uid=a.uid);
+CREATE TABLE new_jobs (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, name TEXT NOT NULL, phase TEXT NOT NULL,
+  created REAL NOT NULL, ended REAL, deleted REAL, first_seen REAL NOT NULL, last_seen REAL NOT NULL,
+  state BLOB NOT NULL, spec BLOB, plan BLOB
+) STRICT;
+INSERT INTO new_jobs (seq, namespace, uid, name, phase, created, ended, deleted, first_seen, last_seen, state, spec,
+  plan) SELECT seq, namespace, uid, name, phase, created, ended, deleted, first_seen, last_seen, state, spec, plan
+  FROM jobs ORDER BY seq;
+DROP TABLE jobs;
+ALTER TABLE new_jobs RENAME TO jobs;
+CREATE INDEX jobs_of ON jobs (namespace, name, created);
+CREATE INDEX jobs_deleted ON jobs (namespace, deleted);
+CREATE INDEX jobs_ended ON jobs (ended);
+CREATE UNIQUE INDEX jobs_key ON jobs (namespace, uid);
+CREATE TABLE new_moments (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, time REAL NOT NULL, moment BLOB NOT NULL
+) STRICT;
+INSERT INTO new_moments SELECT o.namespace, t.uid, t.time, t.moment FROM moments t JOIN owners o ON o.uid=t.uid;
+DROP TABLE moments;
+ALTER TABLE new_moments RENAME TO moments;
+CREATE INDEX moments_of ON moments (namespace, uid, time);
+CREATE TABLE new_events (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, time REAL NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL,
+  event BLOB NOT NULL,
+  PRIMARY KEY (namespace, uid, time, reason, message)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_events SELECT o.namespace, t.uid, t.time, t.reason, t.message, t.event
+  FROM events t JOIN owners o ON o.uid=t.uid;
+DROP TABLE events;
+ALTER TABLE new_events RENAME TO events;
+CREATE TABLE new_facts (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, fact BLOB NOT NULL,
+  PRIMARY KEY (namespace, uid, kind, name)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_facts SELECT o.namespace, t.uid, t.kind, t.name, t.fact FROM facts t JOIN owners o ON o.uid=t.uid;
+DROP TABLE facts;
+ALTER TABLE new_facts RENAME TO facts;
+CREATE TABLE new_samples (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL, time REAL NOT NULL,
+  cores REAL NOT NULL, memory INTEGER NOT NULL, gpus REAL NOT NULL, gpu_memory INTEGER NOT NULL,
+  io_wait REAL NOT NULL, network REAL NOT NULL
+) STRICT;
+INSERT INTO new_samples SELECT o.namespace, t.uid, t.attempt, t.worker, t.time, t.cores, t.memory, t.gpus,
+  t.gpu_memory, t.io_wait, t.network FROM samples t JOIN owners o ON o.uid=t.uid;
+DROP TABLE samples;
+ALTER TABLE new_samples RENAME TO samples;
+CREATE INDEX samples_of ON samples (namespace, uid, time);
+CREATE TABLE new_voices (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, attempt INTEGER NOT NULL, source TEXT NOT NULL, origin TEXT NOT NULL,
+  role TEXT NOT NULL, worker INTEGER, rank INTEGER,
+  form TEXT NOT NULL, family TEXT NOT NULL, tagged INTEGER NOT NULL,
+  ended INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (namespace, uid, attempt, source, origin)
+) STRICT;
+INSERT INTO new_voices (id, namespace, uid, attempt, source, origin, role, worker, rank, form, family, tagged, ended)
+  SELECT t.id, o.namespace, t.uid, t.attempt, t.source, t.origin, t.role, t.worker, t.rank, t.form, t.family,
+  t.tagged, t.ended FROM voices t JOIN owners o ON o.uid=t.uid ORDER BY t.id;
+DROP TABLE voices;
+ALTER TABLE new_voices RENAME TO voices;
+CREATE TABLE new_chunks (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  voice INTEGER NOT NULL, namespace TEXT NOT NULL, uid TEXT NOT NULL,
+  file TEXT NOT NULL,                     -- below the directory of logs, and in the object store
+  first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+  lines INTEGER NOT NULL, raw_bytes INTEGER NOT NULL, size INTEGER NOT NULL,
+  ranks TEXT NOT NULL, sealed INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO new_chunks (id, voice, namespace, uid, file, first_ns, last_ns, lines, raw_bytes, size, ranks, sealed)
+  SELECT t.id, t.voice, o.namespace, t.uid, t.uid || '/' || t.file, t.first_ns, t.last_ns, t.lines, t.raw_bytes,
+  t.size, t.ranks, t.sealed FROM chunks t JOIN owners o ON o.uid=t.uid ORDER BY t.id;
+DROP TABLE chunks;
+ALTER TABLE new_chunks RENAME TO chunks;
+CREATE INDEX chunks_of ON chunks (voice, id);
+CREATE INDEX chunks_by_job ON chunks (namespace, uid);
+CREATE INDEX chunks_by_age ON chunks (last_ns);
+CREATE TABLE new_gaps (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, voice INTEGER NOT NULL, first_ns INTEGER NOT NULL,
+  last_ns INTEGER NOT NULL, reason TEXT NOT NULL, gap BLOB NOT NULL
+) STRICT;
+INSERT INTO new_gaps SELECT o.namespace, t.uid, t.voice, t.first_ns, t.last_ns, t.reason, t.gap
+  FROM gaps t JOIN owners o ON o.uid=t.uid;
+DROP TABLE gaps;
+ALTER TABLE new_gaps RENAME TO gaps;
+CREATE INDEX gaps_of ON gaps (namespace, uid, first_ns);
+CREATE TABLE new_tallies (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, attempt INTEGER NOT NULL, worker INTEGER NOT NULL,
+  first REAL NOT NULL, last REAL NOT NULL, cpu_seconds REAL NOT NULL, byte_seconds REAL NOT NULL,
+  gpu_seconds REAL NOT NULL, peak_bytes INTEGER NOT NULL, samples INTEGER NOT NULL,
+  PRIMARY KEY (namespace, uid, attempt, worker)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_tallies SELECT o.namespace, t.uid, t.attempt, t.worker, t.first, t.last, t.cpu_seconds,
+  t.byte_seconds, t.gpu_seconds, t.peak_bytes, t.samples FROM tallies t JOIN owners o ON o.uid=t.uid;
+DROP TABLE tallies;
+ALTER TABLE new_tallies RENAME TO tallies;
+CREATE TABLE new_accounts (
+  namespace TEXT NOT NULL, uid TEXT NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, phase TEXT NOT NULL,
+  queue TEXT NOT NULL, cause TEXT NOT NULL, program TEXT NOT NULL, created REAL NOT NULL, ended REAL,
+  labels TEXT NOT NULL, account BLOB NOT NULL,
+  PRIMARY KEY (namespace, uid)
+) STRICT;
+INSERT INTO new_accounts SELECT o.namespace, t.uid, o.name, t.owner, t.phase, t.queue, t.cause, t.program, t.created,
+  t.ended, t.labels, t.account FROM accounts t JOIN owners o ON o.uid=t.uid;
+DROP TABLE accounts;
+ALTER TABLE new_accounts RENAME TO accounts;
+CREATE INDEX accounts_by_time ON accounts (created, uid, namespace);
+CREATE INDEX accounts_of ON accounts (namespace, created, uid);
+CREATE INDEX accounts_by_owner ON accounts (owner, created, uid, namespace);
+CREATE INDEX accounts_by_program ON accounts (program, created, uid, namespace);
+CREATE INDEX accounts_by_end ON accounts (ended);
+DROP TABLE owners;
+""",
+)
+_FILLS = {
+    2: "account_store",
+    4: "storage.layout",
+}  # what came with this format is made from what is there already
+VERSION = len(_STEPS)
+RECORD_TABLES = ("moments", "events", "facts", "samples", "gaps", "chunks", "voices", "tallies", "jobs")
+TABLES = (*RECORD_TABLES, "accounts")
+
+
+def open_database(path: str, *, shared: bool = False, address: str = "") -> Any:
+    """Return the database, made or brought forward where needed; `shared` lets several threads take turns.
+
+    With an `address` (postgresql://…) it is PostgreSQL's.
+    """
+    if address:
+        from mpijob.history.storage.postgres import Database  # an extra
+
+        return Database(address)
+    old_mask = os.umask(0o077)
+    try:
+        db = sqlite3.connect(
+            path, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=not shared
+        )
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("PRAGMA secure_delete=ON")  # what is erased is not to be found in the file either
+    finally:
+        os.umask(old_mask)
+    found = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if found > VERSION:
+        raise BackendError(
+            f"{path} was written by a newer mpijob (format {found}, this one knows {VERSION})",
+            hint="use the newer version, or set MPIJOB_HISTORY to another directory",
+        )
+    if found < VERSION:
+        _bring_forward(db)
+    return db
+
+
+def _bring_forward(db: sqlite3.Connection) -> None:
+    use_wal(db)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        take_steps(db, int(db.execute("PRAGMA user_version").fetchone()[0]))
+        db.execute(f"PRAGMA user_version={VERSION}")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def take_steps(db: Any, found: int) -> None:
+    """Bring the format that was found to the newest, within the caller's transaction."""
+    for step in _STEPS[found:VERSION]:
+        for statement in filter(str.strip, step.split(";\n")):
+            db.execute(statement)
+    for number, module in _FILLS.items():
+        if found < number:
+            import_module(f"mpijob.history.{module}").fill(db)
+
+
+def use_wal(db: sqlite3.Connection) -> None:
+    """Let readers and one writer work side by side in this database from now on."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:  # the switch needs the file for itself and does not honour the busy timeout
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def telling(path: str) -> Iterator[None]:
+    """Tell what goes wrong with the files below as an error of ours."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise BackendError(
+            f"the record in {path} cannot be read or written: {error}",
+            hint="free some space, or set MPIJOB_HISTORY to a directory that you may write to",
+        ) from error

@@ -1,0 +1,1 @@
+"""What a cluster or machine offers and allows."""

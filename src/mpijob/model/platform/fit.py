@@ -1,0 +1,53 @@
+"""Would a job start now, wait, or never fit: the answer, and what a broker that sees more than a user adds to facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from mpijob.model.platform.cluster import QueueFacts, Room
+from mpijob.model.spec.amounts import Amounts
+
+
+class Verdict(StrEnum):
+    """The four answers."""
+
+    NOW = "fits now"
+    WAITS = "waits"
+    NEVER = "can never fit"
+    UNKNOWN = "not known"
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a broker hands over for one job of one user: numbers, no names of others.
+
+    `position` is the job's place among those that wait, from 1; `ahead` what those before it ask for, by resource.
+    `wait_range` is from when to when it may start, seconds from now, by the `basis` of so many jobs that ended.
+    """
+
+    place: str
+    capacity: Amounts = Amounts()
+    free: Amounts = Amounts()
+    room_known: bool = False
+    queue: QueueFacts | None = None
+    room: Room | None = None
+    position: int | None = None
+    ahead: Mapping[str, float] = {}
+    wait_range: tuple[float, float] | None = None
+    basis: int = 0
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer, with its numbers; `starts_now` is the largest number of such workers that would start now."""
+
+    verdict: Verdict
+    message: str
+    hint: str = ""
+    position: int | None = None
+    ahead_jobs: int = 0
+    ahead: Mapping[str, float] = {}
+    wait_range: tuple[float, float] | None = None
+    basis: int = 0
+    starts_now: int | None = None

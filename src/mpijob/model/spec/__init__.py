@@ -1,0 +1,1 @@
+"""What a user asks for: the job, its fields and their types."""

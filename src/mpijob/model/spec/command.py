@@ -1,0 +1,177 @@
+"""Commands that bring their own launcher: mpirun, mpiexec, horovodrun, deepspeed.
+
+Such a command must not be wrapped in a second mpirun, so everybody who looks at a command asks here
+first. Only reading happens: nothing is expanded or run. The options of the launchers themselves are
+in the neighbour `command_options`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mpijob.model.spec import command_options as options
+
+if TYPE_CHECKING:
+    from mpijob.model.spec.job import MPIJob
+
+_KINDS = {
+    "mpirun": "mpirun",
+    "mpirun.openmpi": "openmpi",
+    "mpiexec.openmpi": "openmpi",
+    "orterun": "openmpi",
+    "prterun": "openmpi",
+    "mpiexec": "mpirun",
+    "mpirun.mpich": "hydra",
+    "mpiexec.mpich": "hydra",
+    "mpiexec.hydra": "hydra",
+    "horovodrun": "horovodrun",
+    "deepspeed": "deepspeed",
+}
+_FAMILIES = {"openmpi": ("openmpi",), "hydra": ("mpich", "intel")}
+_WRAPPERS: dict[str, frozenset[str]] = {
+    "env": frozenset({"-u", "--unset", "-C", "--chdir"}),
+    "time": frozenset({"-f", "--format", "-o", "--output"}),
+    "nice": frozenset({"-n", "--adjustment"}),
+    "ionice": frozenset({"-c", "--class", "-n", "--classdata"}),
+    "stdbuf": frozenset({"-i", "-o", "-e", "--input", "--output", "--error"}),
+    "exec": frozenset({"-a"}),
+    "nohup": frozenset(),
+    "setsid": frozenset(),
+    "timeout": frozenset({"-k", "--kill-after", "-s", "--signal"}),
+}
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_SHELL_END = re.compile(r"[;&|()<>]+")
+_DEEPEST = 8
+
+
+class OwnLauncher(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a command that starts its own ranks says about them.
+
+    `kind` is `mpirun` (any family), `openmpi`, `hydra`, `horovodrun` or `deepspeed`. `ranks` is None
+    when the command does not say; `per_worker` is set when it says so many for each worker instead.
+    """
+
+    kind: str
+    program: str
+    ranks: int | None = None
+    per_worker: int | None = None
+    ranks_option: str = ""
+    hosts_option: str = ""
+
+    @property
+    def own_hosts(self) -> bool:
+        """Whether the command brings its own list of hosts."""
+        return bool(self.hosts_option)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The MPI families that this launcher belongs to; empty when it may be any."""
+        return _FAMILIES.get(self.kind, ())
+
+
+def own_launcher(argv: tuple[str, ...]) -> OwnLauncher | None:
+    """Return what the command's own launcher says, or None when it has none."""
+    words = _unwrapped(tuple(argv), _DEEPEST)
+    kind = _KINDS.get(_base(words[0])) if words else None
+    if kind is None:
+        return None
+    return _described(kind, words[0], options.read(words[1:], _grammar(kind)))
+
+
+def launcher_of(job: MPIJob) -> OwnLauncher | None:
+    """Return what starts a job's ranks where that is not ours: the command of an elastic job always does."""
+    found = own_launcher(job.argv) if not job.programs else None
+    if found is None and job.elastic is not None and job.argv:
+        return OwnLauncher("elastic", job.argv[0])
+    return found
+
+
+def elastic_ranks(argv: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """Return the least and the greatest number of ranks that horovodrun is told, None where it is not."""
+    words = _unwrapped(tuple(argv), _DEEPEST)
+    if not words or _KINDS.get(_base(words[0])) != "horovodrun":
+        return None, None
+    return options.bounds(words[1:])
+
+
+def _grammar(kind: str) -> options.Grammar:
+    return {"horovodrun": options.HOROVODRUN, "deepspeed": options.DEEPSPEED}.get(kind, options.MPIRUN)
+
+
+def _described(kind: str, program: str, said: options.Said) -> OwnLauncher:
+    ranks, per_worker = said.ranks, None
+    if kind == "deepspeed" and said.per_worker is not None:
+        ranks = said.per_worker * said.workers if said.workers is not None else None
+        per_worker = said.per_worker if ranks is None else None
+    return OwnLauncher(kind, program, ranks, per_worker, said.ranks_option, said.hosts_option)
+
+
+def _base(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _unwrapped(words: tuple[str, ...], depth: int) -> tuple[str, ...]:
+    words = _without_assignments(words)
+    if not words or depth == 0:
+        return ()
+    base = _base(words[0])
+    if base in SHELLS:
+        return _unwrapped(_first_command(_script(words[1:])), depth - 1)
+    if base in _WRAPPERS:
+        return _unwrapped(_without_options(words[1:], base), depth - 1)
+    return words
+
+
+def _without_assignments(words: tuple[str, ...]) -> tuple[str, ...]:
+    start = 0
+    while start < len(words) and _ASSIGNMENT.match(words[start]):
+        start += 1
+    return words[start:]
+
+
+def _without_options(words: tuple[str, ...], wrapper: str) -> tuple[str, ...]:
+    start = 0
+    while start < len(words) and words[start].startswith("-"):
+        if words[start] == "--":
+            start += 1
+            break
+        start += 2 if words[start] in _WRAPPERS[wrapper] else 1
+    if wrapper == "timeout":
+        start += 1  # the duration stands before the command
+    return words[start:]
+
+
+def _script(words: tuple[str, ...]) -> str:
+    """Return what follows a shell's `-c`, which may be one of several letters (`-lc`)."""
+    start = 0
+    while start < len(words) and words[start].startswith("-"):
+        word = words[start]
+        if not word.startswith("--") and "c" in word[1:]:
+            return words[start + 1] if start + 1 < len(words) else ""
+        start += 2 if word in ("-o", "-O", "--rcfile", "--init-file") else 1
+    return ""
+
+
+def _first_command(script: str) -> tuple[str, ...]:
+    """Return the words of a script's first simple command, as far as quoting alone tells."""
+    text = script.replace("\\\n", " ").strip()
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.whitespace = " \t\r"
+    found: list[str] = []
+    try:
+        for word in lexer:
+            if word.startswith("\n") or _SHELL_END.fullmatch(word):
+                break
+            before, newline, _ = word.partition("\n")
+            found.append(before)
+            if newline:
+                break
+    except ValueError:
+        return ()
+    return tuple(found)

@@ -1,0 +1,356 @@
+"""What is wanted: one launcher, N workers, a command, and how they are to be treated.
+
+An `MPIJob` is a frozen value without any engine's words in it, so one spec runs on a laptop and on
+a cluster. It is changed by copying (`job.replace(workers=8)`). Well-formedness is the business of
+`checks`; reading and writing files that of `dialects.jobfile`.
+
+>>> from mpijob import MPIJob
+>>> job = MPIJob(name="train", workers=4, slots=2, command=["python", "train.py"])
+>>> job.world
+8
+>>> job.replace(workers=8, env={"LR": "0.1"}).world
+16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from mpijob import codec
+from mpijob.errors import InvalidJob
+from mpijob.model.spec import quantity
+from mpijob.model.spec.enums import PRIORITIES
+from mpijob.model.spec.quantity import Amount
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The root of every part of a spec: frozen, keyword only, unknown fields refused."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        return msgspec.structs.replace(self, **changes)
+
+
+class Family(StrEnum):
+    """Which MPI library starts and joins the ranks."""
+
+    AUTO = "auto"
+    OPENMPI = "openmpi"
+    MPICH = "mpich"
+    INTEL = "intel"
+    CUSTOM = "custom"
+
+
+class VolumeKind(StrEnum):
+    """Where a volume's files come from."""
+
+    PATH = "path"
+    CLAIM = "claim"
+    NFS = "nfs"
+    CONFIG = "config"
+    SECRET = "secret"  # noqa: S105 - a kind of volume
+    S3 = "s3"
+    SCRATCH = "scratch"
+    SHM = "shm"
+
+
+class Topology(StrEnum):
+    """How close together the workers are wanted."""
+
+    ANY = "any"
+    PACKED_NODE = "packed-node"
+    PACKED_RACK = "packed-rack"
+    PACKED_ZONE = "packed-zone"
+    SPREAD = "spread"
+
+
+class Resources(Value, frozen=True, kw_only=True):
+    """What one launcher or one worker may use. Amounts are written as in `500m`, `2`, `4Gi`."""
+
+    cpu: Amount = "1"
+    memory: Amount = "1Gi"
+    gpu: int = 0
+    gpu_kind: str = "nvidia.com/gpu"
+    others: Mapping[str, Amount] = {}
+
+    @property
+    def cores(self) -> float:
+        """The CPU amount as a number of cores."""
+        return quantity.parse(self.cpu)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory amount in bytes."""
+        return int(quantity.parse(self.memory))
+
+
+class CustomLaunch(Value, frozen=True, kw_only=True):
+    """How an MPI library that we do not know is started.
+
+    `command` may hold `{hostfile}`, `{ranks}` and `{agent}`; `host_line` writes one worker into the
+    hostfile from `{worker}` and `{slots}`; `tag` is a regular expression with a group `rank` that
+    finds the rank in a line of merged output.
+    """
+
+    command: tuple[str, ...]
+    host_line: str = "{worker} slots={slots}"
+    tag: str = ""
+    rank_variable: str = ""
+
+
+class Launch(Value, frozen=True, kw_only=True):
+    """How ranks are laid out and started; each option is translated for the family in use."""
+
+    map_by: str = ""
+    bind_to: str = ""
+    rankfile: str = ""
+    settings: Mapping[str, str] = {}
+    flags: tuple[str, ...] = ()
+    stdin: str = ""
+    custom: CustomLaunch | None = None
+
+
+class Program(Value, frozen=True, kw_only=True):
+    """One of several programs in the same world (MPMD): so many ranks of this command."""
+
+    ranks: int
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
+class Code(Value, frozen=True, kw_only=True):
+    """The files that go along with the job: a directory (or some paths in it) and inline files."""
+
+    path: str = ""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    files: Mapping[str, str] = {}
+
+
+class Secret(Value, frozen=True, kw_only=True):
+    """A secret that reaches the ranks as an environment variable; its value is never in the spec.
+
+    Locally the value is read from the variable or file named by `source` (`env:TOKEN`,
+    `file:/run/token`); on a cluster from the Secret object `source` (`name/key`).
+    """
+
+    env: str
+    source: str
+
+
+class Volume(Value, frozen=True, kw_only=True):
+    """A directory that every worker (and the launcher) sees at `mount`.
+
+    One of kind `s3` has the files of a folder in a bucket (`source` is CONNECTION/FOLDER): they are fetched before
+    the job starts, and what changed is stored back, unless the volume is read only.
+    """
+
+    mount: str
+    kind: VolumeKind = VolumeKind.PATH
+    source: str = ""
+    read_only: bool = False
+    size: Amount = ""
+
+
+class Placement(Value, frozen=True, kw_only=True):
+    """Where workers may run. Ignored with a notice on one machine."""
+
+    node_selector: Mapping[str, str] = {}
+    exclude_nodes: tuple[str, ...] = ()
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    affinity: Mapping[str, Any] = {}
+    topology: Topology = Topology.ANY
+
+
+class Network(Value, frozen=True, kw_only=True):
+    """Whom the job's pods may talk to on a cluster, beside each other and the name servers.
+
+    Each word of `egress` is `internet`, a block (`10.1.0.0/16`), an address, a service
+    (`minio.data.svc`) or `namespace/data`, with a port behind it where one is meant (`internet:443`).
+    `attachments` are further networks that the pods get (Multus), as a fast fabric needs.
+    """
+
+    isolated: bool = True
+    egress: tuple[str, ...] = ()
+    attachments: tuple[str, ...] = ()
+
+
+class Elastic(Value, frozen=True, kw_only=True):
+    """Between how many workers a job goes on whose command starts its own ranks, as elastic Horovod does.
+
+    The command runs once, in the launcher, and asks the program named by `MPIJOB_DISCOVER_HOSTS` for the workers.
+    """
+
+    max_workers: int
+    min_workers: int = 1
+
+
+class Retry(Value, frozen=True, kw_only=True):
+    """How often a failed job is tried again, with exponential backoff between the attempts."""
+
+    limit: int = 0
+    backoff_seconds: float = 10.0
+    factor: float = 2.0
+    max_backoff_seconds: float = 600.0
+
+    def delay_seconds(self, attempt: int) -> float:
+        """Return the pause after the failure of an attempt (the first is 1)."""
+        return min(self.backoff_seconds * self.factor ** (attempt - 1), self.max_backoff_seconds)
+
+
+class Signal(Value, frozen=True, kw_only=True):
+    """A signal that every rank gets before the end (deadline, cancel, preemption), as Slurm's USR1@120."""
+
+    name: str = "TERM"
+    seconds_before: float = 0.0
+
+
+class Retention(Value, frozen=True, kw_only=True):
+    """How long what is known of a finished job is kept."""
+
+    logs_days: float = 7.0
+    record_days: float = 30.0
+
+
+class Model(Value, frozen=True, kw_only=True):
+    """The model that a job makes: how it is called in the model registry, and where the job writes it.
+
+    `path` is a path on one of the job's volumes, or in its working directory on one machine.
+    """
+
+    name: str
+    version: str = ""
+    path: str = ""
+    format: str = ""
+
+
+class MPIJob(Value, frozen=True, kw_only=True):
+    """One MPI job: a launcher and `workers` workers with `slots` ranks each.
+
+    Name, workers and command are enough; everything else has a default that suits a first run.
+    """
+
+    name: str
+    namespace: str = "default"
+    description: str = ""
+
+    workers: int = 4
+    slots: int = 1
+    ranks: int | None = None
+    cores_per_rank: int = 1
+    elastic: Elastic | None = None
+
+    mpi: Family = Family.AUTO
+    launch: Launch = Launch()
+    presets: tuple[str, ...] = ()
+
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    programs: tuple[Program, ...] = ()
+    code: Code = Code()
+    env: Mapping[str, str] = {}
+    secrets: tuple[Secret, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    pull_secrets: tuple[str, ...] = ()
+    pull_policy: str = ""
+
+    resources: Resources = Resources()
+    launcher: Resources = Resources(cpu="100m", memory="256Mi")
+
+    placement: Placement = Placement()
+    network: Network = Network()
+    after: tuple[str, ...] = ()
+    queue: str = ""
+    priority: str | int = 0
+    gang_timeout_seconds: float = 300.0
+
+    retry: Retry = Retry()
+    deadline_seconds: float | None = None
+    signal: Signal = Signal()
+    grace_seconds: float = 10.0
+    requeue_on_lost_worker: bool = False
+    keep_on_failure_seconds: float = 0.0
+    retention: Retention = Retention()
+    model: Model | None = None
+    census: bool = True
+
+    labels: Mapping[str, str] = {}
+    owner: str = ""
+    cost: Mapping[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for field, wanted in _COERCED.items():
+            value = getattr(self, field)
+            if isinstance(value, list) and wanted is tuple:
+                force_setattr(self, field, tuple(value))
+            elif isinstance(value, dict) and wanted is not tuple:
+                force_setattr(self, field, _part(field, value, wanted))
+
+    @property
+    def world(self) -> int:
+        """The number of ranks that the job wants."""
+        if self.programs:
+            return sum(program.ranks for program in self.programs)
+        return self.workers * self.slots if self.ranks is None else self.ranks
+
+    @property
+    def fewest_workers(self) -> int:
+        """With how few workers the job goes on: all of them, unless it is elastic."""
+        return self.workers if self.elastic is None else self.elastic.min_workers
+
+    @property
+    def most_workers(self) -> int:
+        """How many workers the job may ever have."""
+        return self.workers if self.elastic is None else max(self.workers, self.elastic.max_workers)
+
+    @property
+    def priority_number(self) -> int:
+        """The priority as engines order by it; a class name that only a cluster knows counts as normal."""
+        return self.priority if isinstance(self.priority, int) else PRIORITIES.get(self.priority, 0)
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command with its arguments."""
+        return (*self.command, *self.args)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of all its programs."""
+        return (*self.argv, *(word for one in self.programs for word in (*one.command, *one.args)))
+
+
+def _part(field: str, value: dict[str, Any], wanted: Any) -> Any:
+    try:
+        return codec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise InvalidJob(f"{field}: {error}", hint=f"mpijob explain {field} shows what it takes") from error
+
+
+_COERCED: dict[str, Any] = {
+    "command": tuple,
+    "args": tuple,
+    "presets": tuple,
+    "programs": tuple,
+    "secrets": tuple,
+    "volumes": tuple,
+    "pull_secrets": tuple,
+    "after": tuple,
+    "resources": Resources,
+    "launcher": Resources,
+    "launch": Launch,
+    "network": Network,
+    "elastic": Elastic,
+    "code": Code,
+    "placement": Placement,
+    "retry": Retry,
+    "signal": Signal,
+    "retention": Retention,
+    "model": Model,
+}

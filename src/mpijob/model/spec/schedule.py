@@ -1,0 +1,62 @@
+"""A job that recurs: when it starts, what happens when the one before still runs, and the job itself.
+
+When a moment is due is computed in `observation.recurring`; who keeps the time is the engine's business.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from mpijob.model.spec.job import MPIJob, Value
+
+LABEL = "mpijob/schedule"
+
+
+class Overlap(StrEnum):
+    """What happens when a job is due and the one before it has not ended."""
+
+    ALLOW = "Allow"
+    FORBID = "Forbid"
+    REPLACE = "Replace"
+
+
+class Schedule(Value, frozen=True, kw_only=True):
+    """One recurring job.
+
+    `when` is a cron expression of five fields, or @hourly, @daily, @weekly, @monthly, @yearly. `time_zone` is a
+    name such as Europe/Berlin; without one UTC counts (the command line fills in this machine's).
+    `start_within_seconds` is how late a missed start may be made up for; without it, the newest one always is.
+    """
+
+    name: str
+    when: str
+    job: MPIJob
+    namespace: str = "default"
+    time_zone: str = ""
+    overlap: Overlap = Overlap.FORBID
+    start_within_seconds: float | None = None
+    paused: bool = False
+
+    def job_of(self, moment: float) -> MPIJob:
+        """Return the job of one moment; its name tells the minute, so that one moment starts one job."""
+        return self.job_named(f"{self.name}-{int(moment) // 60}")
+
+    def job_named(self, name: str) -> MPIJob:
+        """Return the job of one start, with the label by which the others find it."""
+        labels = {**self.job.labels, LABEL: self.name}
+        return self.job.replace(name=name, namespace=self.namespace, labels=labels)
+
+
+class Recurrence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a schedule: when it was last due, what came of that, when it is due next.
+
+    Starts count from `since` on: what was due while a schedule was paused is not made up for.
+    """
+
+    schedule: Schedule
+    since: float
+    last: float | None = None
+    told: str = ""
+    next: float | None = None

@@ -1,0 +1,1 @@
+"""What was observed of jobs: states, log lines, events, accounts."""

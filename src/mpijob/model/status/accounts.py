@@ -1,0 +1,109 @@
+"""What a job used and for how long, in numbers: the row that `mpijob acct` shows, and which rows are wanted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mpijob.model.ref import JobRef
+from mpijob.model.status.state import Phase
+
+GIB = 1 << 30
+HOUR = 3600.0
+
+
+class Tally(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one worker used in one attempt, summed up over its samples."""
+
+    worker: int
+    attempt: int = 1
+    first: float = 0.0
+    last: float = 0.0
+    cpu_seconds: float = 0.0
+    byte_seconds: float = 0.0
+    gpu_seconds: float = 0.0
+    peak_bytes: int = 0
+    samples: int = 0
+
+
+class Account(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One job's account: who ran what, when, how it ended, what was held for it and what it used.
+
+    Times are seconds since the epoch. `queued_seconds` is how long it waited, `held_seconds` how long it held
+    its cores, memory and GPUs, over all attempts. What was used is known where `measured` is true. `program`
+    is the same for jobs that run the same command, whatever the numbers in it.
+    """
+
+    ref: JobRef
+    phase: Phase
+    owner: str = ""
+    queue: str = ""
+    engine: str = ""
+    mpi: str = ""
+    image: str = ""
+    program: str = ""
+    labels: dict[str, str] = {}
+    cost_labels: dict[str, str] = {}
+    attempt: int = 1
+    workers: int = 0
+    ranks: int = 0
+    nodes: tuple[str, ...] = ()
+
+    created: float = 0.0
+    started: float | None = None
+    running: float | None = None
+    ended: float | None = None
+    deleted: float | None = None
+    queued_seconds: float = 0.0
+    held_seconds: float = 0.0
+
+    exit_code: int | None = None
+    reason: str = ""
+    cause: str = ""
+    message: str = ""
+
+    cores: float = 0.0
+    memory_bytes: int = 0
+    gpus: int = 0
+    worker_memory_bytes: int = 0
+    core_hours: float = 0.0
+    gib_hours: float = 0.0
+    gpu_hours: float = 0.0
+    measured: bool = False
+    core_hours_used: float = 0.0
+    gib_hours_used: float = 0.0
+    gpu_hours_used: float = 0.0
+    peak_bytes: int = 0
+
+    @property
+    def counted(self) -> float:
+        """The moment to whose month the job belongs: its end, or its beginning while it goes on."""
+        return self.ended or self.started or self.created
+
+
+class AccountQuery(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Which accounts are wanted, newest first. Empty means all of them.
+
+    `since` and `until` choose jobs that were there at some time between them, with `by_end` those that ended
+    then. `namespace` "" means all. `after` is the cursor of the page before.
+    """
+
+    namespace: str = ""
+    names: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+    selector: str = ""
+    queue: str = ""
+    cause: str = ""
+    program: str = ""
+    since: float | None = None
+    until: float | None = None
+    by_end: bool = False
+    limit: int = 100
+    after: str = ""
+
+
+class AccountPage(msgspec.Struct, frozen=True):
+    """One page of accounts, newest first; `after` asks for the next one, "" at the end."""
+
+    items: tuple[Account, ...]
+    after: str = ""

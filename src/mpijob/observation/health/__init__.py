@@ -1,0 +1,1 @@
+"""Early warnings: hangs, exhaustion, network and MPI monitoring."""

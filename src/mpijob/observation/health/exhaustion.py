@@ -1,0 +1,100 @@
+"""Memory and disk that run out: what is nearly full, and what will be if a steady growth goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from mpijob.errors import Finding, Fix, Severity
+from mpijob.model import Sample, WorkerState
+from mpijob.model.spec.quantity import as_bytes
+from mpijob.observation.health.health_sample import Vitals, span
+
+FULL_SHARE, HALF_SHARE, LOW_SHARE = 0.95, 0.5, 0.01
+HORIZON_SECONDS = 1800.0
+_FRESH_SECONDS = 90.0
+_MIB = 1 << 20
+
+
+def memory(seen: Vitals) -> Iterator[Finding]:
+    """Yield the workers whose memory is nearly used up, or soon will be."""
+    for worker in seen.state.workers:
+        mine = [s for s in seen.samples if s.worker == worker.index and s.attempt == seen.state.attempt]
+        if mine and worker.memory_limit_bytes and seen.now - mine[-1].time < _FRESH_SECONDS:
+            yield from _memory_of(seen, worker, worker.memory_limit_bytes, mine)
+
+
+def _memory_of(seen: Vitals, worker: WorkerState, limit: int, samples: Sequence[Sample]) -> Iterator[Finding]:
+    used = samples[-1].memory_bytes
+    left = _seconds_left(seen, [(s.time, s.memory_bytes) for s in samples], limit)
+    if used < HALF_SHARE * limit or (left is None and used < FULL_SHARE * limit):
+        return
+    text = (
+        f"Worker {worker.index} uses {as_bytes(used)} of its {as_bytes(limit)} of memory ({used / limit:.0%})"
+    )
+    rate = f" and grows: at this rate the limit is reached in about {span(left)}" if left is not None else ""
+    more = f"{math.ceil(limit * 1.5 / _MIB / 64) * 64}Mi"
+    yield Finding(
+        "MEMORY_NEAR_LIMIT",
+        f"{text}{rate}.",
+        f"give the workers more memory: mpijob clone {seen.state.ref.name} --memory {more}",
+        field="resources.memory",
+        severity=Severity.WARNING,
+        worker=worker.index,
+        fixes=(
+            Fix(f"give the workers more memory: {more}", {"resources": {"memory": more}}),
+            Fix("make batches or chunks of data smaller, or write a checkpoint now"),
+        ),
+        confidence=0.95 if used >= FULL_SHARE * limit else 0.8,
+    )
+
+
+def _seconds_left(seen: Vitals, points: Sequence[tuple[float, float]], limit: float) -> float | None:
+    """Return when a steady growth reaches a limit; None where there is none that lasts and goes on."""
+    recent = [point for point in points if point[0] >= seen.now - 2.5 * seen.quiet_seconds]
+    lasted = recent[-1][0] - recent[0][0] if recent else 0.0
+    if len(recent) < 4 or lasted < seen.quiet_seconds / 2:
+        return None
+    slope, fits = _trend(recent)
+    later, _ = _trend(recent[len(recent) // 2 :])
+    if slope <= 0 or fits < 0.9 or later < slope / 2:
+        return None
+    left = max(0.0, (limit - recent[-1][1]) / slope)
+    return left if left <= min(HORIZON_SECONDS, 10 * lasted) else None
+
+
+def _trend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the slope of the line through some points, and how well it fits (1 is exactly)."""
+    times, values = [p[0] - points[0][0] for p in points], [float(p[1]) for p in points]
+    if len(points) < 2 or times[-1] <= 0:
+        return 0.0, 0.0
+    middle, mean = sum(times) / len(times), sum(values) / len(values)
+    pairs = [*zip(times, values, strict=True)]
+    slope = sum((t - middle) * (v - mean) for t, v in pairs) / sum((t - middle) ** 2 for t in times)
+    whole = sum((value - mean) ** 2 for value in values)
+    rest = sum((value - mean - slope * (t - middle)) ** 2 for t, value in pairs)
+    return slope, 1 - rest / whole if whole else 0.0
+
+
+def disk(seen: Vitals) -> Iterator[Finding]:
+    """Yield that the disk is nearly full, or soon will be."""
+    if not seen.rooms:
+        return
+    last = seen.rooms[-1]
+    used = [(room.time, float(room.total_bytes - room.free_bytes)) for room in seen.rooms]
+    left = _seconds_left(seen, used, last.total_bytes)
+    low = last.free_bytes < LOW_SHARE * last.total_bytes
+    if not low and (left is None or last.free_bytes > 0.25 * last.total_bytes):
+        return
+    rate = f": at the present rate it is full in about {span(left)}" if left is not None else ""
+    yield Finding(
+        "DISK_FILLING",
+        f"The disk that the job writes to has {as_bytes(last.free_bytes)} of {as_bytes(last.total_bytes)} left{rate}.",
+        "make room, or let the job keep fewer checkpoints",
+        severity=Severity.WARNING,
+        fixes=(
+            Fix("remove what is no longer needed: mpijob delete NAME, old checkpoints"),
+            Fix("let the job keep fewer checkpoints, or write them to another volume"),
+        ),
+        confidence=0.9 if low else 0.8,
+    )

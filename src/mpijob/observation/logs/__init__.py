@@ -1,0 +1,1 @@
+"""Order, filter, fold and render log lines."""

@@ -1,0 +1,42 @@
+"""Make the text of a log line safe and honest to show on a terminal or a page.
+
+Programs print what they like, and some print what a terminal would obey: colours, window titles,
+cursor jumps, text that runs backwards. Here every such byte becomes visible (`\\x1b[31m`), so that what
+is seen is what was said. Secrets are the business of `masking`, and of `stream` before lines are stored.
+"""
+
+from __future__ import annotations
+
+import functools
+
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_INVISIBLE = (0x200B, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080))
+
+
+def visible(text: bytes) -> str:
+    """Return the text with control bytes, escapes, bidi controls and invalid UTF-8 written out.
+
+    Tabs are kept; the CR of a CRLF line end is dropped, any other shows as `\\r`.
+    """
+    line = text[:-1] if text.endswith(b"\r") else text
+    if line.isascii() and (shown := line.decode("ascii")).isprintable():
+        return shown
+    return line.decode("utf-8", "backslashreplace").translate(_shown())
+
+
+def _escape(code: int) -> str:
+    names = {0x0D: "\\r", 0x0A: "\\n"}
+    if code in names:
+        return names[code]
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_CONTROLS = (*range(0x00, 0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0))
+
+
+@functools.cache
+def _shown() -> dict[int, str]:
+    """Return what is written for each; made when first needed, because most text is plain."""
+    return {code: _escape(code) for code in (*_CONTROLS, *_BIDI, *_INVISIBLE)}

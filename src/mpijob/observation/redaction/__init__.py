@@ -1,0 +1,1 @@
+"""Mask secrets in log streams, values and support bundles."""
