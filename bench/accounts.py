@@ -21,9 +21,9 @@ from bench.line import Line, at_most, compared
 from bench.places import Options
 from mpijob.history import account_store
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Voice
+from mpijob.history.records import LogSource
 from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.observation.logs import cri
@@ -64,7 +64,7 @@ def _lines(place: Path, count: int) -> Iterator[Line]:
     archive.put(JobState(ref=JobRef("bench", "job", "u"), phase=Phase.RUNNING), now=1.0)
     capture = Capture(
         archive,
-        archive.voice(Voice(key=JobKey("bench", "u"), role=Role.RANK, rank=0, worker=0, source="rank-0")),
+        archive.voice(LogSource(key=JobKey("bench", "u"), role=Role.RANK, rank=0, worker=0, source="rank-0")),
     )
     begun = time.perf_counter()
     for line in lines:
@@ -79,7 +79,7 @@ def _lines(place: Path, count: int) -> Iterator[Line]:
     yield Line(
         "record: lines stored a second", "lines/s", rate, 200_000, rate / 200_000, note="goal ≥ 200,000"
     )
-    past, query = Past(archive), LogQuery(regex="batch 99700\\b")
+    past, query = ArchiveReader(archive), LogQuery(regex="batch 99700\\b")
     times = []
     for _ in range(3):
         begun = time.perf_counter()

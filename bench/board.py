@@ -6,13 +6,13 @@ import msgspec
 
 from mpijob import MPIJob
 from mpijob.api.live import rows
-from mpijob.api.request_context import Room
+from mpijob.api.request_context import AppState
 from mpijob.model import Phase
 
 TEAMS = 20
 
 
-async def filled(room: Room, count: int) -> None:
+async def filled(room: AppState, count: int) -> None:
     """Put so many jobs, of twenty teams and in every phase, on the board."""
     state = (await room.client.submit(MPIJob(name="seed", workers=4, command=("true",)))).last
     row = msgspec.structs.replace(rows.row(state), why="Rank 1 on worker 1 exited with code 7.")

@@ -33,8 +33,8 @@ from bench.record import store, this_run
 from bench.report import table
 from mpijob import AsyncClient
 from mpijob.api.app import application
-from mpijob.api.auth.sessions import Gate
-from mpijob.api.request_context import Room
+from mpijob.api.auth.sessions import CookieAuth
+from mpijob.api.request_context import AppState
 from mpijob.api.static import PLACE
 from mpijob.backends.memory import MemoryBackend
 from mpijob.settings import Settings
@@ -50,12 +50,12 @@ RESULTS = Path(__file__).parent / "page-results.json"
 
 
 @contextmanager
-def serving(count: int) -> Iterator[tuple[str, Gate]]:
+def serving(count: int) -> Iterator[tuple[str, CookieAuth]]:
     """Yield a server whose board holds so many jobs; nothing else changes it."""
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    gate = Gate("maria", [f"127.0.0.1:{port}"], cookie="session")
-    room = Room(AsyncClient(MemoryBackend(), settings=Settings(home="/nowhere")), gate)
+    gate = CookieAuth("maria", [f"127.0.0.1:{port}"], cookie="session")
+    room = AppState(AsyncClient(MemoryBackend(), settings=Settings(home="/nowhere")), gate)
     room.limits.count = lambda user: None  # type: ignore[method-assign]  # one visitor stands for many here
     config = uvicorn.Config(application(room), log_level="error", lifespan="off", timeout_graceful_shutdown=0)
     server = uvicorn.Server(config)
@@ -76,7 +76,7 @@ def serving(count: int) -> Iterator[tuple[str, Gate]]:
         thread.join(10)
 
 
-def answers(base: str, gate: Gate) -> list[float]:
+def answers(base: str, gate: CookieAuth) -> list[float]:
     """Return the seconds of many list answers, each another question so that none is remembered."""
     secret, _ = gate.enter(gate.invite())
     taken = []
@@ -94,7 +94,7 @@ def _note(answer: Any) -> None:
     FETCHED.add(answer.url.rpartition("/")[2])
 
 
-def loads(base: str, gate: Gate, rounds: int = 5) -> list[float]:
+def loads(base: str, gate: CookieAuth, rounds: int = 5) -> list[float]:
     """Return the seconds from opening the address until rows are seen; the first time says what was fetched."""
     taken: list[float] = []
     with chromium() as browser:

@@ -17,11 +17,11 @@ import uvicorn
 from bench.board import TEAMS, filled
 from mpijob import AsyncClient
 from mpijob.api.app import application
-from mpijob.api.auth.cluster_token import Login
-from mpijob.api.request_context import Room
+from mpijob.api.auth.cluster_token import TokenAuth
+from mpijob.api.request_context import AppState
 from mpijob.api.server import config
 from mpijob.backends.memory import MemoryBackend
-from mpijob.client.multiuser.sessions import Guests
+from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.model import Identity
 from mpijob.model.platform.permission import Question
 from mpijob.settings import Settings
@@ -52,8 +52,8 @@ async def main(count: int) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `mpijob ui` has it
     address = f"127.0.0.1:{listening.getsockname()[1]}"
     engine, settings = MemoryBackend(), Settings(home="/nowhere")
-    guests = Guests(settings, lambda token: Seat(engine, token))
-    room = Room(AsyncClient(engine, settings=settings), Login([address], guests))
+    guests = SessionStore(settings, lambda token: Seat(engine, token))
+    room = AppState(AsyncClient(engine, settings=settings), TokenAuth([address], guests))
     await filled(room, count)
     made = config(application(room))
     made.lifespan = "off"  # nothing but the rows is on the board

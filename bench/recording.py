@@ -21,7 +21,7 @@ from bench.timing import interleaved, median
 from mpijob import MPIJob, Resources
 from mpijob.history.archive import Archive
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Voice
+from mpijob.history.records import LogSource
 from mpijob.model import JobKey, JobRef, JobState, Phase
 from mpijob.observation.logs import cri
 
@@ -122,7 +122,7 @@ def _ingesting(there: Place) -> Line:
         for number in range(STORED_LINES)
     ]
     begun = time.perf_counter()
-    capture = Capture(archive, Voice(key=JobKey("bench", "u")))
+    capture = Capture(archive, LogSource(key=JobKey("bench", "u")))
     for line in lines:
         capture.take(line)
     capture.end()

@@ -14,7 +14,7 @@ from testbed.shell import run
 from tests.servers import free_port, process
 from tests_cluster.support import eventually
 
-from mpijob.backends.model_registry import Entry, Registry
+from mpijob.backends.model_registry import Registry, RegistryEntry
 from mpijob.errors import BackendError
 
 _PACKAGES = ("mariadb-server-core", "mariadb-server", "mariadb-client-core", "liburing2", "libaio1")
@@ -35,7 +35,7 @@ def a_model_registry(folder: Path) -> Iterator[str]:
 
 def _answers(address: str) -> bool:
     try:
-        return bool(Registry(address).register(Entry("proof", "1", "pvc://claim/proof")).artifact_id)
+        return bool(Registry(address).register(RegistryEntry("proof", "1", "pvc://claim/proof")).artifact_id)
     except BackendError:
         return False
 

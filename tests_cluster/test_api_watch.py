@@ -16,7 +16,7 @@ from tests_cluster.api_support import MAPS, NAMESPACE, AccessOf, a_map, accesses
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.informer import Cache, Source
+from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.watch import Change, Watch, watch
 
 access_of = pytest.fixture(scope="module")(accesses)
@@ -140,8 +140,8 @@ def test_a_version_that_a_real_server_has_forgotten_is_listed_again(access_of: A
 def test_a_cache_follows_a_real_server(alice: Api, label: str) -> None:
     moved = threading.Event()
     sources = {
-        "maps": Source(MAPS, f"test={label}", trim=lambda item: {"metadata": item["metadata"]}),
-        "nodes": Source(resources.NODE.path()),
+        "maps": ListWatch(MAPS, f"test={label}", trim=lambda item: {"metadata": item["metadata"]}),
+        "nodes": ListWatch(resources.NODE.path()),
     }
     with Cache(alice, sources) as cache:
         assert cache.settled(20)

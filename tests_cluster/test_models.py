@@ -17,7 +17,7 @@ from tests_cluster.support import Place, a_job, eventually, own_place
 from mpijob import Client, Phase
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client import resources
-from mpijob.backends.model_registry import Entry, Registry
+from mpijob.backends.model_registry import Registry, RegistryEntry
 from mpijob.formats.kubernetes import well_known
 from mpijob.model import Model, Volume, VolumeKind
 
@@ -45,7 +45,7 @@ def kept(registry: str, what: str) -> list[dict[str, str]]:
 
 @pytest.mark.req("Q16")
 def test_registering_twice_or_by_two_makes_one(registry: str) -> None:
-    entry = Entry("one", "v1", "pvc://claim/one", "onnx", "alice", {"mpijob.job": "train"})
+    entry = RegistryEntry("one", "v1", "pvc://claim/one", "onnx", "alice", {"mpijob.job": "train"})
     first = Registry(registry).register(entry)
     assert Registry(registry).register(entry) == first
     second = Registry(registry).register(msgspec.structs.replace(entry, version="v2"))

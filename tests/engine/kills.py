@@ -31,7 +31,7 @@ from mpijob.backends.kubernetes.recorder.recorder import Recorder
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.retention import Policy
 from mpijob.model import JobRef, LogQuery, Phase
 from mpijob.model.status.accounts import AccountQuery
@@ -223,12 +223,12 @@ def _hold(play: Play, directory: str, database: str, gone: Path) -> None:
     archive.close()
 
 
-def check(play: Play, archive: Archive, past: Past) -> None:
+def check(play: Play, archive: Archive, past: ArchiveReader) -> None:
     """Hold what is stored against what happened."""
     ref = JobRef(TEAM, play.cluster.spec.name)
     state = past.state(ref)
     assert state is not None
-    stored = {voice.source: [*Past(archive).raw(voice)] for voice in archive.voices(state.ref.key)}
+    stored = {voice.source: [*ArchiveReader(archive).raw(voice)] for voice in archive.voices(state.ref.key)}
     for name, said in play.said.items():
         wanted = [one.raw for one in said]
         lost, more = len(set(wanted) - set(stored[name])), len(stored[name]) - len(set(stored[name]))

@@ -18,8 +18,8 @@ from tests.unit.api_support import COOKIE, HOST, Browser
 
 from mpijob import AsyncClient, Client, MPIJob, Phase
 from mpijob.api.app import application
-from mpijob.api.auth.sessions import Gate
-from mpijob.api.request_context import Room
+from mpijob.api.auth.sessions import CookieAuth
+from mpijob.api.request_context import AppState
 from mpijob.backends.local import LocalBackend
 from mpijob.cli.context import App
 from mpijob.cli.root import cli
@@ -151,7 +151,7 @@ def _said(client: Client, words: str) -> str:
 
 def _page(client: Client, *paths: str) -> dict[str, str]:
     """Return what the page's server answers."""
-    room = Room(AsyncClient(settings=client.settings), Gate("me", [HOST], cookie=COOKIE))
+    room = AppState(AsyncClient(settings=client.settings), CookieAuth("me", [HOST], cookie=COOKIE))
     shown: dict[str, str] = {}
     with TestClient(application(room), base_url=f"http://{HOST}") as http:
         browser = Browser(room, http).sign_in()

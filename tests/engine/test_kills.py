@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpijob.backends.kubernetes.recorder.log_capture import Listener
+from mpijob.backends.kubernetes.recorder.log_capture import LogCapture
 
 from . import kills
 from .postgres_support import Server, serving
@@ -38,7 +38,7 @@ def test_a_recorder_that_forgets_where_it_was_is_found_out(
 ) -> None:
     """What the runs above show they can also deny: here every new recorder begins with the first line again."""
 
-    class Forgetful(Listener):
+    class Forgetful(LogCapture):
         def _listen(self) -> None:
             self._stamp, self._repeats = b"", 0
             super()._listen()

@@ -25,7 +25,7 @@ from tests.unit.test_metrics import ROOT, rules
 from tools import dashboards
 
 from mpijob import Client
-from mpijob.backends.kubernetes.logs.http_service import Neighbour
+from mpijob.backends.kubernetes.logs.http_service import HttpService
 from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
 from mpijob.settings import Settings
 
@@ -184,7 +184,7 @@ def test_what_a_clusters_prometheus_knows_of_pods_is_what_workers_use(tmp_path: 
         "prometheus", "--config.file=p.yaml", f"--storage.tsdb.path={tmp_path / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
     ]  # fmt: skip
-    asked = Prometheus(Neighbour(f"http://127.0.0.1:{port}"))
+    asked = Prometheus(HttpService(f"http://127.0.0.1:{port}"))
     with process(*argv, log=tmp_path / "log", cwd=tmp_path):
         names = ["a-0", "b-0"]
         eventually(lambda: "network" in asked.used("team", names).get("a-0", {}), "it has rates", 30.0)

@@ -13,7 +13,7 @@ from mpijob.backends import model_registry
 from mpijob.backends.local import LocalBackend
 from mpijob.errors import BackendError, Conflict, InvalidJob, NotAllowed
 from mpijob.model import Model, Volume, VolumeKind
-from mpijob.outbound.http import Answer
+from mpijob.outbound.http import Response
 from mpijob.settings import Settings
 
 from .models_support import Registry, a_registry
@@ -128,6 +128,8 @@ def test_where_a_model_is_is_told_as_servers_of_models_read_it() -> None:
 
 @pytest.mark.parametrize("answer", [b"<html>", b"{"])
 def test_something_that_is_no_registry_is_told_so(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_registry.Registry, "_sent", lambda *_: Answer(200, answer))
+    monkeypatch.setattr(model_registry.Registry, "_sent", lambda *_: Response(200, answer))
     with pytest.raises(BackendError, match="is no model registry"):
-        model_registry.Registry("http://localhost:1").register(model_registry.Entry("m", "v", "file:///"))
+        model_registry.Registry("http://localhost:1").register(
+            model_registry.RegistryEntry("m", "v", "file:///")
+        )

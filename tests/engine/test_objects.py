@@ -12,9 +12,9 @@ from tests.unit.history_support import a_state, a_voice, line, texts
 from mpijob.errors import BackendError, InvalidJob, Unsupported
 from mpijob.history import backup, retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Voice
+from mpijob.history.records import LogSource
 from mpijob.history.storage import tiering
 from mpijob.history.storage.s3 import Objects
 from mpijob.model import JobRef, JobState, LogQuery, Phase
@@ -46,13 +46,13 @@ def test_sealed_lines_move_and_are_read_as_before(setting: ObjectsSetting, tmp_p
     for number in range(3000):
         capture.take(line(number))
     capture.end()
-    before = texts(Past(archive))
+    before = texts(ArchiveReader(archive))
     assert tiering.move(archive) == 1
     assert tiering.move(archive) == 0
     assert not list((tmp_path / "h" / "logs").rglob("*.log"))
     elsewhere = Archive(str(tmp_path / "h"), objects=Objects(setting))
-    assert texts(Past(elsewhere)) == before
-    assert texts(Past(elsewhere)) == before  # from what was kept
+    assert texts(ArchiveReader(elsewhere)) == before
+    assert texts(ArchiveReader(elsewhere)) == before  # from what was kept
     assert Capture(elsewhere, archive.voice(a_voice())).position().stamp  # a recorder knows how far it got
     with pytest.raises(Unsupported, match="object store"):
         backup.backup(archive, str(tmp_path / "x.tar"))
@@ -66,13 +66,13 @@ def test_objects_of_two_namespaces_with_one_uid_are_apart(setting: ObjectsSettin
     refs = [JobRef("team-a", "a", "same"), JobRef("team-b", "b", "same")]
     for ref in refs:
         archive.put(JobState(ref=ref, phase=Phase.SUCCEEDED, finished=1.0), now=1.0)
-        capture = Capture(archive, Voice(key=ref.key, source="pod-0"))
+        capture = Capture(archive, LogSource(key=ref.key, source="pod-0"))
         capture.take(line(1, ref.name))
         capture.end()
     assert tiering.move(archive) == 2
     names = [file for (file,) in archive.read("SELECT file FROM chunks ORDER BY id")]
     assert [os.path.dirname(name) for name in names] == ["team-a/same", "team-b/same"]
-    past = Past(archive)
+    past = ArchiveReader(archive)
     assert [[one.text for one in past.logs(ref, LogQuery())] for ref in refs] == [[b"a"], [b"b"]]
     assert past.forget(refs[0]) == 1
     assert [store.get(name) is None for name in names] == [True, False]
@@ -92,7 +92,7 @@ def test_forgetting_removes_the_objects_too(setting: ObjectsSetting, tmp_path: P
     tiering.move(archive)
     names = [file for (file,) in archive.read("SELECT file FROM chunks")]
     assert all(store.get(name) for name in names)
-    assert Past(archive).forget(JobRef("team", "gone")) == 1
+    assert ArchiveReader(archive).forget(JobRef("team", "gone")) == 1
     retention.tidy(archive, retention.Policy(), 1.0 + 8 * DAY)
     assert [store.get(name) for name in names] == [None, None]
     assert not list((tmp_path / "h").glob("cache/*"))
@@ -108,7 +108,7 @@ def test_a_store_that_is_away_loses_nothing(setting: ObjectsSetting, tmp_path: P
     capture.end()
     with pytest.raises(BackendError, match="did not answer"):
         tiering.move(archive)
-    assert texts(Past(archive)) == ["line 1"]
+    assert texts(ArchiveReader(archive)) == ["line 1"]
     archive.objects = Objects(setting)
     assert tiering.move(archive) == 1
 

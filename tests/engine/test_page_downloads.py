@@ -23,14 +23,14 @@ from tests.unit.preflight_support import SERVED
 from tests.unit.visitor_support import KEYS, VISITOR, cluster, listening
 
 from mpijob.api.app import application
-from mpijob.api.auth.cluster_token import FORWARDED, Login
+from mpijob.api.auth.cluster_token import FORWARDED, TokenAuth
 from mpijob.api.openapi import PREFIX
-from mpijob.api.request_context import Room
+from mpijob.api.request_context import AppState
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.client import AsyncClient
-from mpijob.client.multiuser.sessions import Guests
+from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.model import Identity
 from mpijob.model.platform.form_options import Option
 from mpijob.model.platform.permission import Question
@@ -94,7 +94,7 @@ def page(endpoint: str, policy: Policy | None) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = int(listening.getsockname()[1])
     client = AsyncClient(MemoryBackend(), settings=settings)
-    room = Room(client, Login([f"127.0.0.1:{port}"], Guests(settings, opened)))
+    room = AppState(client, TokenAuth([f"127.0.0.1:{port}"], SessionStore(settings, opened)))
     room.projects._known = (float("inf"), (Option("team-cv"),))
     running = uvicorn.Server(uvicorn.Config(application(room), log_level="error", lifespan="off"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -14,10 +14,10 @@ from tests.unit.history_support import a_key, a_spec, a_state, a_voice, line, te
 from mpijob.errors import BackendError, Finding, Unsupported
 from mpijob.history import backup, retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
 from mpijob.history.recorder_sessions import Session
-from mpijob.history.records import Fact, Gap, Voice
+from mpijob.history.records import Fact, Gap, LogSource
 from mpijob.history.storage import schema
 from mpijob.model import Event, JobRef, JobState, LogQuery, Phase, Sample, Scope
 from mpijob.model.status.accounts import AccountQuery
@@ -75,7 +75,7 @@ def _lived(archive: Archive) -> None:
 
 
 def _told(archive: Archive) -> list[Any]:
-    past = Past(archive)
+    past = ArchiveReader(archive)
     queries = (
         AccountQuery(), AccountQuery(owners=("joe",)), AccountQuery(selector="team=cv"),
         AccountQuery(phases=("Failed",)), AccountQuery(since=60.0), AccountQuery(until=45.0, by_end=True),
@@ -97,10 +97,10 @@ def test_both_databases_keep_jobs_of_two_namespaces_with_one_uid_apart(pair: tup
     key = claimed.ref.key
     for archive in pair:
         _lived(archive)
-        before, past = _told(archive), Past(archive)
+        before, past = _told(archive), ArchiveReader(archive)
         archive.put(claimed, now=5.0)
         archive.add_samples(key, [Sample(20.0, 0, 4.0, 1024)])
-        capture = Capture(archive, Voice(key=key, source="pod-0", origin=""))
+        capture = Capture(archive, LogSource(key=key, source="pod-0", origin=""))
         capture.take(line(0, "mine"))
         capture.end()
         assert archive.state(key) == claimed
@@ -121,9 +121,9 @@ def test_both_databases_answer_the_same(pair: tuple[Archive, Archive]) -> None:
     for archive in pair:
         retention.tidy(archive, retention.Policy(), 100.0 + 8 * DAY)
     assert _told(pair[1]) == _told(pair[0])
-    assert Past(pair[1]).forget(REF) == 1
-    assert Past(pair[1]).state(REF) is None
-    assert [one.ref.name for one in Past(pair[1]).accounts(AccountQuery())] == ["bad"]
+    assert ArchiveReader(pair[1]).forget(REF) == 1
+    assert ArchiveReader(pair[1]).state(REF) is None
+    assert [one.ref.name for one in ArchiveReader(pair[1]).accounts(AccountQuery())] == ["bad"]
     with pytest.raises(Unsupported, match="PostgreSQL"):
         backup.backup(pair[1], "/nowhere")
 
@@ -156,7 +156,7 @@ def test_everything_in_a_database_of_the_format_before_is_found(server: Server, 
     archive.put(
         JobState(ref=claimed, phase=Phase.RUNNING), now=99.0
     )  # numbers go on behind those that were there
-    capture = Capture(archive, Voice(key=claimed.key, source="pod-0", origin="pod.0"))
+    capture = Capture(archive, LogSource(key=claimed.key, source="pod-0", origin="pod.0"))
     capture.take(line(0, "mine"))
     capture.end()
     assert older_records.texts(archive, claimed) == ["mine"]
@@ -165,7 +165,7 @@ def test_everything_in_a_database_of_the_format_before_is_found(server: Server, 
     going.take(line(older_records.LINES))
     going.end()
     assert older_records.texts(archive, older_records.GOING)[-1] == f"line {older_records.LINES}"
-    assert Past(archive).forget(older_records.DONE) == 1
+    assert ArchiveReader(archive).forget(older_records.DONE) == 1
     logs = tmp_path / "h" / "logs"
     assert not [file for file in files[older_records.DONE.uid] if (logs / file).exists()]
     assert older_records.texts(archive, claimed) == ["mine"]
@@ -194,7 +194,7 @@ def test_a_server_killed_while_lines_come_loses_nothing_that_was_promised(
             server.start()
     capture.end()
     assert refused > 0
-    assert texts(Past(archive)) == [f"line {number}" for number in range(4000)]
+    assert texts(ArchiveReader(archive)) == [f"line {number}" for number in range(4000)]
 
 
 def test_an_address_where_nothing_listens_is_told(tmp_path: Path) -> None:

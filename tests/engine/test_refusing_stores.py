@@ -14,7 +14,7 @@ from mpijob.backends.s3_volumes import Bucket, Connection
 from mpijob.errors import BackendError
 from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
 from mpijob.history.storage import tiering
 from mpijob.history.storage.s3 import Objects
@@ -81,19 +81,19 @@ def test_no_lines_leave_the_disk_before_the_store_has_them(
     setting: ObjectsSetting, proxy: FaultyStore, tmp_path: Path, fault: Fault, scope: str
 ) -> None:
     archive = an_archive(tmp_path, setting)
-    before, kept = texts(Past(archive)), chunks(tmp_path)
+    before, kept = texts(ArchiveReader(archive)), chunks(tmp_path)
     proxy.fault, proxy.chosen = fault, SCOPES[scope]
     with pytest.raises(BackendError) as refused:
         tiering.move(archive)
     assert refused.value.code == "NOT_STORED"
     assert chunks(tmp_path) == kept
-    assert texts(Past(archive)) == before
+    assert texts(ArchiveReader(archive)) == before
     proxy.fault = None
     assert tiering.move(archive) == 1  # the next round
     assert chunks(tmp_path) == {}
     ((file,),) = archive.read("SELECT file FROM chunks")
     assert Objects(setting).get(file) == next(iter(kept.values()))
-    assert texts(Past(archive)) == before
+    assert texts(ArchiveReader(archive)) == before
 
 
 @pytest.mark.req("C-history")

@@ -12,7 +12,7 @@ import pytest
 
 from mpijob import Client, Job, Phase
 from mpijob.cli.context import App
-from mpijob.cli.follow import Follower, Look
+from mpijob.cli.follow import FollowedState, Follower
 from mpijob.cli.render import warning_lines
 from mpijob.errors import Severity
 from mpijob.model import Resources
@@ -129,6 +129,6 @@ def test_run_says_while_it_follows_that_a_rank_hangs(
     monkeypatch.setattr(warning_lines, "LOOK_SECONDS", 0.2)
     app = App(connect=lambda _: client)
     job = client.submit(a_job("hangs", deadline_seconds=9.0, **HANGS))
-    assert Follower(app, job, Look()).to_the_end().phase is Phase.FAILED
+    assert Follower(app, job, FollowedState()).to_the_end().phase is Phase.FAILED
     told = capsys.readouterr().err.partition("hangs Failed after")[0]
     assert told.count("hangs: warning: Rank 1 on worker 1 has been idle") == 1

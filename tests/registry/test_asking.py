@@ -21,7 +21,7 @@ from mpijob import admission
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.preflight import preflight
 from mpijob.backends.registry import image_exists
-from mpijob.backends.registry.image_exists import Asker, askable
+from mpijob.backends.registry.image_exists import ImageLookup, askable
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity
 from mpijob.model import MPIJob
 from mpijob.model.platform.cluster import Asked, ImageAnswer
@@ -57,7 +57,7 @@ def of(name: str) -> MPIJob:
     return a_job(image=f"{HOST}/{name}")
 
 
-def told(job: MPIJob, asker: Asker, api: FakeApi | None = None) -> tuple[Finding, ...]:
+def told(job: MPIJob, asker: ImageLookup, api: FakeApi | None = None) -> tuple[Finding, ...]:
     gathered = preflight.gather(api or with_gpus(), job, SERVED, Settings(), asker=asker)
     return admission.admit(job, JANE, gathered.facts)
 
@@ -68,7 +68,7 @@ def about_image(findings: tuple[Finding, ...]) -> list[str]:
 
 @pytest.mark.req("UC4")
 def test_an_image_that_is_there_is_not_spoken_of_and_a_missing_one_is_warned_about(registry: Server) -> None:
-    asker = Asker(at(registry))
+    asker = ImageLookup(at(registry))
     assert about_image(told(of("team/mpi:1"), asker)) == []
     said = one(told(of("team/mpi:typo"), asker), "IMAGE_NOT_FOUND")
     assert said.severity is Severity.WARNING
@@ -78,7 +78,7 @@ def test_an_image_that_is_there_is_not_spoken_of_and_a_missing_one_is_warned_abo
 
 @pytest.mark.req("UC4")
 def test_who_wants_it_so_is_refused_and_what_a_machine_has_is_not(registry: Server) -> None:
-    asker = Asker(at(registry, image_check="refuse"))
+    asker = ImageLookup(at(registry, image_check="refuse"))
     with pytest.raises(NotFound, match="has no image") as caught:
         told(of("team/mpi:typo"), asker)
     assert "image_check" in caught.value.hint
@@ -96,7 +96,7 @@ def test_a_registry_that_wants_a_login_is_asked_with_the_users_own_or_with_the_j
 ) -> None:
     with server.running(tmp_path / "registry", auth=auth) as there:
         there.push(images.good(), "team/mpi")
-        said = one(told(of("team/mpi:1"), Asker(at(there))), "IMAGE_NOT_CHECKED")
+        said = one(told(of("team/mpi:1"), ImageLookup(at(there))), "IMAGE_NOT_CHECKED")
         assert (said.severity, "wants a login" in said.message) == (Severity.NOTICE, True)
         login = login_file(tmp_path / "login.json", HOST)
         api = with_gpus()
@@ -106,13 +106,13 @@ def test_a_registry_that_wants_a_login_is_asked_with_the_users_own_or_with_the_j
             "data": config,
         }
         with_secret = of("team/mpi:1").replace(pull_secrets=("absent", "regcred"))
-        assert about_image(told(with_secret, Asker(at(there)), api)) == []
+        assert about_image(told(with_secret, ImageLookup(at(there)), api)) == []
         missing = with_secret.replace(image=f"{HOST}/team/mpi:typo")
-        assert about_image(told(missing, Asker(at(there)), api)) == ["IMAGE_NOT_FOUND"]
+        assert about_image(told(missing, ImageLookup(at(there)), api)) == ["IMAGE_NOT_FOUND"]
         api.refused = {"secrets"}  # who may not read the secret is told so, and not stopped
-        assert about_image(told(with_secret, Asker(at(there)), api)) == ["IMAGE_NOT_CHECKED"]
+        assert about_image(told(with_secret, ImageLookup(at(there)), api)) == ["IMAGE_NOT_CHECKED"]
         login_file(tmp_path / "home" / ".docker" / "config.json", HOST)
-        assert about_image(told(of("team/mpi:1"), Asker(at(there)))) == []
+        assert about_image(told(of("team/mpi:1"), ImageLookup(at(there)))) == []
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def silent() -> Iterator[str]:
 @pytest.mark.req("UC4")
 def test_a_registry_that_does_not_answer_costs_two_seconds_once_and_stops_nothing() -> None:
     with silent() as there:
-        asker = Asker(settings(there))
+        asker = ImageLookup(settings(there))
         began = time.monotonic()
         said = one(told(of("team/mpi:1"), asker), "IMAGE_NOT_CHECKED")
         assert (
@@ -149,17 +149,17 @@ def test_what_was_asked_lately_is_not_asked_again_also_by_another_process(
 ) -> None:
     now = 1000.0
     given = at(registry, home=str(tmp_path))
-    first = Asker(given, lambda: now)
+    first = ImageLookup(given, lambda: now)
     assert about_image(told(of("team/mpi:1"), first)) == []
     deaf = settings("http://127.0.0.1:1", home=str(tmp_path))  # nobody is there: whoever asks gets no answer
-    assert about_image(told(of("team/mpi:1"), Asker(deaf, lambda: now))) == []
+    assert about_image(told(of("team/mpi:1"), ImageLookup(deaf, lambda: now))) == []
     now += image_exists.KEPT_SECONDS[Asked.THERE] + 1
-    assert about_image(told(of("team/mpi:1"), Asker(deaf, lambda: now))) == ["IMAGE_NOT_CHECKED"]
+    assert about_image(told(of("team/mpi:1"), ImageLookup(deaf, lambda: now))) == ["IMAGE_NOT_CHECKED"]
 
 
 @pytest.mark.req("UC4")
 def test_that_an_image_is_missing_is_never_remembered(registry: Server) -> None:
-    asker = Asker(at(registry))
+    asker = ImageLookup(at(registry))
     assert about_image(told(of("team/late:1"), asker)) == ["IMAGE_NOT_FOUND"]
     registry.push(images.good(), "team/late")
     assert about_image(told(of("team/late:1"), asker)) == []
@@ -169,9 +169,9 @@ def test_a_file_of_answers_that_is_broken_or_cannot_be_written_changes_nothing(
     registry: Server, tmp_path: Path
 ) -> None:
     (tmp_path / "registries.json").write_text("no JSON")
-    assert about_image(told(of("team/mpi:1"), Asker(at(registry, home=str(tmp_path))))) == []
+    assert about_image(told(of("team/mpi:1"), ImageLookup(at(registry, home=str(tmp_path))))) == []
     assert (tmp_path / "registries.json").read_text().startswith("{")
-    assert about_image(told(of("team/mpi:1"), Asker(at(registry, home=str(tmp_path / "none"))))) == []
+    assert about_image(told(of("team/mpi:1"), ImageLookup(at(registry, home=str(tmp_path / "none"))))) == []
 
 
 @pytest.mark.req("UC4", "FR-INT-004")
@@ -191,7 +191,7 @@ def test_a_file_of_answers_that_is_broken_or_cannot_be_written_changes_nothing(
 )
 def test_registries_that_only_a_cluster_knows_are_not_asked(image: str) -> None:
     assert askable(image, Settings()) is None
-    assert Asker(Settings()).begin(a_job(image=image), lambda _: None)() is None
+    assert ImageLookup(Settings()).begin(a_job(image=image), lambda _: None)() is None
 
 
 def test_a_registry_may_be_left_alone_by_setting(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_registry_may_be_left_alone_by_setting(tmp_path: Path) -> None:
 
 
 def test_the_registry_is_asked_beside_the_cluster_and_not_after_it() -> None:
-    class Slow(Asker):
+    class Slow(ImageLookup):
         def begin(self, job: MPIJob, secrets: image_exists.Secrets) -> image_exists.Waiting:
             began.append(threading.get_ident())
             return lambda: ImageAnswer(image=job.image, asked=Asked.THERE)

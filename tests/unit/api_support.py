@@ -10,9 +10,9 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from mpijob.api.app import application
-from mpijob.api.auth.sessions import CSRF_HEADER, Gate
+from mpijob.api.auth.sessions import CSRF_HEADER, CookieAuth
 from mpijob.api.openapi import PREFIX
-from mpijob.api.request_context import Room
+from mpijob.api.request_context import AppState
 from mpijob.api.static import Files
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client import AsyncClient
@@ -26,7 +26,7 @@ HERE = Settings(home="/nowhere")
 class Browser:
     """One browser; signed in unless it is told not to."""
 
-    def __init__(self, room: Room, http: TestClient) -> None:
+    def __init__(self, room: AppState, http: TestClient) -> None:
         self.room, self.http = room, http
 
     def sign_in(self) -> Browser:
@@ -60,7 +60,7 @@ class Browser:
 def served(backend: Any = None, files: Files | None = None, settings: Settings = HERE) -> Iterator[Browser]:
     """Yield a browser that knows the server and is not signed in yet."""
     client = AsyncClient(backend or MemoryBackend(), settings=settings)
-    room = Room(client, Gate("maria", [HOST], cookie=COOKIE))
+    room = AppState(client, CookieAuth("maria", [HOST], cookie=COOKIE))
     with TestClient(
         application(room, files), base_url=f"http://{HOST}", raise_server_exceptions=False
     ) as http:

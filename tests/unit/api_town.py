@@ -12,13 +12,13 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from mpijob.api.app import application
-from mpijob.api.auth.cluster_token import FORWARDED, Login
+from mpijob.api.auth.cluster_token import FORWARDED, TokenAuth
 from mpijob.api.auth.sessions import CSRF_HEADER
 from mpijob.api.openapi import PREFIX
-from mpijob.api.request_context import Room
+from mpijob.api.request_context import AppState
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client import AsyncClient
-from mpijob.client.multiuser.sessions import Guests
+from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.errors import MpiJobError, NotAllowed
 from mpijob.model import Identity
 from mpijob.model.platform.form_options import Option
@@ -71,10 +71,10 @@ class Town:
         self.asked = 0
         self.outage: MpiJobError | None = None
 
-    def room(self) -> Room:
+    def room(self) -> AppState:
         settings = Settings(home="/nowhere", namespace="mpijob-system")
-        guests = Guests(settings, lambda token: Seat(self, token), now=lambda: self.now)
-        room = Room(AsyncClient(self.engine, settings=settings), Login([HOST], guests))
+        guests = SessionStore(settings, lambda token: Seat(self, token), now=lambda: self.now)
+        room = AppState(AsyncClient(self.engine, settings=settings), TokenAuth([HOST], guests))
         room.projects._known = (float("inf"), tuple(map(Option, NAMESPACES)))
         return room
 
@@ -105,6 +105,6 @@ class Person:
 
 
 @contextmanager
-def at(room: Room) -> Iterator[TestClient]:
+def at(room: AppState) -> Iterator[TestClient]:
     with TestClient(application(room), base_url=f"https://{HOST}", raise_server_exceptions=False) as http:
         yield http

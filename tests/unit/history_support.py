@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Form, Position, Voice
+from mpijob.history.records import Form, LogSource, Position
 from mpijob.model import JobKey, JobRef, JobState, LogQuery, MPIJob, Phase, Role
 from mpijob.observation.logs import cri
 
@@ -31,7 +31,7 @@ def a_key(uid: str = "u1") -> JobKey:
     return JobKey("team", uid)
 
 
-def a_voice(uid: str = "u1", **fields: Any) -> Voice:
+def a_voice(uid: str = "u1", **fields: Any) -> LogSource:
     known: dict[str, Any] = {
         "key": a_key(uid),
         "role": Role.WORKER,
@@ -39,7 +39,7 @@ def a_voice(uid: str = "u1", **fields: Any) -> Voice:
         "source": "pod-0",
         "form": Form.CRI,
     }
-    return Voice(**known | fields)
+    return LogSource(**known | fields)
 
 
 def line(number: int, text: str = "") -> bytes:
@@ -55,14 +55,14 @@ def after(position: Position, lines: list[bytes]) -> list[bytes]:
     return left[position.repeats :]
 
 
-def texts(past: Past, name: str = "bert", **query: Any) -> list[str]:
+def texts(past: ArchiveReader, name: str = "bert", **query: Any) -> list[str]:
     wanted = LogQuery(**query)
     return [one.text.decode() for one in past.logs(JobRef("team", name), wanted)]
 
 
 def recorded(archive: Archive, uid: str) -> bytes:
     """Return all stored lines of a job as they were given."""
-    past = Past(archive)
+    past = ArchiveReader(archive)
     return b"".join(raw for voice in archive.voices(a_key(uid)) for raw in past.raw(voice))
 
 

@@ -12,7 +12,7 @@ from tests.unit.history_support import START_NS, line
 
 from mpijob.accounting import build
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.records import Fact, Gap, Moment
 from mpijob.history.storage import chunks, schema
 from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Scope
@@ -121,12 +121,12 @@ def _lines(db: Any, directory: Path, uid: str, *, ended: bool) -> list[str]:
 
 
 def texts(archive: Archive, ref: JobRef) -> list[str]:
-    return [one.text.decode() for one in Past(archive).logs(ref, LogQuery())]
+    return [one.text.decode() for one in ArchiveReader(archive).logs(ref, LogQuery())]
 
 
 def check_all_is_found(archive: Archive) -> None:
     """Assert that everything but what was nobody's is there, each of it in its own job."""
-    past = Past(archive)
+    past = ArchiveReader(archive)
     for ref, phase in ((DONE, Phase.SUCCEEDED), (ODD, Phase.FAILED), (GOING, Phase.RUNNING)):
         record = past.record(ref)
         assert record is not None

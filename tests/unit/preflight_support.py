@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.client.api import Api, Listing
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.preflight import preflight
-from mpijob.backends.kubernetes.preflight.preflight import Gathered
+from mpijob.backends.kubernetes.preflight.preflight import PreflightResult
 from mpijob.errors import Finding, MpiJobError
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model import Identity, MPIJob, Resources
@@ -179,7 +179,7 @@ def a_job(**fields: Any) -> MPIJob:
     return MPIJob(**base | fields)
 
 
-def gathered(api: FakeApi, job: MPIJob, served: frozenset[str] = SERVED) -> Gathered:
+def gathered(api: FakeApi, job: MPIJob, served: frozenset[str] = SERVED) -> PreflightResult:
     return preflight.gather(api, job, served, Settings())
 
 

@@ -20,8 +20,8 @@ from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.errors import Finding, InvalidJob
 from mpijob.history import account_store, retention
 from mpijob.history.archive import Archive, gone
-from mpijob.history.archive_reader import Past
-from mpijob.history.import_job import Whole, take_in
+from mpijob.history.archive_reader import ArchiveReader
+from mpijob.history.import_job import JobImport, take_in
 from mpijob.history.storage import schema
 from mpijob.model import Amounts, JobRef, RankState, Sample
 from mpijob.model.status.accounts import GIB, Account, AccountQuery
@@ -144,7 +144,7 @@ def _ran(archive: Archive, name: str, created: float, **fields: Any) -> None:
 
 
 def _names(archive: Archive, **query: Any) -> list[str]:
-    return [one.ref.name for one in Past(archive).accounts(AccountQuery(**query))]
+    return [one.ref.name for one in ArchiveReader(archive).accounts(AccountQuery(**query))]
 
 
 @pytest.mark.req("C-history", "Q17")
@@ -163,21 +163,20 @@ def test_accounts_are_asked_by_words_labels_and_times(archive: Archive) -> None:
     assert _names(archive, since=2030.0, until=3500.0) == ["cv", "bad"]  # it was still there then
     assert _names(archive, since=2030.0, until=3500.0, by_end=True) == ["cv", "bad"]
     assert _names(archive, namespace="nobody") == []
-    assert _names(archive, limit=1, after=account_store.cursor(next(Past(archive).accounts(AccountQuery())))) == [
-        "cv", "bad", "old",
-    ]  # fmt: skip
+    first = next(ArchiveReader(archive).accounts(AccountQuery()))
+    assert _names(archive, limit=1, after=account_store.cursor(first)) == ["cv", "bad", "old"]
 
 
 def test_the_same_choice_is_made_in_and_outside_of_the_database(archive: Archive) -> None:
     _ran(archive, "a", 1000.0, labels={"team": "cv"})
     _ran(archive, "b", 2000.0, phase=Phase.FAILED, owner="joe")
-    everything = [*Past(archive).accounts(AccountQuery())]
+    everything = [*ArchiveReader(archive).accounts(AccountQuery())]
     for query in (
         AccountQuery(owners=("joe",)), AccountQuery(selector="team=cv"), AccountQuery(since=1050.0, until=1500.0),
         AccountQuery(since=1062.0), AccountQuery(by_end=True, since=2061.0), AccountQuery(by_end=True, until=1061.0),
         AccountQuery(names=("a",), phases=("Succeeded",)), AccountQuery(after=account_store.cursor(everything[0])),
     ):  # fmt: skip
-        assert [*Past(archive).accounts(query)] == [
+        assert [*ArchiveReader(archive).accounts(query)] == [
             one for one in everything if account_store.wanted(one, query)
         ], query
 
@@ -203,9 +202,9 @@ def test_usage_that_is_told_twice_is_counted_once(archive: Archive) -> None:
     samples = [Sample(1010.0, 0, 2.0, GIB), Sample(1020.0, 0, 2.0, GIB)]
     archive.add_samples(a_key("u-a"), samples)
     archive.add_samples(a_key("u-a"), samples)
-    (found,) = Past(archive).accounts(AccountQuery())
+    (found,) = ArchiveReader(archive).accounts(AccountQuery())
     assert found.core_hours_used * HOUR == pytest.approx(22.0)
-    assert len(Past(archive).samples(JobRef("team", "a"))) == 2
+    assert len(ArchiveReader(archive).samples(JobRef("team", "a"))) == 2
 
 
 def test_a_record_of_the_first_format_gets_its_accounts(tmp_path: Path) -> None:
@@ -222,7 +221,7 @@ def test_a_record_of_the_first_format_gets_its_accounts(tmp_path: Path) -> None:
         )
         db.execute("INSERT INTO samples VALUES ('u1', 1, 0, 12.0, 0.5, 1024)")
         db.execute("PRAGMA user_version=1")
-    (found,) = Past(Archive(str(path.parent))).accounts(AccountQuery())
+    (found,) = ArchiveReader(Archive(str(path.parent))).accounts(AccountQuery())
     assert (found.owner, found.held_seconds, found.peak_bytes) == ("jane", 60.0, 1024)
     assert found.core_hours == pytest.approx(1.1 / 60)  # one worker and the launcher
 
@@ -232,23 +231,23 @@ def test_what_is_to_be_forgotten_has_no_account_either(archive: Archive) -> None
     _ran(archive, "a", 1000.0)
     retention.tidy(archive, retention.Policy(), 1000.0 + 31 * DAY)
     assert _names(archive) == ["a"]
-    assert Past(archive).forget(JobRef("team", "a")) == 1
+    assert ArchiveReader(archive).forget(JobRef("team", "a")) == 1
     assert _names(archive) == []
 
 
 def test_a_spec_of_another_version_keeps_no_record_from_being_written(archive: Archive) -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
     archive.put(state, now=70.0, spec=b'{"name": "bert", "a_field_of_tomorrow": 1}')
-    (found,) = Past(archive).accounts(AccountQuery())
+    (found,) = ArchiveReader(archive).accounts(AccountQuery())
     assert (found.held_seconds, found.core_hours, found.program) == (60.0, 0.0, "")
 
 
 def test_a_job_taken_in_whole_has_its_account(archive: Archive) -> None:
     state = a_state(phase=Phase.SUCCEEDED, created=1.0, started=2.0, finished=62.0)
-    whole = Whole(state=state, spec=msgspec.json.encode(a_spec()), samples=(Sample(12.0, 0, 0.5, 1024),))
+    whole = JobImport(state=state, spec=msgspec.json.encode(a_spec()), samples=(Sample(12.0, 0, 0.5, 1024),))
     take_in(archive, whole, (), 70.0)
     take_in(archive, whole, (), 70.0)
-    (found,) = Past(archive).accounts(AccountQuery())
+    (found,) = ArchiveReader(archive).accounts(AccountQuery())
     assert found.core_hours_used * HOUR == pytest.approx(0.5)
 
 
@@ -257,9 +256,9 @@ def test_a_long_job_keeps_few_samples_and_all_that_it_used(archive: Archive) -> 
     samples = tuple(
         Sample(float(second), worker, 1.0, 1024) for second in range(1, 10_001) for worker in (0, 1)
     )
-    take_in(archive, Whole(state=state, samples=samples), (), 10_000.0)
-    assert len(Past(archive).samples(JobRef("team", "bert"))) == 2 * 2000
-    (found,) = Past(archive).accounts(AccountQuery())
+    take_in(archive, JobImport(state=state, samples=samples), (), 10_000.0)
+    assert len(ArchiveReader(archive).samples(JobRef("team", "bert"))) == 2 * 2000
+    (found,) = ArchiveReader(archive).accounts(AccountQuery())
     assert found.core_hours_used * HOUR == pytest.approx(20_000.0)
 
 

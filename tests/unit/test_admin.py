@@ -17,7 +17,7 @@ from mpijob.backends.kubernetes.admin import namespace_limits, overview
 from mpijob.backends.kubernetes.admin.namespace_limits import Governor
 from mpijob.backends.kubernetes.client import resources
 from mpijob.client import Client
-from mpijob.client.admin.limits import Administration, Wishes, changed_limits
+from mpijob.client.admin.limits import Administration, LimitChanges, changed_limits
 from mpijob.errors import Conflict, InvalidJob, NotFound, Unsupported
 from mpijob.model.platform.governance import GangKind, NamespaceLimits
 from mpijob.model.status.overview import Line, NamespaceView, QueueView
@@ -54,7 +54,7 @@ def test_limits_are_set_one_by_one_and_taken_away(admin: Administration, api: St
         "max_duration_seconds": 3600.0,
         "gang.timeout_seconds": 60.0,
     }
-    told = admin.set("team-cv", Wishes(limits=first))
+    told = admin.set("team-cv", LimitChanges(limits=first))
     assert "max_workers: None → 8" in told
     assert spec(api) == {
         "maxWorkers": 8,
@@ -62,17 +62,17 @@ def test_limits_are_set_one_by_one_and_taken_away(admin: Administration, api: St
         "maxDurationSeconds": 3600.0,
         "gang": {"timeoutSeconds": 60.0},
     }
-    admin.set("team-cv", Wishes(limits={"allowed_images": ("repo/*",)}, unset=("max-workers", "gang")))
+    admin.set("team-cv", LimitChanges(limits={"allowed_images": ("repo/*",)}, unset=("max-workers", "gang")))
     assert spec(api) == {"concurrentJobs": 2, "maxDurationSeconds": 3600.0, "allowedImages": ("repo/*",)}
-    assert admin.set("team-cv", Wishes(limits={"concurrent_jobs": 2})) == ""
+    assert admin.set("team-cv", LimitChanges(limits={"concurrent_jobs": 2})) == ""
     held = admin.limits("team-cv").effective
     assert (held.concurrent_jobs, held.max_workers) == (2, None)
 
 
 def test_what_was_set_is_in_the_audit(admin: Administration) -> None:
-    admin.set("team-cv", Wishes(limits={"max_gpus": 16}, quota={"gpu": "8"}))
+    admin.set("team-cv", LimitChanges(limits={"max_gpus": 16}, quota={"gpu": "8"}))
     with pytest.raises(NotFound):
-        admin.set("team-x", Wishes(quota={"gpu": "8"}))
+        admin.set("team-x", LimitChanges(quota={"gpu": "8"}))
     assert isinstance(admin._client, Client)
     done, refused = admin._client.audit()
     assert (done.verb, done.note("changed")) == ("set", "max_gpus: None → 16; quota gpu: 8")
@@ -83,27 +83,27 @@ def test_what_was_set_is_in_the_audit(admin: Administration) -> None:
 
 
 def test_a_quota_and_a_queue_are_the_clusters_own_objects(admin: Administration, api: Store) -> None:
-    admin.set("team-cv", Wishes(quota={"gpu": "8", "memory": "1Ti"}, cluster_queue="gpus"))
+    admin.set("team-cv", LimitChanges(quota={"gpu": "8", "memory": "1Ti"}, cluster_queue="gpus"))
     quota = api.objects[resources.RESOURCE_QUOTA.path("team-cv", "mpijob")]["spec"]
     assert quota == {"hard": {"requests.nvidia.com/gpu": "8", "requests.memory": "1Ti"}}
     assert api.objects[resources.LOCAL_QUEUE.path("team-cv", "gpus")]["spec"] == {"clusterQueue": "gpus"}
-    admin.set("team-cv", Wishes(quota={"gpu": ""}))
+    admin.set("team-cv", LimitChanges(quota={"gpu": ""}))
     quota = api.objects[resources.RESOURCE_QUOTA.path("team-cv", "mpijob")]["spec"]
     assert quota == {"hard": {"requests.memory": "1Ti"}}
     assert admin.limits("team-cv").queues == {"gpus": "gpus"}
     with pytest.raises(NotFound, match="there is no ClusterQueue 'none'"):
-        admin.set("team-cv", Wishes(cluster_queue="none"))
+        admin.set("team-cv", LimitChanges(cluster_queue="none"))
 
 
 def test_a_queue_with_jobs_is_not_sent_elsewhere(admin: Administration, api: Store) -> None:
     api.objects[resources.CLUSTER_QUEUE.path("", "others")] = {"metadata": {"name": "others"}, "spec": {}}
-    admin.set("team-cv", Wishes(limits={"queue": "front"}, cluster_queue="gpus"))
+    admin.set("team-cv", LimitChanges(limits={"queue": "front"}, cluster_queue="gpus"))
     path = resources.LOCAL_QUEUE.path("team-cv", "front")
     api.objects[path]["status"] = {"pendingWorkloads": 1, "reservingWorkloads": 2}
     with pytest.raises(Conflict, match="has 3 jobs"):
-        admin.set("team-cv", Wishes(cluster_queue="others"))
+        admin.set("team-cv", LimitChanges(cluster_queue="others"))
     api.objects[path]["status"] = {}
-    admin.set("team-cv", Wishes(cluster_queue="others"))
+    admin.set("team-cv", LimitChanges(cluster_queue="others"))
     assert api.objects[path]["spec"] == {"clusterQueue": "others"}
 
 
@@ -147,7 +147,7 @@ def test_the_whole_cluster_is_seen_with_what_is_nearly_consumed(admin: Administr
         "status": {"allocatable": {"nvidia.com/gpu": "16"}},
     }
     api.objects[resources.POD.path("team-cv", "pod")] = a_pod("team-cv", "9")
-    admin.set("team-cv", Wishes(limits={"max_gpus": 9}))
+    admin.set("team-cv", LimitChanges(limits={"max_gpus": 9}))
     found = admin.overview()
     (team,) = found.namespaces
     assert (team.name, team.gpus, found.gpus, found.gpus_held) == ("team-cv", 9, 16, 9)

@@ -19,7 +19,7 @@ from tests.visitor import Page
 
 from mpijob.api.auth import rate_limit
 from mpijob.api.live import sse
-from mpijob.api.live.job_index import Board
+from mpijob.api.live.job_index import JobIndex
 from mpijob.serving import connections
 
 pytestmark = pytest.mark.security
@@ -78,7 +78,7 @@ def test_who_takes_nothing_from_a_stream_is_let_go_and_others_are_served(
         half_open.close()
 
 
-def touch(board: Board, number: int) -> None:
+def touch(board: JobIndex, number: int) -> None:
     """Let many rows change at once, from another thread than the server's: only the numbers matter here."""
     (row, *_) = board.rows
     fresh = [

@@ -12,7 +12,7 @@ from starlette.testclient import WebSocketDenialResponse
 from tests.unit.api_support import COOKIE, HOST, Browser, served
 
 from mpijob.api.auth.rate_limit import ACTS, ACTS_AT_ONCE, BURST, DOCUMENT_BYTES, STREAMS, Limits
-from mpijob.api.auth.sessions import CSRF_HEADER, Gate
+from mpijob.api.auth.sessions import CSRF_HEADER, CookieAuth
 from mpijob.api.errors import Refused
 from mpijob.api.openapi import PREFIX
 from mpijob.api.request_context import Route
@@ -148,7 +148,7 @@ def test_a_token_lets_one_browser_in_once(stranger: Browser) -> None:
 
 def test_a_token_and_a_session_end_with_time() -> None:
     now = [0.0]
-    gate = Gate("maria", ["a"], cookie=COOKIE, now=lambda: now[0])
+    gate = CookieAuth("maria", ["a"], cookie=COOKIE, now=lambda: now[0])
     token = gate.invite()
     now[0] = 13 * 3600.0
     with pytest.raises(Refused, match="used already"):

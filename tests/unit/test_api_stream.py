@@ -21,12 +21,12 @@ from mpijob import AsyncClient, MPIJob
 from mpijob.api import errors
 from mpijob.api.app import application
 from mpijob.api.auth import rate_limit
-from mpijob.api.auth.sessions import Gate
+from mpijob.api.auth.sessions import CookieAuth
 from mpijob.api.live import job_index as boards
 from mpijob.api.live import list_query
 from mpijob.api.live import sse as streams
-from mpijob.api.live.job_index import Board
-from mpijob.api.request_context import Room
+from mpijob.api.live.job_index import JobIndex
+from mpijob.api.request_context import AppState
 from mpijob.api.schemas.job_schemas import ListQuery
 from mpijob.api.server import config
 from mpijob.backends.memory import MemoryBackend
@@ -49,7 +49,7 @@ def a_client() -> AsyncClient:
 def test_who_comes_back_gets_what_is_missing_and_no_more() -> None:
     async def story() -> None:
         client = a_client()
-        board = Board(client)
+        board = JobIndex(client)
         for name in ("one", "two"):
             board.see((await client.submit(a_job(name))).last)
         seen = board.rev
@@ -68,7 +68,7 @@ def test_who_comes_back_gets_what_is_missing_and_no_more() -> None:
 def test_who_saw_another_server_or_too_old_a_change_is_told_to_fetch_anew(rev: str) -> None:
     async def story() -> None:
         client = a_client()
-        board = Board(client)
+        board = JobIndex(client)
         board._changes = type(board._changes)(maxlen=2)
         for name in ("a", "b", "c", "d"):
             board.see((await client.submit(a_job(name))).last)
@@ -81,7 +81,7 @@ def test_who_saw_another_server_or_too_old_a_change_is_told_to_fetch_anew(rev: s
 def test_a_job_that_is_gone_stays_gone_although_a_watch_tells_of_it_late() -> None:
     async def story() -> None:
         client = a_client()
-        board = Board(client)
+        board = JobIndex(client)
         late = (await client.submit(a_job("one"))).last
         board.see(late)
         board.forget(late.ref)
@@ -96,7 +96,7 @@ def test_the_board_sees_what_others_do_and_what_they_remove() -> None:
     async def story() -> None:
         client = a_client()
         await client.submit(a_job("before"))
-        board = Board(client)
+        board = JobIndex(client)
         await board.start()
         try:
             await client.submit(a_job("after"))
@@ -121,7 +121,7 @@ async def until(look: Any, seconds: float = 10.0) -> None:
 class Server:
     """The real server in a thread, and a visitor who is signed in."""
 
-    def __init__(self, port: int, gate: Gate, room: Room) -> None:
+    def __init__(self, port: int, gate: CookieAuth, room: AppState) -> None:
         self.port, self.room = port, room
         self.base = f"http://127.0.0.1:{port}"
         secret, self.visitor = gate.enter(gate.invite())
@@ -143,8 +143,8 @@ class Server:
 def serving(now: Callable[[], float] = time.time) -> Iterator[Server]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    gate = Gate("maria", [f"127.0.0.1:{port}"], cookie="session", now=now)
-    room = Room(a_client(), gate)
+    gate = CookieAuth("maria", [f"127.0.0.1:{port}"], cookie="session", now=now)
+    room = AppState(a_client(), gate)
     server = uvicorn.Server(config(application(room)))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
     thread.start()
@@ -321,7 +321,7 @@ def test_many_viewers_come_and_go_without_a_trace(caplog: pytest.LogCaptureFixtu
 def test_a_job_that_claims_the_uid_of_another_namespace_hides_nothing_there() -> None:
     async def story() -> None:
         client = a_client()
-        board = Board(client)
+        board = JobIndex(client)
         mine = (await client.submit(a_job("mine"))).last
         board.see(mine)
         forged = msgspec.structs.replace(mine, ref=JobRef("elsewhere", "forged", mine.ref.uid))
@@ -340,7 +340,7 @@ def test_a_job_that_claims_the_uid_of_another_namespace_hides_nothing_there() ->
 def test_jobs_of_other_kinds_stand_beside_each_other_though_they_share_a_name() -> None:
     async def story() -> None:
         client = a_client()
-        board = Board(client)
+        board = JobIndex(client)
         state = (await client.submit(a_job("train"))).last
         for kind in ("PyTorchJob", "TFJob"):
             ref = JobRef("default", "train", kind)
@@ -359,7 +359,7 @@ def test_jobs_of_other_kinds_stand_beside_each_other_though_they_share_a_name() 
 def test_rows_of_a_scope_that_came_meanwhile_are_not_shown() -> None:
     async def story() -> None:
         client = a_client()
-        board = Board(client)
+        board = JobIndex(client)
         board.see((await client.submit(a_job("one"))).last)
         allowed = board.scopes
         other = msgspec.structs.replace(board.rows[0], uid="u2", name="two", namespace="elsewhere")
@@ -385,7 +385,7 @@ def test_the_age_of_what_is_seen_grows_while_the_engine_is_silent(monkeypatch: p
                 yield Heard(BackendError("the API server cannot be reached"))
 
     async def story() -> None:
-        board = Board(AsyncClient(Silent(), settings=Settings(home="/nowhere")))
+        board = JobIndex(AsyncClient(Silent(), settings=Settings(home="/nowhere")))
         await board.start()
         try:
             await until(lambda: board.trouble is not None)

@@ -16,17 +16,17 @@ from mpijob.backends.local.logs.log_writer import LogFile
 from mpijob.backends.local.queue import recovery, scheduler
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.backends.local.supervisor.evidence import findings_for
 from mpijob.backends.local.supervisor.fault_injection import Fault, parse
-from mpijob.backends.local.supervisor.health_monitor import Watchman
+from mpijob.backends.local.supervisor.health_monitor import HealthMonitor
 from mpijob.backends.local.supervisor.report_pipe import Reports
 from mpijob.client.bridge import Direct
 from mpijob.errors import Finding
 from mpijob.model import Family, JobRef, JobState, LogQuery, MPIJob, Phase, Plan, PlannedWorker, Retry
-from mpijob.observation.state.phase import Reason, Standing, derive, failure
+from mpijob.observation.state.phase import PhaseResult, Reason, derive, failure
 from mpijob.settings import Settings
 
 HOUR = 3600.0
@@ -136,25 +136,25 @@ def test_only_reports_of_a_known_form_count(tmp_path: Path) -> None:
 
 
 # -- causes -------------------------------------------------------------------------------------------
-def an_attempt(home: Path, family: Family = Family.MPICH) -> tuple[Orders, Ledger]:
+def an_attempt(home: Path, family: Family = Family.MPICH) -> tuple[AttemptSpec, AttemptState]:
     """Return an attempt whose two ranks, on two workers, run."""
-    orders = Orders(Home(home), "u1", 1, a_plan(family=family), ())
+    orders = AttemptSpec(Home(home), "u1", 1, a_plan(family=family), ())
     orders.logs.mkdir(parents=True)
     orders.work.mkdir(parents=True)
-    ledger = Ledger(orders.plan, 100.0)
+    ledger = AttemptState(orders.plan, 100.0)
     for rank in range(2):
         ledger.hello(rank, 2, rank, 0, 70 + rank, "", "node")
     ledger.take_census()
     return orders, ledger
 
 
-def concluded(orders: Orders, ledger: Ledger) -> Finding:
+def concluded(orders: AttemptSpec, ledger: AttemptState) -> Finding:
     """Return the first finding about an attempt that is over."""
     standing = derive(ledger.observe(ended=True, ranks_watched=True))
     return findings_for(orders, ledger, standing)[0]
 
 
-DAEMON_ENDS: dict[str, Callable[[Ledger], object]] = {
+DAEMON_ENDS: dict[str, Callable[[AttemptState], object]] = {
     "by a signal": lambda ledger: ledger.daemon_done(0, -int(signal.SIGPIPE)),
     "with 255": lambda ledger: ledger.daemon_done(0, 255),
     "with 7": lambda ledger: ledger.daemon_done(0, 7),
@@ -162,7 +162,7 @@ DAEMON_ENDS: dict[str, Callable[[Ledger], object]] = {
 }
 
 
-def _both_end(ledger: Ledger) -> None:
+def _both_end(ledger: AttemptState) -> None:
     ledger.rank_vanished(0)
     ledger.daemon_done(0, 7)
 
@@ -170,10 +170,10 @@ def _both_end(ledger: Ledger) -> None:
 @pytest.mark.parametrize("first", ["daemon", "launcher", "together"])
 @pytest.mark.parametrize("end", DAEMON_ENDS)
 def test_a_daemon_that_ends_after_an_aborted_start_is_no_cause(tmp_path: Path, end: str, first: str) -> None:
-    orders = Orders(Home(tmp_path), "u1", 1, a_plan(), ())
+    orders = AttemptSpec(Home(tmp_path), "u1", 1, a_plan(), ())
     orders.logs.mkdir(parents=True)
     orders.work.mkdir(parents=True)
-    ledger = Ledger(orders.plan, 100.0)
+    ledger = AttemptState(orders.plan, 100.0)
     ledger.launcher_started = True
     ledger.ready = {0, 1}
     ledger.hello(0, 2, 0, 0, 77, "", "node")
@@ -191,10 +191,10 @@ def test_a_daemon_that_ends_after_an_aborted_start_is_no_cause(tmp_path: Path, e
 
 
 def test_a_daemon_that_is_killed_while_every_worker_can_be_reached_is_a_cause(tmp_path: Path) -> None:
-    orders = Orders(Home(tmp_path), "u1", 1, a_plan(), ())
+    orders = AttemptSpec(Home(tmp_path), "u1", 1, a_plan(), ())
     orders.logs.mkdir(parents=True)
     orders.work.mkdir(parents=True)
-    ledger = Ledger(orders.plan, 100.0)
+    ledger = AttemptState(orders.plan, 100.0)
     ledger.daemon_done(0, -int(signal.SIGKILL))
     ledger.launcher_ended(255)
     finding = concluded(orders, ledger)
@@ -339,7 +339,7 @@ def test_a_watchman_looks_only_where_warnings_are_wanted(
 ) -> None:
     orders, ledger = an_attempt(tmp_path)
     orders.warn_after_seconds = seconds
-    watchman = Watchman(orders, ledger, 0)
+    watchman = HealthMonitor(orders, ledger, 0)
     assert not watchman.due()
     later = time.monotonic() + HOUR
     monkeypatch.setattr("mpijob.backends.local.supervisor.health_monitor.time.monotonic", lambda: later)
@@ -373,7 +373,7 @@ def late_with(home: Path, said: Iterable[tuple[float, str, bytes]]) -> str:
     for stream in ("stdout", "stderr"):
         log.finish(stream)
     log.close()
-    standing = Standing(Phase.FAILED, Reason.DEADLINE_EXCEEDED, "late")
+    standing = PhaseResult(Phase.FAILED, Reason.DEADLINE_EXCEEDED, "late")
     return findings_for(orders, ledger, standing, started=100.0)[0].message
 
 

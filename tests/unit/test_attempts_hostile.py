@@ -12,13 +12,13 @@ import pytest
 from tests.unit.cluster_support import a_job, a_rich_job
 from tests.unit.kube_store import Store
 
-from mpijob.backends.kubernetes.actions.lifecycle import Wishes
+from mpijob.backends.kubernetes.actions.lifecycle import LifecycleActions
 from mpijob.backends.kubernetes.auth import impersonation
 from mpijob.backends.kubernetes.client import resources
-from mpijob.backends.kubernetes.logs.follow_job import Attendance
-from mpijob.backends.kubernetes.preflight.context import Surroundings
+from mpijob.backends.kubernetes.logs.follow_job import JobFollower
+from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.status import job_objects
-from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.kubernetes.submit import create_objects, planner, retry
 from mpijob.formats.kubernetes import identity, mpijob, next_attempt, passthrough, trainjob, well_known
 from mpijob.formats.kubernetes.well_known import Document, Shape
@@ -116,7 +116,7 @@ def test_programs_are_believed_only_as_the_launch_line_starts_them() -> None:
 # -- the next attempt -----------------------------------------------------------------------------
 def a_plan(user: str = "alice", names: frozenset[str] = frozenset(), **fields: Any) -> Plan:
     job = MPIJob(**{"name": "x", "namespace": "team-a", "image": "img:1", "command": ("false",)} | fields)
-    around = Surroundings(served=SERVED, names=names, user=1000, owner=user, isolates=True)
+    around = ClusterContext(served=SERVED, names=names, user=1000, owner=user, isolates=True)
     facts = Facts(place="cluster", capacity=ROOM, free=ROOM)
     return planner.plan(job, facts, around, Settings(), Path("/nonexistent"), "cluster")
 
@@ -222,9 +222,9 @@ def test_looking_waiting_and_following_only_read(how: str) -> None:
     api, plan = Store(), a_plan(retry=Retry(limit=3, backoff_seconds=0))
     ref = submitted(api, plan)
     failed(api, ref)
-    eye = Eye(api)
+    eye = JobReader(api)
     eye.__dict__["served"] = SERVED
-    attendance = Attendance(api, eye)
+    attendance = JobFollower(api, eye)
     api.asked = []
     match how:
         case "look":
@@ -356,7 +356,7 @@ def test_who_deletes_a_job_by_its_name_leaves_other_peoples_jobs_of_that_name() 
             api.objects.pop(path.replace("/trainjobs/", "/trainingruntimes/"), None)
 
     api.before = collected
-    eye = Eye(api, me=lambda: "alice")
+    eye = JobReader(api, me=lambda: "alice")
     eye.__dict__["served"] = SERVED
-    Wishes(api, eye, lambda: "alice").delete(JobRef("team-a", "x"), 0)
+    LifecycleActions(api, eye, lambda: "alice").delete(JobRef("team-a", "x"), 0)
     assert api.names("trainjobs") == ["x-r2"]

@@ -20,7 +20,7 @@ import yaml
 
 from mpijob.errors import BackendError, InvalidJob
 from mpijob.history.audit import audit_log, audit_query, retention, verify_chain
-from mpijob.history.audit.audit_log import Trail
+from mpijob.history.audit.audit_log import AuditLog
 from mpijob.model.status.audit import (
     COMPLETE,
     RECEIVED,
@@ -52,8 +52,8 @@ def an_entry(job: str = "bert", at: float = START, **fields: Any) -> AuditEvent:
     return AuditEvent(**known | fields)
 
 
-def a_trail(folder: Path, entries: int = 0, keep_days: float = 90.0) -> Trail:
-    trail = Trail(str(folder), keep_days=keep_days)
+def a_trail(folder: Path, entries: int = 0, keep_days: float = 90.0) -> AuditLog:
+    trail = AuditLog(str(folder), keep_days=keep_days)
     for number in range(entries):
         trail.add(an_entry(f"job-{number}", START + number))
     return trail
@@ -154,7 +154,7 @@ def test_the_note_of_the_last_hash_cannot_be_taken_away_unseen(tmp_path: Path) -
 
 # -- retention ---------------------------------------------------------------------------------------
 def days_of(folder: Path, days: range, keep_days: float = 90.0) -> None:
-    trail = Trail(str(folder), keep_days=keep_days)
+    trail = AuditLog(str(folder), keep_days=keep_days)
     for number in days:
         trail.add(an_entry(f"day-{number}", START + number * DAY))
         os.utime(

@@ -24,12 +24,12 @@ from mpijob.backends.protocol import Backend, Schedules
 from mpijob.client.admin.runtimes import Runtimes
 from mpijob.client.audit import verbs
 from mpijob.client.audit.capabilities import AuditedPast, AuditedSchedules
-from mpijob.client.audit.recorder import Witness
+from mpijob.client.audit.recorder import AuditedBackend
 from mpijob.client.audit.verbs import Kind
 from mpijob.client.bridge import drive
 from mpijob.errors import NotFound
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past, past
+from mpijob.history.archive_reader import ArchiveReader, past
 from mpijob.model import Identity, JobKey, JobRef, Model, Phase
 from mpijob.model.spec.schedule import Schedule
 from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, AuditQuery, ObjectRef
@@ -41,7 +41,7 @@ TABLE = {**verbs.PORT, **verbs.ABILITIES}
 CLOCKS_OWN = {"root", "ring", "time_kept"}  # of the process that keeps the time, which has no audited port
 
 
-def remembered(directory: Path) -> Past:
+def remembered(directory: Path) -> ArchiveReader:
     """Return a record with one job that is gone: what it said, and what it was."""
     archive = Archive(str(directory))
     archive.put(a_state(phase=Phase.SUCCEEDED, finished=3.0), now=3.0, spec=encoded(a_spec()))
@@ -80,12 +80,12 @@ def test_the_table_has_every_method_of_the_schedules(kept: type) -> None:
 
 
 def test_the_table_has_every_method_of_the_record_and_no_other() -> None:
-    assert methods(Past) == set(verbs.PAST)
+    assert methods(ArchiveReader) == set(verbs.PAST)
 
 
 @pytest.mark.parametrize(
     ("audited", "table"),
-    [(Witness, TABLE), (AuditedSchedules, verbs.SCHEDULES), (AuditedPast, verbs.PAST)],
+    [(AuditedBackend, TABLE), (AuditedSchedules, verbs.SCHEDULES), (AuditedPast, verbs.PAST)],
 )
 def test_whatever_is_told_of_has_code_that_tells_it(audited: type, table: Mapping[str, Kind]) -> None:
     told_of = {name for name, kind in table.items() if kind in (Kind.LOOK, Kind.ACT)}
@@ -105,7 +105,7 @@ class Larger(Audited):
 
 @pytest.mark.parametrize("name", ["wipe", "api"])
 def test_a_method_that_is_not_declared_or_not_for_this_way_raises(tmp_path: Path, name: str) -> None:
-    port = Witness(Larger(), Settings(home=str(tmp_path)))
+    port = AuditedBackend(Larger(), Settings(home=str(tmp_path)))
     with pytest.raises(NotImplementedError):
         getattr(port, name)
     with pytest.raises(AttributeError):
@@ -113,7 +113,7 @@ def test_a_method_that_is_not_declared_or_not_for_this_way_raises(tmp_path: Path
 
 
 def test_a_method_of_the_schedules_or_the_record_that_is_not_declared_raises(tmp_path: Path) -> None:
-    port = Witness(Audited(), Settings(home=str(tmp_path)))
+    port = AuditedBackend(Audited(), Settings(home=str(tmp_path)))
     kept = MemorySchedules()
     kept.wipe = lambda: None  # type: ignore[attr-defined]  # what somebody may add
     with pytest.raises(NotImplementedError):
@@ -129,7 +129,7 @@ class Able(Audited):
     name = "cluster"
     record = ""
 
-    def past(self) -> Past | None:  # type: ignore[override]  # the simulated engine has none
+    def past(self) -> ArchiveReader | None:  # type: ignore[override]  # the simulated engine has none
         return past(self.record) if self.record else None
 
     async def register(self, ref: JobRef, model: Model | None) -> str:

@@ -17,7 +17,7 @@ from tests.unit.properties import examples
 import mpijob
 from mpijob.client.observe import diagnose
 from mpijob.diagnosis import explain, log_windows, prefilter, standalone_log
-from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.prefilter import Prefilter
 from mpijob.diagnosis.rules import RULES
 from mpijob.errors import InvalidJob
 from mpijob.model import Exit, Family
@@ -180,7 +180,7 @@ def test_pieces_are_lines_of_the_log_with_their_own_numbers(parts: list[bytes], 
     text = b"".join(parts)
     lines = text.removesuffix(b"\n").split(b"\n") if text else []
     blocks = [text[at : at + size] for at in range(0, len(text), size)]
-    pieces = log_windows.cut(blocks, Sieve(["error", "fatal"]))
+    pieces = log_windows.cut(blocks, Prefilter(["error", "fatal"]))
     for piece in pieces:
         assert list(piece.lines) == lines[piece.first - 1 : piece.first - 1 + len(piece.lines)]
     kept = {number for piece in pieces for number in range(piece.first, piece.first + len(piece.lines))}
@@ -190,12 +190,12 @@ def test_pieces_are_lines_of_the_log_with_their_own_numbers(parts: list[bytes], 
 
 def test_of_a_log_without_lines_no_more_is_kept_than_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_windows, "BLOCK_BYTES", 1 << 16)
-    reader = log_windows._Reader(Sieve(["error"]))
+    reader = log_windows._Reader(Prefilter(["error"]))
     for number in range(100):
         reader.take(b"%9d\r" % number * (1 << 12))
         assert len(reader._tail) <= log_windows.LINE_BYTES
     assert len(reader.pieces()[-1].lines[-1]) == log_windows.LINE_BYTES
-    last = log_windows.cut([b"a" * 3000] * 100, Sieve(["error"]))[-1]
+    last = log_windows.cut([b"a" * 3000] * 100, Prefilter(["error"]))[-1]
     assert last.lines == (b"a" * log_windows.LINE_BYTES,)
 
 
@@ -209,12 +209,12 @@ def test_with_and_without_re2_the_same_places_are_found(parts: list[bytes]) -> N
         at = span[0] + 1
     expected = [at for at in range(len(text)) if any(text.startswith(one, at) for one in literals)]
     assert found == expected
-    assert set(Sieve(one.decode() for one in literals).places(text)) <= set(expected)
+    assert set(Prefilter(one.decode() for one in literals).places(text)) <= set(expected)
 
 
 def test_a_frequent_literal_is_dropped_and_a_rare_one_behind_it_still_found() -> None:
     text = b"noise " * 1000 + b"rare"
-    places = list(Sieve(["noise", "rare"]).places(text))
+    places = list(Prefilter(["noise", "rare"]).places(text))
     assert len(places) == prefilter.PLACES + 1
     assert places[-1] == 6000
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijob.observation.redaction import masking
-from mpijob.observation.redaction.stream import Blotter
+from mpijob.observation.redaction.stream import StreamRedactor
 
 pytestmark = [pytest.mark.security, pytest.mark.req("D-sanitize")]
 SMALL = st.text("ab\n", min_size=0, max_size=40).map(str.encode)
@@ -22,7 +22,7 @@ VALUES = st.lists(st.text("ab", min_size=2, max_size=5), min_size=1, max_size=3)
 
 
 def told(values: Sequence[str], pieces: Sequence[bytes]) -> bytes:
-    blotter = Blotter(values)
+    blotter = StreamRedactor(values)
     return b"".join(map(blotter.feed, pieces)) + blotter.flush()
 
 
@@ -88,7 +88,7 @@ def test_what_is_hidden_is_what_a_slow_search_finds_however_small_the_pieces(see
 def test_a_secret_of_many_lines_does_not_hold_up_what_is_said_without_lines(lines: int, length: int) -> None:
     chance = random.Random(1)
     value = "\n".join(base64.b64encode(chance.randbytes(length)).decode() for _ in range(lines))
-    blotter = Blotter(masking.spellings([value]))
+    blotter = StreamRedactor(masking.spellings([value]))
     said = base64.b64encode(chance.randbytes(48 << 10))
     begun = time.process_time()
     assert blotter.feed(said) + blotter.flush() == said
@@ -103,7 +103,7 @@ def test_bytes_without_a_value_pass_as_they_are(data: bytes, places: list[int]) 
 
 
 def test_a_whole_line_never_waits_and_of_a_begun_one_only_what_may_become_a_value() -> None:
-    blotter = Blotter(["hunter2-secret"])
+    blotter = StreamRedactor(["hunter2-secret"])
     assert blotter.feed(b"the word is hunter2\n") == b"the word is hunter2\n"
     assert blotter.feed(b"and now hunter") == b"and now "
     assert blotter.feed(b"2-sec") == b""
@@ -136,7 +136,7 @@ def test_base64_in_lines_and_quoted_forms_are_hidden() -> None:
 
 
 def test_a_stream_of_one_letter_is_not_kept() -> None:
-    blotter = Blotter(["aaaaaa"])
+    blotter = StreamRedactor(["aaaaaa"])
     for _ in range(100):
         blotter.feed(b"a" * 1000)
     assert len(blotter._held) < 6

@@ -87,7 +87,7 @@ def test_damaged_files_are_merged_too(lines: list[bytes]) -> None:
 
 
 def test_pieces_and_last_lines_without_newline_are_lines_of_their_own() -> None:
-    stamper = cri.Stamper("stdout")
+    stamper = cri.CriWriter("stdout")
     data = b"".join([*stamper.feed(b"x" * 20_000, 1), *stamper.feed(b"y\nend", 2), *stamper.flush(3)])
     merged = b"".join(bulk_merge.merged({"Launcher": [data]})).splitlines()
     assert [line.partition(b"] ")[2] for line in merged] == [b"x" * 16384, b"x" * 3616 + b"y", b"end"]

@@ -19,7 +19,7 @@ from mpijob.client.observe import tar_writer
 from mpijob.client.observe.log_parts import LogParts
 from mpijob.errors import Conflict
 from mpijob.model import JobRef, LogLine, Role, Secret
-from mpijob.observation.redaction.bundle import Seal
+from mpijob.observation.redaction.bundle import BundleRedactor
 
 CANARY = "canary-3f9a1c"
 TOKEN = "ghp_" + "a1B2" * 9
@@ -140,7 +140,7 @@ def a_line(rank: int, number: int) -> LogLine:
 
 
 def test_long_logs_keep_their_beginning_and_their_end_within_the_bound() -> None:
-    parts = LogParts(20_000, Seal())
+    parts = LogParts(20_000, BundleRedactor())
     for number in range(5000):
         parts.add(a_line(number % 2, number))
     files = dict(parts.files())
@@ -154,7 +154,7 @@ def test_long_logs_keep_their_beginning_and_their_end_within_the_bound() -> None
 @pytest.mark.security
 @pytest.mark.parametrize("before", range(16_384 - 24, 16_384))
 def test_a_secret_where_a_long_line_is_cut_is_hidden_too(before: int) -> None:
-    seal = Seal(("S3cr3tValue-0123456789",))
+    seal = BundleRedactor(("S3cr3tValue-0123456789",))
     parts = LogParts(1 << 20, seal)
     parts.add(LogLine(0, b"x" * before + b" S3cr3tValue-0123456789 tail", Role.RANK, rank=0))
     ((_, text),) = parts.files()
@@ -164,7 +164,7 @@ def test_a_secret_where_a_long_line_is_cut_is_hidden_too(before: int) -> None:
 @pytest.mark.security
 @pytest.mark.parametrize("end", [b"", b" MIIB -----END PRIVATE KEY-----"])
 def test_a_private_key_that_begins_in_a_line_that_is_cut_is_hidden_to_its_end(end: bytes) -> None:
-    seal = Seal()
+    seal = BundleRedactor()
     parts = LogParts(1 << 20, seal)
     rest = () if end else (b"MIIBVQ", b"-----END PRIVATE KEY-----")
     for line in (b"x" * 17_000 + b"-----BEGIN PRIVATE KEY-----" + end, *rest, b"innocent"):
@@ -204,18 +204,18 @@ def test_names_are_plain_whatever_a_job_is_called(name: str) -> None:
     ],
 )
 def test_values_behind_suspicious_names_are_hidden(line: str, shown: str) -> None:
-    assert Seal().line(line) == shown
+    assert BundleRedactor().line(line) == shown
 
 
 @pytest.mark.security
 @given(st.text(max_size=300), st.text(alphabet="abcdef0123456789", min_size=8, max_size=20))
 def test_a_known_value_never_passes(text: str, value: str) -> None:
-    assert value not in Seal((value,)).text(f"{text}{value}{text}")
+    assert value not in BundleRedactor((value,)).text(f"{text}{value}{text}")
 
 
 @pytest.mark.security
 def test_sealing_a_long_hostile_line_takes_no_time() -> None:
-    assert Seal().line("token" * 40_000 + "=" * 40_000 + "a:" * 40_000)
+    assert BundleRedactor().line("token" * 40_000 + "=" * 40_000 + "a:" * 40_000)
 
 
 def test_the_command_says_what_is_in_it_and_prints_where_it_is(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.unit.history_support import line
 
 from mpijob import codec
 from mpijob.api.live import list_query, rows
-from mpijob.api.live.job_index import Board
+from mpijob.api.live.job_index import JobIndex
 from mpijob.api.routes import ROUTES
 from mpijob.api.schemas.job_schemas import ListQuery
 from mpijob.backends.kubernetes.status import list_jobs as cluster_listing
@@ -26,11 +26,11 @@ from mpijob.client.integrations import otlp, prometheus_exporter, tensorboard, w
 from mpijob.client.integrations.metric_sources import OfRecord
 from mpijob.history import account_store, retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past, past
-from mpijob.history.import_job import Whole, take_in
+from mpijob.history.archive_reader import ArchiveReader, past
+from mpijob.history.import_job import JobImport, take_in
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Fact, Gap, Voice
-from mpijob.history.retention import Keep, Policy
+from mpijob.history.records import Fact, Gap, LogSource
+from mpijob.history.retention import Policy, RetentionPolicy
 from mpijob.model import Event, JobRef, JobState, LogQuery, MPIJob, Phase, Sample, Scope
 from mpijob.model.status.accounts import AccountQuery
 from mpijob.settings import CallbackSetting, Settings
@@ -86,7 +86,7 @@ def test_a_uid_starts_no_copy_of_a_job_of_another_namespace(alice: Person, verb:
 
 
 def test_a_record_is_read_and_erased_in_its_own_namespace(archive: Archive) -> None:
-    found = Past(archive)
+    found = ArchiveReader(archive)
     assert (found.state(CLAIMED), found.record(CLAIMED), found.spec(CLAIMED)) == (None, None, None)
     assert (found.events(CLAIMED), found.samples(CLAIMED), [*found.logs(CLAIMED, LogQuery())]) == ((), (), [])
     assert found.forget(CLAIMED) == 0
@@ -104,7 +104,7 @@ def _record(archive: Archive, ref: JobRef, lines: int, cores: float) -> None:
     event = Event(3.0, "Running", "the ranks run", attempt=1)
     archive.put(_state(ref, Phase.RUNNING), now=3.0, events=[event], once=frozenset({"Running"}))
     archive.add_samples(key, [Sample(3.0, 0, cores, 1024), Sample(4.0, 0, cores, 1024)])
-    capture = Capture(archive, archive.voice(Voice(key=key, source="pod-0", origin="pod-uid.0")))
+    capture = Capture(archive, archive.voice(LogSource(key=key, source="pod-0", origin="pod-uid.0")))
     for number in range(lines):
         capture.take(line(number, f"{ref.name} {number}"))
     capture.end()
@@ -115,7 +115,7 @@ def _record(archive: Archive, ref: JobRef, lines: int, cores: float) -> None:
 
 def _answers(archive: Archive, ref: JobRef) -> list[Any]:
     """Return all that the record says of a job."""
-    found, own = Past(archive), AccountQuery(namespace=ref.namespace)
+    found, own = ArchiveReader(archive), AccountQuery(namespace=ref.namespace)
     return [
         found.state(ref), found.record(ref), found.spec(ref), found.events(ref), found.samples(ref),
         [one.text for one in found.logs(ref, LogQuery())], found.list(Scope(namespace=ref.namespace)),
@@ -146,11 +146,11 @@ def test_each_of_two_jobs_with_one_uid_has_the_record_that_it_would_have_alone(
 ) -> None:
     assert _answers(both, ref)[:8] == _alone(tmp_path, ref)
     (voice,) = both.voices(ref.key)
-    assert b"".join(Past(both).raw(voice)).count(ref.name.encode()) == (30 if ref == BOBS else 7)
+    assert b"".join(ArchiveReader(both).raw(voice)).count(ref.name.encode()) == (30 if ref == BOBS else 7)
 
 
 def test_accounts_of_one_uid_are_apart_and_pages_of_them_hide_none(both: Archive) -> None:
-    found = {one.ref: one for one in Past(both).accounts(AccountQuery())}
+    found = {one.ref: one for one in ArchiveReader(both).accounts(AccountQuery())}
     assert found.keys() == {BOBS, CLAIMED}
     assert found[BOBS].core_hours_used * 3600 == pytest.approx(1.0)
     assert found[CLAIMED].core_hours_used * 3600 == pytest.approx(8.0)
@@ -163,11 +163,11 @@ def test_accounts_of_one_uid_are_apart_and_pages_of_them_hide_none(both: Archive
 
 
 def _by_uid(archive: Archive, tmp_path: Path) -> None:
-    assert Past(archive).forget(CLAIMED) == 1
+    assert ArchiveReader(archive).forget(CLAIMED) == 1
 
 
 def _by_name(archive: Archive, tmp_path: Path) -> None:
-    assert Past(archive).forget(JobRef("team-a", "mallorys")) == 1
+    assert ArchiveReader(archive).forget(JobRef("team-a", "mallorys")) == 1
 
 
 def _of_a_person(archive: Archive, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def _of_a_person(archive: Archive, tmp_path: Path) -> None:
 
 
 def _in_time(archive: Archive, tmp_path: Path) -> None:
-    retention.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 6.0 + 2 * DAY)
+    retention.tidy(archive, Policy({"team-a": RetentionPolicy(1, 1, 1)}), 6.0 + 2 * DAY)
 
 
 @pytest.mark.parametrize("erase", [_by_uid, _by_name, _of_a_person, _in_time])
@@ -190,19 +190,19 @@ def test_erasing_one_of_them_leaves_the_other(
     erase(both, tmp_path)
     assert _answers(both, BOBS) == before
     assert {*Path(both.folder(BOBS.key)).iterdir()} == files
-    assert Past(both).state(CLAIMED) is None
-    assert [one.ref for one in Past(both).accounts(AccountQuery())] == [BOBS]
+    assert ArchiveReader(both).state(CLAIMED) is None
+    assert [one.ref for one in ArchiveReader(both).accounts(AccountQuery())] == [BOBS]
     assert os.listdir(both.logs) == ["team-b"]
 
 
 def test_lines_that_go_for_want_of_room_or_days_are_missing_in_their_own_job_alone(both: Archive) -> None:
     before = _answers(both, BOBS)
-    retention.tidy(both, Policy({"team-a": Keep(1, 30, 400)}), 6.0 + 2 * DAY)
+    retention.tidy(both, Policy({"team-a": RetentionPolicy(1, 30, 400)}), 6.0 + 2 * DAY)
     assert _answers(both, BOBS) == before
-    assert [one.text for one in Past(both).logs(CLAIMED, LogQuery())][1:] == [
+    assert [one.text for one in ArchiveReader(both).logs(CLAIMED, LogQuery())][1:] == [
         b"mpijob: lines are missing here: logs are kept for 1 days"
     ]
-    retention.tidy(both, Policy({"*": Keep(100, 100, 400)}, most_bytes=1), 6.0 + 2 * DAY)
+    retention.tidy(both, Policy({"*": RetentionPolicy(100, 100, 400)}, most_bytes=1), 6.0 + 2 * DAY)
     assert {gap.reason.partition(" of ")[0] for gap in both.gaps(BOBS.key)} >= {"lost"}
     assert len(both.gaps(BOBS.key)) == 2
     assert len(both.gaps(CLAIMED.key)) == 2
@@ -212,10 +212,10 @@ def test_a_job_taken_in_again_replaces_itself_alone(both: Archive, tmp_path: Pat
     before = _answers(both, BOBS)
     log = tmp_path / "log"
     log.write_bytes(line(0, "again"))
-    whole = Whole(state=_state(CLAIMED, Phase.SUCCEEDED, deleted=7.0), spec=_spec(CLAIMED))
-    take_in(both, whole, [(Voice(key=CLAIMED.key, source="log"), str(log))], 8.0)
+    whole = JobImport(state=_state(CLAIMED, Phase.SUCCEEDED, deleted=7.0), spec=_spec(CLAIMED))
+    take_in(both, whole, [(LogSource(key=CLAIMED.key, source="log"), str(log))], 8.0)
     assert _answers(both, BOBS) == before
-    assert [one.text for one in Past(both).logs(CLAIMED, LogQuery())] == [b"again"]
+    assert [one.text for one in ArchiveReader(both).logs(CLAIMED, LogQuery())] == [b"again"]
 
 
 def test_files_of_one_uid_lie_in_directories_of_their_own(both: Archive) -> None:
@@ -227,16 +227,16 @@ def test_files_of_one_uid_lie_in_directories_of_their_own(both: Archive) -> None
 def test_an_account_that_is_kept_longer_than_its_job_stays_with_its_namespace(archive: Archive) -> None:
     archive.forget(BOBS.key, keep_account=True)
     archive.put(_state(CLAIMED, Phase.SUCCEEDED), now=20.0)
-    assert {one.ref for one in Past(archive).accounts(AccountQuery())} == {BOBS, CLAIMED}
+    assert {one.ref for one in ArchiveReader(archive).accounts(AccountQuery())} == {BOBS, CLAIMED}
     archive.forget(CLAIMED.key, keep_account=True)
-    retention.tidy(archive, Policy({"team-a": Keep(1, 1, 1)}), 5.0 + 2 * DAY)
-    (account,) = Past(archive).accounts(AccountQuery())
+    retention.tidy(archive, Policy({"team-a": RetentionPolicy(1, 1, 1)}), 5.0 + 2 * DAY)
+    (account,) = ArchiveReader(archive).accounts(AccountQuery())
     assert account.ref == BOBS
 
 
 # -- beside the record ----------------------------------------------------------------------------
 def test_both_are_counted_traced_and_called_back_for(both: Archive) -> None:
-    found = [*Past(both).accounts(AccountQuery())]
+    found = [*ArchiveReader(both).accounts(AccountQuery())]
     traces = {
         otlp.trace(one, (), 9.0)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] for one in found
     }
@@ -244,7 +244,9 @@ def test_both_are_counted_traced_and_called_back_for(both: Archive) -> None:
     setting = CallbackSetting(url="https://example.com")
     place = webhooks.place_of(setting)
     assert len({webhooks.number_of(_state(ref, Phase.FAILED), place) for ref in (BOBS, CLAIMED)}) == 2
-    exporter = prometheus_exporter.Exporter(OfRecord(both, Past(both)), Settings(), clock=lambda: 10.0)
+    exporter = prometheus_exporter.Exporter(
+        OfRecord(both, ArchiveReader(both)), Settings(), clock=lambda: 10.0
+    )
     text = exporter.text()[0].decode()
     for ref in (BOBS, CLAIMED):
         assert f'mpijob_jobs_finished_total{{namespace="{ref.namespace}",phase="Succeeded"}} 1.0' in text
@@ -259,7 +261,7 @@ def test_a_link_that_is_kept_for_one_is_not_the_others() -> None:
 
 
 def test_rows_of_one_uid_are_two_rows_on_the_page_and_go_one_by_one() -> None:
-    board = Board(AsyncClient(MemoryBackend()))
+    board = JobIndex(AsyncClient(MemoryBackend()))
     for ref in (BOBS, CLAIMED):
         board.see(_state(ref, Phase.FAILED))
     before = board.rev

@@ -10,7 +10,7 @@ import pytest
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.logs import loki_client
-from mpijob.backends.kubernetes.logs.http_service import Neighbour, neighbour
+from mpijob.backends.kubernetes.logs.http_service import HttpService, neighbour
 from mpijob.backends.kubernetes.logs.loki_client import Loki, Span
 from mpijob.backends.kubernetes.logs.pod_logs import Position
 from mpijob.backends.kubernetes.status.job_objects import Found
@@ -24,7 +24,7 @@ WHOLE = Span(NOW - 1000 * MINUTE, NOW)
 Entry = tuple[str, int, str]
 
 
-class Memory(Neighbour):
+class Memory(HttpService):
     """What a Loki answers, from entries of pod, moment and line, all of the namespace `team`."""
 
     def __init__(self, *entries: Entry, names: tuple[str, str] = ("namespace", "pod")) -> None:
@@ -144,7 +144,7 @@ def test_a_job_of_which_nothing_was_collected_is_unknown() -> None:
 
 
 def test_a_loki_that_is_away_tells_nothing_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    away = Loki(Neighbour("http://127.0.0.1:9"))
+    away = Loki(HttpService("http://127.0.0.1:9"))
     assert not loki_client.of_name(away, JobRef("team", "train"), NOW).spans
     assert not loki_client.of_job(away, found(), (), NOW).spans
     assert caplog.text.count("Loki at http://127.0.0.1:9 does not answer") == 2

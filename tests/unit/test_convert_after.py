@@ -8,7 +8,7 @@ import pytest
 from tests.unit.test_convert_faithful import own_script
 from tests.unit.test_convert_ready import entry, slurm
 
-from mpijob.client.convert.convert_jobs import Fate, Stage
+from mpijob.client.convert.convert_jobs import FieldOutcome, Stage
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 
@@ -31,7 +31,9 @@ def test_what_only_tells_how_a_launch_line_ended_is_left_out_and_told(behind: st
     one = slurm(f"srun ./a{behind}")
     assert [job.command for job in one.jobs] == [("./a",)]
     assert one.stage is Stage.READY
-    assert [each for each in one.entries if each.line >= 3 and each.fate is Fate.DROPPED and each.note]
+    assert [
+        each for each in one.entries if each.line >= 3 and each.fate is FieldOutcome.DROPPED and each.note
+    ]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_a_head_that_waits_for_another_end_than_success_is_not_told_with_after(
     kind: str, begins: str
 ) -> None:
     one = slurm("python gather.py out/*.txt", f"-J x -n 1 -d {kind}")
-    told = entry(one, "--dependency", Fate.DROPPED)
+    told = entry(one, "--dependency", FieldOutcome.DROPPED)
     assert told.todo.startswith(f"run it yourself when {begins}")
     assert (one.after, "--after" in told.todo, "for success alone" in told.note) == ("", False, True)
     assert any("files that FIRST" in each.note for each in one.entries) is (kind != "singleton")
@@ -150,9 +152,9 @@ def test_work_after_a_success_finds_the_status_of_one() -> None:
 
 def test_a_script_that_waits_for_another_is_told_that_it_does_not_find_its_files() -> None:
     one = slurm("cat results/out_*.txt > table.txt\npython gather.py", "-J g -n 1 -d afterok:17")
-    about = entry(one, "--dependency", Fate.CHANGED)
+    about = entry(one, "--dependency", FieldOutcome.CHANGED)
     assert "files that FIRST writes in its directory are not there" in about.note
     assert "volumes: [{mount: /shared, kind: claim, source: g}]" in about.todo
     assert 'cd /shared && cat results/out_*.txt > table.txt; python "$OLDPWD"/gather.py' in about.todo
     alone = slurm("srun hostname", "-N 2 -d afterok:17").entries
-    assert [each.fate for each in alone if each.field == "--dependency"] == [Fate.DROPPED]
+    assert [each.fate for each in alone if each.field == "--dependency"] == [FieldOutcome.DROPPED]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, convert
 from mpijob.formats.convert.header import units
 from mpijob.model import Family, MPIJob, Retry, Signal, Topology
 
@@ -25,7 +25,7 @@ def pbs(head: str, body: str = "mpirun ./a") -> Conversion:
     return one
 
 
-def fate(one: Conversion, field: str) -> Fate:
+def fate(one: Conversion, field: str) -> FieldOutcome:
     return next(entry.fate for entry in one.entries if entry.field == field)
 
 
@@ -111,7 +111,7 @@ def test_where_ranks_run_is_kept_as_far_as_there_are_words() -> None:
 )  # fmt: skip
 def test_nothing_is_left_out_in_silence(head: str) -> None:
     one = slurm(f"-N 2\n{head}")
-    dropped = [entry for entry in one.entries if entry.fate is Fate.DROPPED]
+    dropped = [entry for entry in one.entries if entry.fate is FieldOutcome.DROPPED]
     assert len(dropped) == 1
     assert dropped[0].todo
     assert dropped[0].line == 3
@@ -121,7 +121,7 @@ def test_nothing_is_left_out_in_silence(head: str) -> None:
     "head", ["-t 60", "--requeue", "-p x", "--mem-per-cpu=1G", "--array=0-1", "-A x", "-N 1-2"]
 )
 def test_a_difference_in_behaviour_is_never_called_exact(head: str) -> None:
-    assert [entry.fate for entry in slurm(head).entries if entry.line == 2] == [Fate.CHANGED]
+    assert [entry.fate for entry in slurm(head).entries if entry.line == 2] == [FieldOutcome.CHANGED]
 
 
 def test_an_array_is_told_with_the_command_that_runs_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.test_convert_ready import entry, slurm
 
-from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, convert
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 
@@ -41,7 +41,7 @@ def test_scripts_of_jobs_that_go_back_take_no_file_of_the_user_and_none_of_each_
     for number, one in enumerate(back, start=1):
         assert f"cat > flow-{number}-rank.sh <<" in one.texts[0]
         assert one.texts[0].endswith(f"srun bash flow-{number}-rank.sh\n")
-        assert [each.fate for each in one.written if each.field == "command"] == [Fate.CHANGED]
+        assert [each.fate for each in one.written if each.field == "command"] == [FieldOutcome.CHANGED]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_every_line_that_another_job_has_is_named_with_that_job() -> None:
 def test_that_launch_lines_do_not_share_a_directory_is_told_first_with_the_lines_that_mend_it() -> None:
     one = slurm("srun ./write out\nX=$HOME\nsrun ./read $X\n./plot a\n./plot b")
     first = one.entries[0]
-    assert (first.fate, one.stage) == (Fate.CHANGED, Stage.CHECK)
+    assert (first.fate, one.stage) == (FieldOutcome.CHANGED, Stage.CHECK)
     assert "if flow-2 reads files that flow-1 writes in its directory, it finds nothing" in first.note
     assert """command: [sh, -c, 'cd /shared && exec "$OLDPWD"/write out']""" in first.todo
     assert 'as the last line of rank.sh: cd /shared && exec "$OLDPWD"/read $X' in first.todo
@@ -130,8 +130,8 @@ def test_what_a_program_asks_of_the_batch_system_is_set_for_each_rank_and_told(
         (job,) = one.jobs
         assert 'export SLURM_PROCID="' in job.code.files["rank.sh"]
         assert job.env["SLURM_NTASKS"] == "4"
-        assert "$MPIJOB_RANK" in entry(one, "$SLURM_PROCID", Fate.CHANGED).note
-        assert "t.py asks for it" in entry(one, "$SLURM_NTASKS", Fate.CHANGED).note
+        assert "$MPIJOB_RANK" in entry(one, "$SLURM_PROCID", FieldOutcome.CHANGED).note
+        assert "t.py asks for it" in entry(one, "$SLURM_NTASKS", FieldOutcome.CHANGED).note
         assert not any("--env SLURM" in each.todo for each in one.entries)
 
 
@@ -168,7 +168,9 @@ def test_a_variable_that_any_line_of_the_script_sets_is_set(tmp_path: Path) -> N
 def test_a_default_that_the_users_shell_may_have_overruled_is_told(body: str) -> None:
     one = slurm(body)
     told = [each for each in one.entries if each.field == "$FACTOR"]
-    assert [(each.fate, each.line, "--env FACTOR" in each.todo) for each in told] == [(Fate.CHANGED, 3, True)]
+    assert [(each.fate, each.line, "--env FACTOR" in each.todo) for each in told] == [
+        (FieldOutcome.CHANGED, 3, True)
+    ]
     assert one.stage is Stage.READY
 
 
@@ -223,7 +225,7 @@ def test_what_brings_results_away_is_left_out_and_told_as_a_fetch(line: str, tod
     one = slurm(f"mpicc -o heat heat.c\nsrun ./heat\n{line}")
     assert len(one.jobs) == 1
     (told,) = [each for each in one.entries if each.line == 5]
-    assert (told.fate, one.stage) == (Fate.DROPPED, Stage.CHECK)
+    assert (told.fate, one.stage) == (FieldOutcome.DROPPED, Stage.CHECK)
     assert todo in told.todo
 
 

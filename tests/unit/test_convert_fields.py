@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mpijob.formats.convert.kubernetes import flat_fields, mpijob_manifests
-from mpijob.formats.convert.report import Converted, Fate
+from mpijob.formats.convert.report import Converted, FieldOutcome
 
 pytestmark = pytest.mark.req("D-migrate")
 _STEP = re.compile(r"([A-Za-z]+)(?:\[([^\]]*)\])?\.?")
@@ -103,7 +103,9 @@ def test_a_field_that_is_called_exact_is_in_the_job() -> None:
     document = a_document()
     whole = converted(document)
     exact = [
-        entry for entry in whole.entries if entry.fate is Fate.EXACT and entry.ours and "/" not in entry.field
+        entry
+        for entry in whole.entries
+        if entry.fate is FieldOutcome.EXACT and entry.ours and "/" not in entry.field
     ]
     checked = [
         entry for entry in exact if "replicas" not in entry.field and entry.field.startswith("spec.mpi")
@@ -117,7 +119,9 @@ def test_a_field_that_is_called_exact_is_in_the_job() -> None:
 def test_a_field_that_is_called_dropped_is_not_in_the_job() -> None:
     document = a_document()
     whole = converted(document)
-    dropped = [entry for entry in whole.entries if entry.fate is Fate.DROPPED and "/" not in entry.field]
+    dropped = [
+        entry for entry in whole.entries if entry.fate is FieldOutcome.DROPPED and "/" not in entry.field
+    ]
     assert len(dropped) > 30
     for entry in dropped:
         changed = mpijob_manifests.read(without(document, entry.field), keep=False)

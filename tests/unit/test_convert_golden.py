@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, convert
 from mpijob.formats.jobfile import jobfile_reader
 
 SOURCES = Path(__file__).resolve().parents[1] / "fixtures" / "convert"
@@ -64,9 +64,9 @@ def test_what_is_changed_says_how_and_what_is_dropped_says_what_to_do(name: str)
     for to in ("job", "sbatch"):
         for one in converted(name, to=to):
             for entry in one.every:
-                if entry.fate is Fate.CHANGED:
+                if entry.fate is FieldOutcome.CHANGED:
                     assert entry.note, entry
-                if entry.fate is Fate.DROPPED:
+                if entry.fate is FieldOutcome.DROPPED:
                     assert entry.note, entry
                     assert entry.todo or entry.blocks, entry
 

@@ -8,14 +8,14 @@ import pytest
 from tests.unit.test_convert_faithful import own_script, pbs
 from tests.unit.test_convert_ready import slurm
 
-from mpijob.client.convert.convert_jobs import Conversion, Entry, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, FieldEntry, FieldOutcome, Stage, convert
 from mpijob.errors import InvalidJob
 from mpijob.model import Signal
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 
 
-def told(one: Conversion, value: str) -> Entry:
+def told(one: Conversion, value: str) -> FieldEntry:
     return next(each for each in one.entries if each.value.startswith(value))
 
 
@@ -35,7 +35,7 @@ def test_the_time_that_a_launch_line_may_take_is_the_jobs_deadline(
     one = slurm(line, head)
     (job,) = one.jobs
     assert (job.deadline_seconds, job.command) == (seconds, ("./a",))
-    assert told(one, "timeout").fate is Fate.CHANGED
+    assert told(one, "timeout").fate is FieldOutcome.CHANGED
 
 
 def test_the_signal_of_a_timeout_is_the_jobs() -> None:
@@ -156,7 +156,7 @@ def test_output_that_a_later_job_reads_blocks_with_the_commands_that_make_the_fi
 def test_a_line_that_no_job_has_is_not_said_to_be_in_one(line: str) -> None:
     one = slurm(f"srun ./a\n{line}")
     (about,) = [each for each in one.entries if each.line == 4]
-    assert (about.fate, about.ours, about.todo) == (Fate.DROPPED, "", "nothing")
+    assert (about.fate, about.ours, about.todo) == (FieldOutcome.DROPPED, "", "nothing")
     assert one.stage is Stage.READY
 
 
@@ -232,16 +232,16 @@ def test_a_line_that_only_shows_the_list_of_nodes_does_not_block(line: str) -> N
 @pytest.mark.parametrize(
     ("body", "fates"),
     [
-        ("mpirun -x MYX ./a", [Fate.DROPPED]),
-        ("export MYX=1\nmpirun -x MYX ./a", [Fate.EXACT]),
-        ("export MYX=$(date)\nmpirun -x MYX ./a", [Fate.EXACT]),
-        ("mpiexec -genvlist MYX ./a", [Fate.DROPPED]),
+        ("mpirun -x MYX ./a", [FieldOutcome.DROPPED]),
+        ("export MYX=1\nmpirun -x MYX ./a", [FieldOutcome.EXACT]),
+        ("export MYX=$(date)\nmpirun -x MYX ./a", [FieldOutcome.EXACT]),
+        ("mpiexec -genvlist MYX ./a", [FieldOutcome.DROPPED]),
     ],
 )
-def test_a_variable_that_is_handed_on_and_not_set_is_told(body: str, fates: list[Fate]) -> None:
+def test_a_variable_that_is_handed_on_and_not_set_is_told(body: str, fates: list[FieldOutcome]) -> None:
     found = [each for each in slurm(body).entries if each.value == "MYX"]
     assert [each.fate for each in found] == fates
-    assert all("--env MYX" in each.todo for each in found if each.fate is Fate.DROPPED)
+    assert all("--env MYX" in each.todo for each in found if each.fate is FieldOutcome.DROPPED)
 
 
 def test_an_export_by_name_alone_is_told() -> None:
@@ -263,7 +263,7 @@ def test_a_file_of_the_folder_that_is_read_is_the_jobs_input(tmp_path: Path, lin
 
 def test_cores_of_a_steps_own_are_not_nodes_of_the_jobs_own() -> None:
     one = slurm("srun --exclusive -n 2 ./a &\nsrun --exclusive -n 2 ./b &\nwait")
-    assert {each.fate for each in one.entries if "exclusive" in each.field} == {Fate.EXACT}
+    assert {each.fate for each in one.entries if "exclusive" in each.field} == {FieldOutcome.EXACT}
 
 
 @pytest.mark.parametrize("text", ["hello world\n", "", "lorem ipsum\n{]}}: nonsense $$(\n"])

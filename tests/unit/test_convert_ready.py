@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli_support import Cli
 
 from mpijob.backends import code_upload as along
-from mpijob.client.convert.convert_jobs import Conversion, Entry, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, FieldEntry, FieldOutcome, Stage, convert
 from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model import Family
 
@@ -22,7 +22,7 @@ def slurm(body: str, head: str = "-J flow -N 2 -n 4", **options: Any) -> Convers
     return one
 
 
-def entry(one: Conversion, field: str, fate: Fate = Fate.DROPPED) -> Entry:
+def entry(one: Conversion, field: str, fate: FieldOutcome = FieldOutcome.DROPPED) -> FieldEntry:
     return next(each for each in one.entries if each.field == field and each.fate is fate)
 
 
@@ -69,13 +69,13 @@ def test_a_script_that_only_builds_is_still_a_job() -> None:
 def test_all_jobs_of_a_script_have_one_mpi_library_and_the_report_says_why() -> None:
     one = slurm("python prepare.py\nmpirun --mca btl tcp,self ./heat")
     assert [job.mpi for job in one.jobs] == [Family.OPENMPI, Family.OPENMPI]
-    assert entry(one, "mpirun --mca", Fate.CHANGED).ours == "mpi: openmpi"
+    assert entry(one, "mpirun --mca", FieldOutcome.CHANGED).ours == "mpi: openmpi"
     assert slurm("mpirun --bind-to core --map-by node ./heat").jobs[0].mpi is Family.AUTO
 
 
 def test_jobs_that_hand_files_on_are_told_the_volume_to_write() -> None:
     one = slurm("srun ./a\nsrun ./b")
-    todo = entry(one, "script", Fate.CHANGED).todo
+    todo = entry(one, "script", FieldOutcome.CHANGED).todo
     volume = todo[todo.index("volumes:") : todo.index("]") + 1]
     assert jobfile_reader.read(f"{one.texts[0]}{volume}\n").volumes[0].mount == "/shared"
     assert one.stage is Stage.CHECK
@@ -116,8 +116,8 @@ def test_a_variable_that_the_program_itself_asks_for_is_told(tmp_path: Path, lin
 
 
 def test_the_default_of_sbatch_is_told_where_the_script_says_nothing() -> None:
-    assert entry(slurm("srun ./a"), "--export", Fate.CHANGED).value == "(not said: ALL)"
-    assert entry(slurm("srun ./a", "-N 2 --export=NONE"), "--export", Fate.EXACT).value == "NONE"
+    assert entry(slurm("srun ./a"), "--export", FieldOutcome.CHANGED).value == "(not said: ALL)"
+    assert entry(slurm("srun ./a", "-N 2 --export=NONE"), "--export", FieldOutcome.EXACT).value == "NONE"
 
 
 def test_ready_and_check_are_the_same_words_everywhere(
@@ -326,6 +326,6 @@ def test_ranks_for_each_node_are_slots_where_that_says_the_same(
 
 def test_where_the_submit_directory_is_is_told_with_its_line_and_the_way_to_results() -> None:
     one = slurm("X=$(date)\nOUT=$SLURM_SUBMIT_DIR/out\nsrun ./a $OUT")
-    told = entry(one, "$SLURM_SUBMIT_DIR", Fate.CHANGED)
+    told = entry(one, "$SLURM_SUBMIT_DIR", FieldOutcome.CHANGED)
     assert told.line == 4
     assert "mpijob artifacts list flow" in told.note

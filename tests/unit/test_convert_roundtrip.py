@@ -12,7 +12,7 @@ from tests.unit.properties import examples
 from tests.unit.test_convert_golden import SOURCES
 from tests.unit.test_trainjob import whole_jobs
 
-from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, convert
+from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, convert
 from mpijob.formats.convert.header.request import name_of
 from mpijob.formats.jobfile import jobfile_reader
 from mpijob.model import Code, Family, Launch, MPIJob, Program, Resources, Retry, Signal
@@ -90,7 +90,7 @@ def same(field: str, there: MPIJob, back: MPIJob) -> bool:
 
 
 def exact_fields(one: Conversion) -> list[str]:
-    return [entry.field for entry in one.written if entry.fate is Fate.EXACT]
+    return [entry.field for entry in one.written if entry.fate is FieldOutcome.EXACT]
 
 
 @pytest.mark.req("C-hpc", "D-migrate")
@@ -121,7 +121,7 @@ def test_a_job_as_a_manifest_comes_back_whole(job: MPIJob, to: str) -> None:
         return
     (back,) = convert(out.texts[0], to=to)
     assert back.jobs == (job,)
-    assert back.count(Fate.DROPPED) == out.count(Fate.DROPPED)
+    assert back.count(FieldOutcome.DROPPED) == out.count(FieldOutcome.DROPPED)
 
 
 @pytest.mark.req("D-migrate")
@@ -172,7 +172,7 @@ def test_a_manifest_needs_an_image_and_says_so() -> None:
 def test_what_another_form_cannot_do_is_told(fields: dict[str, Any], to: str, field: str) -> None:
     (one,) = convert(jobfile_reader.write(a_job(**fields)), to=to)
     (entry,) = [entry for entry in one.written if entry.field == field]
-    assert entry.fate is Fate.DROPPED
+    assert entry.fate is FieldOutcome.DROPPED
     assert entry.todo
 
 

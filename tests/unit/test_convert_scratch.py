@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.test_convert_ready import slurm
 
-from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage
+from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage
 
 pytestmark = pytest.mark.req("C-hpc", "D-migrate")
 IN = "cp $SLURM_SUBMIT_DIR/stats.py $SLURM_SUBMIT_DIR/data.txt ."
@@ -59,7 +59,8 @@ def test_work_in_a_scratch_directory_is_done_in_the_jobs_own_which_is_kept(folde
     assert todo == ["when it has ended: mpijob artifacts fetch flow result.json, in the script's folder"]
     left_out = [each for each in one.entries if "rm -rf" in each.value or "mkdir" in each.value]
     assert all(
-        each.fate is Fate.DROPPED and each.note and each.todo.startswith("nothing") for each in left_out
+        each.fate is FieldOutcome.DROPPED and each.note and each.todo.startswith("nothing")
+        for each in left_out
     )
 
 
@@ -92,7 +93,7 @@ def test_where_it_is_not_sure_the_report_blocks_and_nothing_is_removed(
     assert why in told.note
     assert "mpijob artifacts fetch" in told.todo
     assert "rm -rf" not in texts(one)
-    assert any(each.value == "rm -rf $D" and each.fate is Fate.DROPPED for each in one.entries)
+    assert any(each.value == "rm -rf $D" and each.fate is FieldOutcome.DROPPED for each in one.entries)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_a_copy_from_elsewhere_is_not_left_out_while_its_source_is_removed(body:
     one = slurm(body)
     last = texts(one)
     assert last.index("cp ") < last.index("rm -rf")
-    assert not any(each.value.startswith("cp ") and each.fate is Fate.DROPPED for each in one.entries)
+    assert not any(each.value.startswith("cp ") and each.fate is FieldOutcome.DROPPED for each in one.entries)
 
 
 def test_a_way_back_to_the_scripts_folder_is_gone() -> None:

@@ -18,7 +18,7 @@ def parse_line(raw: bytes) -> tuple[int, str, bool, bytes]:
 
 
 def stamped(pieces: list[bytes], stream: str = "stdout") -> list[bytes]:
-    stamper = cri.Stamper(stream)
+    stamper = cri.CriWriter(stream)
     stored = [line for piece in pieces for line in stamper.feed(piece, NOW)]
     return stored + stamper.flush(NOW)
 
@@ -65,7 +65,7 @@ def test_a_line_of_exactly_one_piece_is_stored_whole() -> None:
 
 
 def test_a_huge_line_is_cut_into_pieces_and_never_held_in_memory() -> None:
-    stamper, count, longest = cri.Stamper("stdout"), 0, 0
+    stamper, count, longest = cri.CriWriter("stdout"), 0, 0
     for _ in range(1600):  # 100 MiB
         for line in stamper.feed(b"x" * 65536, NOW):
             count, longest = count + 1, max(longest, len(line))
@@ -147,7 +147,7 @@ def test_an_empty_line_is_a_line() -> None:
 
 
 def test_a_bar_that_is_redrawn_for_hours_is_stored_now_and_then() -> None:
-    stamper, second = cri.Stamper("stderr"), cri.SECOND_NS
+    stamper, second = cri.CriWriter("stderr"), cri.SECOND_NS
     stored = [line for at in range(100, 112) for line in stamper.feed(b"\r%d%%" % at, at * second)]
     stored += stamper.feed(b"\rdone\n", 112 * second)
     parsed = [cri.parse(line) for line in stored]

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from mpijob.client.services.shutdown import Word
+from mpijob.client.services.shutdown import StopEvent
 
 BUSY = """
 from mpijob.client import ending
@@ -34,7 +34,7 @@ def test_a_signal_in_the_middle_of_a_wait_ends_it(number: signal.Signals) -> Non
 
 
 def test_everybody_who_waits_hears_the_word() -> None:
-    word, heard = Word(), list[bool]()
+    word, heard = StopEvent(), list[bool]()
     threads = [threading.Thread(target=lambda: heard.append(word.wait(60))) for _ in range(3)]
     for thread in threads:
         thread.start()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mpijob.model import Level, LogLine, LogQuery, Mark, Role
 from mpijob.observation.logs.folding import LONGEST_BYTES, Fold, last_state
-from mpijob.observation.logs.pipeline import Sieve, select
+from mpijob.observation.logs.pipeline import LogPipeline, select
 
 SECOND = 1_000_000_000
 
@@ -69,7 +69,7 @@ def test_folding_loses_nothing_and_keeps_the_order_of_each_rank(
 
 
 def test_live_a_chorus_waits_only_a_moment() -> None:
-    sieve = Sieve(LogQuery(fold=True))
+    sieve = LogPipeline(LogQuery(fold=True))
     now = 1000 * SECOND
     assert [*sieve.live([said(0, "a", now), said(1, "a", now)], now)] == []
     assert [*sieve.live([], now + SECOND // 10)] == []
@@ -151,7 +151,7 @@ def test_the_tail_is_the_last_of_what_is_wanted() -> None:
 
 
 def test_following_begins_with_the_tail_of_what_was_said() -> None:
-    sieve = Sieve(LogQuery(follow=True, fold=True))
+    sieve = LogPipeline(LogQuery(follow=True, fold=True))
     past = [*sieve.history(NUMBERED, 2)]
     assert [line.text for line in [*past, *sieve.live([said(0, "new", 99 * SECOND)], None)]] == [
         b"18", b"19", b"new",

@@ -15,9 +15,9 @@ from mpijob.errors import BackendError, Conflict, InvalidJob
 from mpijob.history import log_writer as capturing
 from mpijob.history import retention
 from mpijob.history.archive import Archive, decoded
-from mpijob.history.archive_reader import Past, past
+from mpijob.history.archive_reader import ArchiveReader, past
 from mpijob.history.records import Fact
-from mpijob.history.retention import Keep, Policy
+from mpijob.history.retention import Policy, RetentionPolicy
 from mpijob.history.storage import schema
 from mpijob.model import Event, JobKey, JobRef, Phase, Sample, Scope
 from mpijob.model.spec.job import Retention
@@ -39,7 +39,7 @@ def test_a_job_is_remembered_with_everything_that_was_written_down(archive: Arch
     archive.put(a_state(phase=Phase.RUNNING), now=11.0, events=[event])
     archive.put(a_state(phase=Phase.RUNNING), now=12.0, events=[event])
     archive.add_samples(a_key(), [Sample(11.5, 0, 0.5, 1024)])
-    found = Past(archive)
+    found = ArchiveReader(archive)
     record = found.record(REF)
     assert record is not None
     assert [(moment.time, moment.phase) for moment in record.moments] == [
@@ -55,14 +55,14 @@ def test_a_job_is_remembered_with_everything_that_was_written_down(archive: Arch
 @pytest.mark.parametrize("after", ["abc", "-1", "9" * 23])
 def test_what_is_no_place_in_the_list_of_deleted_jobs_is_refused(tmp_path: Path, after: str) -> None:
     with pytest.raises(InvalidJob, match=f"'{after}' is no place in a list"):
-        Past(Archive(str(tmp_path))).list(Scope(after=after))
+        ArchiveReader(Archive(str(tmp_path))).list(Scope(after=after))
 
 
 def test_a_job_deleted_before_its_end_was_seen_ended_by_that(archive: Archive) -> None:
     archive.put(a_state(), now=1.0)
     archive.mark_deleted(a_key(), 5.0)
     archive.mark_deleted(a_key(), 9.0)  # a second time changes nothing
-    state = Past(archive).state(REF)
+    state = ArchiveReader(archive).state(REF)
     assert state is not None
     assert (state.phase, state.deleted, state.finished) == (Phase.CANCELLED, 5.0, 5.0)
     assert "while it was Running" in state.message
@@ -71,14 +71,14 @@ def test_a_job_deleted_before_its_end_was_seen_ended_by_that(archive: Archive) -
 def test_a_job_that_ended_keeps_its_end_when_it_is_deleted(archive: Archive) -> None:
     archive.put(a_state(phase=Phase.FAILED, finished=3.0, message="rank 1"), now=3.0)
     archive.mark_deleted(a_key(), 5.0)
-    state = Past(archive).state(REF)
+    state = ArchiveReader(archive).state(REF)
     assert state is not None
     assert (state.phase, state.finished, state.deleted, state.message) == (Phase.FAILED, 3.0, 5.0, "rank 1")
 
 
 def test_a_job_that_nobody_saw_go_is_told_as_it_was_last_seen(archive: Archive) -> None:
     archive.put(a_state(), now=7.0)
-    state = Past(archive).state(REF)
+    state = ArchiveReader(archive).state(REF)
     assert state is not None
     assert state.deleted == 7.0
     assert "last seen Running" in state.message
@@ -88,7 +88,7 @@ def test_of_several_jobs_of_one_name_the_newest_is_meant(archive: Archive) -> No
     for number, uid in enumerate(("u1", "u2", "u3")):
         archive.put(a_state(uid=uid, created=float(number)), now=5.0)
         archive.mark_deleted(a_key(uid), 6.0 + number)
-    found = Past(archive)
+    found = ArchiveReader(archive)
     newest, oldest = found.state(REF), found.state(JobRef("team", "bert", "u1"))
     assert newest is not None
     assert oldest is not None
@@ -108,7 +108,7 @@ def test_pages_of_deleted_jobs_neither_repeat_nor_hide_while_others_are_deleted(
     deleted("other", 6.5, "BERT", owner="joe", labels={})
     for number in range(5):
         deleted(f"u{number}", 6.0 + number // 2)  # some in the same moment
-    found, seen, after = Past(archive), list[str](), ""
+    found, seen, after = ArchiveReader(archive), list[str](), ""
     for number in range(3):
         page = found.list(Scope(namespace="team", limit=2, after=after, **chosen))  # type: ignore[arg-type]  # words
         seen += [state.ref.uid for state in page.items]
@@ -130,7 +130,7 @@ def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: p
         return decoded(kind, blob)
 
     monkeypatch.setattr("mpijob.history.archive_reader.decoded", watched)
-    page = Past(archive).list(Scope(namespace="team", limit=3))
+    page = ArchiveReader(archive).list(Scope(namespace="team", limit=3))
     assert (len(page.items), page.total, len(read)) == (3, 20, 3)
 
 
@@ -138,7 +138,7 @@ def test_a_page_of_deleted_jobs_reads_no_others(archive: Archive, monkeypatch: p
 @pytest.mark.parametrize("cursor", ["2", "x:1", "1.0:x", "1.0:", ":"])
 def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None:
     with pytest.raises(InvalidJob, match=f"'{cursor}' is no place in a list"):
-        Past(archive).list(Scope(namespace="team", after=cursor))
+        ArchiveReader(archive).list(Scope(namespace="team", after=cursor))
 
 
 @pytest.mark.security
@@ -146,7 +146,7 @@ def test_a_cursor_that_is_none_is_refused(archive: Archive, cursor: str) -> None
 def test_a_cursor_that_nobody_gave_shows_nothing(archive: Archive, cursor: str) -> None:
     archive.put(a_state(), now=5.0)
     archive.mark_deleted(a_key(), 6.0)
-    assert Past(archive).list(Scope(namespace="team", after=cursor)).items == ()
+    assert ArchiveReader(archive).list(Scope(namespace="team", after=cursor)).items == ()
 
 
 def test_a_place_without_a_record_has_no_past(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_file_that_a_row_names_lies_below_the_logs(archive: Archive, file: str
 def test_logs_go_after_7_days_and_records_after_30(archive: Archive) -> None:
     archive.put(a_state(phase=Phase.SUCCEEDED, finished=0.5), now=0.5)
     said(archive, 3).end()
-    found = Past(archive)
+    found = ArchiveReader(archive)
     retention.tidy(archive, Policy(), 6.9 * DAY)
     assert len(texts(found)) == 3
     retention.tidy(archive, Policy(), 7.1 * DAY)
@@ -203,15 +203,15 @@ def test_logs_go_after_7_days_and_records_after_30(archive: Archive) -> None:
 @pytest.mark.parametrize(
     ("set_days", "own", "kept"),
     [
-        (None, Retention(), Keep(7, 30)),
-        (None, Retention(logs_days=1, record_days=2), Keep(1, 2)),
-        (Keep(14, 90), Retention(), Keep(14, 90)),
-        (Keep(14, 90), Retention(logs_days=1), Keep(1, 90)),
-        (Keep(2, 3), Retention(logs_days=20, record_days=60), Keep(2, 3)),
+        (None, Retention(), RetentionPolicy(7, 30)),
+        (None, Retention(logs_days=1, record_days=2), RetentionPolicy(1, 2)),
+        (RetentionPolicy(14, 90), Retention(), RetentionPolicy(14, 90)),
+        (RetentionPolicy(14, 90), Retention(logs_days=1), RetentionPolicy(1, 90)),
+        (RetentionPolicy(2, 3), Retention(logs_days=20, record_days=60), RetentionPolicy(2, 3)),
     ],
 )
 def test_a_namespace_has_its_own_days_and_a_job_may_ask_for_fewer(
-    set_days: Keep | None, own: Retention, kept: Keep
+    set_days: RetentionPolicy | None, own: Retention, kept: RetentionPolicy
 ) -> None:
     policy = Policy({"team": set_days} if set_days else {})
     assert policy.keep("team", a_spec(retention=own)) == kept
@@ -219,7 +219,7 @@ def test_a_namespace_has_its_own_days_and_a_job_may_ask_for_fewer(
 
 def test_days_and_room_come_from_the_settings() -> None:
     policy = Policy.of(Settings(keep={"*": KeepSetting(logs_days=1, record_days=2)}, history_bytes="1Mi"))
-    assert policy.keep("any", None) == Keep(1, 2)
+    assert policy.keep("any", None) == RetentionPolicy(1, 2)
     assert policy.most_bytes == 1 << 20
 
 
@@ -235,7 +235,7 @@ def test_when_there_is_no_room_the_oldest_lines_go_first_and_that_is_told(
     retention.tidy(archive, Policy(most_bytes=size // 2), 2.0)
     left = archive.chunks(capture.voice.id)
     assert 0 < sum(chunk.size for chunk in left) <= size // 2
-    first, *rest = texts(Past(archive))
+    first, *rest = texts(ArchiveReader(archive))
     assert first.startswith("mpijob: lines are missing here: the record had grown beyond")
     assert rest[-1] == "line 299"
     assert len(archive.gaps(a_key())) == 1
@@ -257,11 +257,11 @@ def test_what_is_forgotten_is_in_no_file_any_more(archive: Archive) -> None:
     archive.put(a_state(description="a-very-secret-word"), now=1.0, spec=encoded(a_spec()))
     said(archive, 3).end()
     assert b"a-very-secret-word" in _bytes(archive)
-    assert Past(archive).forget(REF) == 1
+    assert ArchiveReader(archive).forget(REF) == 1
     assert b"a-very-secret-word" not in _bytes(archive)
     assert _rows(archive) == 0
     assert os.listdir(archive.logs) == []
-    assert Past(archive).forget(REF) == 0
+    assert ArchiveReader(archive).forget(REF) == 0
 
 
 def test_files_that_nobody_knows_are_removed_when_they_are_old(archive: Archive) -> None:
@@ -275,7 +275,7 @@ def test_files_that_nobody_knows_are_removed_when_they_are_old(archive: Archive)
     retention.tidy(archive, Policy(), stray.stat().st_mtime + 4000)
     assert not stray.exists()
     assert not nobodys.exists()
-    assert len(texts(Past(archive))) == 3
+    assert len(texts(ArchiveReader(archive))) == 3
 
 
 # -- the directory ---------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from tests.unit.history_support import a_key, a_state, a_voice, after, line, rec
 from mpijob.history import log_writer as capturing
 from mpijob.history import retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
-from mpijob.history.import_job import Whole, take_in
+from mpijob.history.archive_reader import ArchiveReader
+from mpijob.history.import_job import JobImport, take_in
 from mpijob.history.log_writer import Capture
 from mpijob.history.retention import Policy
 from mpijob.history.storage import chunks
@@ -150,7 +150,7 @@ def test_a_recorder_killed_again_and_again_comes_to_the_end(
 def test_a_job_whose_taking_in_is_killed_at_any_step_is_there_wholly_or_not_at_all(tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     log.write_bytes(b"".join(LINES))
-    whole = Whole(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0))
+    whole = JobImport(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0))
     voice = a_voice(role=Role.RANK, worker=None, rank=0, source="rank-0.log")
     seen = set()
     for fatal in range(1, STEPS):
@@ -165,7 +165,7 @@ def test_a_job_whose_taking_in_is_killed_at_any_step_is_there_wholly_or_not_at_a
 
         killed = _killed_at(fatal, work, watched)
         archive = Archive(str(tmp_path / str(fatal)))
-        past = Past(archive)
+        past = ArchiveReader(archive)
         there = past.state(JobRef("team", "bert")) is not None
         seen.add(there)
         assert len(texts(past)) == (len(LINES) if there else 0)
@@ -192,11 +192,11 @@ def test_an_erasure_killed_at_any_step_can_be_finished(tmp_path: Path) -> None:
             return opened[0]
 
         def work(opened: list[Archive] = opened) -> None:
-            Past(opened[0]).forget(JobRef("team", "bert"))
+            ArchiveReader(opened[0]).forget(JobRef("team", "bert"))
 
         killed = _killed_at(fatal, work, watched)
         after_it = Archive(directory)
-        Past(after_it).forget(JobRef("team", "bert"))
+        ArchiveReader(after_it).forget(JobRef("team", "bert"))
         assert after_it.read("SELECT count(*) FROM jobs") == [(0,)]
         assert os.listdir(after_it.logs) == []
         if not killed:

@@ -28,10 +28,10 @@ from tests.unit.older_records import (
 from mpijob.errors import BackendError
 from mpijob.history import backup, retention
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
-from mpijob.history.records import Voice
-from mpijob.history.retention import Keep, Policy
+from mpijob.history.records import LogSource
+from mpijob.history.retention import Policy, RetentionPolicy
 from mpijob.history.storage import layout, schema, tiering
 from mpijob.history.storage.s3 import Objects
 from mpijob.model import JobRef, Phase, Scope
@@ -85,13 +85,13 @@ def test_a_voice_of_an_older_record_goes_on_where_it_was(older: Older) -> None:
     assert [chunk.file for chunk in archive.chunks(voice.id)] == older.files[GOING.uid]  # the open one grew
     capture.end()
     assert texts(archive, GOING)[1:] == [f"line {number}" for number in range(LINES + 5)]
-    other = Capture(archive, Voice(key=GOING.key, source="pod-1", origin="pod.1"))
+    other = Capture(archive, LogSource(key=GOING.key, source="pod-1", origin="pod.1"))
     other.take(line(100))
     other.end()
     (chunk,) = archive.chunks(other.voice.id)
     assert os.path.dirname(chunk.file) == layout.folder(GOING.key)
     archive.put(state_of(CLAIMED, Phase.RUNNING), now=99.0)
-    assert Past(archive).state(CLAIMED) is not None
+    assert ArchiveReader(archive).state(CLAIMED) is not None
 
 
 @pytest.mark.security
@@ -100,13 +100,13 @@ def test_a_job_of_another_namespace_with_the_uid_of_an_older_record_reaches_noth
     older: Older,
 ) -> None:
     archive = older.archive
-    assert Past(archive).forget(CLAIMED) == 0
+    assert ArchiveReader(archive).forget(CLAIMED) == 0
     archive.put(state_of(CLAIMED, Phase.SUCCEEDED), now=99.0)
-    capture = Capture(archive, Voice(key=CLAIMED.key, source="pod-0", origin="pod.0"))
+    capture = Capture(archive, LogSource(key=CLAIMED.key, source="pod-0", origin="pod.0"))
     capture.take(line(0, "mine"))
     capture.end()
     assert texts(archive, CLAIMED) == ["mine"]
-    assert Past(archive).forget(CLAIMED) == 1
+    assert ArchiveReader(archive).forget(CLAIMED) == 1
     check_all_is_found(archive)
 
 
@@ -115,22 +115,22 @@ def test_forgetting_removes_the_older_files_of_that_job_alone(older: Older, ref:
     leftover = Path(older.archive.logs) / FOLDERS[ref.uid] / "of-a-killed-writer.log"
     leftover.write_bytes(b"x")
     before = older.on_disk()
-    assert Past(older.archive).forget(ref) == 1
+    assert ArchiveReader(older.archive).forget(ref) == 1
     own = {*older.files[ref.uid], str(leftover.relative_to(older.archive.logs))}
     assert older.on_disk() == before - own
     assert not leftover.parent.exists()
-    assert Past(older.archive).state(ref) is None
-    assert ref not in [one.ref for one in Past(older.archive).accounts(AccountQuery())]
+    assert ArchiveReader(older.archive).state(ref) is None
+    assert ref not in [one.ref for one in ArchiveReader(older.archive).accounts(AccountQuery())]
 
 
 def test_forgetting_leaves_what_a_namespace_of_that_name_has_in_the_older_directory(older: Older) -> None:
     """A directory of the older layout may have the name of a namespace."""
     archive, namesake = older.archive, JobRef(DONE.uid, "x", "y")
     archive.put(state_of(namesake, Phase.RUNNING), now=99.0)
-    capture = Capture(archive, Voice(key=namesake.key, source="pod-0", origin="pod.0"))
+    capture = Capture(archive, LogSource(key=namesake.key, source="pod-0", origin="pod.0"))
     capture.take(line(0, "mine"))
     capture.flush()
-    assert Past(archive).forget(DONE) == 1
+    assert ArchiveReader(archive).forget(DONE) == 1
     capture.take(line(1, "too"))
     capture.end()
     assert texts(archive, namesake) == ["mine", "too"]
@@ -138,18 +138,20 @@ def test_forgetting_leaves_what_a_namespace_of_that_name_has_in_the_older_direct
 
 def test_days_and_accounts_are_kept_of_older_records_too(older: Older) -> None:
     retention.tidy(
-        older.archive, Policy({"team-a": Keep(1, 30, 400), "*": Keep(100, 100, 400)}), 60.0 + 2 * DAY
+        older.archive,
+        Policy({"team-a": RetentionPolicy(1, 30, 400), "*": RetentionPolicy(100, 100, 400)}),
+        60.0 + 2 * DAY,
     )
     assert texts(older.archive, DONE)[1:] == ["mpijob: lines are missing here: logs are kept for 1 days"]
     assert not (Path(older.archive.logs) / "u1").exists()
     assert len(texts(older.archive, ODD)) == LINES + 1
-    assert Past(older.archive).forget(PAID) == 1
-    assert PAID not in [one.ref for one in Past(older.archive).accounts(AccountQuery())]
+    assert ArchiveReader(older.archive).forget(PAID) == 1
+    assert PAID not in [one.ref for one in ArchiveReader(older.archive).accounts(AccountQuery())]
 
 
 def test_files_that_nobody_knows_are_found_in_both_layouts(older: Older) -> None:
     archive, logs = older.archive, Path(older.archive.logs)
-    other = Capture(archive, Voice(key=GOING.key, source="pod-1", origin="pod.1"))
+    other = Capture(archive, LogSource(key=GOING.key, source="pod-1", origin="pod.1"))
     other.take(line(100))
     other.end()
     known = older.on_disk() - {*older.files[NOBODYS]}
@@ -162,7 +164,7 @@ def test_files_that_nobody_knows_are_found_in_both_layouts(older: Older) -> None
         stray.parent.mkdir(exist_ok=True)
         stray.write_bytes(b"x")
     now = strays[-1].stat().st_mtime
-    keep = Policy({"*": Keep(10**6, 10**6, 10**6)})
+    keep = Policy({"*": RetentionPolicy(10**6, 10**6, 10**6)})
     retention.tidy(archive, keep, now + 10)
     assert all(stray.exists() for stray in strays)
     retention.tidy(archive, keep, now + 4000)
@@ -198,7 +200,7 @@ def test_objects_that_were_stored_by_uid_are_read_and_removed_by_their_names(old
     assert tiering.move(archive) == 1  # the sealed chunk of the job that goes on, by its older name
     assert bucket.held.keys() == {*older.files[DONE.uid], *older.files[ODD.uid], older.files[GOING.uid][0]}
     check_all_is_found(archive)
-    assert Past(archive).forget(DONE) == 1
+    assert ArchiveReader(archive).forget(DONE) == 1
     assert bucket.held.keys() == {*older.files[ODD.uid], older.files[GOING.uid][0]}
     assert not [
         name
@@ -208,12 +210,12 @@ def test_objects_that_were_stored_by_uid_are_read_and_removed_by_their_names(old
 
 
 def test_a_page_that_was_begun_before_the_upgrade_goes_on(older: Older) -> None:
-    found = [one.ref for one in Past(older.archive).accounts(AccountQuery())]
+    found = [one.ref for one in ArchiveReader(older.archive).accounts(AccountQuery())]
     for place, ref in enumerate(found):
         cursor = f"1.0:{ref.uid}"  # as the release before wrote it
-        assert [one.ref for one in Past(older.archive).accounts(AccountQuery(after=cursor))] == found[
-            place + 1 :
-        ]
+        assert [
+            one.ref for one in ArchiveReader(older.archive).accounts(AccountQuery(after=cursor))
+        ] == found[place + 1 :]
 
 
 # -- in one file ------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def test_a_backup_of_the_format_before_is_put_back_and_found(tmp_path: Path) -> 
 
 
 def test_a_backup_of_files_in_both_layouts_is_put_back_and_found(older: Older, tmp_path: Path) -> None:
-    capture = Capture(older.archive, Voice(key=GOING.key, source="pod-1", origin="pod.1"))
+    capture = Capture(older.archive, LogSource(key=GOING.key, source="pod-1", origin="pod.1"))
     capture.take(line(100))
     capture.end()
     before = texts(older.archive, GOING)
@@ -239,7 +241,9 @@ def test_a_backup_of_files_in_both_layouts_is_put_back_and_found(older: Older, t
     again = Archive(str(tmp_path / "new"))
     assert texts(again, GOING) == before
     assert texts(again, DONE) == texts(older.archive, DONE)
-    assert Past(again).list(Scope(namespace="team-a")) == Past(older.archive).list(Scope(namespace="team-a"))
+    assert ArchiveReader(again).list(Scope(namespace="team-a")) == ArchiveReader(older.archive).list(
+        Scope(namespace="team-a")
+    )
 
 
 def test_a_backup_of_a_newer_format_is_refused_by_its_number(

@@ -30,8 +30,8 @@ from tests.unit.properties import examples
 from mpijob.errors import BackendError
 from mpijob.history import log_writer as capturing
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
-from mpijob.history.import_job import Whole, take_in
+from mpijob.history.archive_reader import ArchiveReader
+from mpijob.history.import_job import JobImport, take_in
 from mpijob.history.log_writer import Capture
 from mpijob.history.records import Gap, numbers, spans
 from mpijob.history.storage import chunks
@@ -68,7 +68,7 @@ def test_every_filter_of_a_query_works_on_the_record(archive: Archive) -> None:
         capture.take(line(rank, f"rank {rank} begins"))
         capture.take(line(10 + rank, f"rank {rank} ends"))
         capture.end()
-    found = Past(archive)
+    found = ArchiveReader(archive)
     begins, ends = [[f"rank {rank} {word}" for rank in range(3)] for word in ("begins", "ends")]
     assert texts(found) == [*begins, *ends]
     assert texts(found, ranks=(1,)) == ["rank 1 begins", "rank 1 ends"]
@@ -88,7 +88,7 @@ def test_only_chunks_that_can_hold_a_wanted_line_are_opened(archive: Archive) ->
     new.end()
     (chunk,) = archive.chunks(old.voice.id)
     os.unlink(archive.path(chunk.file))
-    assert texts(Past(archive), since=(START_NS + 500 * STEP_NS) / 1e9) == ["line 1000"]
+    assert texts(ArchiveReader(archive), since=(START_NS + 500 * STEP_NS) / 1e9) == ["line 1000"]
 
 
 @given(st.sets(st.integers(0, 300)))
@@ -186,7 +186,7 @@ def test_a_damaged_chunk_is_told_where_it_is_missing(archive: Archive, damage: s
     capture.end()
     (chunk,) = archive.chunks(capture.voice.id)
     _damage(archive.path(chunk.file), damage)
-    (told,) = texts(Past(archive))
+    (told,) = texts(ArchiveReader(archive))
     assert told == "mpijob: lines are missing here: a part of the stored log was damaged"
 
 
@@ -248,17 +248,17 @@ def test_a_frame_of_stamps_that_do_not_fit_is_torn(tmp_path: Path, parts: tuple[
     payload = chunks._PARTS.pack(*parts) + stamps + rest
     head = chunks._HEAD.pack(chunks._APART, len(payload), 80, zlib.crc32(payload))
     (tmp_path / "f").write_bytes(head + payload)
-    with pytest.raises(chunks.Torn):
+    with pytest.raises(chunks.CorruptChunk):
         [*chunks.read(str(tmp_path / "f"), len(head) + len(payload))]
 
 
 def test_a_job_taken_in_twice_is_there_once(archive: Archive, tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     log.write_bytes(b"".join(line(number) for number in range(50)) + line(50)[:-1])
-    whole = Whole(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0), spec=encoded(a_spec()))
+    whole = JobImport(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0), spec=encoded(a_spec()))
     for _ in range(2):
         take_in(archive, whole, [(a_voice(role=Role.RANK, rank=0, source="rank-0.log"), str(log))], 3.0)
-    assert texts(Past(archive)) == [f"line {number}" for number in range(51)]
+    assert texts(ArchiveReader(archive)) == [f"line {number}" for number in range(51)]
     (voice,) = archive.voices(a_key())
     assert sorted(os.listdir(archive.folder(a_key()))) == sorted(
         os.path.basename(chunk.file) for chunk in archive.chunks(voice.id)
@@ -266,15 +266,17 @@ def test_a_job_taken_in_twice_is_there_once(archive: Archive, tmp_path: Path) ->
 
 
 def test_a_log_that_cannot_be_stored_is_a_gap_of_a_record_that_is(archive: Archive, tmp_path: Path) -> None:
-    whole = Whole(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0))
+    whole = JobImport(state=a_state(phase=Phase.SUCCEEDED, finished=2.0, deleted=3.0))
     take_in(archive, whole, [(a_voice(), str(tmp_path / "not there"))], 3.0)
-    (told,) = texts(Past(archive))
+    (told,) = texts(ArchiveReader(archive))
     assert "could not be stored" in told
 
 
 def test_attempts_whose_lines_were_lost_before_are_told_whichever_lines_are_wanted(archive: Archive) -> None:
     lost = tuple(Gap(first_ns=at, last_ns=at, reason="removed", attempt=at) for at in (1, 2))
-    take_in(archive, Whole(state=a_state(phase=Phase.SUCCEEDED, deleted=3.0), gaps=lost), (), 3.0)
+    take_in(archive, JobImport(state=a_state(phase=Phase.SUCCEEDED, deleted=3.0), gaps=lost), (), 3.0)
     for wanted in (LogQuery(), LogQuery(ranks=(0,)), LogQuery(tail=1), LogQuery(regex="x")):
-        assert [one.attempt for one in Past(archive).logs(JobRef("team", "bert"), wanted)] == [1, 2]
-    assert [one.attempt for one in Past(archive).logs(JobRef("team", "bert"), LogQuery(attempt=2))] == [2]
+        assert [one.attempt for one in ArchiveReader(archive).logs(JobRef("team", "bert"), wanted)] == [1, 2]
+    assert [
+        one.attempt for one in ArchiveReader(archive).logs(JobRef("team", "bert"), LogQuery(attempt=2))
+    ] == [2]

@@ -15,7 +15,7 @@ from mpijob.client.history import maintenance
 from mpijob.errors import BackendError, Conflict, InvalidJob
 from mpijob.history import backup
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
 from mpijob.model import JobRef, Phase, Sample
 from mpijob.model.status.accounts import AccountQuery
@@ -36,7 +36,7 @@ def test_a_backup_put_back_elsewhere_answers_the_same(archive: Archive, tmp_path
     assert (tmp_path / "all.tar").stat().st_mode & 0o777 == 0o600
     assert not list((tmp_path / "history").glob("backup-*"))
     assert backup.restore(str(tmp_path / "all.tar"), str(tmp_path / "new")) == 1
-    before, after = Past(archive), Past(Archive(str(tmp_path / "new")))
+    before, after = ArchiveReader(archive), ArchiveReader(Archive(str(tmp_path / "new")))
     ref = JobRef("team", "bert")
     assert after.record(ref) == before.record(ref)
     assert after.samples(ref) == before.samples(ref)

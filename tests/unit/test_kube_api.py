@@ -304,14 +304,14 @@ def test_a_server_that_goes_away_ahead_is_told_when_it_is_asked(
     server.maps.put("a")
     api.get(f"{MAPS}/a")
     api._transport._kept.pop().connection.close()
-    dial, tries = connection.Dialler.dial, iter([True])
+    dial, tries = connection.Connector.dial, iter([True])
 
     def gone_once(dialler: Any, proof: Any, timeout: float = 10.0) -> Any:
         if next(tries, False):
             raise ApiError("nobody is there", reason=api_errors.REFUSED)
         return dial(dialler, proof, timeout)
 
-    monkeypatch.setattr(connection.Dialler, "dial", gone_once)
+    monkeypatch.setattr(connection.Connector, "dial", gone_once)
     with api.ahead([(f"{MAPS}/a", {})]):
         assert api.get(f"{MAPS}/a")["metadata"]["name"] == "a"
 

@@ -21,7 +21,7 @@ from mpijob.backends.kubernetes.client.watch import Change
 from mpijob.backends.kubernetes.controller import controller, garbage_collector, status_publisher
 from mpijob.backends.kubernetes.controller.controller import Controller
 from mpijob.backends.kubernetes.controller.leader_election import LEASE, Election
-from mpijob.backends.kubernetes.controller.node_heartbeat import SOURCE, Silence
+from mpijob.backends.kubernetes.controller.node_heartbeat import SOURCE, NodeHeartbeats
 from mpijob.errors import Finding
 from mpijob.formats.kubernetes import well_known
 from mpijob.formats.kubernetes.controller_notes import FINDINGS_ANNOTATION, PROGRESS_ANNOTATION
@@ -328,7 +328,7 @@ def test_a_node_is_silent_only_while_the_api_server_answers(monkeypatch: pytest.
     monkeypatch.setattr(
         "mpijob.backends.kubernetes.controller.node_heartbeat.time.monotonic", lambda: clock[0]
     )
-    quiet = Silence(silent_seconds=22)
+    quiet = NodeHeartbeats(silent_seconds=22)
 
     def renew(name: str, when: str) -> None:
         quiet.heard(SOURCE, Change("MODIFIED", {"metadata": {"name": name}, "renewed": when}))

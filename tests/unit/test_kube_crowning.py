@@ -12,7 +12,7 @@ from tests.unit.test_kube_controller import Leading, Versioned, finish, laid_out
 from mpijob.backends.kubernetes.client.api import Document
 from mpijob.backends.kubernetes.controller import model_registration
 from mpijob.backends.kubernetes.controller.controller import Controller
-from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.formats.kubernetes import well_known
 from mpijob.model import Model, Volume, VolumeKind
 from mpijob.settings import Settings
@@ -29,7 +29,7 @@ def crowned(
     finish(node, cluster, path, 0)
     claim = Volume(mount="/models", kind=VolumeKind.CLAIM, source="models")
     spec = cluster.spec.replace(model=model, volumes=(claim,))
-    monkeypatch.setattr(Eye, "spec", lambda self, found, runtime: spec)
+    monkeypatch.setattr(JobReader, "spec", lambda self, found, runtime: spec)
     controller = Controller(node, Leading(), TEAM, settings)
     for _ in range(2):
         controller._attend(ref_of(cluster))

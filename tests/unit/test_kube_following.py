@@ -14,7 +14,7 @@ from mpijob.backends.kubernetes.logs import log_follower, pod_logs
 from mpijob.errors import BackendError
 from mpijob.model import Family, LogLine, LogQuery, Role
 
-VOICE = pod_logs.Voice("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
+VOICE = pod_logs.PodLogSource("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
 Piece = bytes | ApiError
 
 
@@ -70,7 +70,7 @@ def followed(api: Store, looks: Sequence[bool | BackendError] = (False, True)) -
     """Return what is heard until the job is over; `looks` say whether it is, or that nobody answered."""
     told = iter([*looks, *[True] * 1000])
 
-    def look() -> tuple[Sequence[pod_logs.Voice], bool]:
+    def look() -> tuple[Sequence[pod_logs.PodLogSource], bool]:
         over = next(told)
         if isinstance(over, BackendError):
             raise over

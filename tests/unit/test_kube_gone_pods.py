@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from mpijob.backends.kubernetes.logs.follow_job import Attendance
+from mpijob.backends.kubernetes.logs.follow_job import JobFollower
 from mpijob.errors import NotAllowed
 from mpijob.model import JobRef, LogLine, LogQuery, Phase, Role
 
@@ -53,7 +53,7 @@ def lines(
         voices=lambda found: (),
         look=lambda ref: SimpleNamespace(state=state),
     )
-    there = Attendance(cast("Any", server), cast("Any", eye), None, cast("Any", lambda: record))
+    there = JobFollower(cast("Any", server), cast("Any", eye), None, cast("Any", lambda: record))
     return [*there.lines(JobRef("team-a", "job"), LogQuery(follow=follow))]
 
 

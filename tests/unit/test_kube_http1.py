@@ -8,7 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from mpijob.backends.kubernetes.client.http1 import Body, Connection, Cut, Garbled, Head, HungUp, Unsayable
+from mpijob.backends.kubernetes.client.http1 import (
+    Body,
+    Connection,
+    ConnectionClosed,
+    Head,
+    IncompleteRead,
+    InvalidRequest,
+    ProtocolError,
+)
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -53,7 +61,7 @@ def test_a_request_has_its_headers_and_its_body(ends: tuple[Connection, socket.s
 @pytest.mark.security
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\0b", "a\x7fb"])
 def test_a_header_cannot_smuggle_another_one_in(ends: tuple[Connection, socket.socket], value: str) -> None:
-    with pytest.raises(Unsayable):
+    with pytest.raises(InvalidRequest):
         ends[0].put("GET", "/", [("Authorization", value)], None)
     assert nothing_came(ends[1])
 
@@ -61,7 +69,7 @@ def test_a_header_cannot_smuggle_another_one_in(ends: tuple[Connection, socket.s
 @pytest.mark.security
 @pytest.mark.parametrize("target", ["/a b", "/a\r\nX: 1", "/ä", "/a\tb", "/\x7f"])
 def test_an_address_cannot_end_its_line(ends: tuple[Connection, socket.socket], target: str) -> None:
-    with pytest.raises(Unsayable):
+    with pytest.raises(InvalidRequest):
         ends[0].put("GET", target, [], None)
     assert nothing_came(ends[1])
 
@@ -70,7 +78,7 @@ def test_an_address_cannot_end_its_line(ends: tuple[Connection, socket.socket], 
 def test_what_would_be_answered_in_another_way_is_not_asked(
     ends: tuple[Connection, socket.socket], method: str
 ) -> None:
-    with pytest.raises(Unsayable):
+    with pytest.raises(InvalidRequest):
         ends[0].put(method, "/", [], None)
     assert nothing_came(ends[1])
 
@@ -90,7 +98,7 @@ def test_a_request_that_is_cut_and_not_answered_is_told_as_cut(
 ) -> None:
     connection, far = ends
     far.close()
-    with pytest.raises((ConnectionError, HungUp)):
+    with pytest.raises((ConnectionError, ConnectionClosed)):
         asked(connection, b"x" * (1 << 22))
 
 
@@ -171,7 +179,7 @@ def test_an_answer_without_a_body_has_none(
 )
 def test_what_is_no_answer_is_told_as_such(ends: tuple[Connection, socket.socket], answer: bytes) -> None:
     connection = answered(ends, answer)
-    with pytest.raises(Garbled):
+    with pytest.raises(ProtocolError):
         connection.body(connection.head())
 
 
@@ -212,7 +220,7 @@ def fed(body: Body, data: bytes) -> bytes:
 @pytest.mark.parametrize("endless", [b"5;" + b"x" * 9000, b"0\r\n" + b"X: 1\r\n" * 20000])
 def test_what_stands_between_the_parts_of_an_answer_has_an_end(endless: bytes) -> None:
     body = Body(Head(200, {}, chunked=True))
-    with pytest.raises(Garbled):
+    with pytest.raises(ProtocolError):
         fed(body, endless)
 
 
@@ -221,7 +229,7 @@ def test_a_head_without_end_is_not_read_for_ever(ends: tuple[Connection, socket.
     connection, far = ends
     endless = threading.Thread(target=_pour, args=(far,), daemon=True)
     endless.start()
-    with pytest.raises(Garbled, match="does not end"):
+    with pytest.raises(ProtocolError, match="does not end"):
         connection.head()
     connection.close()
     endless.join(10)
@@ -237,9 +245,9 @@ def _pour(far: socket.socket) -> None:
 def test_a_line_that_ends_too_early_tells_how_far_it_came(ends: tuple[Connection, socket.socket]) -> None:
     connection = answered(ends, WHOLE[:-1])
     head = connection.head()
-    with pytest.raises(Cut):
+    with pytest.raises(IncompleteRead):
         connection.body(head)
-    with pytest.raises(HungUp):
+    with pytest.raises(ConnectionClosed):
         connection.head()
 
 

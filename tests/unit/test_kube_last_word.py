@@ -12,7 +12,7 @@ from tests.unit.cluster_objects import BEGIN, Cluster
 from mpijob.backends.kubernetes.actions import patches
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.status import job_objects, job_reader
-from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.model import JobRef, JobState
 
 REF = JobRef("team-a", "bert")
@@ -44,11 +44,11 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[JobState, int]]
             job_objects, "find", lambda *given: job_objects.Found(resources.TRAINJOB, clusters[0].job)
         )
         monkeypatch.setattr(job_objects, "objects", objects)
-        monkeypatch.setattr(Eye, "served", frozenset[str]())
+        monkeypatch.setattr(JobReader, "served", frozenset[str]())
         monkeypatch.setattr(job_reader, "_LAST_WORD_SECONDS", 0.3)
         monkeypatch.setattr(patches, "_LOOK_SECONDS", 0.01)
         api = SimpleNamespace(now=lambda: BEGIN + ENDED + seconds_later)
-        return Eye(cast("Any", api)).attempt(REF).state, len(taken)
+        return JobReader(cast("Any", api)).attempt(REF).state, len(taken)
 
     return of
 

@@ -10,9 +10,9 @@ from tests.unit.preflight_support import JANE, NAMESPACE, SERVED, FakeApi, a_job
 
 from mpijob.backends.kubernetes.backend import KubernetesBackend
 from mpijob.backends.kubernetes.client.api_errors import ApiError
-from mpijob.backends.kubernetes.client.concurrent import Answer
+from mpijob.backends.kubernetes.client.concurrent import ReadResult
 from mpijob.backends.kubernetes.preflight import cache, preflight
-from mpijob.backends.kubernetes.preflight.cache import Lately
+from mpijob.backends.kubernetes.preflight.cache import PreflightCache
 from mpijob.client.bridge import drive
 from mpijob.client.submit import pipeline
 from mpijob.errors import NotAllowed
@@ -41,25 +41,25 @@ def backend_of(api: FakeApi, place: Path) -> KubernetesBackend:
 
 def test_an_answer_is_kept_for_a_moment_and_for_its_namespace() -> None:
     now = 100.0
-    known = Lately(lambda: now)
-    known.keep("a", {"nodes": Answer("n"), "pods": Answer("p")}, since=99.0)
-    assert known.recall("a", ["nodes", "pods", "rights"]) == {"nodes": Answer("n")}
+    known = PreflightCache(lambda: now)
+    known.keep("a", {"nodes": ReadResult("n"), "pods": ReadResult("p")}, since=99.0)
+    assert known.recall("a", ["nodes", "pods", "rights"]) == {"nodes": ReadResult("n")}
     assert known.recall("b", ["nodes"]) == {}
     now = 99.0 + cache.KEPT_SECONDS
     assert known.recall("a", ["nodes"]) == {}
 
 
 def test_a_refusal_is_not_kept_and_what_is_kept_can_be_forgotten() -> None:
-    known = Lately()
-    known.keep("a", {"nodes": Answer(None, ApiError("no", status=403))}, since=known.now())
+    known = PreflightCache()
+    known.keep("a", {"nodes": ReadResult(None, ApiError("no", status=403))}, since=known.now())
     assert known.recall("a", ["nodes"]) == {}
-    known.keep("a", {"nodes": Answer("n")}, since=known.now())
+    known.keep("a", {"nodes": ReadResult("n")}, since=known.now())
     known.forget("a")
     assert known.recall("a", ["nodes"]) == {}
 
 
 def test_the_next_job_reads_only_what_may_have_changed() -> None:
-    api, known = with_gpus(), Lately()
+    api, known = with_gpus(), PreflightCache()
     first = preflight.gather(api, a_job(), SERVED, Settings(), lately=known)
     everything, api.asked = len(api.asked), []
     second = preflight.gather(api, a_job(name="next"), SERVED, Settings(), lately=known)

@@ -10,12 +10,12 @@ from tests.unit.history_support import shared_archive
 from tests.unit.kube_node import Node, stamped
 
 from mpijob.backends.kubernetes.logs import pod_logs
-from mpijob.backends.kubernetes.recorder.log_capture import Life, Listener
+from mpijob.backends.kubernetes.recorder.log_capture import ContainerRun, LogCapture
 from mpijob.backends.kubernetes.recorder.recorder import Recorder
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.retention import Policy
 from mpijob.model import Family, JobRef, JobState, Phase, Role
 
@@ -36,20 +36,20 @@ def _pod(status: Document) -> Document:
     return {"metadata": {"name": "p", "namespace": "cv", "uid": "pod-1"}, "status": status}
 
 
-def _life(restarts: int = 0) -> Life:
-    voice = pod_logs.Voice("cv", "p", "node", Role.WORKER, 0, 1, Family.OPENMPI, False)
-    return Life(voice, "pod-1", restarts)
+def _life(restarts: int = 0) -> ContainerRun:
+    voice = pod_logs.PodLogSource("cv", "p", "node", Role.WORKER, 0, 1, Family.OPENMPI, False)
+    return ContainerRun(voice, "pod-1", restarts)
 
 
-def _heard(node: Node, archive: Archive, restarts: int = 0) -> Listener:
+def _heard(node: Node, archive: Archive, restarts: int = 0) -> LogCapture:
     archive.put(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
-    listener = Listener(node, archive, KEY, _life(restarts))
+    listener = LogCapture(node, archive, KEY, _life(restarts))
     listener.run()
     return listener
 
 
 def _lines(archive: Archive) -> list[bytes]:
-    past = Past(archive)
+    past = ArchiveReader(archive)
     return [raw for voice in archive.voices(KEY) for raw in past.raw(voice)]
 
 
@@ -93,7 +93,7 @@ def test_a_stream_that_a_server_ended_too_early_is_looked_at_again(
 
 def test_what_a_node_has_rotated_away_is_a_gap_between_its_neighbours(node: Node, archive: Archive) -> None:
     node.objects[POD] = _pod(ended(0, 50))
-    first = Listener(node, archive, KEY, _life())
+    first = LogCapture(node, archive, KEY, _life())
     for number in range(3):
         first.capture.take(stamped(number))
     first.capture.flush()
@@ -161,16 +161,16 @@ def test_a_listener_that_is_just_starting_is_not_taken_for_one_that_has_ended(
     node.said[f"{POD}/log"] = [stamped(1)]
     archive.put(JobState(ref=REF, phase=Phase.RUNNING), now=1.0)
     recording = Recorder(node, archive, Policy(), "cv")
-    begin, flushes = Listener.start, []
+    begin, flushes = LogCapture.start, []
 
-    def late(listener: Listener) -> None:
+    def late(listener: LogCapture) -> None:
         flush = threading.Thread(target=recording._flush)
         flush.start()
         flush.join(0.2)  # with the mistake it would be done by now, and the listener forgotten
         flushes.append(flush)
         begin(listener)
 
-    monkeypatch.setattr(Listener, "start", late)
+    monkeypatch.setattr(LogCapture, "start", late)
     recording._hear(KEY, _life())
     (listener,) = recording._listeners.values()
     flushes[0].join(10)

@@ -75,7 +75,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 @pytest.fixture
 def told(script: Script) -> Iterator[Iterator[Overseen]]:
-    stream = watch_cluster._Overseer(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
+    stream = watch_cluster._ClusterWatch(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
     try:
         yield stream.tell()
     finally:
@@ -137,7 +137,7 @@ def test_jobs_are_told_with_their_pods_then_each_change_once(
 
 
 def test_of_a_job_that_ended_nothing_is_kept_and_its_pods_may_go(script: Script) -> None:
-    overseer = watch_cluster._Overseer(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
+    overseer = watch_cluster._ClusterWatch(None, "", SERVED)  # type: ignore[arg-type]  # nothing is asked of it
     stream = overseer.tell()
     made = on_cluster("bert", "one").workers(ended(0, 50)).launcher(ended(0, 50)).condition("Complete", at=60)
     script.tells("trainjobs", made.job, "ADDED")
@@ -241,7 +241,7 @@ def test_the_kinds_of_the_older_operator_are_told_too_and_may_share_a_name(scrip
         def get(self, path: str) -> dict[str, Any]:
             return {"resources": [{"name": "pytorchjobs"}, {"name": "tfjobs"}, {"name": "tfjobs/status"}]}
 
-    overseer = watch_cluster._Overseer(Older(), "", SERVED | {resources.OLDER_API})  # type: ignore[arg-type]  # asked for this alone
+    overseer = watch_cluster._ClusterWatch(Older(), "", SERVED | {resources.OLDER_API})  # type: ignore[arg-type]  # asked for this alone
     about = {"name": "train", "namespace": "team-cv", "creationTimestamp": "2030-01-01T00:00:00Z"}
     for plural, uid, replicas in (
         ("pytorchjobs", "p", "pytorchReplicaSpecs"),

@@ -24,7 +24,7 @@ from mpijob.backends.kubernetes.recorder.snapshot import richer
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.errors import Conflict, Finding
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.audit import audit_query
 from mpijob.history.audit.audit_log import directory_of
 from mpijob.history.retention import Policy
@@ -105,7 +105,7 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
     ref = JobRef(TEAM, cluster.spec.name)
 
     def state() -> JobState | None:
-        found = Past(archive).record(ref)
+        found = ArchiveReader(archive).record(ref)
         return found.state if found else None
 
     with Running(node, archive):
@@ -119,7 +119,7 @@ def test_a_job_is_written_down_while_it_runs_and_answered_for_when_it_is_gone(ar
         for name in cluster.pods:
             node.remove(resources.POD.path(TEAM, name))
         node.remove(path)
-        _eventually(lambda: (found := Past(archive).record(ref)) and found.deleted)
+        _eventually(lambda: (found := ArchiveReader(archive).record(ref)) and found.deleted)
     past = remembered(archive.directory)
     assert past is not None
     record = past.record(ref)
@@ -194,13 +194,13 @@ def test_what_the_metrics_api_measures_is_written_down_while_a_job_runs(archive:
         }
         node.objects[POD_METRICS.path(TEAM, name)] = told
     with Running(node, archive):
-        _eventually(lambda: [*Past(archive).accounts(AccountQuery())])
-        found = _eventually(lambda: Past(archive).samples(JobRef(TEAM, cluster.spec.name)))
+        _eventually(lambda: [*ArchiveReader(archive).accounts(AccountQuery())])
+        found = _eventually(lambda: ArchiveReader(archive).samples(JobRef(TEAM, cluster.spec.name)))
     assert {(one.worker, one.cpu_cores, one.memory_bytes) for one in found} == {
         (0, 0.25, 64 << 20),
         (1, 0.25, 64 << 20),
     }
-    (account,) = Past(archive).accounts(AccountQuery())
+    (account,) = ArchiveReader(archive).accounts(AccountQuery())
     assert (account.measured, account.peak_bytes) == (True, 64 << 20)
 
 
@@ -227,14 +227,14 @@ def test_a_job_that_went_while_nobody_recorded_is_told_so(archive: Archive) -> N
     path = lay_out(node, cluster)
     ref = JobRef(TEAM, cluster.spec.name)
     with Running(node, archive):
-        _eventually(lambda: Past(archive).record(ref))
+        _eventually(lambda: ArchiveReader(archive).record(ref))
     node.objects.pop(path)
     with Running(node, archive):
-        _eventually(lambda: (found := Past(archive).record(ref)) and found.deleted)
-    state = Past(archive).state(ref)
+        _eventually(lambda: (found := ArchiveReader(archive).record(ref)) and found.deleted)
+    state = ArchiveReader(archive).state(ref)
     assert state is not None
     assert "deleted while nobody recorded" in state.message
-    assert "NotRecorded" in {event.reason for event in Past(archive).events(ref)}
+    assert "NotRecorded" in {event.reason for event in ArchiveReader(archive).events(ref)}
 
 
 @pytest.mark.usefixtures("quick")

@@ -9,7 +9,7 @@ from tests.unit.kube_support import MAPS, FakeApi, refusing, shortened
 
 from mpijob.backends.kubernetes.client import watch
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.informer import Cache, Source
+from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.watch import Change
 
 short_pauses = pytest.fixture(autouse=True)(shortened(watch))
@@ -41,7 +41,7 @@ class Ear:
 def test_a_cache_keeps_trimmed_objects_up_to_date_for_everybody(server: FakeApi, api: Api) -> None:
     server.maps.put("a", large="x")
     ears = Ear(), Ear()
-    with Cache(api, {"maps": Source(MAPS, trim=lambda item: {"metadata": item["metadata"]})}) as cache:
+    with Cache(api, {"maps": ListWatch(MAPS, trim=lambda item: {"metadata": item["metadata"]})}) as cache:
         assert cache.settled(10)
         assert cache.objects("maps") == [{"metadata": server.maps.objects["a"]["metadata"]}]
         ends = [cache.subscribe(ear) for ear in ears]
@@ -60,7 +60,7 @@ def test_a_cache_keeps_trimmed_objects_up_to_date_for_everybody(server: FakeApi,
 def test_a_kind_that_may_not_be_read_is_told_and_the_others_go_on(server: FakeApi, api: Api) -> None:
     server.maps.put("a")
     secrets = MAPS.replace("configmaps", "secrets")
-    with Cache(api, {"maps": Source(MAPS), "secrets": Source(secrets)}) as cache:
+    with Cache(api, {"maps": ListWatch(MAPS), "secrets": ListWatch(secrets)}) as cache:
         assert cache.settled(10)
         assert (names(cache), cache.objects("secrets")) == (["a"], [])
         assert {name: error.status for name, error in cache.errors.items()} == {"secrets": 404}
@@ -72,7 +72,7 @@ def test_what_could_not_be_read_at_first_is_read_soon(server: FakeApi, api: Api)
     server.maps.put("a")
     server.says(*(refusing(500, "InternalError", "etcd has no leader") for _ in range(6)))
     ear = Ear()
-    with Cache(api, {"maps": Source(MAPS)}, again_seconds=600.0) as cache:
+    with Cache(api, {"maps": ListWatch(MAPS)}, again_seconds=600.0) as cache:
         cache.subscribe(ear)
         ear.expect_told(("maps", "ADDED", "a"))
         assert names(cache) == ["a"]
@@ -82,7 +82,7 @@ def test_a_cache_forgets_what_vanished_while_it_could_not_look(server: FakeApi, 
     for name in ("a", "b"):
         server.maps.put(name)
     ear = Ear()
-    with Cache(api, {"maps": Source(MAPS)}, again_seconds=0.05) as cache:
+    with Cache(api, {"maps": ListWatch(MAPS)}, again_seconds=0.05) as cache:
         assert cache.settled(10)
         cache.subscribe(ear)
         server.maps.wait_for_watches()
@@ -105,7 +105,7 @@ def test_a_listener_that_fails_does_not_end_the_cache(
             raise ValueError("oops")
 
     ear = Ear()
-    with Cache(api, {"maps": Source(MAPS)}) as cache:
+    with Cache(api, {"maps": ListWatch(MAPS)}) as cache:
         assert cache.settled(10)
         ends = [cache.subscribe(listener) for listener in (ear, fail)]
         server.maps.wait_for_watches()
@@ -120,7 +120,7 @@ def test_a_listener_that_fails_does_not_end_the_cache(
 def test_an_object_that_was_replaced_under_its_name_is_the_new_one(server: FakeApi, api: Api) -> None:
     first = server.maps.put("a")
     ear = Ear()
-    with Cache(api, {"maps": Source(MAPS)}) as cache:
+    with Cache(api, {"maps": ListWatch(MAPS)}) as cache:
         assert cache.settled(10)
         cache.subscribe(ear)
         server.maps.wait_for_watches()

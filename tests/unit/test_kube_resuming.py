@@ -15,14 +15,14 @@ from tests.unit.test_kube_submitting import SERVED, a_plan
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import ApiError
 from mpijob.backends.kubernetes.logs import log_follower, secret_values
-from mpijob.backends.kubernetes.logs.pod_logs import Position, Voice
+from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource, Position
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.submit import create_objects, retry
 from mpijob.errors import NotFound
 from mpijob.formats.kubernetes import well_known
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, Role, Secret
 
-VOICE = Voice("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
+VOICE = PodLogSource("cv", "pod", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
 
 
 def stamped(second: int, text: str) -> bytes:

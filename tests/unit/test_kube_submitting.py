@@ -14,7 +14,7 @@ from tests.unit.kube_store import Store
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api_errors import ApiError
-from mpijob.backends.kubernetes.preflight.context import Surroundings
+from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.submit import create_objects, planner, retry
 from mpijob.errors import InvalidJob, MpiJobError
@@ -29,7 +29,7 @@ FACTS = Facts(place="cluster", capacity=ROOM, free=ROOM)
 
 def a_plan(names: frozenset[str] = frozenset(), **fields: Any) -> Plan:
     job = MPIJob(**{"name": "bert", "namespace": "cv", "image": "x/y:1", "command": ("true",)} | fields)
-    around = Surroundings(served=SERVED, names=names, user=1000)
+    around = ClusterContext(served=SERVED, names=names, user=1000)
     return planner.plan(job, FACTS, around, Settings(), Path("/nonexistent"), "cluster")
 
 

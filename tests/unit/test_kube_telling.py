@@ -34,8 +34,8 @@ def stamped(*lines: str) -> bytes:
     return "".join(f"2026-11-15T00:00:{i:02}.000000000Z {line}\n" for i, line in enumerate(lines)).encode()
 
 
-def voice(role: Role = Role.LAUNCHER, worker: int | None = None) -> pod_logs.Voice:
-    return pod_logs.Voice("cv", "pod", "node", role, worker, 1, Family.OPENMPI, True)
+def voice(role: Role = Role.LAUNCHER, worker: int | None = None) -> pod_logs.PodLogSource:
+    return pod_logs.PodLogSource("cv", "pod", "node", role, worker, 1, Family.OPENMPI, True)
 
 
 def read(reader: pod_logs.Reader, log: bytes) -> list[LogLine]:
@@ -189,7 +189,7 @@ def test_a_job_that_ends_in_the_second_in_which_it_began_to_run_ends_last() -> N
 def test_what_was_done_to_a_job_is_part_of_its_story() -> None:
     cluster = at_work().note(
         well_known.ACTS_ANNOTATION,
-        user_actions.written([user_actions.Act(BEGIN + 20.0, "Suspended", "by jane")]),
+        user_actions.written([user_actions.UserAction(BEGIN + 20.0, "Suspended", "by jane")]),
     )
     told = timeline.events(cluster.seen(), derive(cluster), None)
     assert ("Suspended", "by jane") in [(event.reason, event.message) for event in told]

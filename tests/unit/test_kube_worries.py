@@ -14,7 +14,7 @@ from tests.unit.test_kube_following import Broken
 from mpijob import JobState, Phase
 from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.backends.kubernetes.logs import pod_logs
-from mpijob.backends.kubernetes.logs.pod_logs import Voice
+from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
 from mpijob.backends.kubernetes.status import job_warnings
 from mpijob.model import Family, JobRef, LogLine, LogQuery, Mark, RankState, Role, Sample, WorkerState
 
@@ -93,7 +93,9 @@ class Unreachable(Store):
 
 
 def test_a_node_that_does_not_answer_is_told_in_the_log_and_worries_nobody_who_only_looks() -> None:
-    voice = Voice("team", "train-launcher-0-0-abcde", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True)
+    voice = PodLogSource(
+        "team", "train-launcher-0-0-abcde", "node", Role.LAUNCHER, None, 1, Family.OPENMPI, True
+    )
     (line,) = pod_logs.stored(Unreachable(500), (voice,), LogQuery())
     assert (line.role, line.marks) == (Role.LAUNCHER, (Mark.GAP,))
     assert b"the log of pod train-launcher-0-0-abcde cannot be read: no preferred" in line.text
@@ -118,8 +120,10 @@ class Meeting(Store):
         return Broken([b"2026-01-01T00:00:00Z sshd listens\n"])
 
 
-def a_voice(pod: str, role: Role) -> Voice:
-    return Voice("team", pod, "node", role, 0 if role is Role.WORKER else None, 1, Family.OPENMPI, True)
+def a_voice(pod: str, role: Role) -> PodLogSource:
+    return PodLogSource(
+        "team", pod, "node", role, 0 if role is Role.WORKER else None, 1, Family.OPENMPI, True
+    )
 
 
 @pytest.mark.req("NFR-005")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.history_support import a_state, a_voice, line, texts
 
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.history.log_writer import Capture
 from mpijob.observation.logs.regex_literals import lines_with, needed
 
@@ -61,7 +61,7 @@ def test_a_search_in_the_record_finds_the_same_lines(tmp_path: object) -> None:
     for number in range(2000):
         capture.take(line(number))
     capture.end()
-    past = Past(archive)
+    past = ArchiveReader(archive)
     assert texts(past, regex="line 77$") == ["line 77"]
     assert texts(past, regex="line 7[78]$", before=1) == ["line 76", "line 77", "line 78"]
     assert len(texts(past, regex="line")) == 2000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpijob.backends.local.logs.log_writer import LogFile, Pump
-from mpijob.backends.local.worker.worker import Breath
+from mpijob.backends.local.worker.worker import OutputBatcher
 from mpijob.history.storage import disk_reserve
 from mpijob.observation.logs import cri
 from mpijob.observation.redaction import masking
@@ -74,7 +74,7 @@ class Time:
 
 def test_where_little_is_said_nobody_waits_and_where_much_is_said_one_by_one_lines_gather() -> None:
     clock = Time()
-    breath = Breath(lambda: clock.now, clock.wait)
+    breath = OutputBatcher(lambda: clock.now, clock.wait)
 
     def said(pulls: int, *, flows: bool = False, apart: float = 0.001) -> int:
         """Return how often it waited while so many pipes spoke, one after the other."""

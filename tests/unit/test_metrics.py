@@ -19,15 +19,15 @@ from tools import dashboards
 from mpijob import AsyncClient, Client, MPIJob, Phase
 from mpijob.api.app import application
 from mpijob.api.auth.metrics_endpoint import FILE, MetricsPage, token_in
-from mpijob.api.auth.sessions import Gate
-from mpijob.api.request_context import Room
+from mpijob.api.auth.sessions import CookieAuth
+from mpijob.api.request_context import AppState
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client.integrations import prometheus_exporter
 from mpijob.client.integrations.metric_sources import OfClient, OfRecord
 from mpijob.client.observe.stages import stages
 from mpijob.errors import BackendError, Finding
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import Past
+from mpijob.history.archive_reader import ArchiveReader
 from mpijob.model import Event, JobRef, JobState, Sample
 from mpijob.model.status.accounts import Account, AccountQuery
 from mpijob.settings import BudgetSetting, RateSetting, Settings
@@ -182,9 +182,9 @@ def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     import msgspec
 
     archive.put(ended, now=now, spec=msgspec.json.encode(a_spec()))
-    exporter = prometheus_exporter.exporter(OfRecord(archive, Past(archive)), Settings())
+    exporter = prometheus_exporter.exporter(OfRecord(archive, ArchiveReader(archive)), Settings())
     with (
-        prometheus_exporter.serve(exporter, prometheus_exporter.Door("127.0.0.1", 0)) as server,
+        prometheus_exporter.serve(exporter, prometheus_exporter.ScrapeAccess("127.0.0.1", 0)) as server,
         urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer,
     ):
         page = answer.read().decode()
@@ -193,7 +193,7 @@ def test_a_record_is_told_with_the_recorders_health(tmp_path: Path) -> None:
     assert 'mpijob_job_failures_total{cause="OOM_KILLED",namespace="team"} 1.0' in page
     assert "mpijob_record_lines 0.0" in page
     with pytest.raises(BackendError, match="cannot listen"):
-        prometheus_exporter.serve(exporter, prometheus_exporter.Door("203.0.113.1", 9464))
+        prometheus_exporter.serve(exporter, prometheus_exporter.ScrapeAccess("203.0.113.1", 9464))
 
 
 def rules() -> dict[str, Any]:
@@ -217,7 +217,9 @@ def test_the_page_of_numbers_is_for_whoever_has_the_token(tmp_path: Path) -> Non
     backend = MemoryBackend()
     with Client(backend) as client:
         page = MetricsPage(prometheus_exporter.exporter(OfClient(client), Settings()), token)
-        room = Room(AsyncClient(backend, settings=Settings()), Gate("maria", [HOST], cookie=COOKIE), page)
+        room = AppState(
+            AsyncClient(backend, settings=Settings()), CookieAuth("maria", [HOST], cookie=COOKIE), page
+        )
         with TestClient(application(room), base_url=f"http://{HOST}") as http:
             for headers in ({}, {"authorization": "Bearer x"}, {"authorization": token}):
                 assert http.get("/metrics", headers=headers).status_code == 401

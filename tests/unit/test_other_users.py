@@ -18,7 +18,7 @@ from mpijob.backends.local.queue import runner
 from mpijob.backends.local.storage import private_dirs
 from mpijob.backends.local.storage.paths import Home
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
-from mpijob.backends.local.supervisor.attempt_spec import PRIVATE, Orders
+from mpijob.backends.local.supervisor.attempt_spec import PRIVATE, AttemptSpec
 from mpijob.backends.local.worker import isolation
 from mpijob.errors import UnsafePath
 from mpijob.model import Family, MPIJob, Plan
@@ -237,7 +237,7 @@ def test_without_its_namespaces_an_attempt_has_no_pipe_where_others_can_write(
         job=MPIJob(name="j", command=("true",)), uid="u1", engine="local", family=Family.MPICH, family_version="",
         workers=(), world=1, hostfile="", launch=(), env={}, isolation="namespaces",
     )  # fmt: skip
-    orders = Orders(Home(tmp_path), "u1", 1, plan, ())
+    orders = AttemptSpec(Home(tmp_path), "u1", 1, plan, ())
     assert orders.pipes == PRIVATE
 
     def refuse() -> None:
@@ -263,7 +263,7 @@ def test_the_name_in_a_plan_is_never_used(tmp_path: Path) -> None:
         census_launch=("mpiexec", f"--agent={named}/agent"), env={"HYDRA_LAUNCHER_EXEC": f"{named}/agent"},
         isolation="process-groups",
     )  # fmt: skip
-    orders = Orders(Home(tmp_path), plan.uid, 1, plan, ())
+    orders = AttemptSpec(Home(tmp_path), plan.uid, 1, plan, ())
     orders.prepare()
     run_dir = orders.private.run.path
     assert orders.launch == ("mpiexec", "-f", f"{run_dir}/hostfile")

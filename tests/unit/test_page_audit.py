@@ -19,15 +19,15 @@ from tests.unit.test_witness import Audited
 from mpijob import AsyncClient
 from mpijob.api.app import application
 from mpijob.api.auth.client_address import Proxies
-from mpijob.api.auth.cluster_token import Login
-from mpijob.api.auth.sessions import Gate
+from mpijob.api.auth.cluster_token import TokenAuth
+from mpijob.api.auth.sessions import CookieAuth
 from mpijob.api.live import audit_stream
-from mpijob.api.request_context import Room
+from mpijob.api.request_context import AppState
 from mpijob.client.audit.recorder import audit_directory
-from mpijob.client.multiuser.sessions import Guests
+from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.history.audit import audit_anchor, verify_chain
 from mpijob.history.audit.audit_anchor import Anchors
-from mpijob.history.audit.audit_log import Head, Trail, tip
+from mpijob.history.audit.audit_log import AuditLog, Head, tip
 from mpijob.model.status.audit import COMPLETE, AuditEvent, User, stamp
 from mpijob.settings import Settings
 
@@ -52,7 +52,7 @@ def test_only_a_trusted_proxy_says_for_whom_it_asks(
     tmp_path: Path, trusted: tuple[str, ...], header: str, told: list[str]
 ) -> None:
     settings = Settings(home=str(tmp_path), trusted_proxies=trusted)
-    room = Room(AsyncClient(Audited(), settings=settings), Gate("me", [HOST], cookie=COOKIE))
+    room = AppState(AsyncClient(Audited(), settings=settings), CookieAuth("me", [HOST], cookie=COOKIE))
     with TestClient(application(room), base_url=f"http://{HOST}", client=("10.0.0.9", 5000)) as http:
         browser = Browser(room, http).sign_in()
         http.headers["x-forwarded-for"] = header
@@ -78,8 +78,8 @@ def town(tmp_path: Path) -> Iterator[tuple[Person, Path]]:
     town.engine = engine
     town.people = {"ann-token": ("ann", frozenset({"team"}))}
     settings = Settings(home=str(tmp_path / "home"), namespace="team")
-    guests = Guests(settings, lambda token: Seat(town, token))
-    room = Room(AsyncClient(engine, settings=settings), Login(["mpijob.apps.example.com"], guests))
+    guests = SessionStore(settings, lambda token: Seat(town, token))
+    room = AppState(AsyncClient(engine, settings=settings), TokenAuth(["mpijob.apps.example.com"], guests))
     with at(room) as http:
         yield Person(http, "ann-token"), tmp_path / "home"
 
@@ -110,7 +110,7 @@ def an_event(number: int = 1) -> AuditEvent:
 def test_a_server_writes_each_line_and_its_anchors_to_its_standard_output(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    trail = Trail(str(tmp_path), keep_days=90)
+    trail = AuditLog(str(tmp_path), keep_days=90)
     trail.add(an_event(1))
 
     async def story() -> Head:
@@ -130,14 +130,14 @@ def test_a_server_writes_each_line_and_its_anchors_to_its_standard_output(
 
 def test_a_chain_that_was_written_anew_does_not_have_the_anchor(tmp_path: Path) -> None:
     told: list[bytes] = []
-    trail = Trail(str(tmp_path / "one"), keep_days=90)
+    trail = AuditLog(str(tmp_path / "one"), keep_days=90)
     for number in (1, 2, 3):
         trail.add(an_event(number))
     anchors = Anchors(str(tmp_path / "one"), told.append)
     anchors.tell()
     anchors.tell()
     assert len(told) == 1, "nothing was added since"
-    other = Trail(str(tmp_path / "two"), keep_days=90)
+    other = AuditLog(str(tmp_path / "two"), keep_days=90)
     for number in (1, 3, 4):
         other.add(an_event(number))
     anchor = verify_chain.anchor_of(json.loads(told[0])["head"])
@@ -150,7 +150,7 @@ def test_the_systems_log_is_told_once_a_day_how_far_the_chain_is(
 ) -> None:
     told: list[tuple[str, Head]] = []
     monkeypatch.setattr(audit_anchor, "tell_system", lambda directory, head: told.append((directory, head)))
-    trail, day = Trail(str(tmp_path), keep_days=90), 86_400
+    trail, day = AuditLog(str(tmp_path), keep_days=90), 86_400
     trail.add(an_event(0))
     last = trail.add(an_event(1))
     trail.add(an_event(day))

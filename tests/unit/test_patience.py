@@ -116,5 +116,5 @@ def test_the_clusters_clock_is_known_from_its_answers(date: str, received: float
 def test_a_certificate_that_is_not_valid_now_may_be_a_clock_that_is_wrong(why: str, words: str) -> None:
     error = ssl.SSLCertVerificationError(1, why)
     error.verify_message = why
-    dialler = connection.Dialler(Access(server="https://api.test:6443"))
+    dialler = connection.Connector(Access(server="https://api.test:6443"))
     assert words in dialler._unreachable(error).hint

@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.client.api import Document
 from mpijob.cluster import crds, manifests
 from mpijob.cluster.apply import COMPONENT_LABEL, CRD
 from mpijob.cluster.engines import version_of
-from mpijob.cluster.reconcile import Keeper
+from mpijob.cluster.reconcile import PlatformReconciler
 from mpijob.cluster.status import refused, status
 from mpijob.errors import NotFound
 from mpijob.model.platform.governance import (
@@ -135,7 +135,7 @@ def a_platform(source: Path, **fields: Any) -> Platform:
 
 
 def keep(server: Server, platform: Platform, folder: Path) -> dict[str, Component]:
-    return {one.name: one for one in Keeper(server, "sys", folder).keep(platform)}
+    return {one.name: one for one in PlatformReconciler(server, "sys", folder).keep(platform)}
 
 
 @pytest.mark.req("FR-001")

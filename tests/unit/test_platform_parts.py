@@ -12,7 +12,7 @@ from tests.unit.test_platform import Server, a_platform
 
 from mpijob.cluster import manifests
 from mpijob.cluster.apply import COMPONENT_LABEL
-from mpijob.cluster.reconcile import Keeper
+from mpijob.cluster.reconcile import PlatformReconciler
 from mpijob.cluster.service_certs import ANNOTATION
 from mpijob.cluster.webhook import tls_secret
 from mpijob.model.platform.governance import (
@@ -56,7 +56,9 @@ def a_server(*versions: str) -> Server:
 
 def keep(server: Server, component: str, **fields: Any) -> Component:
     platform: Platform = a_platform(Path("/nowhere"), **fields)
-    return next(one for one in Keeper(server, "sys", DEPLOY).keep(platform) if one.name == component)
+    return next(
+        one for one in PlatformReconciler(server, "sys", DEPLOY).keep(platform) if one.name == component
+    )
 
 
 @pytest.mark.req("FR-001")
@@ -121,7 +123,9 @@ def test_a_service_for_users_gets_a_certificate_that_goes_with_it() -> None:
 
     def look(services: Services) -> Component:
         wanted = msgspec.structs.replace(platform, services=services, image="registry.example.org/m:1")
-        return next(one for one in Keeper(server, "sys", DEPLOY).keep(wanted) if one.name == "broker")
+        return next(
+            one for one in PlatformReconciler(server, "sys", DEPLOY).keep(wanted) if one.name == "broker"
+        )
 
     assert look(broker).state == "Ready"
     keys = tls_secret.read(server.objects[KEYS])
@@ -152,7 +156,7 @@ def test_a_certificate_of_somebody_else_is_used_as_it_is() -> None:
         broker=OptionalService(management_state=Management.MANAGED),
     )  # fmt: skip
     wanted = msgspec.structs.replace(a_platform(Path("/nowhere")), services=broker, image="m:1")
-    Keeper(server, "sys", DEPLOY).keep(wanted)
+    PlatformReconciler(server, "sys", DEPLOY).keep(wanted)
     assert server.objects[KEYS] == theirs
     assert "annotations" not in server.objects[BROKER]["spec"]["template"]["metadata"]
 
@@ -176,7 +180,7 @@ def with_page(server: Server, state: Management = Management.MANAGED, host: str 
     none = OptionalService()
     services = Services(controller=none, admission=none, page=Page(management_state=state, host=host))
     wanted = msgspec.structs.replace(a_platform(Path("/nowhere")), services=services, image="m:1")
-    return next(one for one in Keeper(server, "sys", DEPLOY).keep(wanted) if one.name == "page")
+    return next(one for one in PlatformReconciler(server, "sys", DEPLOY).keep(wanted) if one.name == "page")
 
 
 @pytest.mark.req("FR-001", "FR-INT-005")

@@ -16,7 +16,7 @@ from mpijob.backends.kubernetes.auth.access import Access
 from mpijob.backends.kubernetes.client import exec_stream, resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.logs import http_service, loki_client
-from mpijob.backends.kubernetes.logs.http_service import Neighbour
+from mpijob.backends.kubernetes.logs.http_service import HttpService
 from mpijob.backends.kubernetes.logs.loki_client import Span
 from mpijob.backends.kubernetes.metrics import prometheus_query
 from mpijob.backends.registry.http import Lines
@@ -45,7 +45,7 @@ def _prometheus(url: str, token_file: str) -> object:
 
 
 def _model_registry(url: str, token_file: str) -> object:
-    return model_registry.Registry(url, TOKEN).register(model_registry.Entry("m", "v", "file:///"))
+    return model_registry.Registry(url, TOKEN).register(model_registry.RegistryEntry("m", "v", "file:///"))
 
 
 def _mlflow(url: str, token_file: str) -> object:
@@ -118,10 +118,12 @@ def test_a_redirect_is_an_error_that_names_where_it_points_without_its_query(tmp
     headers = "Location: https://user:pw@elsewhere.example.org:8443/path?state=private#part\r\n"
     with listening(tell(b"", "302 Found", headers)) as first:
         with pytest.raises(OSError, match="302") as caught:
-            Neighbour(first.url, str(tmp_path / "token")).get("/labels", {})
+            HttpService(first.url, str(tmp_path / "token")).get("/labels", {})
         assert "https://elsewhere.example.org:8443/path," in str(caught.value)
         with pytest.raises(BackendError) as refused:
-            model_registry.Registry(first.url, TOKEN).register(model_registry.Entry("m", "v", "file:///"))
+            model_registry.Registry(first.url, TOKEN).register(
+                model_registry.RegistryEntry("m", "v", "file:///")
+            )
     for told in (str(caught.value), str(refused.value)):
         assert not any(word in told for word in ("private", "pw", "user", TOKEN))
 

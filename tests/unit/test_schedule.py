@@ -18,7 +18,7 @@ from mpijob import Client, MPIJob
 from mpijob.backends.local.queue.schedules import LocalSchedules
 from mpijob.backends.memory import MemoryBackend
 from mpijob.backends.memory.schedules import MemorySchedules
-from mpijob.client.services.cron import Alarm
+from mpijob.client.services.cron import CronDaemon
 from mpijob.client.services.schedules import own_zone
 from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes import cronjob
@@ -106,7 +106,7 @@ class Clockwork:
         self.kept = MemorySchedules()
         self.kept.put(Recurrence(schedule, at(since)))
         self.now = at(since)
-        self.alarm = Alarm(self.client, self.kept, lambda: self.now)
+        self.alarm = CronDaemon(self.client, self.kept, lambda: self.now)
 
     def until(self, moment: str) -> str:
         """Let the clock look at that moment and return what it told last."""
@@ -160,7 +160,7 @@ def test_what_a_user_does_while_the_clock_writes_is_not_undone(
         return found
 
     monkeypatch.setattr(kept, "all", read_while_they_act)
-    Alarm(Client(MemoryBackend()), kept, lambda: at("2026-07-01T00:01")).round()
+    CronDaemon(Client(MemoryBackend()), kept, lambda: at("2026-07-01T00:01")).round()
     at_once.join(20)
     assert [one.schedule.paused for one in read()] == ([True] if act == "pause" else [])
 
@@ -212,7 +212,7 @@ def test_a_clock_that_was_set_back_does_not_stop_a_schedule() -> None:
 
 
 def test_a_clock_without_schedules_ends() -> None:
-    assert Alarm(Client(MemoryBackend()), MemorySchedules()).round() is None
+    assert CronDaemon(Client(MemoryBackend()), MemorySchedules()).round() is None
 
 
 # -- the command line ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.status import derive_state
 from mpijob.formats.kubernetes import well_known
 from mpijob.formats.status import kueue_preemption, kueue_workload
 from mpijob.model import JobState, Phase, Resources
-from mpijob.model.platform.cluster_observation import Hold
+from mpijob.model.platform.cluster_observation import WaitKind
 from mpijob.observation.state.phase import Reason
 
 GPUS = a_job(workers=4, queue="main", resources=Resources(cpu="1", memory="1Gi", gpu=8))
@@ -82,60 +82,68 @@ def test_a_job_of_which_one_part_can_never_run_does_not_wait_for_another() -> No
 MESSAGES = [
     (
         WAITS.replace("nvidia.com/gpu", "cpu").replace("4 more", "50m more"),
-        Hold.WAITING,
+        WaitKind.WAITING,
         "0.05 CPU cores in queue main",
     ),
     (
         WAITS.replace("nvidia.com/gpu", "memory").replace("4 more", "16Gi more"),
-        Hold.WAITING,
+        WaitKind.WAITING,
         "16 GiB of memory in queue",
     ),
-    (WAITS.replace("4 more", "1 more"), Hold.WAITING, "Waiting for 1 GPU in queue main"),
+    (WAITS.replace("4 more", "1 more"), WaitKind.WAITING, "Waiting for 1 GPU in queue main"),
     (
         f"{WAITS}, insufficient unused quota for nvidia.com/gpu in flavor spot, 2 more needed",
-        Hold.WAITING,
+        WaitKind.WAITING,
         "2 GPUs in",
     ),
     (
         f"{WAITS}, {NEVER.partition(': ')[2].replace('default', 'spot')}",
-        Hold.WAITING,
+        WaitKind.WAITING,
         "Waiting for 4 GPUs in queue",
     ),
     (
         f"{WAITS}, insufficient unused quota for cpu in flavor default, 2 more needed",
-        Hold.WAITING,
+        WaitKind.WAITING,
         "4 GPUs and 2 CPU cores",
     ),
     (
         f"{WAITS}. Pending the preemption of 2 workload(s)",
-        Hold.WAITING,
+        WaitKind.WAITING,
         "2 running jobs will be preempted for it",
     ),
     (
         "Workload no longer fits after processing another workload",
-        Hold.WAITING,
+        WaitKind.WAITING,
         "Waiting for its turn in queue main",
     ),
-    ("", Hold.WAITING, "Waiting for its turn in queue main"),
-    ("LocalQueue main doesn't exist", Hold.MISSING, "The queue main does not exist"),
-    ("LocalQueue main is inactive", Hold.CLOSED, "The queue main is inactive and admits nothing"),
+    ("", WaitKind.WAITING, "Waiting for its turn in queue main"),
+    ("LocalQueue main doesn't exist", WaitKind.MISSING, "The queue main does not exist"),
+    ("LocalQueue main is inactive", WaitKind.CLOSED, "The queue main is inactive and admits nothing"),
     (
         "ClusterQueue gpus doesn't exist",
-        Hold.MISSING,
+        WaitKind.MISSING,
         "The cluster queue gpus behind queue main does not exist",
     ),
-    ("ClusterQueue gpus is inactive", Hold.CLOSED, "The cluster queue gpus behind queue main is inactive"),
+    (
+        "ClusterQueue gpus is inactive",
+        WaitKind.CLOSED,
+        "The cluster queue gpus behind queue main is inactive",
+    ),
     (
         "couldn't assign flavors to pod set node: resource nvidia.com/gpu unavailable in ClusterQueue",
-        Hold.TOO_LARGE,
+        WaitKind.TOO_LARGE,
         "no GPUs",
     ),
-    ("workload namespace doesn't match ClusterQueue selector", Hold.MISSING, "does not serve this namespace"),
+    (
+        "workload namespace doesn't match ClusterQueue selector",
+        WaitKind.MISSING,
+        "does not serve this namespace",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("message", "hold", "text"), MESSAGES)
-def test_kueues_messages_are_understood(message: str, hold: Hold, text: str) -> None:
+def test_kueues_messages_are_understood(message: str, hold: WaitKind, text: str) -> None:
     place = kueue_workload.read(a_workload(pending(message)), "main", None)
     assert place is not None
     assert place.hold is hold

@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.status.derive_state import Objects
 from mpijob.formats.status import pod_scheduling
 from mpijob.formats.status.events import Events
 from mpijob.model import JobState, Resources
-from mpijob.model.platform.cluster_observation import Hurdle
+from mpijob.model.platform.cluster_observation import StartupProblem
 from mpijob.observation.state.phase import Reason
 
 
@@ -54,10 +54,10 @@ def test_the_schedulers_sentence_is_made_readable(said: str, text: str) -> None:
 def test_claims_that_are_missing_or_not_bound_are_a_matter_of_volumes() -> None:
     missing = pod_scheduling.obstacle('persistentvolumeclaim "data" not found', {}, None)
     assert (missing.hurdle, missing.text, missing.lasting) == (
-        Hurdle.VOLUME, "The volume claim data does not exist", True,
+        StartupProblem.VOLUME, "The volume claim data does not exist", True,
     )  # fmt: skip
     unbound = pod_scheduling.obstacle("0/1 nodes: pod has unbound immediate PersistentVolumeClaims", {}, None)
-    assert (unbound.hurdle, unbound.lasting) == (Hurdle.VOLUME, False)
+    assert (unbound.hurdle, unbound.lasting) == (StartupProblem.VOLUME, False)
 
 
 def test_many_workers_that_wait_for_the_same_are_said_once() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from mpijob.backends.local.supervisor import deadlines
-from mpijob.backends.local.supervisor.attempt_state import Ledger
-from mpijob.backends.local.supervisor.deadlines import SILENT_SECONDS, STARVED_SECONDS, Timekeeper
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
+from mpijob.backends.local.supervisor.deadlines import SILENT_SECONDS, STARVED_SECONDS, Deadlines
 from mpijob.backends.local.worker import process_tree
 
 from .test_attempt import a_plan
@@ -42,16 +42,16 @@ def worker() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def a_watch(clock: SetClock) -> tuple[Timekeeper, Ledger]:
+def a_watch(clock: SetClock) -> tuple[Deadlines, AttemptState]:
     """Return the clock of an attempt whose worker 0 has just spoken, and its ledger."""
     plan = a_plan()
-    ledger = Ledger(plan, clock.now)
-    watch = Timekeeper(plan, ledger)
+    ledger = AttemptState(plan, clock.now)
+    watch = Deadlines(plan, ledger)
     watch.heard(0)
     return watch, ledger
 
 
-def listen(watch: Timekeeper, clock: SetClock, pid: int, seconds: float) -> list[int]:
+def listen(watch: Deadlines, clock: SetClock, pid: int, seconds: float) -> list[int]:
     """Return who is found silent, second by second, until somebody is or the time is over."""
     for _ in range(int(seconds)):
         clock.now += 1.0

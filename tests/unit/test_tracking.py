@@ -19,7 +19,7 @@ from mpijob import Client, MPIJob
 from mpijob.backends.memory import MemoryBackend, Outcome, Script
 from mpijob.client.integrations import mlflow, tfevents
 from mpijob.client.integrations.metric_sources import OfClient
-from mpijob.client.integrations.tracking import Mirror
+from mpijob.client.integrations.tracking import MetricMirror
 from mpijob.errors import BackendError, InvalidJob
 from mpijob.observation.metrics.training import Point
 
@@ -79,7 +79,7 @@ def test_a_server_that_is_away_loses_nothing_and_is_told_each_value_once(tmp_pat
     (tmp_path / "token").write_text("sesame\n")
     with Client(backend) as client, tracking(tracker) as address:
         server = mlflow.Server(address, str(tmp_path / "token"))
-        mirror = Mirror(OfClient(client), server, clock=lambda: backend.now)
+        mirror = MetricMirror(OfClient(client), server, clock=lambda: backend.now)
         client.run(MPIJob(name="train", workers=1, command=("true",)))
         client.run(MPIJob(name="silent", workers=1, command=("true",)))
         tracker.status = 503

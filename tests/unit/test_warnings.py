@@ -17,7 +17,7 @@ from mpijob import JobState, Phase
 from mpijob.errors import Finding, Severity
 from mpijob.model import JobRef, LogLine, RankState, Role, Sample, WorkerState
 from mpijob.observation.health import health_sample, warnings
-from mpijob.observation.health.health_sample import Load, Room, Step, Talk, Vitals
+from mpijob.observation.health.health_sample import FreeSpace, HealthSample, Load, Step, Traffic
 
 HEALTHY = sorted((Path(__file__).parents[1] / "fixtures" / "healthy").glob("*.json"))
 GIB, MIB = 1 << 30, 1 << 20
@@ -43,9 +43,9 @@ def a_state(ranks: int = 4, *, limit: int = GIB, restarts: int = 0, **fields: An
     )
 
 
-def seen(after: float = 600.0, **fields: Any) -> Vitals:
+def seen(after: float = 600.0, **fields: Any) -> HealthSample:
     fields.setdefault("state", a_state())
-    return Vitals(now=START + after, **fields)
+    return HealthSample(now=START + after, **fields)
 
 
 def codes(findings: Sequence[Finding]) -> list[str]:
@@ -59,8 +59,8 @@ def memory(
     return tuple(Sample(first + every * n, worker, 1.0, int(size * MIB)) for n, size in enumerate(used))
 
 
-def talking(rank: int, until: float = 599.0, since: float = 1.0, every: float = 2.0) -> Talk:
-    return Talk(rank, START + since, START + until, int((until - since) / every) + 1)
+def talking(rank: int, until: float = 599.0, since: float = 1.0, every: float = 2.0) -> Traffic:
+    return Traffic(rank, START + since, START + until, int((until - since) / every) + 1)
 
 
 # -- memory and disk -----------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_old_measures_and_those_of_an_earlier_attempt_do_not_count() -> None:
 
 
 def test_a_disk_that_fills_is_told_with_the_time_to_go() -> None:
-    rooms = tuple(Room(START + 480 + 5 * n, (20 - n // 2) * GIB, 100 * GIB) for n in range(25))
+    rooms = tuple(FreeSpace(START + 480 + 5 * n, (20 - n // 2) * GIB, 100 * GIB) for n in range(25))
     (finding,) = warnings.judge(seen(rooms=rooms))
     assert finding.code == "DISK_FILLING"
     assert finding.message.startswith(
@@ -111,12 +111,14 @@ def test_a_disk_that_fills_is_told_with_the_time_to_go() -> None:
 
 @pytest.mark.parametrize("free", [[50 - n for n in range(25)], [10] * 25, [10 + n for n in range(25)]])
 def test_a_disk_with_room_or_that_does_not_fill_is_not_told(free: list[int]) -> None:
-    rooms = tuple(Room(START + 480 + 5 * n, size * GIB, 100 * GIB) for n, size in enumerate(free))
+    rooms = tuple(FreeSpace(START + 480 + 5 * n, size * GIB, 100 * GIB) for n, size in enumerate(free))
     assert warnings.judge(seen(rooms=rooms)) == ()
 
 
 def test_a_disk_that_is_full_is_told_at_once() -> None:
-    assert codes(warnings.judge(seen(rooms=(Room(START + 599, GIB // 2, 100 * GIB),)))) == ["DISK_FILLING"]
+    assert codes(warnings.judge(seen(rooms=(FreeSpace(START + 599, GIB // 2, 100 * GIB),)))) == [
+        "DISK_FILLING"
+    ]
 
 
 # -- silence and idleness -------------------------------------------------------------------------------
@@ -134,13 +136,13 @@ def test_a_rank_that_falls_silent_while_the_others_go_on_is_named() -> None:
     "talks",
     [
         (talking(0),),  # only rank 0 prints
-        (talking(0), talking(1), Talk(2, START + 1, START + 2, 2), talking(3)),  # it said hello, no more
+        (talking(0), talking(1), Traffic(2, START + 1, START + 2, 2), talking(3)),  # it said hello, no more
         (talking(0), talking(1, until=560.0), talking(2), talking(3)),  # a short pause
         (talking(0), talking(1, until=300.0, every=60.0), talking(2), talking(3)),  # it speaks seldom
         tuple(talking(rank, until=480.0) for rank in range(4)),  # all pause together
     ],
 )
-def test_silence_that_means_nothing_is_not_told(talks: tuple[Talk, ...]) -> None:
+def test_silence_that_means_nothing_is_not_told(talks: tuple[Traffic, ...]) -> None:
     assert warnings.judge(seen(talks=talks)) == ()
 
 
@@ -254,7 +256,7 @@ def test_nothing_is_told_of_a_job_that_does_not_run() -> None:
 SCENES = {
     "MEMORY_NEAR_LIMIT": seen(samples=memory([460 + 10 * n for n in range(25)])),
     "DISK_FILLING": seen(
-        rooms=tuple(Room(START + 480 + 5 * n, (20 - n // 2) * GIB, 100 * GIB) for n in range(25))
+        rooms=tuple(FreeSpace(START + 480 + 5 * n, (20 - n // 2) * GIB, 100 * GIB) for n in range(25))
     ),
     "ALL_IDLE": seen(loads=loads(0, 0, 0, 0), talks=(talking(0, until=420.0),)),
     "RANK_IDLE": seen(loads=loads(1, 0, 1, 1), talks=(talking(0, until=400.0),), quiet_seconds=121.0),
@@ -300,7 +302,7 @@ def test_no_warning_is_told_at_any_second_of_a_real_healthy_run(path: Path, quie
         said = [line for line in lines if line.time <= now * 1e9]
         loads = health_sample.loads_of(past, state, now - quiet_seconds) if second >= quiet_seconds else ()
         told[second] = warnings.judge(
-            Vitals(
+            HealthSample(
                 now=now, state=state, quiet_seconds=quiet_seconds, samples=past, talks=health_sample.talks_of(said),
                 steps=health_sample.steps_of(said), loads=loads,
                 was_busy=any(sample.cpu_cores > health_sample.BUSY_CORES for sample in past),
@@ -320,7 +322,7 @@ numbers = st.floats(0, 1e12, allow_nan=False)
 def test_no_measures_however_odd_break_the_rules(samples: Any, talks: Any, steps: Any) -> None:
     odd = seen(
         samples=tuple(Sample(*each) for each in samples),
-        talks=tuple(Talk(*each) for each in talks),
+        talks=tuple(Traffic(*each) for each in talks),
         steps=tuple(Step(*each) for each in steps),
     )
     assert all(finding.severity is Severity.WARNING for finding in warnings.judge(odd))

@@ -27,7 +27,7 @@ from mpijob.backends.kubernetes.client.api import ApiError, Listing
 from mpijob.cluster import trust
 from mpijob.cluster.webhook import certificates, configuration, tls_secret
 from mpijob.cluster.webhook import server as webhook
-from mpijob.cluster.webhook.cache import Knowledge
+from mpijob.cluster.webhook.cache import WebhookCache
 from mpijob.cluster.webhook.server import Options, Server
 
 # -- certificates ------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Unreadable:
 @pytest.mark.security
 @pytest.mark.parametrize(("status", "governed"), [(500, False), (503, False), (403, True), (404, True)])
 def test_limits_that_cannot_be_read_for_a_moment_are_waited_for(status: int, governed: bool) -> None:
-    with Knowledge(Unreadable(status)) as known:  # type: ignore[arg-type]  # a stand-in
+    with WebhookCache(Unreadable(status)) as known:  # type: ignore[arg-type]  # a stand-in
         assert known.settled(10.0)
         assert known.governed() is governed
 

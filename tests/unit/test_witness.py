@@ -18,8 +18,8 @@ from tests.unit.cli_support import Cli
 
 from mpijob import AsyncClient, Client, MPIJob
 from mpijob.api.app import application
-from mpijob.api.auth.sessions import Gate
-from mpijob.api.request_context import Room
+from mpijob.api.auth.sessions import CookieAuth
+from mpijob.api.request_context import AppState
 from mpijob.backends.memory import MemoryBackend
 from mpijob.client.audit.recorder import audit_directory
 from mpijob.errors import BackendError, InvalidJob, MpiJobError, NotFound
@@ -256,7 +256,7 @@ def test_verify_ends_with_one_when_somebody_changed_a_line(tmp_path: Path) -> No
 @contextmanager
 def page(home: Path, who: Identity) -> Iterator[Browser]:
     client = AsyncClient(Audited(who=who), settings=Settings(home=str(home)))
-    room = Room(client, Gate(who.user, [HOST], cookie=COOKIE))
+    room = AppState(client, CookieAuth(who.user, [HOST], cookie=COOKIE))
     with TestClient(application(room), base_url=f"http://{HOST}") as http:
         yield Browser(room, http)
 

@@ -13,11 +13,11 @@ import uvicorn
 from tests.unit.api_town import NAMESPACES, Seat, Town
 
 from mpijob.api.app import application
-from mpijob.api.auth.cluster_token import Login
-from mpijob.api.request_context import Room
+from mpijob.api.auth.cluster_token import TokenAuth
+from mpijob.api.request_context import AppState
 from mpijob.api.server import config
 from mpijob.client import AsyncClient
-from mpijob.client.multiuser.sessions import Guests
+from mpijob.client.multiuser.sessions import SessionStore
 from mpijob.model.platform.form_options import Option
 from mpijob.settings import Settings
 
@@ -28,8 +28,8 @@ def main() -> None:
     town = Town()
     town.people = {f"{name}-token": (name, frozenset({"*"})) for name in sys.argv[1:]}
     settings = Settings(home="/nowhere", namespace=NAMESPACES[0])
-    guests = Guests(settings, lambda token: Seat(town, token))
-    room = Room(AsyncClient(town.engine, settings=settings), Login([host], guests))
+    guests = SessionStore(settings, lambda token: Seat(town, token))
+    room = AppState(AsyncClient(town.engine, settings=settings), TokenAuth([host], guests))
     room.projects._known = (float("inf"), tuple(map(Option, NAMESPACES)))
     print(f"http://{host}", flush=True)
     asyncio.run(uvicorn.Server(config(application(room))).serve(sockets=[listening]))

@@ -26,7 +26,7 @@ export type Action = JobRow["actions"][number];
 export type Kind = Schemas["Guide"]["kinds"][string];
 export type Fit = Omit<Schemas["Fit"], "wait_range"> & { wait_range?: readonly number[] | null };
 export type Plan = Schemas["Plan"];
-export type Counsel = Schemas["Counsel"];
+export type SizingReport = Schemas["SizingReport"];
 export type Choices = Schemas["Choices"];
 export type ListQuery = NonNullable<paths["/api/v1/trainjobs"]["get"]["parameters"]["query"]>;
 

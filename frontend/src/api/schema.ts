@@ -1315,7 +1315,7 @@ export interface components {
          * @description What earlier runs of the program say: what to ask for, and what it will take; null without earlier runs.
          */
         Advised: {
-            counsel: components["schemas"]["Counsel"];
+            counsel: components["schemas"]["SizingReport"];
             estimate: components["schemas"]["Estimate"] | null;
         };
         /**
@@ -1579,18 +1579,18 @@ export interface components {
          */
         Choices: {
             /** @default [] */
-            claims?: components["schemas"]["mpijob.model.choices.Option"][];
+            claims?: components["schemas"]["mpijob.model.platform.form_options.Option"][];
             /** @default [] */
-            connections?: components["schemas"]["mpijob.model.choices.Option"][];
+            connections?: components["schemas"]["mpijob.model.platform.form_options.Option"][];
             /** @default [] */
-            images?: components["schemas"]["mpijob.model.choices.Option"][];
+            images?: components["schemas"]["mpijob.model.platform.form_options.Option"][];
             namespace: string;
             /** @default [] */
-            priorities?: components["schemas"]["mpijob.model.choices.Option"][];
+            priorities?: components["schemas"]["mpijob.model.platform.form_options.Option"][];
             /** @default [] */
-            projects?: components["schemas"]["mpijob.model.choices.Option"][];
+            projects?: components["schemas"]["mpijob.model.platform.form_options.Option"][];
             /** @default [] */
-            queues?: components["schemas"]["mpijob.model.choices.Option"][];
+            queues?: components["schemas"]["mpijob.model.platform.form_options.Option"][];
             /** @default [] */
             unread?: string[];
         };
@@ -1646,7 +1646,7 @@ export interface components {
             /** @default null */
             queue?: components["schemas"]["QueueFacts"] | null;
             /** @default null */
-            room?: components["schemas"]["Room"] | null;
+            room?: components["schemas"]["NodeCapacity"] | null;
             /** @default [] */
             unread?: components["schemas"]["Unread"][];
         };
@@ -1721,7 +1721,7 @@ export interface components {
             /** @default .yaml */
             ending?: string;
             /** @default [] */
-            entries?: components["schemas"]["Entry"][];
+            entries?: components["schemas"]["FieldEntry"][];
             /** @default  */
             error?: string;
             /** @default  */
@@ -1741,7 +1741,7 @@ export interface components {
                 [key: string]: string[];
             };
             /** @default [] */
-            written?: components["schemas"]["Entry"][];
+            written?: components["schemas"]["FieldEntry"][];
         };
         /**
          * Conversions
@@ -1749,18 +1749,6 @@ export interface components {
          */
         Conversions: {
             items: components["schemas"]["Conversion"][];
-        };
-        /**
-         * Counsel
-         * @description All that earlier runs of a program say about the next one.
-         */
-        Counsel: {
-            /** @default [] */
-            advice?: components["schemas"]["Advice"][];
-            program: string;
-            runs: number;
-            /** @default null */
-            scaling?: components["schemas"]["Scaling"] | null;
         };
         /**
          * Curves
@@ -1925,26 +1913,6 @@ export interface components {
             min_workers?: number;
         };
         /**
-         * Entry
-         * @description One field of the source: as it stands there, what became of it, where it went, and what to do.
-         */
-        Entry: {
-            /** @default false */
-            blocks?: boolean;
-            fate: components["schemas"]["Fate"];
-            field: string;
-            /** @default 0 */
-            line?: number;
-            /** @default  */
-            note?: string;
-            /** @default  */
-            ours?: string;
-            /** @default  */
-            todo?: string;
-            /** @default  */
-            value?: string;
-        };
-        /**
          * Estimate
          * @description The expected run time in seconds and cost, each from `low` to `high`; `runs` it rests on, `basis` in words.
          */
@@ -2070,11 +2038,25 @@ export interface components {
          */
         Family: "auto" | "custom" | "intel" | "mpich" | "openmpi";
         /**
-         * Fate
-         * @description What became of a field.
-         * @enum {unknown}
+         * FieldEntry
+         * @description One field of the source: as it stands there, what became of it, where it went, and what to do.
          */
-        Fate: "changed" | "dropped" | "exact";
+        FieldEntry: {
+            /** @default false */
+            blocks?: boolean;
+            fate: components["schemas"]["FieldOutcome"];
+            field: string;
+            /** @default 0 */
+            line?: number;
+            /** @default  */
+            note?: string;
+            /** @default  */
+            ours?: string;
+            /** @default  */
+            todo?: string;
+            /** @default  */
+            value?: string;
+        };
         /**
          * FieldHelp
          * @description What a field of a job is for, as `mpijob explain` tells it.
@@ -2084,6 +2066,12 @@ export interface components {
             text: string;
             words: string[];
         };
+        /**
+         * FieldOutcome
+         * @description What became of a field.
+         * @enum {unknown}
+         */
+        FieldOutcome: "changed" | "dropped" | "exact";
         /**
          * Fields
          * @description Every field of a job by its path (`resources.memory`).
@@ -2468,7 +2456,7 @@ export interface components {
             /** @default null */
             level?: components["schemas"]["Level"] | null;
             /** @default [] */
-            marks?: components["schemas"]["mpijob.model.records.Mark"][];
+            marks?: components["schemas"]["mpijob.model.status.records.Mark"][];
             /** @default null */
             rank?: number | null;
             role: components["schemas"]["Role"];
@@ -2654,6 +2642,26 @@ export interface components {
             yaml: string;
         };
         /**
+         * NodeCapacity
+         * @description How many workers of this job the machines could hold: now, and if nothing else ran.
+         */
+        NodeCapacity: {
+            ever: number;
+            /** @default false */
+            grows?: boolean;
+            /** @default {} */
+            largest?: {
+                [key: string]: number;
+            };
+            machines: number;
+            now: number;
+            /** @default {} */
+            passed_over?: {
+                [key: string]: number;
+            };
+            usable: number;
+        };
+        /**
          * Numbered
          * @description A fix with the number by which it is asked for, and the cause that it mends.
          */
@@ -2710,9 +2718,9 @@ export interface components {
                 [key: string]: number;
             };
             facts: components["schemas"]["Facts"];
-            namespaces: components["schemas"]["mpijob.api.overviews.Share"][];
-            owners: components["schemas"]["mpijob.api.overviews.Share"][];
-            patterns: components["schemas"]["mpijob.api.overviews.Pattern"][];
+            namespaces: components["schemas"]["mpijob.api.schemas.overview_schemas.Share"][];
+            owners: components["schemas"]["mpijob.api.schemas.overview_schemas.Share"][];
+            patterns: components["schemas"]["mpijob.api.schemas.overview_schemas.Pattern"][];
             room: string;
             waited_seconds: number | null;
             waiting: components["schemas"]["Waiting"][];
@@ -2882,14 +2890,14 @@ export interface components {
             /** @default 0 */
             moved?: number;
             ready: number;
-            rows: components["schemas"]["mpijob.client.migration.Row"][];
+            rows: components["schemas"]["mpijob.client.convert.cluster_migration.Row"][];
         };
         /**
          * Question
          * @description One question with its answers.
          */
         Question: {
-            options: components["schemas"]["mpijob.client.guide.Option"][];
+            options: components["schemas"]["mpijob.client.admin.guide.Option"][];
             text: string;
         };
         /**
@@ -2913,7 +2921,7 @@ export interface components {
             /** @default 0 */
             running?: number;
             /** @default null */
-            shares?: components["schemas"]["mpijob.model.cluster.Share"][] | null;
+            shares?: components["schemas"]["mpijob.model.platform.cluster.Share"][] | null;
             /** @default 0 */
             waiting?: number;
         };
@@ -3129,26 +3137,6 @@ export interface components {
          */
         Role: "launcher" | "rank" | "worker";
         /**
-         * Room
-         * @description How many workers of this job the machines could hold: now, and if nothing else ran.
-         */
-        Room: {
-            ever: number;
-            /** @default false */
-            grows?: boolean;
-            /** @default {} */
-            largest?: {
-                [key: string]: number;
-            };
-            machines: number;
-            now: number;
-            /** @default {} */
-            passed_over?: {
-                [key: string]: number;
-            };
-            usable: number;
-        };
-        /**
          * Scale
          * @description How many workers an elastic job is to have.
          */
@@ -3244,6 +3232,18 @@ export interface components {
             seconds: number;
             speedup: number;
             workers: number;
+        };
+        /**
+         * SizingReport
+         * @description All that earlier runs of a program say about the next one.
+         */
+        SizingReport: {
+            /** @default [] */
+            advice?: components["schemas"]["Advice"][];
+            program: string;
+            runs: number;
+            /** @default null */
+            scaling?: components["schemas"]["Scaling"] | null;
         };
         /**
          * StackGroup
@@ -3487,7 +3487,7 @@ export interface components {
          * Pattern
          * @description A cause that several jobs failed of, with the newest of them.
          */
-        "mpijob.api.overviews.Pattern": {
+        "mpijob.api.schemas.overview_schemas.Pattern": {
             cause: string;
             jobs: number;
             newest: components["schemas"]["JobRow"];
@@ -3496,7 +3496,7 @@ export interface components {
          * Share
          * @description How many jobs somebody, or a namespace, has.
          */
-        "mpijob.api.overviews.Share": {
+        "mpijob.api.schemas.overview_schemas.Share": {
             busy_seconds: number;
             failed: number;
             going: number;
@@ -3507,7 +3507,7 @@ export interface components {
          * Option
          * @description One answer, and the question or kind that follows.
          */
-        "mpijob.client.guide.Option": {
+        "mpijob.client.admin.guide.Option": {
             text: string;
             then: string;
         };
@@ -3515,7 +3515,7 @@ export interface components {
          * Row
          * @description One line of the summary: a source, how far it is, its fields by fate, and what blocks it.
          */
-        "mpijob.client.migration.Row": {
+        "mpijob.client.convert.cluster_migration.Row": {
             /** @default 0 */
             automatic?: number;
             /** @default  */
@@ -3560,30 +3560,30 @@ export interface components {
             owners?: string[];
         };
         /**
-         * Option
-         * @description One thing to choose: its name, and what people call it or know of it.
-         */
-        "mpijob.model.choices.Option": {
-            name: string;
-            /** @default  */
-            text?: string;
-        };
-        /**
          * Share
          * @description What a queue may give of one resource in one flavour: `most` when all others are idle, `free` now.
          */
-        "mpijob.model.cluster.Share": {
+        "mpijob.model.platform.cluster.Share": {
             flavor: string;
             free: number;
             most: number;
             resource: string;
         };
         /**
+         * Option
+         * @description One thing to choose: its name, and what people call it or know of it.
+         */
+        "mpijob.model.platform.form_options.Option": {
+            name: string;
+            /** @default  */
+            text?: string;
+        };
+        /**
          * Mark
          * @description What is special about a line: why it is shown, or what is missing.
          * @enum {unknown}
          */
-        "mpijob.model.records.Mark": "apart" | "context" | "cut" | "gap" | "match" | "open";
+        "mpijob.model.status.records.Mark": "apart" | "context" | "cut" | "gap" | "match" | "open";
     };
     responses: never;
     parameters: never;

@@ -1,11 +1,11 @@
 import { Alert, Button, Progress, ProgressMeasureLocation } from "@patternfly/react-core";
-import type { Counsel, Fit, Plan } from "../api/client";
+import type { SizingReport, Fit, Plan } from "../api/client";
 import { bytes, duration, plural } from "../words";
 
 interface Props {
   plan: Plan | undefined;
   fit: Fit | undefined;
-  counsel: Counsel | undefined;
+  counsel: SizingReport | undefined;
   workers: number;
   onWorkers: (workers: number) => void;
   onAdvice: (field: string, value: string) => void;

@@ -52,7 +52,7 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     sentences: tuple[str, ...] = ()
 
 
-class Counsel(msgspec.Struct, frozen=True, kw_only=True):
+class SizingReport(msgspec.Struct, frozen=True, kw_only=True):
     """All that earlier runs of a program say about the next one."""
 
     program: str
@@ -61,13 +61,13 @@ class Counsel(msgspec.Struct, frozen=True, kw_only=True):
     scaling: Scaling | None = None
 
 
-def counsel(job: MPIJob, program: str, accounts: Sequence[Account]) -> Counsel:
+def counsel(job: MPIJob, program: str, accounts: Sequence[Account]) -> SizingReport:
     """Return what the runs of a job's program speak for."""
     good = [one for one in accounts if one.phase is Phase.SUCCEEDED]
     same = [one for one in good if one.workers == job.workers]
     advice = [*_memory(job, [one for one in accounts if one.measured]), *_cores(job, same), *_gpus(job, same),
               *_deadline(job, same)]  # fmt: skip
-    return Counsel(program=program, runs=len(accounts), advice=tuple(advice), scaling=scaling(good))
+    return SizingReport(program=program, runs=len(accounts), advice=tuple(advice), scaling=scaling(good))
 
 
 def _memory(job: MPIJob, runs: Sequence[Account]) -> list[Advice]:

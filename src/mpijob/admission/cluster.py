@@ -13,7 +13,16 @@ from mpijob.admission.advisories import missing_image
 from mpijob.admission.resources import field_of, named, number
 from mpijob.errors import Finding, Fix, InvalidJob, NotAllowed, NotFound, QuotaExceeded
 from mpijob.model import Facts, MPIJob
-from mpijob.model.platform.cluster import Ask, Asked, Bound, Ceiling, Claim, ClusterFacts, QueueFacts, Room
+from mpijob.model.platform.cluster import (
+    Ask,
+    Asked,
+    Bound,
+    Ceiling,
+    Claim,
+    ClusterFacts,
+    NodeCapacity,
+    QueueFacts,
+)
 from mpijob.model.spec.enums import PRIORITIES, choice_hint
 
 _SHARED = {"ReadWriteMany", "ReadOnlyMany"}
@@ -83,7 +92,7 @@ def _claim(claim: Claim, cluster: ClusterFacts) -> None:
     raise InvalidJob.of((finding("CLAIM_NOT_SHARED", message, hint, "volumes"),))
 
 
-def _on_several_machines(claim: Claim, room: Room | None) -> bool:
+def _on_several_machines(claim: Claim, room: NodeCapacity | None) -> bool:
     """Whether pods that share the claim may land on several machines; nobody knows without seeing them."""
     return "ReadWriteOncePod" in claim.modes or (room is not None and room.usable > 1)
 
@@ -193,7 +202,7 @@ def _beyond_queue(
     return _at_most(message, fits, job, " of this size, or use another queue")
 
 
-def _no_machine(room: Room) -> None:
+def _no_machine(room: NodeCapacity) -> None:
     if room.machines and not room.usable:
         message = f"none of the {room.machines} machines takes this job's pods: {_left_out(room)}"
         hint = "correct placement (node_selector, tolerations, exclude_nodes), or ask who keeps the machines"
@@ -222,11 +231,11 @@ def refuse_pieces(job: MPIJob, facts: Facts, cluster: ClusterFacts) -> None:
     raise _refusal([_at_most(message, room.ever, job, f" of this size{_aside(room)}")])
 
 
-def _aside(room: Room) -> str:
+def _aside(room: NodeCapacity) -> str:
     return f" ({_left_out(room)})" if room.passed_over else ""
 
 
-def _left_out(room: Room) -> str:
+def _left_out(room: NodeCapacity) -> str:
     """Return why machines are not counted: `2 tainted nvidia.com/gpu, 1 not ready`."""
     return ", ".join(f"{count} {reason}" for reason, count in sorted(room.passed_over.items()))
 

@@ -19,12 +19,12 @@ from starlette.websockets import WebSocket
 from mpijob.api import errors, openapi, request_context
 from mpijob.api.auth import rate_limit
 from mpijob.api.live import websockets
-from mpijob.api.request_context import Room, Route
+from mpijob.api.request_context import AppState, Route
 from mpijob.api.routes import ROUTES
 from mpijob.api.static import HEADERS, Files
 
 
-def application(room: Room, files: Files | None = None) -> ASGIApp:
+def application(room: AppState, files: Files | None = None) -> ASGIApp:
     """Return the whole server for one room."""
 
     @asynccontextmanager
@@ -48,7 +48,7 @@ def application(room: Room, files: Files | None = None) -> ASGIApp:
     return _Guarded(app, room)
 
 
-def _served(route: Route, room: Room) -> BaseRoute:
+def _served(route: Route, room: AppState) -> BaseRoute:
     async def endpoint(request: Request) -> Response:
         try:
             return await request_context.answer(route, room, request)
@@ -58,14 +58,14 @@ def _served(route: Route, room: Room) -> BaseRoute:
     return Served(openapi.PREFIX + route.path, endpoint, methods=[route.method])
 
 
-def _flowing(route: Route, room: Room) -> BaseRoute:
+def _flowing(route: Route, room: AppState) -> BaseRoute:
     async def endpoint(socket: WebSocket) -> None:
         await websockets.serve(route, room, socket)
 
     return WebSocketRoute(openapi.PREFIX + route.path, endpoint)
 
 
-def _scraped(room: Room) -> list[BaseRoute]:
+def _scraped(room: AppState) -> list[BaseRoute]:
     return [] if room.metrics is None else [Served("/metrics", room.metrics.answer, methods=["GET"])]
 
 
@@ -98,7 +98,7 @@ class _TooSlow(BaseException):
 class _Guarded:
     """The Host check before anything else, and our headers on everything."""
 
-    def __init__(self, app: ASGIApp, room: Room) -> None:
+    def __init__(self, app: ASGIApp, room: AppState) -> None:
         self._app, self._room = app, room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

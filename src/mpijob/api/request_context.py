@@ -17,16 +17,16 @@ from mpijob.api.auth import rate_limit
 from mpijob.api.auth.client_address import Proxies
 from mpijob.api.auth.metrics_endpoint import MetricsPage
 from mpijob.api.auth.rate_limit import Limits
-from mpijob.api.auth.sessions import CSRF_WORD, SAFE, Door, Visitor
+from mpijob.api.auth.sessions import CSRF_WORD, SAFE, Authenticator, Principal
 from mpijob.api.handlers.feedback import OpinionBox
 from mpijob.api.live import rows
-from mpijob.api.live.job_index import Board, Scope
+from mpijob.api.live.job_index import JobIndex, Scope
 from mpijob.api.parsing.pool import Parsers
 from mpijob.api.schemas.job_schemas import JobRow
 from mpijob.client import AsyncClient
 from mpijob.client.audit.entries import ORIGIN, Origin
 from mpijob.client.multiuser.projects import Projects
-from mpijob.client.multiuser.sessions import Guest
+from mpijob.client.multiuser.sessions import UserSession
 from mpijob.errors import InvalidJob
 from mpijob.model import JobRef
 
@@ -55,18 +55,18 @@ class Pages:
         return made
 
 
-class Room:
+class AppState:
     """What all requests share."""
 
-    def __init__(self, client: AsyncClient, gate: Door, metrics: MetricsPage | None = None) -> None:
+    def __init__(self, client: AsyncClient, gate: Authenticator, metrics: MetricsPage | None = None) -> None:
         self.client, self.gate, self.metrics = client, gate, metrics
-        self.board, self.limits, self.pages = Board(client), Limits(), Pages()
+        self.board, self.limits, self.pages = JobIndex(client), Limits(), Pages()
         self.parsers = Parsers()
         self.proxies = Proxies(client.settings.trusted_proxies)
         self.opinions = OpinionBox(client.settings.home)
         self.projects = Projects(client)
 
-    async def visitor(self, request: HTTPConnection) -> Visitor:
+    async def visitor(self, request: HTTPConnection) -> Principal:
         """Return who asks, counted; a guest who is new gets a namespace to begin in."""
         visitor = await self.gate.visitor(request)
         self.limits.count(visitor.user)
@@ -75,10 +75,12 @@ class Room:
         return visitor
 
 
-class Ask:
+class RequestContext:
     """One request."""
 
-    def __init__(self, room: Room, request: HTTPConnection, visitor: Visitor | None, query: Any) -> None:
+    def __init__(
+        self, room: AppState, request: HTTPConnection, visitor: Principal | None, query: Any
+    ) -> None:
         self.room, self.request, self.visitor = room, request, visitor
         self.query = query
         self.body: Any = None
@@ -90,7 +92,7 @@ class Ask:
         return self.room.client if self.guest is None else self.guest.client
 
     @property
-    def guest(self) -> Guest | None:
+    def guest(self) -> UserSession | None:
         """The visitor at a cluster; None where the server is the visitor's own."""
         return None if self.visitor is None else self.visitor.guest
 
@@ -171,8 +173,8 @@ class Ask:
         return tuple(rows.row(one) for one in sorted(same.values(), key=lambda one: -one.created))
 
 
-Handler = Callable[[Ask], Awaitable[Any]]
-Flowing = Callable[[Ask], Awaitable[AsyncIterator[Any]]]
+Handler = Callable[[RequestContext], Awaitable[Any]]
+Flowing = Callable[[RequestContext], Awaitable[AsyncIterator[Any]]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +201,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.method not in SAFE
 
 
-async def answer(route: Route, room: Room, request: Request) -> Response:
+async def answer(route: Route, room: AppState, request: Request) -> Response:
     """Let a request in or refuse it, parse it, ask the verb, encode what it says."""
     visitor = None
     if not route.open:
@@ -220,11 +222,13 @@ async def answer(route: Route, room: Room, request: Request) -> Response:
     return Response(msgspec.json.encode(found), route.status, media_type=JSON)
 
 
-async def admitted(route: Route, room: Room, request: HTTPConnection, visitor: Visitor | None) -> Ask:
+async def admitted(
+    route: Route, room: AppState, request: HTTPConnection, visitor: Principal | None
+) -> RequestContext:
     """Return what is asked, once the visitor may see the namespace that it is about."""
     query = _query(request, route.query) if route.query else None
     ORIGIN.set(_origin(request, room.proxies))  # each request has a context of its own
-    ask = Ask(room, request, visitor, query)
+    ask = RequestContext(room, request, visitor, query)
     if "{name}" in route.path:
         await ask.check(ask.ref.namespace, logs=route.path.endswith(_SPEAKING))
     return ask

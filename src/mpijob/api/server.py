@@ -20,11 +20,11 @@ from starlette.types import ASGIApp
 
 from mpijob.api.app import application
 from mpijob.api.auth.client_address import Proxies
-from mpijob.api.auth.cluster_token import Login
+from mpijob.api.auth.cluster_token import TokenAuth
 from mpijob.api.auth.metrics_endpoint import metrics_page
-from mpijob.api.auth.sessions import Gate
+from mpijob.api.auth.sessions import CookieAuth
 from mpijob.api.live import audit_stream
-from mpijob.api.request_context import Room
+from mpijob.api.request_context import AppState
 from mpijob.client import AsyncClient
 from mpijob.client.audit.recorder import OFF, audit_directory
 from mpijob.client.multiuser.sessions import cluster_guests
@@ -71,7 +71,7 @@ async def _serve(options: Options) -> int:
     loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="asked"))
     async with AsyncClient(namespace=options.namespace, settings=options.settings) as client:
         door = _login(options) if options.login else await _gate(options, client, listening)
-        room = Room(client, door, metrics_page(options.settings, options.namespace))
+        room = AppState(client, door, metrics_page(options.settings, options.namespace))
         served = uvicorn.Server(config(application(room), options.tls))
         ready = asyncio.create_task(room.parsers.start())  # the first document finds it warm
         with _audit_copied(options, client):
@@ -102,10 +102,10 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _gate(options: Options, client: AsyncClient, listening: socket.socket) -> Gate:
+async def _gate(options: Options, client: AsyncClient, listening: socket.socket) -> CookieAuth:
     port = listening.getsockname()[1]
     user = (await client.port.whoami()).user
-    gate = Gate(user, options.hosts, cookie=f"mpijob-session-{port}")  # cookies do not tell ports apart
+    gate = CookieAuth(user, options.hosts, cookie=f"mpijob-session-{port}")  # cookies do not tell ports apart
     gate.invite(options.token)
     return gate
 
@@ -117,6 +117,6 @@ def _audit_copied(options: Options, client: AsyncClient) -> AbstractContextManag
     return audit_stream.copied(audit_directory(client.backend, options.settings))
 
 
-def _login(options: Options) -> Login:
+def _login(options: Options) -> TokenAuth:
     guests = cluster_guests(options.settings, options.namespace)
-    return Login(options.hosts, guests, sign_out=options.sign_out)
+    return TokenAuth(options.hosts, guests, sign_out=options.sign_out)

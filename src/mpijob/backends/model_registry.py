@@ -22,7 +22,7 @@ _SECONDS = 20.0
 _MOST_BYTES = 4 << 20
 
 
-class Entry(msgspec.Struct, frozen=True):
+class RegistryEntry(msgspec.Struct, frozen=True):
     """What is written down about one result."""
 
     model: str
@@ -57,7 +57,7 @@ class Registry:
         self._host, self._base = parts.netloc, address.rstrip("/")
         self._token = token
 
-    def register(self, entry: Entry) -> Registered:
+    def register(self, entry: RegistryEntry) -> Registered:
         """Write a result down; what is there already stays as it is."""
         model = self._made(
             "registered_model", {"name": entry.model}, {"name": entry.model, "owner": entry.author}
@@ -122,7 +122,9 @@ class Registry:
         except msgspec.DecodeError as error:
             raise BackendError(f"{self._host} is no model registry: it answers with no JSON") from error
 
-    def _sent(self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]) -> http.Answer:
+    def _sent(
+        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> http.Response:
         try:
             return http.request(method, url, content, headers, seconds=_SECONDS, most_bytes=_MOST_BYTES)
         except OSError as error:

@@ -32,7 +32,7 @@ from mpijob.model import (
 )
 
 if TYPE_CHECKING:
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model.spec.schedule import Recurrence
     from mpijob.model.status.accounts import Account, AccountQuery
 
@@ -176,7 +176,7 @@ class Backend(Protocol):
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:
         """Copy one of those files to this machine."""
 
-    def past(self) -> Past | None:
+    def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that are gone, where somebody writes it down."""
 
     def schedules(self) -> Schedules:

@@ -14,7 +14,7 @@ import click
 from mpijob.cli.context import App
 from mpijob.cli.output import Format, as_json, finding_lines
 from mpijob.cli.render import job_rows, text
-from mpijob.cli.render.warning_lines import Worries
+from mpijob.cli.render.warning_lines import WarningPrinter
 from mpijob.errors import BackendError, MpiJobError
 from mpijob.model import JobState, LogLine, Mark, Phase
 from mpijob.observation.redaction import masking
@@ -27,7 +27,7 @@ _LOOK_AGAIN_SECONDS = 1.0
 _WAITING = (Phase.QUEUED, Phase.SUSPENDED)
 
 
-class Look(NamedTuple):
+class FollowedState(NamedTuple):
     """How log lines are shown."""
 
     raw: bool = False
@@ -38,7 +38,7 @@ class Look(NamedTuple):
     together: int = 1  # lines that are written at once
 
 
-def show_lines(app: App, lines: Iterable[LogLine], look: Look) -> None:
+def show_lines(app: App, lines: Iterable[LogLine], look: FollowedState) -> None:
     """Print log lines: JSON where asked for, raw bytes where asked for, else visible text."""
     if _as_it_is(app, look):
         for line in lines:
@@ -55,7 +55,7 @@ def show_lines(app: App, lines: Iterable[LogLine], look: Look) -> None:
         app.out.ready(held)
 
 
-def show_line(app: App, line: LogLine, look: Look) -> None:
+def show_line(app: App, line: LogLine, look: FollowedState) -> None:
     """Print one log line."""
     if _as_it_is(app, look):
         prefix = job_rows.log_prefix(line, timestamps=look.timestamps, prefix=look.prefix)
@@ -64,11 +64,11 @@ def show_line(app: App, line: LogLine, look: Look) -> None:
     app.out.ready(shown_line(app, line, look))
 
 
-def _as_it_is(app: App, look: Look) -> bool:
+def _as_it_is(app: App, look: FollowedState) -> bool:
     return look.raw and app.out.format is not Format.JSON
 
 
-def shown_line(app: App, line: LogLine, look: Look) -> list[str]:
+def shown_line(app: App, line: LogLine, look: FollowedState) -> list[str]:
     """Return what is printed for one log line: no control byte is in it, and no secret that is known."""
     if app.out.format is Format.JSON:
         value = job_rows.log_value(line)
@@ -104,7 +104,7 @@ def waiting(app: App, first: JobState, still: Callable[[JobState], bool] = waits
 class Follower:
     """One job being followed; remembers which phase was told last."""
 
-    def __init__(self, app: App, job: Job, look: Look, *, stays: bool = True) -> None:
+    def __init__(self, app: App, job: Job, look: FollowedState, *, stays: bool = True) -> None:
         self._app = app
         self._job = job
         self._stays = stays
@@ -131,7 +131,7 @@ class Follower:
         return self._app.client.wait(self._job.ref)
 
     def _show_lines(self) -> None:
-        with Worries(self._app, self._app.out.note).beside(self._job.ref):
+        with WarningPrinter(self._app, self._app.out.note).beside(self._job.ref):
             for line in self._app.client.logs(self._job.ref, follow=True, tidy=not self._look.raw):
                 if self._is_epilogue(line):
                     self._epilogue.append(line)

@@ -53,7 +53,7 @@ def given_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("-f", "--file", "files", multiple=True, metavar="FILE", help=told)(function)
 
 
-class Given(NamedTuple):
+class JobArguments(NamedTuple):
     """What a command line says about a job."""
 
     file: str | None
@@ -63,7 +63,7 @@ class Given(NamedTuple):
     @classmethod
     def of(
         cls, app: App, given: Mapping[str, Any], command: tuple[str, ...] = (), *, nameless: bool = False
-    ) -> Given:
+    ) -> JobArguments:
         """Read it off a command line for one job; `command` stands where the words after `--` are not the job's.
 
         One that may be `nameless` is called after its program.
@@ -85,7 +85,7 @@ class Given(NamedTuple):
         return cls(file, read_file(file) if file else "", tuple(changes))
 
     @classmethod
-    def each(cls, app: App, given: Mapping[str, Any], *, nameless: bool = False) -> tuple[Given, ...]:
+    def each(cls, app: App, given: Mapping[str, Any], *, nameless: bool = False) -> tuple[JobArguments, ...]:
         """Read it off a command line for any number of jobs: once for each file, or once without any."""
         if len(given["files"]) < 2:
             return (cls.of(app, given, nameless=nameless),)

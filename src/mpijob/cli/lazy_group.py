@@ -13,7 +13,7 @@ from typing import NamedTuple
 import click
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command lives, under which heading it is listed, and its sentence."""
 
     module: str
@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 class LazyGroup(click.Group):
     """A click group over a table of entries."""
 
-    entries: Mapping[str, Entry] = {}
+    entries: Mapping[str, CommandEntry] = {}
     aliases: Mapping[str, str] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:

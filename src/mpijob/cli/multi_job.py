@@ -9,8 +9,8 @@ import click
 
 from mpijob.cli import exit_codes
 from mpijob.cli.context import App
-from mpijob.cli.follow import Follower, Look
-from mpijob.cli.job_args import Given
+from mpijob.cli.follow import FollowedState, Follower
+from mpijob.cli.job_args import JobArguments
 from mpijob.cli.render.job_table import show_states
 from mpijob.model import JobState, MPIJob, Phase
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mpijob.client import Job
 
 
-def jobs_of(asked: Sequence[Given]) -> tuple[MPIJob, ...]:
+def jobs_of(asked: Sequence[JobArguments]) -> tuple[MPIJob, ...]:
     """Return the jobs of several files, or of one that holds several; nothing for any other command line."""
     several = [one for one in asked if _holds_several(one)]
     if len(asked) == 1 and not several:
@@ -29,7 +29,7 @@ def jobs_of(asked: Sequence[Given]) -> tuple[MPIJob, ...]:
     return tuple(job for one in asked for job in (_all_of(one) if one in several else (one.job(),)))
 
 
-def _holds_several(asked: Given) -> bool:
+def _holds_several(asked: JobArguments) -> bool:
     if not asked.file or asked.text.count("---") == 0:
         return False
     from mpijob.formats.jobfile import yaml_tree
@@ -37,7 +37,7 @@ def _holds_several(asked: Given) -> bool:
     return len(yaml_tree.parse(asked.text, asked.file).roots) > 1
 
 
-def _all_of(asked: Given) -> tuple[MPIJob, ...]:
+def _all_of(asked: JobArguments) -> tuple[MPIJob, ...]:
     from mpijob.client.submit.code_path import beside
     from mpijob.formats.jobfile import jobfile_reader
 
@@ -63,7 +63,7 @@ def show(app: App, made: Sequence[Job]) -> None:
         show_states(app, states, namespaced=False)
 
 
-def follow(app: App, made: Sequence[Job], look: Look, *, stays: bool) -> None:
+def follow(app: App, made: Sequence[Job], look: FollowedState, *, stays: bool) -> None:
     """Follow each job to its end, in the order in which they may start, and end as the worst of them."""
     ended: list[JobState] = []
     with app.client.reconciling(*(one.ref for one in made)):

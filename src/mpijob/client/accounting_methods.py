@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mpijob.client.blocking_base import Desk
+from mpijob.client.blocking_base import BlockingBase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
-    from mpijob.accounting.right_sizing import Counsel
+    from mpijob.accounting.right_sizing import SizingReport
     from mpijob.model import JobRef, MPIJob, Phase
     from mpijob.model.status.accounts import AccountPage
     from mpijob.settings import RateSetting
 
 
-class Accounting(Desk):
+class Accounting(BlockingBase):
     """The part of the client that keeps accounts."""
 
     def accounts(
@@ -85,7 +85,7 @@ class Accounting(Desk):
 
         return self._bridge.call(accounts.estimate(self.backend, self.settings, self._sound(job)))
 
-    def advise(self, job: MPIJob) -> Counsel:
+    def advise(self, job: MPIJob) -> SizingReport:
         """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
         from mpijob.client.history import accounts
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mpijob.client.async_base import AsyncDesk
+from mpijob.client.async_base import AsyncBase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
-    from mpijob.accounting.right_sizing import Counsel
+    from mpijob.accounting.right_sizing import SizingReport
     from mpijob.model import JobRef, MPIJob, Phase
     from mpijob.model.status.accounts import AccountPage
     from mpijob.settings import RateSetting
 
 
-class AsyncAccounting(AsyncDesk):
+class AsyncAccounting(AsyncBase):
     """The part of the client that keeps accounts."""
 
     async def accounts(
@@ -86,7 +86,7 @@ class AsyncAccounting(AsyncDesk):
 
         return await self.apart(lambda: accounts.estimate(self.backend, self.settings, self._sound(job)))
 
-    async def advise(self, job: MPIJob) -> Counsel:
+    async def advise(self, job: MPIJob) -> SizingReport:
         """Return what earlier runs of a job's program say about the next one: what to ask for, and how it scales."""
         from mpijob.client.history import accounts
 

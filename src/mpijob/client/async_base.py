@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.audit.recorder import witnessed
-from mpijob.client.base import Front
+from mpijob.client.base import BaseClient
 from mpijob.client.history.fallback import remembering
 from mpijob.client.threaded import Threaded, moved
 from mpijob.model import JobRef
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncDesk(Front):
+class AsyncBase(BaseClient):
     """A front whose calls are coroutines."""
 
     def __init__(

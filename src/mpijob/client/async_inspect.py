@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mpijob.client.async_base import AsyncDesk
+from mpijob.client.async_base import AsyncBase
 from mpijob.client.base import Target
 
 if TYPE_CHECKING:
     from mpijob.client.observe.bundle import Bundle
     from mpijob.diagnosis.patterns import Fleet
     from mpijob.errors import Finding
-    from mpijob.history.audit.verify_chain import Verdict
+    from mpijob.history.audit.verify_chain import ChainResult
     from mpijob.model import StackReport
     from mpijob.model.status.audit import AuditEvent, AuditQuery
     from mpijob.observation.metrics.training import Curves, Point
 
 
-class AsyncInspecting(AsyncDesk):
+class AsyncInspecting(AsyncBase):
     """The part of the client that looks into jobs."""
 
     async def stacks(
@@ -63,7 +63,7 @@ class AsyncInspecting(AsyncDesk):
 
         return await asyncio.to_thread(read_log.entries, self.backend, self.settings, query)
 
-    async def verify_audit(self, anchor: str = "") -> Verdict:
+    async def verify_audit(self, anchor: str = "") -> ChainResult:
         """Return whether the audit is as it was written."""
         from mpijob.client.audit import read_log
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
-from mpijob.client.async_base import AsyncDesk
+from mpijob.client.async_base import AsyncBase
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.base import JobStatus, log_query
 from mpijob.client.compat import arguments
@@ -13,7 +13,7 @@ from mpijob.client.observe import logs
 from mpijob.model import Event, JobState, Resources
 
 
-class AsyncDocumented(AsyncDesk):
+class AsyncDocumented(AsyncBase):
     """Names of the documents (`create_mpi_job` …) and of the Kubeflow SDK (`get_job`, `list_jobs` …)."""
 
     async def create_mpi_job(

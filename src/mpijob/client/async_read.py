@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Collection, Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Unpack
 
-from mpijob.client.async_base import AsyncDesk
+from mpijob.client.async_base import AsyncBase
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.base import Format, LogOptions, Target, log_query
 from mpijob.client.history import fallback
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mpijob.history.records import Record
 
 
-class AsyncReading(AsyncDesk):
+class AsyncReading(AsyncBase):
     """The half of the client that changes nothing."""
 
     async def get(self, name: Target, namespace: str | None = None) -> AsyncJob:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mpijob.client.async_base import AsyncDesk
+from mpijob.client.async_base import AsyncBase
 from mpijob.client.async_job import AsyncJob
 from mpijob.client.base import Target
 from mpijob.model import JobRef, JobState, Model, MPIJob, Phase, Plan
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mpijob.model.platform.fit import Fit
 
 
-class AsyncWriting(AsyncDesk):
+class AsyncWriting(AsyncBase):
     """The half of the client that acts."""
 
     async def plan(self, job: MPIJob, *, server: bool = False) -> Plan:

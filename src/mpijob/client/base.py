@@ -20,7 +20,7 @@ Target = str | JobRef
 Format = Literal["yaml", "json"]
 
 
-class Front:
+class BaseClient:
     """The part of a client that knows where it stands.
 
     A job that names no namespace of its own goes to the client's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mpijob.client.base import Front
+from mpijob.client.base import BaseClient
 from mpijob.client.bridge import bridge_to
 from mpijob.client.job import Job
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mpijob.settings import Settings
 
 
-class Desk(Front):
+class BlockingBase(BaseClient):
     """A front whose calls block."""
 
     def __init__(

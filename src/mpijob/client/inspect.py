@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mpijob.client.blocking_base import Desk
+from mpijob.client.blocking_base import BlockingBase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from mpijob.client.observe.bundle import Bundle
     from mpijob.diagnosis.patterns import Fleet
     from mpijob.errors import Finding
-    from mpijob.history.audit.verify_chain import Verdict
+    from mpijob.history.audit.verify_chain import ChainResult
     from mpijob.model import StackReport
     from mpijob.model.status.audit import AuditEvent, AuditQuery
     from mpijob.observation.metrics.training import Curves, Point
 
 
-class Inspecting(Desk):
+class Inspecting(BlockingBase):
     """The part of the client that looks into jobs."""
 
     def stacks(
@@ -68,7 +68,7 @@ class Inspecting(Desk):
 
         return read_log.entries(self.backend, self.settings, query)
 
-    def verify_audit(self, anchor: str = "") -> Verdict:
+    def verify_audit(self, anchor: str = "") -> ChainResult:
         """Return whether the audit is as it was written; `anchor` is a `number:hash` that was kept elsewhere."""
         from mpijob.client.audit import read_log
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Unpack
 
 from mpijob.client.base import log_query
-from mpijob.client.blocking_base import Desk
+from mpijob.client.blocking_base import BlockingBase
 from mpijob.client.observe import logs, wait
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _goes_on(ref: JobRef) -> Iterator[None]:
         raise
 
 
-class Reading(Desk):
+class Reading(BlockingBase):
     """The half of the client that changes nothing."""
 
     def get(self, name: Target, namespace: str | None = None) -> Job:

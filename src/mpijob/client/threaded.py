@@ -38,7 +38,7 @@ from mpijob.model import (
 )
 
 if TYPE_CHECKING:
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.model.status.job_change import Overseen
 
@@ -196,7 +196,7 @@ class Threaded:
         if note := getattr(self._inner, "note", None):
             await moved(lambda: note(*told))
 
-    def past(self) -> Past | None:
+    def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that are gone."""
         return self._inner.past()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mpijob.client.blocking_base import Desk
+from mpijob.client.blocking_base import BlockingBase
 from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mpijob.model.platform.fit import Fit
 
 
-class Writing(Desk):
+class Writing(BlockingBase):
     """The half of the client that acts."""
 
     def plan(self, job: MPIJob, *, server: bool = False) -> Plan:

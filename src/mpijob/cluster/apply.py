@@ -23,7 +23,7 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRol
 _LAST = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "APIService")
 
 
-class Entry(NamedTuple):
+class AppliedObject(NamedTuple):
     """How the inventory remembers an object."""
 
     api: str
@@ -50,7 +50,7 @@ class Objects:
                     self._kinds[api_version, one["kind"]] = kind
         return self._kinds.get((api_version, name))
 
-    def path(self, entry: Entry) -> str | None:
+    def path(self, entry: AppliedObject) -> str | None:
         """Return where an object is; None where its kind is not served."""
         kind = self.kind(entry.api, entry.kind)
         return None if kind is None else kind.path(entry.namespace, entry.name)
@@ -63,12 +63,12 @@ class Objects:
             raise BackendError(f"the cluster does not serve {entry.kind} of {entry.api} yet")
         return self.api.patch(path, document, form="apply", manager=MANAGER, accept=PARTIAL)
 
-    def find(self, entry: Entry) -> Document | None:
+    def find(self, entry: AppliedObject) -> Document | None:
         """Return an object, if it is there."""
         path = self.path(entry)
         return None if path is None else self.api.find(path)
 
-    def remove(self, entry: Entry, component: str) -> bool:
+    def remove(self, entry: AppliedObject, component: str) -> bool:
         """Delete an object that bears the component's mark; return whether nothing of ours is left there."""
         found = self.find(entry)
         if found is None or mark_of(found) != component:
@@ -103,10 +103,12 @@ def mark_of(document: Mapping[str, Any]) -> str:
     return str((document["metadata"].get("labels") or {}).get(COMPONENT_LABEL, ""))
 
 
-def entry_of(document: Mapping[str, Any]) -> Entry:
+def entry_of(document: Mapping[str, Any]) -> AppliedObject:
     """Return how a document is remembered."""
     metadata = document["metadata"]
-    return Entry(document["apiVersion"], document["kind"], metadata.get("namespace") or "", metadata["name"])
+    return AppliedObject(
+        document["apiVersion"], document["kind"], metadata.get("namespace") or "", metadata["name"]
+    )
 
 
 def in_order(documents: Iterable[Document]) -> list[Document]:

@@ -13,7 +13,7 @@ import msgspec
 from mpijob import codec
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api
-from mpijob.cluster.apply import MANAGER, Entry
+from mpijob.cluster.apply import MANAGER, AppliedObject
 
 NAME = "mpijob-inventory"
 
@@ -25,13 +25,13 @@ class Inventory:
         self._api = api
         self._namespace = namespace
 
-    def read(self, component: str) -> list[Entry]:
+    def read(self, component: str) -> list[AppliedObject]:
         """Return what was made for a component."""
         found = self._api.find(resources.CONFIG_MAP.path(self._namespace, NAME)) or {}
         text = (found.get("data") or {}).get(component, "[]")
-        return codec.decode(text, list[Entry])
+        return codec.decode(text, list[AppliedObject])
 
-    def write(self, component: str, entries: Iterable[Entry]) -> None:
+    def write(self, component: str, entries: Iterable[AppliedObject]) -> None:
         """Remember what belongs to a component; nothing forgets it."""
         listed = sorted(set(entries))
         value = msgspec.json.encode(listed).decode() if listed else None

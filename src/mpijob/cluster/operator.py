@@ -28,7 +28,7 @@ from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.controller.leader_election import Election
 from mpijob.cluster import crds
 from mpijob.cluster.apply import Objects, marked
-from mpijob.cluster.reconcile import WELL, Keeper
+from mpijob.cluster.reconcile import WELL, PlatformReconciler
 from mpijob.cluster.status import refused, status
 from mpijob.errors import MpiJobError
 from mpijob.formats.kubernetes.well_known import Document
@@ -50,7 +50,7 @@ class Operator:
     def __init__(self, api: Api, election: Election, namespace: str, deploy: Path) -> None:
         self._api = api
         self._election = election
-        self._keeper = Keeper(api, namespace, deploy)
+        self._keeper = PlatformReconciler(api, namespace, deploy)
         self._woken = threading.Event()
         self._stop = threading.Event()
         self._wanted: Platform | None = None

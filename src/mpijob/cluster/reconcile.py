@@ -16,7 +16,7 @@ import msgspec
 
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.cluster import components, engines, manifests, owners, service_certs, trust, ui_route
-from mpijob.cluster.apply import CRD, Entry, Objects, entry_of, in_order, mark_of, marked
+from mpijob.cluster.apply import CRD, AppliedObject, Objects, entry_of, in_order, mark_of, marked
 from mpijob.cluster.engines import DEPLOYMENT, Known
 from mpijob.cluster.inventory import Inventory
 from mpijob.cluster.webhook import configuration
@@ -37,7 +37,7 @@ _SHOWN = 3
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
+class PlatformReconciler:
     """Keeps the platform of one cluster; `deploy` is the folder of our own manifests."""
 
     def __init__(self, api: Api, namespace: str, deploy: Path) -> None:
@@ -213,7 +213,7 @@ class Keeper:
         named = {entry_of(one): one for one in made}
         return [named.get(entry_of(one), one) for one in documents]
 
-    def _without_service(self, name: str, entries: list[Entry], told: Component) -> Component:
+    def _without_service(self, name: str, entries: list[AppliedObject], told: Component) -> Component:
         """Take a service of ours away, and the certificate that was made for it."""
         for namespace in {one.namespace for one in entries if one.kind == "Deployment"}:
             for secret in (service_certs.secret_of(name, namespace), ui_route.login_of(namespace)):
@@ -253,7 +253,7 @@ class Keeper:
         kind = document["kind"]
         return kind not in _WHERE_SERVED or self._objects.kind(document["apiVersion"], kind) is not None
 
-    def _take_away(self, component: str, entries: list[Entry], told: Component) -> Component:
+    def _take_away(self, component: str, entries: list[AppliedObject], told: Component) -> Component:
         if not entries:
             return told
         stays = [one for one in entries if one.kind == CRD.name and self._in_use(one)]
@@ -269,13 +269,13 @@ class Keeper:
         message = f"definitions stay because objects of them do: {names}"
         return msgspec.structs.replace(told, state=ABSENT, message=message)
 
-    def _in_use(self, definition: Entry) -> bool:
+    def _in_use(self, definition: AppliedObject) -> bool:
         """Whether there are objects of a definition; it would take them along."""
         found = self._objects.api.find(CRD.path("", definition.name))
         return found is not None and bool(self._objects.instances(found))
 
 
-_IDENTITY_POLICY = Entry(configuration.API, "ValidatingAdmissionPolicy", "", "mpijob-identity")
+_IDENTITY_POLICY = AppliedObject(configuration.API, "ValidatingAdmissionPolicy", "", "mpijob-identity")
 _WHERE_SERVED = (
     "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ServiceMonitor", "PodMonitor", "PrometheusRule",
     "Route", "ConsoleLink",
@@ -284,7 +284,7 @@ _DATA = "PersistentVolumeClaim"  # what was recorded outlives whoever recorded i
 _LASTING = ("CustomResourceDefinition", "Namespace", _DATA)
 
 
-def _removal_order(entries: Iterable[Entry]) -> list[Entry]:
+def _removal_order(entries: Iterable[AppliedObject]) -> list[AppliedObject]:
     documents: list[dict[str, Any]] = [{"kind": one.kind, "entry": one} for one in entries]
     return [one["entry"] for one in in_order(documents)]
 

@@ -11,7 +11,7 @@ import hashlib
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.cluster.apply import COMPONENT_LABEL, Entry
+from mpijob.cluster.apply import COMPONENT_LABEL, AppliedObject
 from mpijob.cluster.webhook import tls_secret
 from mpijob.formats.kubernetes.well_known import DOMAIN, Document
 
@@ -19,9 +19,9 @@ ANNOTATION = f"{DOMAIN}/certificate"
 _NEEDED = ("broker", "page", "recorder")
 
 
-def secret_of(service: str, namespace: str) -> Entry:
+def secret_of(service: str, namespace: str) -> AppliedObject:
     """Return where a service's certificate is."""
-    return Entry("v1", "Secret", namespace, f"mpijob-{service}-tls")
+    return AppliedObject("v1", "Secret", namespace, f"mpijob-{service}-tls")
 
 
 def certified(api: Api, service: str, documents: list[Document], *, openshift: bool) -> list[Document]:

@@ -13,16 +13,16 @@ from typing import Any
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.client.resources import Kind
-from mpijob.cluster.apply import COMPONENT_LABEL, Entry
+from mpijob.cluster.apply import COMPONENT_LABEL, AppliedObject
 from mpijob.formats.kubernetes.well_known import Document
 
 ROUTE = Kind("route.openshift.io/v1", "Route", "routes")
 _COOKIE_BYTES = 32
 
 
-def login_of(namespace: str) -> Entry:
+def login_of(namespace: str) -> AppliedObject:
     """Return where the secrets of the login are."""
-    return Entry("v1", "Secret", namespace, "mpijob-page-login")
+    return AppliedObject("v1", "Secret", namespace, "mpijob-page-login")
 
 
 def completed(api: Api, documents: list[Document], host: str) -> list[Document]:

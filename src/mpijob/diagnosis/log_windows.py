@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.prefilter import Prefilter
 
 HEAD_LINES, TAIL_LINES = 20, 60
 BEFORE_BYTES, AFTER_BYTES = 2 << 10, 12 << 10
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     lines: tuple[bytes, ...]
 
 
-def cut(blocks: Iterable[bytes], sieve: Sieve) -> list[Piece]:
+def cut(blocks: Iterable[bytes], sieve: Prefilter) -> list[Piece]:
     """Return the pieces of a log that may tell something, in order, none twice; the last one is its end."""
     reader = _Reader(sieve)
     rest = b""
@@ -45,7 +45,7 @@ def cut(blocks: Iterable[bytes], sieve: Sieve) -> list[Piece]:
 class _Reader:
     """Takes whole lines, block by block, and keeps pieces of them."""
 
-    def __init__(self, sieve: Sieve) -> None:
+    def __init__(self, sieve: Prefilter) -> None:
         self._sieve = sieve
         self._kept: list[Piece] = []
         self._lines = 0

@@ -14,7 +14,7 @@ import msgspec
 
 from mpijob.diagnosis.evidence import Evidence
 from mpijob.diagnosis.log_index import Stream, shown, streams
-from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule, Sign, Trust
 from mpijob.diagnosis.signals import facts
 from mpijob.diagnosis.template_fields import worker_of_host
@@ -46,7 +46,7 @@ class Hit(msgspec.Struct, frozen=True):
 def find(seen: Evidence, rules: Iterable[Rule]) -> Iterator[Hit]:
     """Yield every place where a rule holds: each fact, and the first place in each stream."""
     known, rules = tuple(facts(seen)), tuple(rules)
-    sieve = Sieve(sign.literal for rule in rules for sign in rule.signs)
+    sieve = Prefilter(sign.literal for rule in rules for sign in rule.signs)
     said = [stream for stream in streams(seen) if sieve.any(stream.text)]
     for place, rule in enumerate(rules):
         for fact in known:

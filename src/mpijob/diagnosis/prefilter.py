@@ -19,7 +19,7 @@ _DIGITS = b"0123456789"
 _Find = Callable[[bytes, int, int], "tuple[int, int] | None"]
 
 
-class Sieve:
+class Prefilter:
     """A set of literals to be found together."""
 
     def __init__(self, literals: Iterable[str]) -> None:

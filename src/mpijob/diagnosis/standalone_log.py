@@ -15,7 +15,7 @@ import msgspec
 
 from mpijob.diagnosis.evidence import Evidence, Window
 from mpijob.diagnosis.log_windows import Piece, cut
-from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.prefilter import Prefilter
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
 from mpijob.diagnosis.template_fields import worker_of_host
@@ -56,7 +56,7 @@ def read(
     site: tuple[Rule, ...] = (),
 ) -> Evidence:
     """Return what logs tell, each given by name in blocks of bytes; `exit_code` is the launcher's."""
-    sieve = Sieve(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
+    sieve = Prefilter(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
     pieces = {name: cut(blocks, sieve) for name, blocks in logs.items()}
     windows = [
         window for name, found in pieces.items() for window in _windows(name, found, alone=len(pieces) == 1)

@@ -49,7 +49,7 @@ class _Held(msgspec.Struct):
 
 
 # -- usage ------------------------------------------------------------------------------------------
-class Tallies:
+class AccountStore:
     """What each worker used so far, in a database in which these columns identify a job."""
 
     def __init__(self, *columns: str) -> None:
@@ -72,8 +72,8 @@ class Tallies:
         return new
 
 
-OF_RECORD = Tallies("namespace", "uid")
-OF_LOCAL_STORE = Tallies("uid")  # one user's engine, which makes the uids itself
+OF_RECORD = AccountStore("namespace", "uid")
+OF_LOCAL_STORE = AccountStore("uid")  # one user's engine, which makes the uids itself
 
 
 def tallied(rows: Iterable[Any]) -> dict[Key, Tally]:

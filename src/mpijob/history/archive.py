@@ -26,7 +26,7 @@ from mpijob import codec
 from mpijob.errors import Conflict
 from mpijob.history import account_store
 from mpijob.history.account_store import Connection
-from mpijob.history.records import Chunk, Fact, Form, Gap, Moment, Voice
+from mpijob.history.records import Chunk, Fact, Form, Gap, LogSource, Moment
 from mpijob.history.storage import layout, tiering
 from mpijob.history.storage.schema import RECORD_TABLES, TABLES, open_database, telling
 from mpijob.model import Event, JobKey, JobState, MPIJob, Phase, Role, Sample
@@ -214,7 +214,7 @@ class Archive:
                 db.execute(f"DELETE FROM {table} WHERE namespace=? AND uid=?", key)
 
     # -- lines ------------------------------------------------------------------------------------
-    def voice(self, voice: Voice) -> Voice:
+    def voice(self, voice: LogSource) -> LogSource:
         """Return a voice as the archive knows it, made known now if it was not."""
         with self.transaction() as db:
             db.execute(
@@ -230,14 +230,14 @@ class Archive:
             ).fetchone()
         return _voice(row)
 
-    def voices(self, key: JobKey) -> list[Voice]:
+    def voices(self, key: JobKey) -> list[LogSource]:
         """Return everybody who spoke in a job."""
         rows = self.read(
             f"SELECT {_VOICE} FROM voices WHERE namespace=? AND uid=? ORDER BY attempt, id", *key
         )
         return [_voice(row) for row in rows]
 
-    def end_voice(self, voice: Voice) -> None:
+    def end_voice(self, voice: LogSource) -> None:
         """Write down that a voice will say no more."""
         with self.transaction() as db:
             db.execute("UPDATE voices SET ended=1 WHERE id=?", (voice.id,))
@@ -367,9 +367,9 @@ def _between(db: Connection, gap: Gap, after_ns: int) -> bool:
     return db.execute(sql, (gap.voice, after_ns, gap.first_ns)).fetchone() is not None
 
 
-def _voice(row: tuple[Any, ...]) -> Voice:
+def _voice(row: tuple[Any, ...]) -> LogSource:
     namespace, uid, attempt, role, worker, rank, source, origin, form, family, tagged, number, ended = row
-    return Voice(
+    return LogSource(
         key=JobKey(namespace, uid), attempt=attempt, role=Role(role), worker=worker, rank=rank, source=source,
         origin=origin, form=Form(form), family=family, tagged=bool(tagged), id=number, ended=bool(ended),
     )  # fmt: skip

@@ -18,7 +18,7 @@ import msgspec
 from mpijob.history import account_store
 from mpijob.history.archive import Archive, decoded, gone
 from mpijob.history.log_writer import TORN, bounds, gap_of
-from mpijob.history.records import Chunk, Fact, Form, Gap, Moment, Record, Voice, numbers
+from mpijob.history.records import Chunk, Fact, Form, Gap, LogSource, Moment, Record, numbers
 from mpijob.history.retention import erase
 from mpijob.history.storage import chunks, tiering
 from mpijob.history.storage.s3 import Objects
@@ -56,13 +56,13 @@ class LineReader(Protocol):
         """Yield what was begun and never ended."""
 
 
-Readers = Callable[[Voice, JobState], LineReader]
+Readers = Callable[[LogSource, JobState], LineReader]
 
 
 class CriReader:
     """Reads the lines of the local engine's files."""
 
-    def __init__(self, voice: Voice, state: JobState) -> None:
+    def __init__(self, voice: LogSource, state: JobState) -> None:
         self._voice = voice
         found = [rank.worker for rank in state.ranks if rank.rank == voice.rank]
         self._worker = found[0] if voice.worker is None and found else voice.worker
@@ -89,14 +89,14 @@ class CriReader:
 
 def past(
     directory: str, readers: Readers = CriReader, database: str = "", objects: Objects | None = None
-) -> Past | None:
+) -> ArchiveReader | None:
     """Return the past that a directory, or a database beside it, holds; None where there is none."""
     if not database and not os.path.exists(os.path.join(directory, "history.db")):
         return None
-    return Past(Archive(directory, database=database, objects=objects), readers)
+    return ArchiveReader(Archive(directory, database=database, objects=objects), readers)
 
 
-class Past:
+class ArchiveReader:
     """What is remembered of jobs; by name, of the newest job that had it."""
 
     def __init__(self, archive: Archive, readers: Readers = CriReader) -> None:
@@ -236,7 +236,7 @@ class Past:
         ]
         return itertools.chain(lost, pipeline.select(live_merge.merged(streams), query))
 
-    def _lines(self, voice: Voice, state: JobState, query: LogQuery) -> Iterator[LogLine]:
+    def _lines(self, voice: LogSource, state: JobState, query: LogQuery) -> Iterator[LogLine]:
         reader = self._readers(voice, state)
         letters = _worth(voice, query)
         for part in self._parts(voice, query):
@@ -247,17 +247,17 @@ class Past:
                 yield from reader.read(raw)
         yield from reader.rest()
 
-    def raw(self, voice: Voice, query: LogQuery | None = None) -> Iterator[bytes]:
+    def raw(self, voice: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
         """Yield the stored lines of one voice, each with its newline, as the engine gave them."""
         for block in self.blocks(voice, query):
             yield from io.BytesIO(block)
 
-    def blocks(self, voice: Voice, query: LogQuery | None = None) -> Iterator[bytes]:
+    def blocks(self, voice: LogSource, query: LogQuery | None = None) -> Iterator[bytes]:
         """Yield the same lines many at a time, each block ending with a line: for whoever sorts or searches in bulk."""
         for part in self._parts(voice, query):
             yield _as_line(voice, part) if isinstance(part, Gap) else part
 
-    def _parts(self, voice: Voice, query: LogQuery | None) -> Iterator[bytes | Gap]:
+    def _parts(self, voice: LogSource, query: LogQuery | None) -> Iterator[bytes | Gap]:
         """Yield blocks of lines, and the gaps where they are."""
         gaps = deque(gap for gap in self._archive.gaps(voice.key) if gap.voice == voice.id)
         for chunk in self._archive.chunks(voice.id):
@@ -268,13 +268,13 @@ class Past:
                     yield from _with_gaps(part, gaps) if gaps and isinstance(part, bytes) else (part,)
         yield from gaps
 
-    def _chunk(self, voice: Voice, chunk: Chunk) -> Iterator[bytes | Gap]:
+    def _chunk(self, voice: LogSource, chunk: Chunk) -> Iterator[bytes | Gap]:
         told = 0
         try:
             for block in chunks.read(tiering.local(self._archive, chunk.file), chunk.size):
                 yield block
                 told += len(block)
-        except chunks.Torn:
+        except chunks.CorruptChunk:
             if self._still(chunk):
                 yield gap_of(voice, chunk.first_ns, chunk.last_ns, TORN)
             else:  # it was sealed, or made way, while we read: look at what is there now
@@ -284,7 +284,7 @@ class Past:
         rows = self._archive.read("SELECT file FROM chunks WHERE id=?", chunk.id)
         return bool(rows) and rows[0][0] == chunk.file
 
-    def _anew(self, voice: Voice, chunk: Chunk, told: int) -> Iterator[bytes | Gap]:
+    def _anew(self, voice: LogSource, chunk: Chunk, told: int) -> Iterator[bytes | Gap]:
         """Yield what a chunk that has another file now holds behind what was told of it."""
         for one in self._archive.chunks(voice.id):
             for part in self._chunk(voice, one) if one.id == chunk.id else ():
@@ -296,7 +296,7 @@ class Past:
                 told = max(0, told - len(part))
 
 
-def _wanted(voice: Voice, query: LogQuery) -> bool:
+def _wanted(voice: LogSource, query: LogQuery) -> bool:
     """Leave out voices that cannot hold a wanted line; a launcher's log on a cluster holds its ranks' lines."""
     if query.attempt is not None and voice.attempt != query.attempt:
         return False
@@ -308,13 +308,13 @@ def _wanted(voice: Voice, query: LogQuery) -> bool:
     return not query.ranks or (Role.RANK in roles and (voice.rank is None or voice.rank in query.ranks))
 
 
-def _worth(voice: Voice, query: LogQuery) -> bytes:
+def _worth(voice: LogSource, query: LogQuery) -> bytes:
     """Return what a line must hold to be worth a look; b"" where lines around it, or pieces of long ones, count too."""
     alone = not (query.before or query.after or query.tidy or query.fold or query.level)
     return regex_literals.needed(query.regex) if query.regex and alone and voice.form is Form.CRI else b""
 
 
-def _may_hold(voice: Voice, chunk: Chunk, query: LogQuery) -> bool:
+def _may_hold(voice: LogSource, chunk: Chunk, query: LogQuery) -> bool:
     """Leave out chunks that cannot hold a wanted line; of a launcher all are read, for it explains itself."""
     if voice.form is Form.POD and voice.role is Role.LAUNCHER:
         return True
@@ -340,7 +340,7 @@ def _with_gaps(block: bytes, gaps: deque[Gap]) -> Iterator[bytes | Gap]:
     yield b"".join(lines)
 
 
-def _as_line(voice: Voice, gap: Gap) -> bytes:
+def _as_line(voice: LogSource, gap: Gap) -> bytes:
     """Return a gap as a stored line of the voice that it is in."""
     line = cri.format_line(gap.first_ns, "stderr", gap.sentence().encode(), False)
     if voice.form is Form.CRI:

@@ -14,7 +14,7 @@ import msgspec
 from mpijob.errors import BackendError
 from mpijob.history.archive import Archive
 from mpijob.history.log_writer import CHUNK_BYTES, bounds, gap_of
-from mpijob.history.records import Chunk, Gap, Voice
+from mpijob.history.records import Chunk, Gap, LogSource
 from mpijob.history.storage import chunks, disk_reserve
 from mpijob.history.storage.schema import telling
 from mpijob.model import Event, JobKey, JobState, Sample
@@ -22,7 +22,7 @@ from mpijob.model import Event, JobKey, JobState, Sample
 _MOST_SAMPLES = 2000  # of each worker: more than any screen shows
 
 
-class Whole(msgspec.Struct, frozen=True, kw_only=True):
+class JobImport(msgspec.Struct, frozen=True, kw_only=True):
     """All that an engine knows of one job; `spec` and `plan` are encoded already, `gaps` are what it has lost."""
 
     state: JobState
@@ -36,7 +36,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True):
 _PACKED = 4  # at least by so much are logs smaller when they are stored
 
 
-def take_in(archive: Archive, whole: Whole, logs: Iterable[tuple[Voice, str]], now: float) -> None:
+def take_in(archive: Archive, whole: JobImport, logs: Iterable[tuple[LogSource, str]], now: float) -> None:
     """Write a job down with its log files, given by who speaks in them; a file that fails becomes a gap."""
     key = whole.state.ref.key
     archive.forget(key)
@@ -57,7 +57,7 @@ class _Stored(NamedTuple):
     trouble: str = ""
 
 
-def _count(archive: Archive, voice: Voice, found: _Stored) -> None:
+def _count(archive: Archive, voice: LogSource, found: _Stored) -> None:
     ranks = "" if voice.rank is None else str(voice.rank)
     for chunk in found.chunks:
         archive.put_chunk(voice.key, msgspec.structs.replace(chunk, voice=voice.id, ranks=ranks))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from mpijob.history.archive import Archive
-from mpijob.history.records import Chunk, Gap, Position, Voice, numbers, spans
+from mpijob.history.records import Chunk, Gap, LogSource, Position, numbers, spans
 from mpijob.history.storage import chunks, tiering
 from mpijob.history.storage.schema import telling
 from mpijob.observation.logs import cri
@@ -30,7 +30,7 @@ Speakers = Callable[[bytes], Iterable[int]]
 class Capture:
     """Takes the lines of one voice. Safe to be fed by one thread and flushed by another."""
 
-    def __init__(self, archive: Archive, voice: Voice, speakers: Speakers | None = None) -> None:
+    def __init__(self, archive: Archive, voice: LogSource, speakers: Speakers | None = None) -> None:
         self.voice = voice if voice.id else archive.voice(voice)
         self._archive = archive
         self._speakers = speakers
@@ -149,7 +149,7 @@ class Capture:
             os.unlink(old)
 
 
-def gap_of(voice: Voice, first_ns: int, last_ns: int, reason: str) -> Gap:
+def gap_of(voice: LogSource, first_ns: int, last_ns: int, reason: str) -> Gap:
     """Return a gap in what one voice said."""
     return Gap(
         first_ns=first_ns, last_ns=max(first_ns, last_ns), reason=reason, voice=voice.id,
@@ -167,7 +167,7 @@ def bounds(lines: bytes) -> tuple[int, int]:
 def _last(path: str, chunk: Chunk) -> Position | None:
     """Return the last stamp in a chunk and how many lines at its end carry it."""
     tail = before = b""
-    with contextlib.suppress(chunks.Torn):
+    with contextlib.suppress(chunks.CorruptChunk):
         for lines in chunks.read(path, chunk.size):
             before, tail = tail, lines
     if not tail:

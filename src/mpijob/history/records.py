@@ -19,7 +19,7 @@ class Form(StrEnum):
     POD = "pod"  # a pod's log as the API server gives it: time, text
 
 
-class Voice(msgspec.Struct, frozen=True, kw_only=True):
+class LogSource(msgspec.Struct, frozen=True, kw_only=True):
     """One source of lines: a local log file, or one life of a pod's container.
 
     `source` is the file's or the pod's name; `origin` tells apart those that had the same name. `family`

@@ -24,7 +24,7 @@ _AT_ONCE = 500
 _YOUNG_SECONDS = 3600.0  # a file that nobody knows yet may be somebody's who is just writing it
 
 
-class Keep(msgspec.Struct, frozen=True):
+class RetentionPolicy(msgspec.Struct, frozen=True):
     """How many days logs, records and accounts are kept after a job's end."""
 
     logs_days: float = Retention().logs_days
@@ -35,24 +35,24 @@ class Keep(msgspec.Struct, frozen=True):
 class Policy(msgspec.Struct, frozen=True):
     """What an administrator has set: days by namespace ("*" for all others), and the room for logs in bytes."""
 
-    namespaces: Mapping[str, Keep] = {}
+    namespaces: Mapping[str, RetentionPolicy] = {}
     most_bytes: int = 0
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
         """Return what is set."""
         days = {
-            name: Keep(keep.logs_days, keep.record_days, keep.accounts_days)
+            name: RetentionPolicy(keep.logs_days, keep.record_days, keep.accounts_days)
             for name, keep in settings.keep.items()
         }
         return cls(days, int(quantity.parse(settings.history_bytes)))
 
-    def keep(self, namespace: str, job: MPIJob | None) -> Keep:
+    def keep(self, namespace: str, job: MPIJob | None) -> RetentionPolicy:
         """Return the days for one job: its namespace's; a job that asks for fewer days itself gets its wish."""
         own = Retention() if job is None else job.retention
         named = self.namespaces.get(namespace) or self.namespaces.get("*")
         if named is None:
-            return Keep(own.logs_days, own.record_days)  # an account is the place's, not the job's
+            return RetentionPolicy(own.logs_days, own.record_days)  # an account is the place's, not the job's
         usual = Retention()
         logs = named.logs_days if own.logs_days == usual.logs_days else min(own.logs_days, named.logs_days)
         record = (
@@ -60,7 +60,7 @@ class Policy(msgspec.Struct, frozen=True):
             if own.record_days == usual.record_days
             else min(own.record_days, named.record_days)
         )
-        return Keep(min(logs, record), record, named.accounts_days)
+        return RetentionPolicy(min(logs, record), record, named.accounts_days)
 
 
 def tidy(archive: Archive, policy: Policy, now: float) -> int:
@@ -74,7 +74,7 @@ def tidy(archive: Archive, policy: Policy, now: float) -> int:
 
 def _forget_accounts(archive: Archive, policy: Policy, now: float) -> None:
     """Remove the accounts that were kept long enough; those of records that are still there stay with them."""
-    least = min(keep.accounts_days for keep in (Keep(), *policy.namespaces.values()))
+    least = min(keep.accounts_days for keep in (RetentionPolicy(), *policy.namespaces.values()))
     rows = archive.read(
         "SELECT namespace, uid, ended FROM accounts WHERE ended<? AND NOT EXISTS"
         " (SELECT 1 FROM jobs WHERE jobs.namespace=accounts.namespace AND jobs.uid=accounts.uid)",

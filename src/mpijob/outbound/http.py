@@ -22,7 +22,7 @@ from mpijob.outbound.policy import ANYWHERE, Policy
 _PIECE = 64 << 10
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """What a server has answered; `location` is where a redirect points to, without its query."""
 
     status: int
@@ -48,7 +48,7 @@ def request(
     seconds: float,
     most_bytes: int,
     policy: Policy = ANYWHERE,
-) -> Answer:
+) -> Response:
     """Return the answer of a server; raise OSError where there is none, or a larger one, or none in time.
 
     With `most_bytes=0` the body is not read.
@@ -63,7 +63,7 @@ def request(
             connection.request(method, _target(parts, proxy), body, _headers(parts, proxy, headers or {}))
             got = connection.getresponse()
             content = _body(got, most_bytes) if most_bytes else b""
-            return Answer(got.status, content, _location(url, got))
+            return Response(got.status, content, _location(url, got))
         except http.client.HTTPException as error:
             raise OSError(f"its answer is no HTTP, or broke off ({type(error).__name__})") from error
         except OSError as error:

@@ -16,7 +16,7 @@ class TooMany(Exception):
     """An address has more requests in line than are kept."""
 
 
-class Turns:
+class ConcurrencyLimit:
     """Hands out turns to addresses, in an order that none of them can buy."""
 
     def __init__(self, at_once: int, of_one: int, waiting_of_one: int) -> None:

@@ -1,6 +1,6 @@
 """The application of a small service: a few paths, probes for a kubelet, numbers for Prometheus.
 
-A service sees a `Request` and gives an `Answer`; the web framework stays in here.
+A service sees a `Request` and gives an `Reply`; the web framework stays in here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CODES = {404: "NOT_FOUND", 408: "TOO_SLOW", 413: "TOO_LARGE"}
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """What is answered."""
 
     status: int
@@ -85,7 +85,7 @@ class Request:
         return b"".join(pieces)
 
 
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[Request], Awaitable[Reply]]
 Application = Starlette
 
 
@@ -119,8 +119,8 @@ def _route(path: str, handler: Handler, method: str) -> Route:
 
 
 def _probe(well: Callable[[], bool]) -> Handler:
-    async def answer(_: Request) -> Answer:
-        return Answer(200, "ok\n") if well() else Answer(503, "not ok\n")
+    async def answer(_: Request) -> Reply:
+        return Reply(200, "ok\n") if well() else Reply(503, "not ok\n")
 
     return answer
 
@@ -138,12 +138,12 @@ def metrics(registry: CollectorRegistry, allowed: Callable[[str], bool] | None =
     """Return what Prometheus is answered; `allowed` says of a token, in a thread, whether it may read it."""
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-    async def answer(request: Request) -> Answer:
+    async def answer(request: Request) -> Reply:
         if allowed is not None and not await run_in_threadpool(allowed, request.token):
-            return Answer(
+            return Reply(
                 401, "a token that may read /metrics is needed\n", TEXT, {"www-authenticate": "Bearer"}
             )
-        return Answer(200, await run_in_threadpool(generate_latest, registry), CONTENT_TYPE_LATEST)
+        return Reply(200, await run_in_threadpool(generate_latest, registry), CONTENT_TYPE_LATEST)
 
     return answer
 

@@ -14,24 +14,26 @@ from hashlib import sha256
 
 from starlette.requests import HTTPConnection
 
-from mpijob.api.auth.sessions import Door, Visitor
+from mpijob.api.auth.sessions import Authenticator, Principal
 from mpijob.api.errors import Refused
-from mpijob.client.multiuser.sessions import FRESH_SECONDS, Guests, NotSignedIn
+from mpijob.client.multiuser.sessions import FRESH_SECONDS, NotSignedIn, SessionStore
 
 FORWARDED = "x-forwarded-access-token"
 _LONGEST = 16_384
 
 
-class Login(Door):
+class TokenAuth(Authenticator):
     """Lets in whom the cluster knows."""
 
     signs_in = "login"
 
-    def __init__(self, hosts: Iterable[str], guests: Guests, *, sign_out: str = "/oauth/sign_out") -> None:
+    def __init__(
+        self, hosts: Iterable[str], guests: SessionStore, *, sign_out: str = "/oauth/sign_out"
+    ) -> None:
         super().__init__(hosts)
         self._guests, self.sign_out = guests, sign_out
 
-    async def visitor(self, request: HTTPConnection) -> Visitor:
+    async def visitor(self, request: HTTPConnection) -> Principal:
         """Return who asks; refuse whom the cluster does not know."""
         token = token_of(request)
         if not token:
@@ -41,7 +43,7 @@ class Login(Door):
         except NotSignedIn as error:
             raise Refused(401, error.message, error.hint) from error
         word = hmac.new(token.encode(), b"mpijob csrf", sha256).hexdigest()
-        return Visitor(guest.identity.user, word, guest.known + FRESH_SECONDS, guest)
+        return Principal(guest.identity.user, word, guest.known + FRESH_SECONDS, guest)
 
     def leave(self, request: HTTPConnection) -> None:
         """Forget who leaves; the login itself is ended where it was made."""

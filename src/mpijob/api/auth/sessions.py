@@ -5,8 +5,8 @@ the address), as notebook servers do. The token is changed for a session cookie 
 that changes something must also carry the session's CSRF word in a header, which no other site can send. The Host
 header must be one of ours, or a page elsewhere could reach us under its own name (DNS rebinding).
 
-At a cluster the server stands behind the cluster's own login (`cluster_token`), which hands the user's token on with every
-request; the rest is the same.
+On a cluster the server is behind the cluster's own login (`cluster_token`), which passes the user's token with
+every request; the rest is the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 
 from mpijob.api.errors import Refused
-from mpijob.client.multiuser.sessions import Guest
+from mpijob.client.multiuser.sessions import UserSession
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER = "x-mpijob-csrf"
@@ -31,16 +31,16 @@ _TOKEN_SECONDS = 12 * 3600.0
 _SIGN_IN_HINT = "open the address that `mpijob ui` printed; `mpijob ui` prints a new one"
 
 
-class Visitor(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True):
     """Who asks; `guest` is who they are at a cluster, where the server is not their own."""
 
     user: str
     csrf: str
     until: float
-    guest: Guest | None = None
+    guest: UserSession | None = None
 
 
-class Door:
+class Authenticator:
     """What holds at every door: whose requests are looked at, and which changes come from our own page."""
 
     signs_in: Literal["address", "login"] = "address"
@@ -62,13 +62,13 @@ class Door:
         if site not in ("same-origin", "none") or (origin is not None and not self._ours(origin)):
             raise Refused(403, "another site sent this request")
 
-    def check_csrf(self, request: HTTPConnection, visitor: Visitor) -> None:
+    def check_csrf(self, request: HTTPConnection, visitor: Principal) -> None:
         """Refuse a change that did not come from our own page."""
         self.check_origin(request)
         if not same(request.headers.get(CSRF_HEADER, ""), visitor.csrf):
             raise Refused(403, f"the header {CSRF_HEADER} is missing or wrong", "reload the page")
 
-    def check_upgrade(self, request: HTTPConnection, visitor: Visitor, word: str) -> None:
+    def check_upgrade(self, request: HTTPConnection, visitor: Principal, word: str) -> None:
         """Refuse a WebSocket that our own page did not open; the query has the word, for it can carry no header."""
         if request.headers.get("origin") is None:
             raise Refused(403, "an upgrade must say where it comes from")
@@ -80,7 +80,7 @@ class Door:
         scheme, _, host = origin.partition("://")
         return scheme in ("http", "https") and host.lower() in self._hosts
 
-    async def visitor(self, request: HTTPConnection) -> Visitor:
+    async def visitor(self, request: HTTPConnection) -> Principal:
         """Return who asks; refuse who is not signed in."""
         raise NotImplementedError
 
@@ -88,7 +88,7 @@ class Door:
         """Return a token that lets one browser in."""
         raise Refused(404, "people come in through the cluster's login here", "open the page's address")
 
-    def enter(self, token: str) -> tuple[str, Visitor]:
+    def enter(self, token: str) -> tuple[str, Principal]:
         """Change a one-time token for a session."""
         raise Refused(404, "people come in through the cluster's login here", "open the page's address")
 
@@ -96,7 +96,7 @@ class Door:
         """End the visitor's session."""
 
 
-class Gate(Door):
+class CookieAuth(Authenticator):
     """The sessions of one server, and the tokens that open new ones."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Gate(Door):
         super().__init__(hosts)
         self.user, self.cookie = user, cookie
         self._tokens: dict[str, float] = {}
-        self._sessions: dict[str, Visitor] = {}
+        self._sessions: dict[str, Principal] = {}
         self._now = now
 
     def invite(self, token: str = "") -> str:
@@ -114,7 +114,7 @@ class Gate(Door):
         self._tokens[token] = self._now() + _TOKEN_SECONDS
         return token
 
-    def enter(self, token: str) -> tuple[str, Visitor]:
+    def enter(self, token: str) -> tuple[str, Principal]:
         """Change a one-time token for a session: its secret, for the cookie, and the visitor."""
         known = next((one for one in self._tokens if same(one, token)), None)
         if known is None or self._tokens.pop(known) < self._now():
@@ -122,7 +122,7 @@ class Gate(Door):
                 401, "this sign-in address was used already, or is not of this server", _SIGN_IN_HINT
             )
         secret = secrets.token_urlsafe(32)
-        visitor = Visitor(self.user, secrets.token_urlsafe(24), self._now() + _SESSION_SECONDS)
+        visitor = Principal(self.user, secrets.token_urlsafe(24), self._now() + _SESSION_SECONDS)
         self._sessions[secret] = visitor
         return secret, visitor
 
@@ -130,7 +130,7 @@ class Gate(Door):
         """End the visitor's session."""
         self._sessions.pop(request.cookies.get(self.cookie, ""), None)
 
-    async def visitor(self, request: HTTPConnection) -> Visitor:
+    async def visitor(self, request: HTTPConnection) -> Principal:
         """Return who asks; refuse who is not signed in."""
         given = request.cookies.get(self.cookie, "")
         known = self._sessions.get(given)

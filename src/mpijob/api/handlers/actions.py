@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from mpijob.api import errors
 from mpijob.api.live import rows
-from mpijob.api.request_context import Ask
+from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.job_schemas import BulkAnswer, Done, JobRow, PlanAnswer
 from mpijob.errors import InvalidJob, MpiJobError
 from mpijob.model import JobRef, JobState, MPIJob, Plan
@@ -16,59 +16,59 @@ from mpijob.model.status.stacks import StackReport
 from mpijob.observation.redaction import masking
 
 
-async def read_draft(ask: Ask) -> Response:
+async def read_draft(ask: RequestContext) -> Response:
     """Return a draft as it is understood; what is wrong with it is told all at once."""
     return await ask.parsed_answer("reading")
 
 
-async def plan(ask: Ask) -> PlanAnswer:
+async def plan(ask: RequestContext) -> PlanAnswer:
     """Return exactly what would run; nothing is started."""
     found = masking.masked_plan(await ask.client.plan(await drafted(ask)))
     return PlanAnswer(found, _summary(found))
 
 
-async def fit(ask: Ask) -> Fit:
+async def fit(ask: RequestContext) -> Fit:
     """Return whether a job would start now, wait, or never run here."""
     return await ask.client.fit(await drafted(ask))
 
 
-async def create(ask: Ask) -> JobRow:
+async def create(ask: RequestContext) -> JobRow:
     """Start a job, or queue it."""
     return _shown(ask, (await ask.client.submit(await drafted(ask))).last)
 
 
-async def cancel(ask: Ask) -> JobRow:
+async def cancel(ask: RequestContext) -> JobRow:
     """Ask a job to end; its record stays."""
     return await _acted(ask, "cancel", ask.ref)
 
 
-async def suspend(ask: Ask) -> JobRow:
+async def suspend(ask: RequestContext) -> JobRow:
     """End a job's processes and keep it to be resumed."""
     return await _acted(ask, "suspend", ask.ref)
 
 
-async def resume(ask: Ask) -> JobRow:
+async def resume(ask: RequestContext) -> JobRow:
     """Queue a suspended job again."""
     return await _acted(ask, "resume", ask.ref)
 
 
-async def scale(ask: Ask) -> JobRow:
+async def scale(ask: RequestContext) -> JobRow:
     """Give an elastic job another number of workers."""
     return _shown(ask, await ask.client.scale(ask.ref, ask.body.workers))
 
 
-async def retry(ask: Ask) -> JobRow:
+async def retry(ask: RequestContext) -> JobRow:
     """Run a job that has ended again, with the same configuration or with a numbered fix."""
     return _shown(ask, (await ask.client.retry(ask.ref, with_fix=ask.body.with_fix)).last)
 
 
-async def stacks(ask: Ask) -> StackReport:
+async def stacks(ask: RequestContext) -> StackReport:
     """Look where the ranks stand now; whoever may not enter the workers may not look."""
     async with ask.act():
         return await ask.client.stacks(ask.ref)
 
 
-async def clone(ask: Ask) -> JobRow:
+async def clone(ask: RequestContext) -> JobRow:
     """Create a changed copy."""
     body = ask.body
     async with ask.act():  # what is replaced is ended first
@@ -78,17 +78,17 @@ async def clone(ask: Ask) -> JobRow:
     return _shown(ask, copy.last)
 
 
-async def delete(ask: Ask) -> None:
+async def delete(ask: RequestContext) -> None:
     """End a job if needed and remove it; its record stays for a while."""
     await _removed(ask, ask.ref)
 
 
-async def bulk(ask: Ask) -> BulkAnswer:
+async def bulk(ask: RequestContext) -> BulkAnswer:
     """Do the same to several jobs; the answer says for each whether it worked."""
     return BulkAnswer(tuple([await _one(ask, name) for name in dict.fromkeys(ask.body.jobs)]))
 
 
-async def _one(ask: Ask, address: str) -> Done:
+async def _one(ask: RequestContext, address: str) -> Done:
     namespace, slash, name = address.partition("/")
     try:
         if not slash or not name:
@@ -101,7 +101,7 @@ async def _one(ask: Ask, address: str) -> Done:
     return Done(address, None)
 
 
-async def _acted(ask: Ask, action: str, ref: JobRef) -> JobRow:
+async def _acted(ask: RequestContext, action: str, ref: JobRef) -> JobRow:
     client = ask.client
     if action == "retry":
         return _shown(ask, (await client.retry(ref)).last)
@@ -110,20 +110,20 @@ async def _acted(ask: Ask, action: str, ref: JobRef) -> JobRow:
         return _shown(ask, await verbs[action](ref))
 
 
-async def _removed(ask: Ask, ref: JobRef) -> None:
+async def _removed(ask: RequestContext, ref: JobRef) -> None:
     ref = (await ask.client.state(ref)).ref  # with its uid: an earlier job of that name may come to light
     async with ask.act():
         await ask.client.delete(ref)
     ask.room.board.forget(ref)
 
 
-def _shown(ask: Ask, state: JobState) -> JobRow:
+def _shown(ask: RequestContext, state: JobState) -> JobRow:
     """Return where a job stands after an act; the list has it at once, too."""
     ask.room.board.see(state)
     return rows.row(state)
 
 
-async def drafted(ask: Ask) -> MPIJob:
+async def drafted(ask: RequestContext) -> MPIJob:
     """Return the job of a draft; refuse one with everything that is wrong in it."""
     return await ask.parsed("job", MPIJob)
 

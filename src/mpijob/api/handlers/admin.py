@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from mpijob.api.request_context import Ask
+from mpijob.api.request_context import RequestContext
 from mpijob.client.admin.limits import Administration
 from mpijob.model.status.overview import ClusterView
 
 
-async def whole_cluster(ask: Ask) -> ClusterView:
+async def whole_cluster(ask: RequestContext) -> ClusterView:
     """Return all namespaces, queues, who had to make way, and which quotas are nearly consumed."""
     return await asyncio.to_thread(Administration(ask.client).overview)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mpijob.api.request_context import Ask
+from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.job_schemas import Limit
 from mpijob.model.status.audit import AuditEvent, AuditQuery
 
@@ -29,7 +29,7 @@ class AuditList(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-async def entries(ask: Ask) -> AuditList:
+async def entries(ask: RequestContext) -> AuditList:
     """Return the entries that are wanted."""
     me, asked = await ask.client.port.whoami(), ask.query
     own = not await ask.administrates()

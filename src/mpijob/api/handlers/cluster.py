@@ -7,7 +7,7 @@ from statistics import median
 
 from mpijob.admission import decision
 from mpijob.api.live import overview_rows
-from mpijob.api.request_context import Ask
+from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.draft_schemas import AttemptsAnswer, Budgets, Opinions, QueueRow, Queues, Rights
 from mpijob.api.schemas.job_schemas import JobRow
 from mpijob.api.schemas.overview_schemas import Waiting
@@ -24,7 +24,7 @@ _VERBS = ("create", "get", "list", "logs", "cancel", "delete", "exec")
 _AHEAD = 20
 
 
-async def rights(ask: Ask) -> Rights:
+async def rights(ask: RequestContext) -> Rights:
     """Return what the user may do in a namespace, and in words what not."""
     namespace = ask.query.namespace or ask.client.namespace
     facts, me = await _facts(ask, namespace), await ask.client.port.whoami()
@@ -32,7 +32,7 @@ async def rights(ask: Ask) -> Rights:
     return Rights(namespace=namespace, may=tuple(verb for verb in _VERBS if verb in facts.may), why=why)
 
 
-async def queues(ask: Ask) -> Queues:
+async def queues(ask: RequestContext) -> Queues:
     """Return the queues of a namespace with those who wait there, and its limits."""
     namespace = ask.query.namespace or ask.client.namespace
     await ask.check(namespace)
@@ -89,11 +89,11 @@ def _lines(facts: Facts) -> tuple[Line, ...]:
     return tuple(found)
 
 
-async def _facts(ask: Ask, namespace: str) -> Facts:
+async def _facts(ask: RequestContext, namespace: str) -> Facts:
     return await ask.client.facts(MPIJob(name="any", namespace=namespace, workers=1, command=("true",)))
 
 
-async def compare(ask: Ask) -> Comparison:
+async def compare(ask: RequestContext) -> Comparison:
     """Return how jobs differ: configuration, phase, duration, result, what they used."""
     jobs = [address(one) for one in dict.fromkeys(ask.query.job)]
     for ref in jobs:
@@ -109,7 +109,7 @@ def address(text: str) -> JobRef:
     return JobRef(namespace, name)
 
 
-async def patterns(ask: Ask) -> Fleet:
+async def patterns(ask: RequestContext) -> Fleet:
     """Return what the jobs that failed lately have in common."""
     query = ask.query
     return await ask.client.patterns(
@@ -117,12 +117,12 @@ async def patterns(ask: Ask) -> Fleet:
     )
 
 
-async def attempts(ask: Ask) -> AttemptsAnswer:
+async def attempts(ask: RequestContext) -> AttemptsAnswer:
     """Return the jobs that had this name, the newest first."""
     return AttemptsAnswer(await ask.same_name())
 
 
-async def budgets(ask: Ask) -> Budgets:
+async def budgets(ask: RequestContext) -> Budgets:
     """Return how namespaces stand against their budgets."""
     found = await ask.client.budgets()
     if not await ask.everywhere():
@@ -131,7 +131,7 @@ async def budgets(ask: Ask) -> Budgets:
     return Budgets(found)
 
 
-async def migrating(ask: Ask) -> Progress:
+async def migrating(ask: RequestContext) -> Progress:
     """Return how far the MPIJobs of old are on their way here."""
     found, moved = await asyncio.to_thread(
         cluster_migration.of_cluster,
@@ -142,12 +142,12 @@ async def migrating(ask: Ask) -> Progress:
     return cluster_migration.progress(found, moved)
 
 
-async def opinion(ask: Ask) -> None:
+async def opinion(ask: RequestContext) -> None:
     """Count whether a piece of help was helpful."""
     ask.room.opinions.add(ask.body.topic, ask.body.helpful)
 
 
-async def opinions(ask: Ask) -> Opinions:
+async def opinions(ask: RequestContext) -> Opinions:
     """Return how helpful the help is said to be, for administrators."""
     if not await ask.administrates():
         raise NotAllowed("opinions on the help are for administrators")

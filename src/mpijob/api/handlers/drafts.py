@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from mpijob.api.handlers import actions
-from mpijob.api.request_context import Ask
+from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.draft_schemas import Advised, NewTemplate
 from mpijob.api.schemas.job_schemas import Draft, Reading, TemplateRow
 from mpijob.client.submit import form_options
@@ -17,12 +17,12 @@ from mpijob.errors import Unsupported
 from mpijob.model.platform.form_options import Choices
 
 
-async def edit(ask: Ask) -> Response:
+async def edit(ask: RequestContext) -> Response:
     """Return a job file after a form's change, with every note and unknown field kept; or only read it."""
     return await ask.parsed_answer("edit")
 
 
-async def choices(ask: Ask) -> Choices:
+async def choices(ask: RequestContext) -> Choices:
     """Return what a namespace offers: projects, images, queues, volumes, data connections."""
     found = await form_options.choices(ask.client, ask.query.namespace)
     if ask.guest is None:
@@ -30,19 +30,19 @@ async def choices(ask: Ask) -> Choices:
     return msgspec.structs.replace(found, projects=await ask.room.projects.of(ask.guest))
 
 
-async def advice(ask: Ask) -> Advised:
+async def advice(ask: RequestContext) -> Advised:
     """Return what earlier runs of the program say."""
     job = ask.client.localized(await actions.drafted(ask))
     await ask.check(job.namespace)
     return Advised(counsel=await ask.client.advise(job), estimate=await ask.client.estimate(job))
 
 
-async def convert(ask: Ask) -> Response:
+async def convert(ask: RequestContext) -> Response:
     """Return what a text of another kind holds, converted."""
     return await ask.parsed_answer("convert")
 
 
-async def save_template(ask: Ask) -> TemplateRow:
+async def save_template(ask: RequestContext) -> TemplateRow:
     """Keep a job as an own template."""
     _refuse_on_a_server(ask)
     body: NewTemplate = ask.body
@@ -58,13 +58,13 @@ def _saved(shelf: Templates, body: NewTemplate, read: Reading) -> TemplateRow:
     return TemplateRow(made.name, made.origin.value, made.description, read.yaml)
 
 
-async def delete_template(ask: Ask) -> None:
+async def delete_template(ask: RequestContext) -> None:
     """Remove an own template."""
     _refuse_on_a_server(ask)
     ask.client.templates.delete(ask.request.path_params["template"])
 
 
-def _refuse_on_a_server(ask: Ask) -> None:
+def _refuse_on_a_server(ask: RequestContext) -> None:
     if ask.guest is not None:
         raise Unsupported(
             "own templates are kept on your own machine, not on this server",

@@ -18,7 +18,7 @@ from starlette.responses import FileResponse, Response
 from mpijob.accounting.reports import Report
 from mpijob.api.errors import Refused
 from mpijob.api.live import file_stream, list_query, overview_rows, rows
-from mpijob.api.request_context import JSON, Ask
+from mpijob.api.request_context import JSON, RequestContext
 from mpijob.api.schemas.job_schemas import (
     Artifacts,
     Events,
@@ -53,7 +53,7 @@ T = TypeVar("T")
 _WAITING = 20  # so many are told in full
 
 
-async def list_jobs(ask: Ask) -> Response:
+async def list_jobs(ask: RequestContext) -> Response:
     """Answer one page; a page that the asker has already is only confirmed."""
     board, query = ask.room.board, ask.query
     if board.trouble is not None and not board.rows:
@@ -72,7 +72,7 @@ async def list_jobs(ask: Ask) -> Response:
     return Response(made, media_type=JSON, headers=headers)
 
 
-async def get_job(ask: Ask) -> JobDetail:
+async def get_job(ask: RequestContext) -> JobDetail:
     """Return everything known of one job."""
     state = await ask.client.state(ask.ref)
     spec = await ask.client.spec(state.ref)
@@ -92,7 +92,7 @@ def _commands(ref: JobRef, home: str) -> dict[str, str]:
     return {verb: f"mpijob {verb} {ref.name}{where}" for verb in verbs}
 
 
-async def export(ask: Ask) -> Response:
+async def export(ask: RequestContext) -> Response:
     """Hand over a job's configuration as a file, in our form or in one that `oc create -f` takes."""
     ref, form = ask.ref, ask.query.format
     own: Format = "json" if form == "json" else "yaml"
@@ -107,43 +107,43 @@ async def export(ask: Ask) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8", headers=headers)
 
 
-async def events(ask: Ask) -> Events:
+async def events(ask: RequestContext) -> Events:
     """Return what happened to a job."""
     found: tuple[Event, ...] = await _all(ask.client.events(ask.ref))
     return Events(found)
 
 
-async def why(ask: Ask) -> Diagnosis:
+async def why(ask: RequestContext) -> Diagnosis:
     """Return why a job stands where it stands: causes, timeline, checklist, numbered fixes."""
     return await ask.client.diagnose(ask.ref)
 
 
-async def metrics(ask: Ask) -> Usage:
+async def metrics(ask: RequestContext) -> Usage:
     """Return how much the workers used over time, as a band and the busiest worker."""
     return usage.bands(await ask.client.metrics(ask.ref), points=ask.query.points)
 
 
-async def curves(ask: Ask) -> Curves:
+async def curves(ask: RequestContext) -> Curves:
     """Return a training's metrics over time, and how far it is."""
     return await ask.client.curves(ask.ref, rank=ask.query.rank, points=ask.query.points)
 
 
-async def links(ask: Ask) -> Links:
+async def links(ask: RequestContext) -> Links:
     """Return where its training is seen elsewhere."""
     return Links(await ask.client.links(ask.ref))
 
 
-async def accounts(ask: Ask) -> AccountPage:
+async def accounts(ask: RequestContext) -> AccountPage:
     """Return what ran, as the question chooses."""
     return await ask.client.accounts(**(await _accounts(ask)), limit=ask.query.limit, after=ask.query.after)
 
 
-async def report(ask: Ask) -> Report:
+async def report(ask: RequestContext) -> Report:
     """Return usage and cost by some words."""
     return await ask.client.usage_report(tuple(ask.query.by.split(",")), **(await _accounts(ask)))
 
 
-async def _accounts(ask: Ask) -> dict[str, Any]:
+async def _accounts(ask: RequestContext) -> dict[str, Any]:
     query = ask.query
     everywhere = not query.namespace and await ask.everywhere()
     if not everywhere:
@@ -159,19 +159,19 @@ async def _accounts(ask: Ask) -> dict[str, Any]:
     }
 
 
-async def artifacts(ask: Ask) -> Artifacts:
+async def artifacts(ask: RequestContext) -> Artifacts:
     """Return the files that a job left."""
     async with ask.act():  # a store that does not answer holds few threads of one visitor
         return Artifacts(await ask.client.artifacts(ask.ref))
 
 
-async def facts(ask: Ask) -> FactsAnswer:
+async def facts(ask: RequestContext) -> FactsAnswer:
     """Return what the place has and what is free."""
     found = await ask.client.facts()
     return FactsAnswer(found, _room(found))
 
 
-async def overview(ask: Ask) -> Overview:
+async def overview(ask: RequestContext) -> Overview:
     """Return the place at a glance."""
     found = await ask.client.facts()
     rows = await ask.rows()
@@ -183,7 +183,7 @@ async def overview(ask: Ask) -> Overview:
     )
 
 
-async def _told(ask: Ask, row: JobRow) -> JobState | None:
+async def _told(ask: RequestContext, row: JobRow) -> JobState | None:
     """Return a job that waits with what it waits for; a list does not say it."""
     try:
         return await ask.client.state(JobRef(row.namespace, row.name))
@@ -191,18 +191,18 @@ async def _told(ask: Ask, row: JobRow) -> JobState | None:
         return None
 
 
-async def fields(ask: Ask) -> Fields:
+async def fields(ask: RequestContext) -> Fields:
     """Return what every field of a job is for."""
     told = {path: FieldHelp(one.text, one.example, one.words) for path, one in described.items()}
     return Fields(told)
 
 
-async def guide(ask: Ask) -> Guide:
+async def guide(ask: RequestContext) -> Guide:
     """Return the questions that lead to a kind of job, and the glossary."""
     return GUIDE
 
 
-async def fetch(ask: Ask) -> Response:
+async def fetch(ask: RequestContext) -> Response:
     """Hand over one of the files that a job left."""
     if ask.guest is not None:
         return await _streamed(ask)
@@ -219,7 +219,7 @@ async def fetch(ask: Ask) -> Response:
     return await _handed_over(fetched, "application/octet-stream")
 
 
-async def bundle(ask: Ask) -> Response:
+async def bundle(ask: RequestContext) -> Response:
     """Hand over everything known of a job in one archive, without secrets."""
 
     async def packed(place: Path) -> Path:
@@ -241,7 +241,7 @@ async def _handed_over(make: Callable[[Path], Awaitable[Path]], media: str) -> R
     return FileResponse(path, media_type=media, filename=path.name, background=away)
 
 
-async def _streamed(ask: Ask) -> Response:
+async def _streamed(ask: RequestContext) -> Response:
     """Hand a file over while it is fetched: a server that many share keeps no copy."""
     path = ask.query.path
     try:
@@ -265,7 +265,7 @@ def _room(facts: Facts) -> str:
     return f"{facts.place}: {', '.join(parts)} free"
 
 
-async def templates(ask: Ask) -> TemplateList:
+async def templates(ask: RequestContext) -> TemplateList:
     """Return the templates that a job can start from."""
     shelf, found = ask.client.templates, []
     for one in shelf.list():

@@ -8,13 +8,13 @@ import msgspec
 from starlette.responses import Response
 
 from mpijob import __version__
-from mpijob.api.request_context import JSON, Ask
+from mpijob.api.request_context import JSON, RequestContext
 from mpijob.api.schemas.job_schemas import Capabilities, Health, Session, SignInLink
 from mpijob.model import Phase
 from mpijob.settings import CLUSTER
 
 
-async def sign_in(ask: Ask) -> Response:
+async def sign_in(ask: RequestContext) -> Response:
     """Change the one-time token for a session."""
     gate = ask.room.gate
     secret, visitor = gate.enter(ask.body.token)
@@ -25,13 +25,13 @@ async def sign_in(ask: Ask) -> Response:
     return answer
 
 
-async def who(ask: Ask) -> Session:
+async def who(ask: RequestContext) -> Session:
     """Return who is signed in."""
     assert ask.visitor is not None
     return Session(ask.visitor.user, ask.visitor.csrf)
 
 
-async def sign_out(ask: Ask) -> Response:
+async def sign_out(ask: RequestContext) -> Response:
     """End the session."""
     ask.room.gate.leave(ask.request)
     answer = Response(status_code=204)
@@ -40,17 +40,17 @@ async def sign_out(ask: Ask) -> Response:
     return answer
 
 
-async def link(ask: Ask) -> SignInLink:
+async def link(ask: RequestContext) -> SignInLink:
     """Return a new one-time token, for another browser."""
     return SignInLink(ask.room.gate.invite())
 
 
-async def health(ask: Ask) -> Health:
+async def health(ask: RequestContext) -> Health:
     """Say that the server answers."""
     return Health()
 
 
-async def capabilities(ask: Ask) -> Capabilities:
+async def capabilities(ask: RequestContext) -> Capabilities:
     """Return what this place can do."""
     client = ask.client
     me = await client.port.whoami()
@@ -69,7 +69,7 @@ async def capabilities(ask: Ask) -> Capabilities:
     )
 
 
-async def document(ask: Ask) -> Any:
+async def document(ask: RequestContext) -> Any:
     """Return the OpenAPI document."""
     from mpijob.api import openapi, routes
 

@@ -53,7 +53,7 @@ class Change(NamedTuple):
     whole: bool = True
 
 
-class Board:
+class JobIndex:
     """Every job's row, and what changed when."""
 
     def __init__(self, client: AsyncClient) -> None:

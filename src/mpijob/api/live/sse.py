@@ -19,7 +19,7 @@ from starlette.types import Send
 
 from mpijob.api import errors
 from mpijob.api.live.job_index import Change, Scope
-from mpijob.api.request_context import Ask
+from mpijob.api.request_context import RequestContext
 from mpijob.api.schemas.job_schemas import Delta, LogBatch, LogQuery, LogRow
 from mpijob.client.multiuser.sessions import FRESH_SECONDS
 from mpijob.errors import MpiJobError
@@ -74,7 +74,7 @@ class Streamed(StreamingResponse):
                 await close()
 
 
-async def changes(ask: Ask) -> Response:
+async def changes(ask: RequestContext) -> Response:
     """Stream what changes on the board."""
     ask.check_stream()
     news = _as_events(change_flow(ask))
@@ -89,7 +89,7 @@ async def _as_events(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
             yield b"event: %s\nid: %s\ndata: %s\n\n" % (event.encode(), at.encode(), told)
 
 
-async def change_flow(ask: Ask) -> AsyncIterator[Flow]:
+async def change_flow(ask: RequestContext) -> AsyncIterator[Flow]:
     """Yield what changes on the board, as far as the visitor may see it, and signs of life; end with their login."""
     board = ask.room.board
     rev, turns = ask.last_seen or board.rev, None
@@ -112,7 +112,7 @@ async def change_flow(ask: Ask) -> AsyncIterator[Flow]:
                 await asyncio.sleep(_COALESCE_SECONDS)
 
 
-async def _seen(ask: Ask, rev: str, turns: int | None) -> tuple[Change, int]:
+async def _seen(ask: RequestContext, rev: str, turns: int | None) -> tuple[Change, int]:
     """Return what changed for the visitor; where their rights did, that all is to be fetched anew."""
     await ask.still_here()
     board, guest = ask.room.board, ask.guest
@@ -133,7 +133,7 @@ def _name(change: Change) -> str:
     return "change" if change.upsert or change.delete else "beat"
 
 
-async def logs(ask: Ask) -> Response:
+async def logs(ask: RequestContext) -> Response:
     """Stream the merged lines of a job, or hand them over as a file."""
     ask.check_stream()
     said = await opened(ask)
@@ -152,7 +152,7 @@ class Said(NamedTuple):
     secret: tuple[str, ...]
 
 
-async def opened(ask: Ask) -> Said:
+async def opened(ask: RequestContext) -> Said:
     """Begin to read a job's lines; what is not there is refused here, before an answer begins."""
     state = await ask.client.state(ask.ref)
     secret = await ask.client.masked_values(state.ref)
@@ -161,14 +161,14 @@ async def opened(ask: Ask) -> Said:
     return Said(feed, secret)
 
 
-async def log_flow(ask: Ask, said: Said) -> AsyncIterator[Flow]:
+async def log_flow(ask: RequestContext, said: Said) -> AsyncIterator[Flow]:
     """Yield the lines in batches, an empty one now and then as a sign of life, and what ended them badly."""
     async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
         async for batch in batches:
             yield Flow("lines", batch.lines[-1].at if batch.lines else "", batch)
 
 
-async def _log_batches(ask: Ask, said: Said) -> AsyncIterator[LogBatch]:
+async def _log_batches(ask: RequestContext, said: Said) -> AsyncIterator[LogBatch]:
     """Yield the same in no wrapping; whoever may not read any longer reads no further."""
     looked = time.monotonic()
     try:
@@ -184,7 +184,7 @@ async def _log_batches(ask: Ask, said: Said) -> AsyncIterator[LogBatch]:
         yield LogBatch(problem=errors.told(error)[1])
 
 
-def _lines(ask: Ask, ref: JobRef) -> AsyncIterator[LogLine]:
+def _lines(ask: RequestContext, ref: JobRef) -> AsyncIterator[LogLine]:
     query: LogQuery = ask.query
     wanted = {name: getattr(query, name) for name in query.__struct_fields__}
     for own in ("namespace", "uid", "format"):
@@ -255,7 +255,7 @@ async def _batches(flow: AsyncIterator[Flow]) -> AsyncIterator[bytes]:
             yield msgspec.json.encode(one.data) + b"\n"
 
 
-async def _plain(ask: Ask, said: Said) -> AsyncIterator[bytes]:
+async def _plain(ask: RequestContext, said: Said) -> AsyncIterator[bytes]:
     async with aclosing(_log_batches(ask, said)) as batches:  # type: ignore[type-var]  # a generator
         async for batch in batches:
             yield _text(batch).encode()

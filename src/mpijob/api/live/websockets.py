@@ -20,24 +20,24 @@ from mpijob.api.auth import rate_limit
 from mpijob.api.auth.sessions import CSRF_WORD
 from mpijob.api.live import sse
 from mpijob.api.live.sse import Flow
-from mpijob.api.request_context import Ask, Room, Route
+from mpijob.api.request_context import AppState, RequestContext, Route
 
 _GOING = 1001
 _log = logging.getLogger(__name__)
 
 
-async def changes(ask: Ask) -> AsyncIterator[Flow]:
+async def changes(ask: RequestContext) -> AsyncIterator[Flow]:
     """Return the changes of the board."""
     return sse.change_flow(ask)
 
 
-async def logs(ask: Ask) -> AsyncIterator[Flow]:
+async def logs(ask: RequestContext) -> AsyncIterator[Flow]:
     """Return the lines of a job."""
     said = await sse.opened(ask)
     return sse.Ending(sse.log_flow(ask, said), said.feed.close)
 
 
-async def serve(route: Route, room: Room, socket: WebSocket) -> None:
+async def serve(route: Route, room: AppState, socket: WebSocket) -> None:
     """Let an upgrade in or refuse it, then tell what flows until one of the two leaves."""
     try:
         flow = await _admitted(route, room, socket)
@@ -57,7 +57,7 @@ async def serve(route: Route, room: Room, socket: WebSocket) -> None:
                 _log.debug("a socket ended early", exc_info=ended)
 
 
-async def _admitted(route: Route, room: Room, socket: WebSocket) -> AsyncIterator[Flow]:
+async def _admitted(route: Route, room: AppState, socket: WebSocket) -> AsyncIterator[Flow]:
     visitor = await room.visitor(socket)
     room.gate.check_upgrade(socket, visitor, socket.query_params.get(CSRF_WORD, ""))
     ask = await request_context.admitted(route, room, socket, visitor)

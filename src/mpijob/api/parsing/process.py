@@ -99,11 +99,11 @@ def _edited(body: bytes, most: int) -> Edited:
     except InvalidJob as error:
         seen = drafts.look(text, max_workers=most)
         findings = tuple(dict.fromkeys((*error.findings, *seen.findings)))
-        return _told(drafts.Sheet(text=text, job=seen.job, findings=findings, unknown=seen.unknown))
+        return _told(drafts.DraftResult(text=text, job=seen.job, findings=findings, unknown=seen.unknown))
     return _told(drafts.look(text, max_workers=most))
 
 
-def _told(sheet: drafts.Sheet) -> Edited:
+def _told(sheet: drafts.DraftResult) -> Edited:
     return Edited(
         yaml=sheet.text,
         job=sheet.job,

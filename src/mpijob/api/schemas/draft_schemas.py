@@ -8,7 +8,7 @@ import msgspec
 
 from mpijob.accounting.costs import Budget
 from mpijob.accounting.estimates import Estimate
-from mpijob.accounting.right_sizing import Counsel
+from mpijob.accounting.right_sizing import SizingReport
 from mpijob.api.schemas.job_schemas import JobRow, Where
 from mpijob.api.schemas.overview_schemas import Waiting
 from mpijob.client.convert.convert_jobs import Conversion
@@ -94,7 +94,7 @@ class Queues(msgspec.Struct, frozen=True, kw_only=True):
 class Advised(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier runs of the program say: what to ask for, and what it will take; null without earlier runs."""
 
-    counsel: Counsel
+    counsel: SizingReport
     estimate: Estimate | None
 
 

@@ -23,20 +23,20 @@ from mpijob.settings import history_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mpijob.backends.kubernetes.actions.lifecycle import Wishes
+    from mpijob.backends.kubernetes.actions.lifecycle import LifecycleActions
     from mpijob.backends.kubernetes.actions.schedules import ClusterSchedules
     from mpijob.backends.kubernetes.auth.access import Access
-    from mpijob.backends.kubernetes.auth.whoami import Myself
-    from mpijob.backends.kubernetes.controller.reconcile import Tending
-    from mpijob.backends.kubernetes.logs.follow_job import Attendance
-    from mpijob.backends.kubernetes.status.job_reader import Eye
-    from mpijob.backends.kubernetes.status.job_warnings import Worries
+    from mpijob.backends.kubernetes.auth.whoami import WhoAmI
+    from mpijob.backends.kubernetes.controller.reconcile import Reconciler
+    from mpijob.backends.kubernetes.logs.follow_job import JobFollower
+    from mpijob.backends.kubernetes.status.job_reader import JobReader
+    from mpijob.backends.kubernetes.status.job_warnings import JobWarnings
     from mpijob.backends.kubernetes.status.shortage import Counter
-    from mpijob.backends.kubernetes.submit.submission import Arrivals
+    from mpijob.backends.kubernetes.submit.submission import Submission
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Preflight
     from mpijob.errors import Finding
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
         Artifact,
         Event,
@@ -81,24 +81,24 @@ class KubernetesBackend:
         return self._given_outbound or (ANYWHERE if self._visitor is None else strict())
 
     @cached_property
-    def _eye(self) -> Eye:
+    def _eye(self) -> JobReader:
         from mpijob.backends.kubernetes.status.job_reader import (
-            Eye,  # a list does without: start-up is a feature
+            JobReader,  # a list does without: start-up is a feature
         )
 
-        return Eye(self._api, self._settings.rules, me=self._myself.name)
+        return JobReader(self._api, self._settings.rules, me=self._myself.name)
 
     @cached_property
-    def _myself(self) -> Myself:
-        from mpijob.backends.kubernetes.auth.whoami import Myself
+    def _myself(self) -> WhoAmI:
+        from mpijob.backends.kubernetes.auth.whoami import WhoAmI
 
-        return Myself(self._api)
+        return WhoAmI(self._api)
 
     @cached_property
-    def _arrivals(self) -> Arrivals:
-        from mpijob.backends.kubernetes.submit.submission import Arrivals
+    def _arrivals(self) -> Submission:
+        from mpijob.backends.kubernetes.submit.submission import Submission
 
-        return Arrivals(self._api, self._eye, self._settings, self._access, self.name)
+        return Submission(self._api, self._eye, self._settings, self._access, self.name)
 
     @cached_property
     def _shortages(self) -> Counter:
@@ -107,33 +107,33 @@ class KubernetesBackend:
         return Counter(self._arrivals.room)
 
     @cached_property
-    def _worries(self) -> Worries:
-        from mpijob.backends.kubernetes.status.job_warnings import Worries
+    def _worries(self) -> JobWarnings:
+        from mpijob.backends.kubernetes.status.job_warnings import JobWarnings
 
-        return Worries(self._api, self._eye, self._settings.warn_after_seconds)
-
-    @cached_property
-    def _tending(self) -> Tending:
-        from mpijob.backends.kubernetes.controller.reconcile import Tending
-
-        return Tending(self._api, self._eye)
+        return JobWarnings(self._api, self._eye, self._settings.warn_after_seconds)
 
     @cached_property
-    def _attendance(self) -> Attendance:
-        from mpijob.backends.kubernetes.logs.follow_job import Attendance
+    def _tending(self) -> Reconciler:
+        from mpijob.backends.kubernetes.controller.reconcile import Reconciler
+
+        return Reconciler(self._api, self._eye)
+
+    @cached_property
+    def _attendance(self) -> JobFollower:
+        from mpijob.backends.kubernetes.logs.follow_job import JobFollower
 
         loki = None
         if self._settings.loki:
             from mpijob.backends.kubernetes.logs import loki_client
 
             loki = loki_client.of_settings(self._settings)
-        return Attendance(self._api, self._eye, loki, self.past)
+        return JobFollower(self._api, self._eye, loki, self.past)
 
     @cached_property
-    def _wishes(self) -> Wishes:
-        from mpijob.backends.kubernetes.actions.lifecycle import Wishes
+    def _wishes(self) -> LifecycleActions:
+        from mpijob.backends.kubernetes.actions.lifecycle import LifecycleActions
 
-        return Wishes(self._api, self._eye, self._myself.name)
+        return LifecycleActions(self._api, self._eye, self._myself.name)
 
     @property
     def api(self) -> Api:
@@ -396,7 +396,7 @@ class KubernetesBackend:
         job = self._eye.spec(look.found, look.seen.runtime)
         return register_model.register(self._api, look.state, job, model, self._settings)
 
-    def past(self) -> Past | None:
+    def past(self) -> ArchiveReader | None:
         """Return what a recorder has written down of this cluster's jobs, where it can be read from here."""
         from mpijob.backends.kubernetes.logs.archive import remembered
 

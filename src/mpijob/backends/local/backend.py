@@ -17,7 +17,7 @@ from mpijob.backends import cancellable_sleep
 from mpijob.backends.common_errors import no_such_job, refuse_suspending
 from mpijob.backends.local.planning import machine
 from mpijob.backends.local.queue import list_jobs, recovery
-from mpijob.backends.local.queue.runner_wakeup import Rouser
+from mpijob.backends.local.queue.runner_wakeup import RunnerWaker
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
 from mpijob.errors import Unsupported
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mpijob.backends.model_registry import Registered
     from mpijob.backends.protocol import Preflight
     from mpijob.errors import Finding
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import (
         Artifact,
         Event,
@@ -75,7 +75,7 @@ class LocalBackend:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._home = Home(settings.home)
-        self._rouser = Rouser(self._home, settings)
+        self._rouser = RunnerWaker(self._home, settings)
         self._of_thread = threading.local()  # a database connection belongs to one thread
 
     @property
@@ -273,7 +273,7 @@ class LocalBackend:
 
         return LocalSchedules(self._settings)
 
-    def past(self) -> Past | None:
+    def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that were deleted."""
         from mpijob.history.archive_reader import past
 
@@ -382,7 +382,7 @@ class LocalBackend:
 
         plan = self._store.plan(self._row(ref).uid)
         return tuple(
-            s3_staging.Cargo(plan, submit.connections(plan.job, self._settings)).store(everything=True)
+            s3_staging.S3Staging(plan, submit.connections(plan.job, self._settings)).store(everything=True)
         )
 
     async def fetch(self, ref: JobRef, path: str, target: Path) -> None:

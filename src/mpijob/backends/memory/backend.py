@@ -183,7 +183,7 @@ class MemoryBackend:
         with self._changed:
             record = find_jobs.find(self._engine, ref)
             said, ended = list(record.lines), find_jobs.silent(self._engine, record)
-        wanted = pipeline.Sieve(query)
+        wanted = pipeline.LogPipeline(query)
         for line in wanted.history(said, query.tail) if query.follow else pipeline.select(said, query):
             yield line
         at = len(said)

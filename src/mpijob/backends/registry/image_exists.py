@@ -41,7 +41,7 @@ class _Kept(msgspec.Struct, frozen=True):
     time: float
 
 
-class Asker:
+class ImageLookup:
     """Asks registries for one user; answers that are still young are not asked for again."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:

@@ -13,12 +13,12 @@ from mpijob.backends.registry import credentials, image_archive, manifest
 from mpijob.backends.registry.client import Registry
 from mpijob.backends.registry.http import Lines
 from mpijob.backends.registry.layers import Stack
-from mpijob.backends.registry.manifest import Source
+from mpijob.backends.registry.manifest import BlobSource
 from mpijob.formats.images import filesystem
 from mpijob.model.spec.image import Image, Origin, Reference
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class ImageLocation(msgspec.Struct, frozen=True, kw_only=True):
     """How a registry is reached: which platform is meant, whose login, whom to trust."""
 
     platform: str = ""
@@ -28,7 +28,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 20.0
 
 
-def read(target: str, way: Way, environ: Mapping[str, str] | None = None) -> Image:
+def read(target: str, way: ImageLocation, environ: Mapping[str, str] | None = None) -> Image:
     """Return what is in an image: the path of an archive or of a folder, or a name at a registry."""
     environ = os.environ if environ is None else environ
     platform = way.platform or manifest.here()
@@ -42,7 +42,7 @@ def read(target: str, way: Way, environ: Mapping[str, str] | None = None) -> Ima
     return _walked(registry, manifest.choose(registry, platform))
 
 
-def at_registry(reference: Reference, way: Way, environ: Mapping[str, str]) -> Registry:
+def at_registry(reference: Reference, way: ImageLocation, environ: Mapping[str, str]) -> Registry:
     """Return an image at its registry, with this user's login."""
     lines = Lines(seconds=way.seconds, plain=way.plain_http, ca_file=way.ca_file)
     host, path = reference.host, reference.path
@@ -55,7 +55,7 @@ def _is_path(target: str) -> bool:
     return looks or target == "." or (os.path.exists(target) and ":" not in target)
 
 
-def _walked(source: Source | image_archive.Saved, picture: manifest.Picture) -> Image:
+def _walked(source: BlobSource | image_archive.Saved, picture: manifest.Picture) -> Image:
     stack = Stack()
     for blob, content in zip(picture.layers, picture.contents, strict=True):
         stack.add(blob, source.pieces(blob), content)

@@ -32,7 +32,7 @@ class Blob(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class Source(Protocol):
+class BlobSource(Protocol):
     """Where an image comes from: a registry, an archive, a folder."""
 
     @property
@@ -68,7 +68,7 @@ def here() -> str:
     return f"linux/{_MACHINES.get(machine.machine(), machine.machine())}"
 
 
-def choose(source: Source, platform: str) -> Picture:
+def choose(source: BlobSource, platform: str) -> Picture:
     """Return the image for a platform."""
     data, kind = source.document()
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -113,7 +113,7 @@ def _platform(entry: dict[str, Any]) -> str:
     return "/".join(str(told[key]) for key in ("os", "architecture", "variant") if told.get(key))
 
 
-def _picture(source: Source, digest: str, kind: str, manifest: dict[str, Any], platform: str) -> Picture:
+def _picture(source: BlobSource, digest: str, kind: str, manifest: dict[str, Any], platform: str) -> Picture:
     if manifest.get("schemaVersion") != 2 or not isinstance(manifest.get("config"), dict):
         raise Unsupported(
             f"{source.name} has a manifest of an old form or is no container image ({kind or 'no type'})",
@@ -206,7 +206,7 @@ def check(data: bytes, digest: str) -> None:
         raise InvalidImage(f"what was given as {digest} has another digest: it was damaged or exchanged")
 
 
-def whole(source: Source, blob: Blob, most: int) -> bytes:
+def whole(source: BlobSource, blob: Blob, most: int) -> bytes:
     """Return a short blob, checked."""
     if blob.size is not None and blob.size > most:
         raise InvalidImage(f"a document of {blob.size} bytes is longer than any real one")

@@ -206,13 +206,13 @@ def set_limits(
     **given: Any,
 ) -> None:
     """Set what a namespace may do; what is not named stays as it is."""
-    from mpijob.client.admin.limits import Wishes
+    from mpijob.client.admin.limits import LimitChanges
 
     wanted = {_LIMITS[name]: value for name, value in given.items() if value is not None}
     wanted |= {"allowed_images": tuple(images)} if images else {}
     wanted |= {"allowed_egress": tuple(egress)} if egress else {}
     wanted |= {"priority_classes": tuple(classes)} if classes else {}
-    wishes = Wishes(
+    wishes = LimitChanges(
         limits=wanted, unset=tuple(unset), quota=dict(_amounts(quota)), cluster_queue=cluster_queue or ""
     )
     told = _administration(app).set(whose, wishes, dry_run=dry_run)

@@ -10,7 +10,7 @@ import click
 from mpijob.cli import flag_values
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import Given, TakesCommand, given_options
+from mpijob.cli.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.options import command
 from mpijob.cli.render.job_table import show_states
 from mpijob.client.submit.array import ARRAY_LABEL
@@ -31,7 +31,7 @@ def array(app: App, sweep: tuple[str, ...], **given: Any) -> None:
     """Create one job for each combination of values."""
     if not sweep:
         raise click.UsageError("give --values at least once, as in --values workers=2,4")
-    job = Given.of(app, given).job()
+    job = JobArguments.of(app, given).job()
     with app.out.progress(f"submitting the jobs of {job.name} …"):
         made = app.client.array(job, dict(_values(text) for text in sweep))
     states = [one.state() for one in made]

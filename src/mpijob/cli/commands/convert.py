@@ -15,10 +15,10 @@ from mpijob.cli.options import command
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
 from mpijob.client.convert import convert_jobs
-from mpijob.client.convert.convert_jobs import Conversion, Entry, Fate, Stage
+from mpijob.client.convert.convert_jobs import Conversion, FieldEntry, FieldOutcome, Stage
 
 _AT_WILL = "nothing, or "
-_SIGNS = {Fate.EXACT: "exact", Fate.CHANGED: "changed", Fate.DROPPED: "dropped"}
+_SIGNS = {FieldOutcome.EXACT: "exact", FieldOutcome.CHANGED: "changed", FieldOutcome.DROPPED: "dropped"}
 
 
 @command("convert", outputs=(Format.YAML, Format.JSON))
@@ -172,9 +172,9 @@ def _cut(sentence: str) -> str:
 
 def _brief(one: Conversion) -> list[str]:
     """Return the lines for stderr: what is not exact, and a count."""
-    rest = [entry for entry in one.every if entry.fate is not Fate.EXACT]
+    rest = [entry for entry in one.every if entry.fate is not FieldOutcome.EXACT]
     where = f"{one.file or 'stdin'} ({one.source})"
-    counted = ", ".join(f"{one.count(fate)} {fate.value}" for fate in Fate)
+    counted = ", ".join(f"{one.count(fate)} {fate.value}" for fate in FieldOutcome)
     lines = [f"{where}: {counted}; {_STAGES[one.stage]}"]
     return lines + [f"  {line}" for entry in rest for line in _told(entry)]
 
@@ -204,7 +204,7 @@ _STAGES = {
 }
 
 
-def _told(entry: Entry) -> list[str]:
+def _told(entry: FieldEntry) -> list[str]:
     place = f"line {entry.line}: " if entry.line else ""
     value = f" {text.one_line(entry.value)}" if entry.value else ""
     ours = f" → {entry.ours}" if entry.ours else ""
@@ -221,7 +221,7 @@ def _short(field: str) -> str:
     return field.replace("spec.mpiReplicaSpecs.", "").replace("template.spec.", "").removeprefix("spec.")
 
 
-def _table(one: Conversion, entries: Iterable[Entry]) -> list[str]:
+def _table(one: Conversion, entries: Iterable[FieldEntry]) -> list[str]:
     head = f"{one.file or 'stdin'} ({one.source}) → {one.to}: {_STAGES[one.stage]}, {one.automatic:.0%} automatic"
     rows = [
         (
@@ -279,5 +279,5 @@ def _place(name: str, ending: str, folder: Path, taken: Container[Path]) -> Path
 
 def _end(done: tuple[Conversion, ...], strict: bool) -> None:
     blocked = any(one.stage is Stage.BLOCKED for one in done)
-    if blocked or (strict and any(entry.fate is Fate.DROPPED for one in done for entry in one.every)):
+    if blocked or (strict and any(entry.fate is FieldOutcome.DROPPED for one in done for entry in one.every)):
         exit_codes.end(exit_codes.FAILED)

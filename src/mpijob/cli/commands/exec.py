@@ -11,7 +11,7 @@ import click
 from mpijob.cli import exit_codes
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import Given, TakesCommand, given_options, words_after
+from mpijob.cli.job_args import JobArguments, TakesCommand, given_options, words_after
 from mpijob.cli.options import Duration, command, name_argument
 from mpijob.cli.render import job_rows
 from mpijob.model import JobRef, Phase
@@ -49,7 +49,7 @@ def alloc(app: App, timeout: float | None, **given: Any) -> None:
     """
     if not given["words"] and not given["files"]:
         given["words"] = (f"alloc-{token_hex(3)}",)
-    job = Given.of(app, given, command=_HOLD).job()
+    job = JobArguments.of(app, given, command=_HOLD).job()
     held = app.client.submit(job.replace(labels={**job.labels, ALLOC_LABEL: "true"}))
     try:
         status = _inside(app, held.ref, timeout)

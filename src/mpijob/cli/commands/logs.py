@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mpijob.cli.context import App, pass_app
-from mpijob.cli.follow import Look, show_lines, waiting, waits
+from mpijob.cli.follow import FollowedState, show_lines, waiting, waits
 from mpijob.cli.options import Moment, Numbers, command, name_argument
 from mpijob.cli.output import Format, coloured
 from mpijob.cli.render import job_rows
@@ -96,7 +96,7 @@ def logs(
         return
     if query["fold"] is None:
         query["fold"] = app.out.live() and not raw and app.out.format is not Format.JSON
-    look = Look(
+    look = FollowedState(
         raw=raw,
         prefix=not no_prefix,
         timestamps=timestamps,

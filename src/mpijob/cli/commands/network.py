@@ -11,14 +11,14 @@ import click
 
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import Given, given_options
+from mpijob.cli.job_args import JobArguments, given_options
 from mpijob.cli.options import SETTINGS, Duration, command, name_argument
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
 from mpijob.model.spec.quantity import as_bytes
 
 if TYPE_CHECKING:
-    from mpijob.observation.health.mpi_monitoring import Talk
+    from mpijob.observation.health.mpi_monitoring import MpiTraffic
     from mpijob.observation.health.network_probe import Matrix
 
 _SHOWN = (Format.TABLE, Format.JSON, Format.YAML)
@@ -44,7 +44,7 @@ def probe(app: App, timeout: float | None, keep: bool, **given: Any) -> None:
     from mpijob.client.admin import network_probe
 
     given["words"] = given["words"] or (f"network-{os.urandom(3).hex()}",)
-    like = Given.of(app, given, ("true",)).job()
+    like = JobArguments.of(app, given, ("true",)).job()
     if not 2 <= like.workers <= network_probe.MOST_WORKERS:
         raise click.UsageError(f"a probe takes 2 to {network_probe.MOST_WORKERS} workers, not {like.workers}")
     with app.out.progress(f"measuring {like.workers * (like.workers - 1) // 2} pairs of workers …"):
@@ -115,7 +115,7 @@ def talk(app: App, name: str) -> None:
         app.out.lines(_talk(found))
 
 
-def _talk(found: Talk) -> Iterator[str]:
+def _talk(found: MpiTraffic) -> Iterator[str]:
     total = found.size or 1
     for title, flows in (
         ("By the program's own calls:", found.flows),

@@ -41,9 +41,9 @@ def retry(app: App, name: str, with_fix: int | None, follow: bool) -> None:
         raise click.UsageError("--follow writes a table or JSON, nothing else")
     job = app.client.retry(name, with_fix=with_fix)
     if follow:
-        from mpijob.cli.follow import Follower, Look
+        from mpijob.cli.follow import FollowedState, Follower
 
-        exit_codes.end(exit_codes.after(Follower(app, job, Look()).to_the_end().phase))
+        exit_codes.end(exit_codes.after(Follower(app, job, FollowedState()).to_the_end().phase))
     state = job.state()
     show_state(app, state)
     if app.out.format is Format.TABLE:

@@ -12,7 +12,7 @@ import msgspec
 from mpijob import codec
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import Given, TakesCommand, given_options
+from mpijob.cli.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.options import SETTINGS, Duration, command
 from mpijob.cli.output import Format
 from mpijob.cli.render import text
@@ -50,7 +50,7 @@ def create(
     """Make a job recur; nothing is started now."""
     from mpijob.model.spec.schedule import Overlap, Schedule
 
-    asked = Given.of(app, given)
+    asked = JobArguments.of(app, given)
     job = asked.job()
     wanted = Schedule(
         name=job.name,

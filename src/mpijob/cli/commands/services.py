@@ -49,7 +49,9 @@ def recorder(
     if tls is not None and not all(map(os.path.exists, tls)):
         app.out.note(f"{tls[0]} or {tls[1]} is not there: metrics are served on this machine alone")
         metrics_address, tls = "127.0.0.1", None
-    door = None if metrics_port is None else prometheus_exporter.Door(metrics_address, metrics_port, tls)
+    door = (
+        None if metrics_port is None else prometheus_exporter.ScrapeAccess(metrics_address, metrics_port, tls)
+    )
     stop = shutdown.until_ended()
     malloc.keep_small(stop)
     namespace = "" if all_namespaces else app.client.namespace
@@ -86,7 +88,7 @@ def exporter(app: App, all_namespaces: bool, port: int, address: str) -> None:
     client = app.client.twin()
     source = metric_sources.OfClient(client, all_namespaces=all_namespaces)
     made = prometheus_exporter.exporter(source, app.client.settings, client.rates)
-    with prometheus_exporter.serve(made, prometheus_exporter.Door(address, port)):
+    with prometheus_exporter.serve(made, prometheus_exporter.ScrapeAccess(address, port)):
         app.out.note(f"metrics at http://{address}:{port}/metrics")
         stop.wait()
 

@@ -9,7 +9,7 @@ import click
 from mpijob.cli import exit_codes, multi_job
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import Given, TakesCommand, given_options
+from mpijob.cli.job_args import JobArguments, TakesCommand, given_options
 from mpijob.cli.options import command
 from mpijob.cli.output import Format
 from mpijob.cli.render import job_rows
@@ -36,7 +36,7 @@ def create(app: App, dry_run: bool, server: bool, **given: Any) -> None:
         raise click.UsageError(
             "--server goes with --dry-run: without it the job is created, and judged anyway"
         )
-    asked = Given.each(app, given)
+    asked = JobArguments.each(app, given)
     if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=dry_run)
         return
@@ -67,10 +67,10 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
     Without NAME and -f it is called after its program. Ctrl-C leaves the job running; a second Ctrl-C within 2 s
     cancels it. The exit status is 1 when the job failed. Several -f run the jobs of all the files.
     """
-    from mpijob.cli.follow import Follower, Look
+    from mpijob.cli.follow import FollowedState, Follower
 
-    asked = Given.each(app, given, nameless=True)
-    look = Look(raw=raw, prefix=not no_prefix, timestamps=timestamps)
+    asked = JobArguments.each(app, given, nameless=True)
+    look = FollowedState(raw=raw, prefix=not no_prefix, timestamps=timestamps)
     if several := multi_job.jobs_of(asked):
         multi_job.follow(app, multi_job.submit(app, several), look, stays=not remove)
         return
@@ -89,7 +89,7 @@ def run(app: App, remove: bool, raw: bool, no_prefix: bool, timestamps: bool, **
 @pass_app
 def plan(app: App, server: bool, **given: Any) -> None:
     """Show exactly what would run; start nothing."""
-    asked = Given.each(app, given, nameless=True)
+    asked = JobArguments.each(app, given, nameless=True)
     if several := multi_job.jobs_of(asked):
         _create_several(app, several, dry_run=True)
         return
@@ -106,13 +106,13 @@ def _create_several(app: App, jobs: tuple[MPIJob, ...], *, dry_run: bool) -> Non
         _show_plan(app, app.client.plan(dependency_graph.alone(job, jobs)))
 
 
-def _planned(app: App, asked: Given, *, server: bool) -> Plan:
+def _planned(app: App, asked: JobArguments, *, server: bool) -> Plan:
     job = asked.job()
     with asked.placed(), app.out.progress("asking the engine what is free …"):
         return app.client.plan(job, server=server)
 
 
-def _submitted(app: App, asked: Given) -> Job:
+def _submitted(app: App, asked: JobArguments) -> Job:
     job = asked.job()
     with asked.placed(), app.out.progress(f"submitting {job.name} …"):
         return app.client.submit(job)

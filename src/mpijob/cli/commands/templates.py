@@ -10,7 +10,7 @@ import msgspec
 from mpijob.cli.commands.lifecycle import show_state
 from mpijob.cli.context import App, pass_app
 from mpijob.cli.flags import job_flags
-from mpijob.cli.job_args import Given, TakesCommand, from_tree, given_options
+from mpijob.cli.job_args import JobArguments, TakesCommand, from_tree, given_options
 from mpijob.cli.options import SETTINGS, command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.overlay import Change, overlay
@@ -36,7 +36,7 @@ def save(app: App, template: str, origin: str | None, overwrite: bool, **given: 
     """Save a job as a template: from a file, flags, or a job that exists."""
     if origin and given["files"]:
         raise click.UsageError("give --from or --file, not both")
-    asked = Given.of(app, given)
+    asked = JobArguments.of(app, given)
     job = _changed(app.client.spec(origin), asked.changes) if origin else asked.job()
     made = app.client.templates.save(template, job, overwrite=overwrite)
     app.out.line(f"{made.name} saved")
@@ -76,7 +76,7 @@ def use(app: App, template: str, **given: Any) -> None:
     """Create a job from a template; NAME and flags are the changes."""
     if given["files"]:
         raise click.UsageError("a template is the file: leave --file out")
-    job = _changed(app.client.templates.show(template), Given.of(app, given).changes)
+    job = _changed(app.client.templates.show(template), JobArguments.of(app, given).changes)
     show_state(app, app.client.submit(job).state())
 
 

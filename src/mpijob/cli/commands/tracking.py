@@ -32,7 +32,7 @@ def mlflow(app: App, name: str | None, address: str | None, follow: bool, all_na
             "no MLflow server is known", hint="name it with --to http://mlflow:5000, or in the setting mlflow"
         )
     server = Server(address or settings.mlflow, settings.mlflow_token_file)
-    mirror = tracking.Mirror(metric_sources.OfClient(app.client, all_namespaces=all_namespaces), server)
+    mirror = tracking.MetricMirror(metric_sources.OfClient(app.client, all_namespaces=all_namespaces), server)
     if name is None:
         sender = tracking.Sender(mirror, shutdown.until_ended())
         app.out.note(f"sending what trainings tell to {server.address}")

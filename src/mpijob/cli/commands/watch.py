@@ -16,7 +16,7 @@ from mpijob.cli.options import command, job_names
 from mpijob.cli.output import Format
 from mpijob.cli.render import job_rows
 from mpijob.cli.render.job_table import tell_if_deleted
-from mpijob.cli.render.warning_lines import Worries
+from mpijob.cli.render.warning_lines import WarningPrinter
 from mpijob.errors import BackendError, Finding
 from mpijob.model import JobKey, JobState, Phase
 
@@ -47,7 +47,7 @@ def watch(app: App, name: str | None, **chosen: Any) -> None:
 
 def _changes(app: App, name: str | None, chosen: dict[str, Any]) -> JobState | None:
     told: dict[JobKey, str] = {}
-    worries = Worries(app, app.out.line)
+    worries = WarningPrinter(app, app.out.line)
     for state in app.client.watch(names=(name,) if name else (), **chosen):
         line = job_rows.result_line(state) if state.phase.final else job_rows.phase_line(state)
         if told.get(state.ref.key) != line:

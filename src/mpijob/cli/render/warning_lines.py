@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 15.0
 
 
-class Worries:
+class WarningPrinter:
     """Says each warning once, however its numbers change; `say` prints a line."""
 
     def __init__(self, app: App, say: Callable[[str], None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from mpijob.backends.registry import inspect
-from mpijob.backends.registry.inspect import Way
+from mpijob.backends.registry.inspect import ImageLocation
 from mpijob.checks import images
 from mpijob.errors import NotFound
 from mpijob.model.spec.image import ImageReport, Reference
@@ -25,7 +25,7 @@ def inspect_image(
     `image` is a name at a registry, an archive (OCI, or of `docker save`), or the folder of an OCI layout.
     With `launcher`, the image that the launcher runs in, the two are compared, too.
     """
-    way = Way(platform=platform, auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
+    way = ImageLocation(platform=platform, auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
     found = inspect.read(image, way)
     told = images.inspect(found)
     if launcher:
@@ -35,7 +35,7 @@ def inspect_image(
 
 def image_exists(image: str, *, auth_file: str = "", ca_file: str = "", plain_http: bool = False) -> str:
     """Return the whole name of an image that its registry has; NotFound where it says that it has none."""
-    way = Way(auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
+    way = ImageLocation(auth_file=auth_file, ca_file=ca_file, plain_http=plain_http)
     reference = Reference.parse(image)
     if not inspect.at_registry(reference, way, os.environ).exists():
         message = f"the registry {reference.server} has no image {str(reference).partition('/')[2]}"

@@ -23,7 +23,7 @@ from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.admin.namespace_limits import Governor
-    from mpijob.client.base import Front
+    from mpijob.client.base import BaseClient
 
 
 class Governed(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Governed(msgspec.Struct, frozen=True, kw_only=True):
     queues: Mapping[str, str] = {}
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+class LimitChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be set: fields of the limits by name, hard amounts, and the ClusterQueue behind the queue."""
 
     limits: Mapping[str, Any] = {}
@@ -48,7 +48,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 class Administration:
     """The verbs of `mpijob admin`, for the cluster that the client means."""
 
-    def __init__(self, client: Front) -> None:
+    def __init__(self, client: BaseClient) -> None:
         if client.settings.engine != CLUSTER:
             raise Unsupported(
                 "namespaces are governed on a cluster; on this machine quotas are in the settings",
@@ -68,7 +68,7 @@ class Administration:
             queues=governor.queues(namespace),
         )
 
-    def set(self, namespace: str, wishes: Wishes, *, dry_run: bool = False) -> str:
+    def set(self, namespace: str, wishes: LimitChanges, *, dry_run: bool = False) -> str:
         """Set what a namespace may and return what changes; a dry run is judged by the cluster and changes nothing."""
         governor = self._governor()
         before = governor.own(namespace) or NamespaceLimits()
@@ -154,7 +154,7 @@ def _camel(name: str) -> str:
     return first + "".join(word.title() for word in rest)
 
 
-def _told(before: NamespaceLimits, after: NamespaceLimits, wishes: Wishes) -> str:
+def _told(before: NamespaceLimits, after: NamespaceLimits, wishes: LimitChanges) -> str:
     parts = [changed(before, after, None)] if before != after else []
     parts += [f"quota {name}: {amount or 'none'}" for name, amount in wishes.quota.items()]
     parts += [f"cluster queue: {wishes.cluster_queue}"] if wishes.cluster_queue else []

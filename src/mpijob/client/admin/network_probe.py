@@ -17,7 +17,7 @@ from mpijob import codec
 from mpijob.errors import JobFailed, NotFound
 from mpijob.model import Code, MPIJob, Phase
 from mpijob.observation.health import mpi_monitoring, network_probe
-from mpijob.observation.health.mpi_monitoring import Talk
+from mpijob.observation.health.mpi_monitoring import MpiTraffic
 from mpijob.observation.health.network_probe import Matrix
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _ledger(client: Client) -> Path:
     return Path(client.settings.home) / "network.jsonl"
 
 
-def profile(client: Client, name: Target) -> Talk:
+def profile(client: Client, name: Target) -> MpiTraffic:
     """Return who talked to whom in a job that ran with Open MPI's monitoring; raise NotFound for any other."""
     found = mpi_monitoring.read(line.text for line in client.logs(name))
     if not (found.flows or found.inner or found.collective):

@@ -15,7 +15,7 @@ from mpijob.model.status.audit import Verb
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Schedules
     from mpijob.client.audit.entries import Origin
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import LogLine, LogQuery
     from mpijob.model.spec.schedule import Recurrence
     from mpijob.model.status.audit import AuditEvent
@@ -91,7 +91,7 @@ class AuditedSchedules:
 class AuditedPast:
     """The record: who reads a gone job's lines, and who erases a record, is written down."""
 
-    def __init__(self, past: Past, auditor: Auditor) -> None:
+    def __init__(self, past: ArchiveReader, auditor: Auditor) -> None:
         self._past, self._auditor = past, auditor
 
     def __getattr__(self, name: str) -> Any:

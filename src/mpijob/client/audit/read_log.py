@@ -11,7 +11,7 @@ from mpijob.model.status.audit import AuditEvent, AuditQuery
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
-    from mpijob.history.audit.verify_chain import Verdict
+    from mpijob.history.audit.verify_chain import ChainResult
     from mpijob.settings import Settings
 
 
@@ -24,7 +24,7 @@ def entries(backend: Backend, settings: Settings, query: AuditQuery | None = Non
         raise _unreadable(directory, error) from error
 
 
-def verify(backend: Backend, settings: Settings, anchor: str = "") -> Verdict:
+def verify(backend: Backend, settings: Settings, anchor: str = "") -> ChainResult:
     """Return whether the audit is as it was written."""
     kept = verify_chain.anchor_of(anchor) if anchor else None
     if anchor and kept is None:

@@ -40,7 +40,7 @@ from mpijob.client.audit.entries import (
 from mpijob.client.audit.verbs import Kind
 from mpijob.client.bridge import close
 from mpijob.errors import BackendError, MpiJobError, NotFound
-from mpijob.history.audit.audit_log import Trail, directory_of
+from mpijob.history.audit.audit_log import AuditLog, directory_of
 from mpijob.history.audit.retention import days
 from mpijob.model import Identity, JobRef
 from mpijob.model.status.audit import COMPLETE, RECEIVED, STARTED, AuditEvent, ResponseStatus, Verb
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mpijob.backends.protocol import Backend, Schedules
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import JobState, LogLine, LogQuery, Model, MPIJob, Plan, RankStack
 
 T = TypeVar("T")
@@ -62,21 +62,21 @@ _RECONCILED = ("BackingOff", "WaitingForJobs")  # where an attached command star
 _TABLE = {**verbs.PORT, **verbs.ABILITIES}
 
 
-class Meaning(msgspec.Struct, frozen=True):
+class AuditIntent(msgspec.Struct, frozen=True):
     """What a submit is: a retry, a clone, a change; of which job, and what is different."""
 
     verb: Verb
     details: Mapping[str, str]
 
 
-_MEANING: ContextVar[Meaning | None] = ContextVar("meaning", default=None)
+_MEANING: ContextVar[AuditIntent | None] = ContextVar("meaning", default=None)
 
 
 def witnessed(backend: Backend, settings: Settings) -> Backend:
     """Return the engine with its acts told to the audit; one that exists in memory alone has none."""
     if settings.audit == OFF or backend.name == "memory":
         return backend
-    return cast("Backend", Witness(backend, settings))  # all else is the engine's own
+    return cast("Backend", AuditedBackend(backend, settings))  # all else is the engine's own
 
 
 def audit_directory(backend: Backend, settings: Settings) -> str:
@@ -90,7 +90,7 @@ def meaning(verb: Verb, of: JobRef, old: MPIJob | None = None, new: MPIJob | Non
     details = {"of": of.name}
     if old is not None and new is not None and (different := changed(old, new)):
         details["changed"] = different
-    token = _MEANING.set(Meaning(verb, details))
+    token = _MEANING.set(AuditIntent(verb, details))
     try:
         yield
     finally:
@@ -123,13 +123,13 @@ async def tell(
         await note(verb, ref, job, error)
 
 
-class Witness:
+class AuditedBackend:
     """A port that passes everything on, and writes down acts and looks into jobs."""
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
         self._backend = backend
         self._required = settings.audit == REQUIRED
-        self._trail = Trail(audit_directory(backend, settings), keep_days=days(settings.audit_days))
+        self._trail = AuditLog(audit_directory(backend, settings), keep_days=days(settings.audit_days))
         self._looks: dict[tuple[object, ...], float] = {}
         self._reconciled: set[tuple[object, ...]] = set()
 
@@ -141,10 +141,10 @@ class Witness:
         return found if kind is Kind.READ else {"merge_logs": self._merging, "register": self._registering,
                                                 "store": self._storing}[name](found)  # fmt: skip
 
-    def past(self) -> Past | None:
+    def past(self) -> ArchiveReader | None:
         """Return what is remembered of jobs that are gone."""
         past = self._backend.past()
-        return None if past is None else cast("Past", AuditedPast(past, self))
+        return None if past is None else cast("ArchiveReader", AuditedPast(past, self))
 
     def schedules(self) -> Schedules:
         """Return the recurring jobs of this place."""
@@ -347,8 +347,8 @@ class Witness:
             return {}
 
 
-def _meant() -> Meaning:
-    return _MEANING.get() or Meaning(Verb.CREATE, {})
+def _meant() -> AuditIntent:
+    return _MEANING.get() or AuditIntent(Verb.CREATE, {})
 
 
 def _warn(sentence: str) -> None:

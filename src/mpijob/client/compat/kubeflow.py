@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpijob.client.base import JobStatus, log_query
-from mpijob.client.blocking_base import Desk
+from mpijob.client.blocking_base import BlockingBase
 from mpijob.client.observe import logs
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mpijob.model import Event, JobState, Resources
 
 
-class Documented(Desk):
+class Documented(BlockingBase):
     """Names of the documents (`create_mpi_job` …) and of the Kubeflow SDK (`get_job`, `list_jobs` …)."""
 
     def create_mpi_job(

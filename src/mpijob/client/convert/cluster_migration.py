@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mpijob.admission import webhook
-from mpijob.client.convert.convert_jobs import Conversion, Fate, Stage, documents
+from mpijob.client.convert.convert_jobs import Conversion, FieldOutcome, Stage, documents
 from mpijob.errors import Unsupported
 from mpijob.formats.kubernetes import well_known
 from mpijob.model.platform.governance import effective, limits_of
@@ -50,7 +50,7 @@ def progress(conversions: tuple[Conversion, ...], moved: int = 0) -> Progress:
     order = {Stage.BLOCKED: 0, Stage.CHECK: 1, Stage.READY: 2}
     rows = sorted((_row(one) for one in conversions), key=lambda row: (order[row.stage], row.file))
     fields = [entry for one in conversions for entry in one.every]
-    dropped = sum(entry.fate is Fate.DROPPED for entry in fields)
+    dropped = sum(entry.fate is FieldOutcome.DROPPED for entry in fields)
     return Progress(
         rows=tuple(rows),
         ready=sum(row.stage is Stage.READY for row in rows),
@@ -62,7 +62,7 @@ def progress(conversions: tuple[Conversion, ...], moved: int = 0) -> Progress:
 
 
 def _row(one: Conversion) -> Row:
-    counts = {fate.value: one.count(fate) for fate in Fate}
+    counts = {fate.value: one.count(fate) for fate in FieldOutcome}
     matters = [f"{entry.field}: {entry.note}" for entry in one.every if entry.matters]
     why = [*one.blockers, *(matters if one.stage is Stage.CHECK else [])]
     more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""

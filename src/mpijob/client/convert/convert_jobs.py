@@ -25,14 +25,23 @@ import msgspec
 
 from mpijob.errors import Finding, InvalidJob, MpiJobError, NotFound, Severity
 from mpijob.formats.convert.export import TARGETS, Written, write
-from mpijob.formats.convert.report import Converted, Entry, Fate, Stage
+from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome, Stage
 from mpijob.formats.kubernetes.well_known import PLAIN_USER
 from mpijob.model import MPIJob
 
 if TYPE_CHECKING:
     from mpijob.client.convert.script_folder import Folder
 
-__all__ = ["TARGETS", "Conversion", "Entry", "Fate", "Stage", "convert", "directory", "documents"]
+__all__ = [
+    "TARGETS",
+    "Conversion",
+    "FieldEntry",
+    "FieldOutcome",
+    "Stage",
+    "convert",
+    "directory",
+    "documents",
+]
 _ENDINGS = frozenset(
     {".yaml", ".yml", ".json", ".sbatch", ".slurm", ".sh", ".pbs", ".job", ".sub", ".batch", ""}
 )
@@ -54,15 +63,15 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     automatic: float = 1.0
     jobs: tuple[MPIJob, ...] = ()
     texts: tuple[str, ...] = ()
-    entries: tuple[Entry, ...] = ()
-    written: tuple[Entry, ...] = ()
+    entries: tuple[FieldEntry, ...] = ()
+    written: tuple[FieldEntry, ...] = ()
     values: Mapping[str, tuple[str, ...]] = {}
     after: str = ""
     ending: str = ".yaml"
     error: str = ""
 
     @property
-    def every(self) -> tuple[Entry, ...]:
+    def every(self) -> tuple[FieldEntry, ...]:
         """All entries, the way in first."""
         return (*self.entries, *self.written)
 
@@ -72,7 +81,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         told = [f"{entry.field}: {entry.note}" for entry in self.every if entry.blocks]
         return (self.error, *told) if self.error else tuple(told)
 
-    def count(self, fate: Fate) -> int:
+    def count(self, fate: FieldOutcome) -> int:
         """Return how many fields met this fate, on both ways."""
         return sum(entry.fate is fate for entry in self.every)
 
@@ -243,7 +252,7 @@ def _finished(one: Converted, to: str, image: str, format: str, openshift: bool)
     )
 
 
-def _judged(job: MPIJob) -> list[Entry]:
+def _judged(job: MPIJob) -> list[FieldEntry]:
     """Return what `mpijob create` would refuse in a job."""
     from mpijob import checks
 
@@ -251,15 +260,17 @@ def _judged(job: MPIJob) -> list[Entry]:
     return [_refused(finding) for finding in found]
 
 
-def _refused(finding: Finding) -> Entry:
-    return Entry(finding.field or "job", Fate.DROPPED, "", "", finding.message, finding.hint, 0, True)
+def _refused(finding: Finding) -> FieldEntry:
+    return FieldEntry(
+        finding.field or "job", FieldOutcome.DROPPED, "", "", finding.message, finding.hint, 0, True
+    )
 
 
-def _impossible(to: str, error: InvalidJob) -> Entry:
-    return Entry(to, Fate.DROPPED, "", "", error.message, error.hint, 0, True)
+def _impossible(to: str, error: InvalidJob) -> FieldEntry:
+    return FieldEntry(to, FieldOutcome.DROPPED, "", "", error.message, error.hint, 0, True)
 
 
-def _safe(entry: Entry) -> Entry:
+def _safe(entry: FieldEntry) -> FieldEntry:
     """Return an entry without a value that looks secret."""
     from mpijob.observation.redaction import masking
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from mpijob.formats.convert.header.request import INHERITED, given_by, unused
-from mpijob.formats.convert.report import Entry, Fate
+from mpijob.formats.convert.report import FieldEntry, FieldOutcome
 from mpijob.formats.convert.script import variables
 from mpijob.model import MPIJob
 
@@ -34,14 +34,14 @@ class Needs(msgspec.Struct, frozen=True):
 def met(
     jobs: tuple[MPIJob, ...],
     folder: str,
-    entries: tuple[Entry, ...],
+    entries: tuple[FieldEntry, ...],
     beside: frozenset[str],
     values: Mapping[str, tuple[str, ...]],
-) -> tuple[tuple[MPIJob, ...], tuple[Entry, ...]]:
+) -> tuple[tuple[MPIJob, ...], tuple[FieldEntry, ...]]:
     """Return the jobs with the batch system's variables that their programs ask for, and what is to tell of it."""
     told = {entry.field for entry in entries}
     done: list[MPIJob] = []
-    found: dict[str, Entry] = {}
+    found: dict[str, FieldEntry] = {}
     for job in jobs:
         needs = _needs(job, folder)
         fixed = variables.fixed(job, values)
@@ -65,21 +65,21 @@ def _needs(job: MPIJob, folder: str) -> Needs:
     return Needs(foreign, others)
 
 
-def _told(fixed: Mapping[str, str], needs: Needs) -> Iterator[Entry]:
+def _told(fixed: Mapping[str, str], needs: Needs) -> Iterator[FieldEntry]:
     for name, asking in needs.foreign.items():
         if name in fixed:
             note = f"{asking} asks for it: it is set for every rank, {fixed[name]}"
-            yield Entry(f"${name}", Fate.CHANGED, "", f"env.{name}", note)
+            yield FieldEntry(f"${name}", FieldOutcome.CHANGED, "", f"env.{name}", note)
         elif name in variables.LIKE:
             note = f"{asking} asks for it: it is set for each rank; {variables.meaning(name)}"
-            yield Entry(f"${name}", Fate.CHANGED, "", "code.files", note)
+            yield FieldEntry(f"${name}", FieldOutcome.CHANGED, "", "code.files", note)
         else:
             note = f"{asking} asks for it, and only the batch system knows it"
-            yield Entry(f"${name}", Fate.DROPPED, "", "", note, _ONLY_THERE)
+            yield FieldEntry(f"${name}", FieldOutcome.DROPPED, "", "", note, _ONLY_THERE)
     for name, asking in needs.others.items():
         if not name.startswith("MPIJOB_"):
             note = f"{asking} asks for it and the script does not set it: {INHERITED}"
-            yield Entry(f"${name}", Fate.DROPPED, "", "", note, given_by(name))
+            yield FieldEntry(f"${name}", FieldOutcome.DROPPED, "", "", note, given_by(name))
 
 
 def _given(job: MPIJob, fixed: Mapping[str, str], names: tuple[str, ...], beside: frozenset[str]) -> MPIJob:

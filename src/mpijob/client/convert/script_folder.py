@@ -14,7 +14,7 @@ from mpijob.backends import code_upload
 from mpijob.client.convert import script_environment
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert import batch_script
-from mpijob.formats.convert.report import Converted, Entry, Fate
+from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome
 from mpijob.model import Code, MPIJob
 
 _INCLUDE = "name what is needed in code.include, or give the script a folder of its own"
@@ -79,21 +79,21 @@ def _seen_from(job: MPIJob, way: str) -> MPIJob:
     return job.replace(code=job.code.replace(path=os.path.normpath(os.path.join(way, job.code.path))))
 
 
-def _named(entry: Entry, jobs: tuple[MPIJob, ...]) -> Entry:
+def _named(entry: FieldEntry, jobs: tuple[MPIJob, ...]) -> FieldEntry:
     if entry.field != batch_script.FOLDER:
         return entry
     return msgspec.structs.replace(entry, ours=f"code.path: {jobs[0].code.path}")
 
 
-def _heavy(wrong: str) -> Entry:
-    return Entry(batch_script.FOLDER, Fate.CHANGED, "", "code.path", wrong, _INCLUDE)
+def _heavy(wrong: str) -> FieldEntry:
+    return FieldEntry(batch_script.FOLDER, FieldOutcome.CHANGED, "", "code.path", wrong, _INCLUDE)
 
 
 def _without(one: Converted) -> Converted:
     """Return the jobs of a script whose folder is not known: what they name in it must come another way."""
     entries = tuple(entry for entry in one.entries if entry.field != batch_script.FOLDER)
     if any(_names_a_file(job) for job in one.jobs):
-        entries += (Entry(batch_script.FOLDER, Fate.DROPPED, "", "", _NOWHERE, _ELSEWHERE),)
+        entries += (FieldEntry(batch_script.FOLDER, FieldOutcome.DROPPED, "", "", _NOWHERE, _ELSEWHERE),)
     jobs = tuple(job.replace(code=job.code.replace(path="")) for job in one.jobs)
     jobs, asked = script_environment.met(jobs, "", entries, frozenset(), one.values)
     return msgspec.structs.replace(one, jobs=jobs, entries=(*entries, *asked))

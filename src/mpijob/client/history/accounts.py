@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mpijob.accounting.costs import Budget
     from mpijob.accounting.estimates import Estimate
     from mpijob.accounting.reports import Report
-    from mpijob.accounting.right_sizing import Counsel
+    from mpijob.accounting.right_sizing import SizingReport
     from mpijob.backends.protocol import Backend
     from mpijob.model import JobKey, JobRef, MPIJob, Plan
     from mpijob.settings import RateSetting, Settings
@@ -120,7 +120,7 @@ def _program(backend: Backend, job: MPIJob) -> str:
     return build.program(job.replace(image=job.image or usual))
 
 
-async def advise(backend: Backend, job: MPIJob) -> Counsel:
+async def advise(backend: Backend, job: MPIJob) -> SizingReport:
     """Return what earlier runs of a job's program say about the next one."""
     program = _program(backend, job)
     finals = tuple(phase.value for phase in Phase if phase.final)

@@ -14,7 +14,7 @@ from mpijob.errors import NotFound
 
 if TYPE_CHECKING:
     from mpijob.backends.protocol import Backend
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.history.records import Record
     from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, MPIJob, Page, Sample, Scope
 
@@ -34,7 +34,7 @@ class _Remembering:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    def _gone(self, ref: JobRef, error: NotFound) -> tuple[Past, JobState]:
+    def _gone(self, ref: JobRef, error: NotFound) -> tuple[ArchiveReader, JobState]:
         """Return the past and what it knows of a job that the engine does not know; raise the error where nothing."""
         past = self._backend.past()
         state = None if past is None else past.state(ref)
@@ -76,7 +76,7 @@ class _Remembering:
 
         origin = ORIGIN.get()  # a thread that reads the stream does not know it
 
-        def kept(past: Past, known: JobRef) -> Iterable[LogLine]:
+        def kept(past: ArchiveReader, known: JobRef) -> Iterable[LogLine]:
             token = ORIGIN.set(origin)
             try:
                 return past.logs(known, query)
@@ -86,7 +86,7 @@ class _Remembering:
         return self._told(ref, self._backend.logs(ref, query), kept)
 
     async def _told(
-        self, ref: JobRef, stream: AsyncIterator[T], kept: Callable[[Past, JobRef], Iterable[T]]
+        self, ref: JobRef, stream: AsyncIterator[T], kept: Callable[[ArchiveReader, JobRef], Iterable[T]]
     ) -> AsyncIterator[T]:
         """Yield what the engine's stream yields; where it knows no such job, what was kept of it.
 

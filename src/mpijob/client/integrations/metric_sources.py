@@ -15,7 +15,7 @@ from mpijob.observation.metrics import training
 if TYPE_CHECKING:
     from mpijob.client.client import Client
     from mpijob.history.archive import Archive
-    from mpijob.history.archive_reader import Past
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import Event, JobState
     from mpijob.model.status.accounts import Account, AccountQuery
     from mpijob.observation.metrics.training import Curves, Point
@@ -84,7 +84,7 @@ class OfClient:
 class OfRecord:
     """The jobs that a recorder has written down."""
 
-    def __init__(self, archive: Archive, past: Past, patterns: tuple[str, ...] = ()) -> None:
+    def __init__(self, archive: Archive, past: ArchiveReader, patterns: tuple[str, ...] = ()) -> None:
         self._archive, self._past = archive, past
         self._read, self._wanted = training.reader(patterns), "" if patterns else training.LOOKED_FOR
 

@@ -334,7 +334,7 @@ def exporter(source: Source, settings: Settings, rates: Rates | None = None) -> 
     return Exporter(source, settings, rates=rates)
 
 
-class Door(NamedTuple):
+class ScrapeAccess(NamedTuple):
     """Where the numbers are read: an address, TLS where others than this machine ask, and who may read them."""
 
     address: str
@@ -343,7 +343,7 @@ class Door(NamedTuple):
     allowed: Callable[[str], bool] | None = None
 
 
-def serve(made: Exporter, door: Door) -> Server:
+def serve(made: Exporter, door: ScrapeAccess) -> Server:
     """Return a server of the page at /metrics; it answers while it is open."""
     if find_spec("uvicorn") is None or find_spec("starlette") is None:
         raise Unsupported("serving metrics needs starlette and uvicorn", hint="run: pip install 'mpijob[ui]'")

@@ -46,7 +46,7 @@ class Source(Protocol):
         """Return what a training told."""
 
 
-class Mirror:
+class MetricMirror:
     """Sends what jobs tell; each value once while this process lives."""
 
     def __init__(self, source: Source, server: mlflow.Server, clock: Callable[[], float] = time.time) -> None:
@@ -125,7 +125,7 @@ def _key(one: Point) -> tuple[float, int, tuple[tuple[str, str], ...]]:
 class Sender(threading.Thread):
     """A mirror beside what this process does, until `stop`."""
 
-    def __init__(self, mirror: Mirror, stop: threading.Event) -> None:
+    def __init__(self, mirror: MetricMirror, stop: threading.Event) -> None:
         super().__init__(name="mpijob-mlflow", daemon=True)
         self._mirror, self._stop_event = mirror, stop
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mpijob.client.async_client import AsyncClient
-from mpijob.client.multiuser.sessions import FRESH_SECONDS, JOBS, Guest, Scope
+from mpijob.client.multiuser.sessions import FRESH_SECONDS, JOBS, Scope, UserSession
 from mpijob.errors import BackendError, NotAllowed, NotFound
 from mpijob.model.platform.form_options import Option
 
@@ -24,7 +24,7 @@ class Projects:
         self._server = server
         self._known: tuple[float, tuple[Option, ...]] = (float("-inf"), ())
 
-    async def of(self, guest: Guest) -> tuple[Option, ...]:
+    async def of(self, guest: UserSession) -> tuple[Option, ...]:
         """Return the projects of a guest, by name."""
         try:
             found = await _listed(guest.client)
@@ -35,7 +35,7 @@ class Projects:
         usable = {namespace for namespace, _ in seen}
         return tuple(one for one in found if one.name in usable)
 
-    async def house(self, guest: Guest, scopes: Iterable[Scope]) -> None:
+    async def house(self, guest: UserSession, scopes: Iterable[Scope]) -> None:
         """Let a guest begin in a namespace of their own: the first where they may list jobs."""
         own = guest.client.namespace
         if not await guest.sees((own, resource) for resource in JOBS):

@@ -41,7 +41,7 @@ class NotSignedIn(NotAllowed):
     """The cluster knows nobody by this token."""
 
 
-class Guest:
+class UserSession:
     """One person, by one token."""
 
     def __init__(
@@ -126,7 +126,7 @@ async def _reviewed(backend: Any, questions: list[Question]) -> tuple[bool, ...]
     return found
 
 
-class Guests:
+class SessionStore:
     """Everybody who came lately."""
 
     def __init__(
@@ -139,13 +139,13 @@ class Guests:
     ) -> None:
         self._settings = for_visitors(settings)
         self._open, self._namespace, self._now = open_backend, namespace, now
-        self._known: dict[bytes, Guest] = {}
+        self._known: dict[bytes, UserSession] = {}
         self._asking: dict[bytes, asyncio.Lock] = {}
         self._outage: tuple[float, MpiJobError] | None = None
         self._strangers: dict[bytes, float] = {}
         self._door = asyncio.Semaphore(_AT_ONCE)
 
-    async def guest(self, token: str) -> Guest:
+    async def guest(self, token: str) -> UserSession:
         """Return who comes with a token; raise NotSignedIn, or what keeps the cluster from saying it."""
         key = sha256(token.encode("utf-8", "replace")).digest()
         found = self._known.get(key)
@@ -162,7 +162,7 @@ class Guests:
         """Forget somebody who leaves."""
         self._known.pop(sha256(token.encode("utf-8", "replace")).digest(), None)
 
-    async def _identified(self, key: bytes, token: str) -> Guest:
+    async def _identified(self, key: bytes, token: str) -> UserSession:
         found = self._known.get(key)
         if found is not None and self._now() - found.known <= FRESH_SECONDS:
             return found  # somebody else has asked meanwhile
@@ -173,7 +173,7 @@ class Guests:
         client = self._client(token) if found is None else found.client
         identity = await self._asked(key, client)
         if found is None:
-            found = self._known[key] = Guest(client, identity, self._now)
+            found = self._known[key] = UserSession(client, identity, self._now)
             self._make_room()
         found.identity, found.known = identity, self._now()
         return found
@@ -227,14 +227,14 @@ def for_visitors(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, image_check="off", registries={})
 
 
-def cluster_guests(settings: Settings, namespace: str | None = None) -> Guests:
+def cluster_guests(settings: Settings, namespace: str | None = None) -> SessionStore:
     """Return the guests of a server at a cluster, which act as themselves there."""
     from mpijob.backends.kubernetes.auth import delegated, kubeconfig
     from mpijob.backends.kubernetes.backend import KubernetesBackend
 
     server = kubeconfig.load(path=settings.kubeconfig, context=settings.context)
     outbound, restricted = delegated.outbound(settings, server), for_visitors(settings)
-    return Guests(
+    return SessionStore(
         settings,
         lambda token: KubernetesBackend(restricted, delegated.access_of(server, token), outbound),
         namespace=namespace,

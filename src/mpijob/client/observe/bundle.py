@@ -24,7 +24,7 @@ from mpijob.client.observe.log_parts import LogParts
 from mpijob.errors import MpiJobError
 from mpijob.model import LogQuery, MPIJob, Phase
 from mpijob.observation.redaction import masking
-from mpijob.observation.redaction.bundle import Seal, values_of
+from mpijob.observation.redaction.bundle import BundleRedactor, values_of
 from mpijob.settings import CLUSTER
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _PACKAGES = (
 )
 
 
-class Entry(msgspec.Struct, frozen=True):
+class BundleFile(msgspec.Struct, frozen=True):
     """One file of a bundle: its name, its size and its digest."""
 
     name: str
@@ -62,7 +62,7 @@ class Bundle(msgspec.Struct, frozen=True):
 
     path: str
     size: int
-    files: tuple[Entry, ...]
+    files: tuple[BundleFile, ...]
 
 
 async def write(
@@ -79,7 +79,7 @@ async def write(
     spec = await backend.spec(state.ref)
     path = target or Path(f"{tar_writer.plain(state.ref.name)}-bundle.tar.gz")
     tar_writer.refuse_existing(path)
-    seal = Seal(values_of(spec, await _told(state.ref, spec, backend)))
+    seal = BundleRedactor(values_of(spec, await _told(state.ref, spec, backend)))
     parts = _Parts(seal, int(most_bytes * _PART_SHARE))
     async for name, about, value in _values(state, spec, backend, settings, stacks):
         parts.add(name, about, value)
@@ -96,7 +96,7 @@ async def write(
 class _Parts:
     """The files of a bundle so far, each sealed and bounded."""
 
-    def __init__(self, seal: Seal, most_bytes: int) -> None:
+    def __init__(self, seal: BundleRedactor, most_bytes: int) -> None:
         self._seal = seal
         self._most = most_bytes
         self._about: dict[str, str] = {}
@@ -121,10 +121,10 @@ class _Parts:
             data = data[:most] + f"\n… {len(data) - most} bytes are left out here\n".encode()
         self.files[name], self._about[name] = data, about
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[BundleFile, ...]:
         """Return the listing, by name."""
         return tuple(
-            Entry(name, len(data), hashlib.sha256(data).hexdigest(), self._about[name])
+            BundleFile(name, len(data), hashlib.sha256(data).hexdigest(), self._about[name])
             for name, data in sorted(self.files.items())
         )
 
@@ -215,7 +215,9 @@ def versions(state: JobState) -> dict[str, str]:
     return found
 
 
-async def _logs(ref: JobRef, backend: Backend, seal: Seal, most_bytes: int) -> AsyncIterator[tuple[str, str]]:
+async def _logs(
+    ref: JobRef, backend: Backend, seal: BundleRedactor, most_bytes: int
+) -> AsyncIterator[tuple[str, str]]:
     """Yield what each source said, its beginning and its end where it is too long."""
     parts = LogParts(most_bytes, seal)
     stream = backend.logs(ref, LogQuery())
@@ -245,7 +247,7 @@ async def _told(ref: JobRef, spec: MPIJob, backend: Backend) -> tuple[str, ...]:
     return found
 
 
-def _readme(state: JobState, entries: tuple[Entry, ...]) -> str:
+def _readme(state: JobState, entries: tuple[BundleFile, ...]) -> str:
     lines = [
         f"Support bundle of job {state.ref} ({state.ref.uid}), written by mpijob {__version__}.",
         "Secrets, tokens and what looks like one are replaced by ***; please look through it before you send it.",

@@ -11,7 +11,7 @@ from mpijob.observation.logs.escape import visible
 
 if TYPE_CHECKING:
     from mpijob.model import LogLine
-    from mpijob.observation.redaction.bundle import Seal
+    from mpijob.observation.redaction.bundle import BundleRedactor
 
 _HEAD_SHARE = 0.25
 _LONGEST_LINE = 16_384
@@ -20,7 +20,7 @@ _LONGEST_LINE = 16_384
 class LogParts:
     """Takes lines in any order of sources and gives them back by source, within a number of bytes."""
 
-    def __init__(self, most_bytes: int, seal: Seal) -> None:
+    def __init__(self, most_bytes: int, seal: BundleRedactor) -> None:
         self._most = most_bytes
         self._seal = seal
         self._parts: dict[str, _Part] = {}
@@ -80,7 +80,7 @@ class _Part:
         return "".join((*self._head, *gap, *self._tail))
 
 
-def _written(line: LogLine, seal: Seal) -> str:
+def _written(line: LogLine, seal: BundleRedactor) -> str:
     """Return a line as it is kept; the beginning of a secret is none any more, so one that is cut is sealed before."""
     when = (
         datetime.fromtimestamp(line.time / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -53,12 +53,12 @@ def serve(settings: Settings) -> str:
             if bell is None:
                 return "another process keeps the time of these schedules"
             with Client(LocalBackend(settings), settings=settings) as client:
-                _keep_time(Alarm(client, kept), bell)
+                _keep_time(CronDaemon(client, kept), bell)
         if not kept.all():  # one that was made while we were leaving has rung for nobody
             return "there is no schedule"
 
 
-def _keep_time(alarm: Alarm, bell: int) -> None:
+def _keep_time(alarm: CronDaemon, bell: int) -> None:
     while (seconds := alarm.round()) is not None:
         select.select([bell], [], [], seconds)
         _empty(bell)
@@ -71,7 +71,7 @@ def _empty(bell: int) -> None:
         return
 
 
-class Alarm:
+class CronDaemon:
     """Fires what is due, by a clock that tests may set."""
 
     def __init__(self, client: Client, kept: Kept, now: Callable[[], float] = time.time) -> None:

@@ -13,7 +13,7 @@ from mpijob.settings import CLUSTER, RateSetting, Settings, history_directory
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.client.integrations.prometheus_exporter import Door, Rates
+    from mpijob.client.integrations.prometheus_exporter import Rates, ScrapeAccess
     from mpijob.history.archive import Archive
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -25,7 +25,7 @@ def record(
     stop: threading.Event,
     ready: Callable[[str], None] = lambda _: None,
     *,
-    metrics: Door | None = None,
+    metrics: ScrapeAccess | None = None,
     health_port: int | None = None,
 ) -> None:
     """Record the jobs of a namespace, "" for all, until `stop`; `ready` hears where the record is.
@@ -83,7 +83,7 @@ def _rates(api: Api, settings: Settings) -> Mapping[str, RateSetting]:
 
 
 def _metrics(
-    api: Api, archive: Archive, settings: Settings, rates: Rates, door: Door
+    api: Api, archive: Archive, settings: Settings, rates: Rates, door: ScrapeAccess
 ) -> AbstractContextManager[object]:
     from mpijob.backends.kubernetes.auth.token_access import Tokens
     from mpijob.backends.kubernetes.logs.archive import of_archive
@@ -113,4 +113,4 @@ def _mirror(archive: Archive, settings: Settings, stop: threading.Event) -> None
 
     server = mlflow.Server(settings.mlflow, settings.mlflow_token_file)
     source = metric_sources.OfRecord(archive, of_archive(archive), settings.metric_patterns)
-    tracking.Sender(tracking.Mirror(source, server), stop).start()
+    tracking.Sender(tracking.MetricMirror(source, server), stop).start()

@@ -14,7 +14,7 @@ import signal
 import threading
 
 
-class Word(threading.Event):
+class StopEvent(threading.Event):
     """An Event that a signal handler may set."""
 
     def __init__(self) -> None:
@@ -42,10 +42,10 @@ class Word(threading.Event):
         return self._said
 
 
-def until_ended() -> Word:
+def until_ended() -> StopEvent:
     """Return what is set when somebody ends this process (SIGTERM, Ctrl-C); warnings are logged with their time."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
-    stop = Word()
+    stop = StopEvent()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop

@@ -50,7 +50,7 @@ def shown(job: MPIJob, format: Format = "yaml") -> str:
     return write(masking.masked_job(job), format)
 
 
-class Sheet(msgspec.Struct, frozen=True, kw_only=True):
+class DraftResult(msgspec.Struct, frozen=True, kw_only=True):
     """A text and the job in it, as far as it can be read: what is wrong, and which fields nobody knows."""
 
     text: str
@@ -59,14 +59,14 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
 
 
-def look(text: str, *, max_workers: int = 100) -> Sheet:
+def look(text: str, *, max_workers: int = 100) -> DraftResult:
     """Return what a text says; nothing is refused, everything that is wrong is told."""
     try:
         job = read(text)
-        return Sheet(text=text, job=job, findings=_judged(text, job, max_workers))
+        return DraftResult(text=text, job=job, findings=_judged(text, job, max_workers))
     except InvalidJob as error:
         unknown = tuple(one.field for one in error.findings if one.code == "UNKNOWN_FIELD")
-        return Sheet(text=text, job=_readable(text), findings=error.findings, unknown=unknown)
+        return DraftResult(text=text, job=_readable(text), findings=error.findings, unknown=unknown)
 
 
 def _judged(text: str, job: MPIJob, max_workers: int) -> tuple[Finding, ...]:

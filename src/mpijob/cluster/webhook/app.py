@@ -12,7 +12,7 @@ import msgspec
 from mpijob import codec
 from mpijob.cluster.webhook import admission_review
 from mpijob.serving import service
-from mpijob.serving.concurrency import TooMany, Turns
+from mpijob.serving.concurrency import ConcurrencyLimit, TooMany
 
 if TYPE_CHECKING:
     from mpijob.cluster.webhook.admission_review import Known
@@ -33,38 +33,38 @@ class Reviews:
     def __init__(self, *, client_name: str | None = None) -> None:
         self.known: Known | None = None
         self._client_name = client_name
-        self._turns = Turns(_AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
+        self._turns = ConcurrencyLimit(_AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="judging")
 
     def admits(self, client: str | None) -> bool:
         """Whether a client with this name in its certificate, None for no certificate, is answered."""
         return self._client_name is None or (client is not None and self._client_name in ("", client))
 
-    async def answer(self, request: service.Request) -> service.Answer:
+    async def answer(self, request: service.Request) -> service.Reply:
         """Answer one review."""
         if not self.admits(request.client_name):
-            return service.Answer(403, "this client is not the API server\n")
+            return service.Reply(403, "this client is not the API server\n")
         known = self.known
         if known is None:
-            return service.Answer(503, "not ready\n")
+            return service.Reply(503, "not ready\n")
         try:
             async with self._turns.of(request.peer):
                 content = await request.body(MOST_BYTES)
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._threads, _judged, request.path, content, known)
         except TooMany:
-            return service.Answer(429, "too many requests wait\n")
+            return service.Reply(429, "too many requests wait\n")
 
 
-def _judged(path: str, content: bytes, known: Known) -> service.Answer:
+def _judged(path: str, content: bytes, known: Known) -> service.Reply:
     if nodes(content) > MOST_NODES:
-        return service.Answer(413, f"more than {MOST_NODES} values\n")
+        return service.Reply(413, f"more than {MOST_NODES} values\n")
     try:
         review: Mapping[str, Any] = _DECODER.decode(content)
         told = admission_review.answer(path, review, known)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError):
-        return service.Answer(400, "this is no AdmissionReview\n")
-    return service.Answer(200, msgspec.json.encode(told), "application/json")
+        return service.Reply(400, "this is no AdmissionReview\n")
+    return service.Reply(200, msgspec.json.encode(told), "application/json")
 
 
 def nodes(content: bytes) -> int:

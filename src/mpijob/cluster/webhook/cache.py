@@ -15,7 +15,7 @@ import msgspec
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError, Document
-from mpijob.backends.kubernetes.client.informer import Cache, Source
+from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.preflight import quota
 from mpijob.formats.admission import request_reader
@@ -44,19 +44,19 @@ _WATCHED = {
 _GOVERNING = ("platform", "limits")
 
 
-class Knowledge:
+class WebhookCache:
     """Everything that is known, kept up to date in the background."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         trims = {"TrainJob": _job_only, "MPIJob": _job_only}
         self._cache = Cache(
-            api, {name: Source(kind.path(), trim=trims.get(name)) for name, kind in _WATCHED.items()}
+            api, {name: ListWatch(kind.path(), trim=trims.get(name)) for name, kind in _WATCHED.items()}
         )
         self._admitted: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Knowledge:
+    def __enter__(self) -> WebhookCache:
         self._cache.start()
         return self
 

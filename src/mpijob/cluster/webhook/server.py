@@ -23,7 +23,7 @@ from mpijob.backends.kubernetes.auth.kubeconfig import load
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.client.services.shutdown import until_ended
 from mpijob.cluster.webhook import app, tls_secret
-from mpijob.cluster.webhook.cache import Knowledge
+from mpijob.cluster.webhook.cache import WebhookCache
 from mpijob.cluster.webhook.certificates import Keys
 from mpijob.cluster.webhook.configuration import NAME
 from mpijob.serving import server as serving
@@ -117,7 +117,7 @@ def serve(options: Options, stop: threading.Event) -> None:
     """Serve until somebody says stop."""
     api: Any = Api(load(path=options.kubeconfig, context=options.context))
     made = Server(options)
-    with Knowledge(api) as knowledge:
+    with WebhookCache(api) as knowledge:
         keys = None
         while keys is None and not stop.is_set():
             keys = keep_keys(api, options, made.use)

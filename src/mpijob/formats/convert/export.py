@@ -10,7 +10,7 @@ import yaml
 
 from mpijob.errors import InvalidJob
 from mpijob.formats.convert import export_slurm, own
-from mpijob.formats.convert.report import Entry, Fate
+from mpijob.formats.convert.report import FieldEntry, FieldOutcome
 from mpijob.formats.jobfile import jobfile_writer
 from mpijob.formats.kubernetes import mpijob, trainjob, well_known
 from mpijob.formats.kubernetes.passthrough import Foreign
@@ -47,7 +47,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """What was written: the text, the documents where there are any, and the report."""
 
     text: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FieldEntry, ...] = ()
     documents: tuple[dict[str, Any], ...] = ()
     ending: str = ".yaml"
 
@@ -103,23 +103,23 @@ def shown(documents: tuple[dict[str, Any], ...], format: str) -> str:
     )
 
 
-def _entries(job: MPIJob) -> list[Entry]:
+def _entries(job: MPIJob) -> list[FieldEntry]:
     found = []
     for field, value in own.fields(job).items():
         if field in _NEEDS_US and not (field == "code.path" and job.code.files == {} and not value):
             note, todo = _NEEDS_US[field]
             blocks = field == "code.files"  # the command names one of them
-            found.append(Entry(field, Fate.DROPPED, value[:200], "", note, todo, 0, blocks))
+            found.append(FieldEntry(field, FieldOutcome.DROPPED, value[:200], "", note, todo, 0, blocks))
         elif field in _CHANGED:
-            found.append(Entry(field, Fate.CHANGED, value[:200], field, _CHANGED[field]))
+            found.append(FieldEntry(field, FieldOutcome.CHANGED, value[:200], field, _CHANGED[field]))
         elif field == "secrets" and any(not _of_cluster(one.source) for one in job.secrets):
             note, todo = (
                 "values of your machine do not go along with a manifest",
                 _OURS + "; or name/key of a Secret",
             )
-            found.append(Entry(field, Fate.DROPPED, "", "", note, todo))
+            found.append(FieldEntry(field, FieldOutcome.DROPPED, "", "", note, todo))
         else:
-            found.append(Entry(field, Fate.EXACT, value[:200], field))
+            found.append(FieldEntry(field, FieldOutcome.EXACT, value[:200], field))
     return found
 
 

@@ -11,7 +11,7 @@ import shlex
 
 from mpijob.formats.convert import own
 from mpijob.formats.convert.header import units
-from mpijob.formats.convert.report import Entry, Notes
+from mpijob.formats.convert.report import FieldEntry, Notes
 from mpijob.formats.convert.script import build_steps, multi_prog
 from mpijob.model import Family, MPIJob
 from mpijob.model.spec.command import own_launcher
@@ -26,7 +26,7 @@ _OURS = re.compile(
 _EOF, _TABLE = "MPIJOB_END", "programs.conf"
 
 
-def write(job: MPIJob) -> tuple[str, tuple[Entry, ...]]:
+def write(job: MPIJob) -> tuple[str, tuple[FieldEntry, ...]]:
     """Return the batch script of a job, and what became of each field."""
     writer = _Writer(job)
     text = writer.script()

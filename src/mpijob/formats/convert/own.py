@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpijob.formats.convert.report import Converted, Entry, Fate
+from mpijob.formats.convert.report import Converted, FieldEntry, FieldOutcome
 from mpijob.formats.jobfile import jobfile_reader, jobfile_writer
 from mpijob.formats.kubernetes.trainjob import Reading
 from mpijob.model import Family, MPIJob
@@ -24,9 +24,11 @@ def told(reading: Reading, source: str, file: str, family: Family) -> Converted:
     )
 
 
-def exactly(job: MPIJob) -> tuple[Entry, ...]:
+def exactly(job: MPIJob) -> tuple[FieldEntry, ...]:
     """Return an entry for each field that a job sets."""
-    return tuple(Entry(field, Fate.EXACT, value[:200], field) for field, value in fields(job).items())
+    return tuple(
+        FieldEntry(field, FieldOutcome.EXACT, value[:200], field) for field, value in fields(job).items()
+    )
 
 
 def fields(job: MPIJob) -> dict[str, str]:

@@ -13,7 +13,7 @@ from mpijob.model import Family, MPIJob
 _SHOWN = 200
 
 
-class Fate(StrEnum):
+class FieldOutcome(StrEnum):
     """What became of a field."""
 
     EXACT = "exact"  # it means the same
@@ -29,11 +29,11 @@ class Stage(StrEnum):
     BLOCKED = "blocked"  # somebody has to change something first
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class FieldEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One field of the source: as it stands there, what became of it, where it went, and what to do."""
 
     field: str
-    fate: Fate
+    fate: FieldOutcome
     value: str = ""
     ours: str = ""
     note: str = ""
@@ -57,7 +57,7 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     jobs: tuple[MPIJob, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[FieldEntry, ...] = ()
     file: str = ""
     values: Mapping[str, tuple[str, ...]] = {}
     after: str = ""
@@ -72,16 +72,16 @@ class Converted(msgspec.Struct, frozen=True, kw_only=True):
         return Stage.CHECK if any(entry.matters for entry in self.entries) else Stage.READY
 
     @property
-    def blockers(self) -> tuple[Entry, ...]:
+    def blockers(self) -> tuple[FieldEntry, ...]:
         """What somebody has to change first."""
         return tuple(entry for entry in self.entries if entry.blocks)
 
     @property
     def automatic(self) -> float:
         """The share of fields that were brought along, exactly or changed."""
-        return 1.0 - self.count(Fate.DROPPED) / len(self.entries) if self.entries else 1.0
+        return 1.0 - self.count(FieldOutcome.DROPPED) / len(self.entries) if self.entries else 1.0
 
-    def count(self, fate: Fate) -> int:
+    def count(self, fate: FieldOutcome) -> int:
         """Return how many fields met this fate."""
         return sum(entry.fate is fate for entry in self.entries)
 
@@ -90,7 +90,7 @@ class Notes:
     """Gathers entries while a source is read; `line` is where the reader stands."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[FieldEntry] = []
         self.line = 0
 
     def at(self, line: int) -> Notes:
@@ -101,21 +101,21 @@ class Notes:
 
     def exact(self, field: str, value: object = "", ours: str = "", note: str = "") -> None:
         """Take note of a field that means the same here."""
-        self._add(Entry(field, Fate.EXACT, _text(value), ours, note))
+        self._add(FieldEntry(field, FieldOutcome.EXACT, _text(value), ours, note))
 
     def changed(self, field: str, value: object, ours: str, note: str, todo: str = "") -> None:
         """Take note of a field that behaves differently here, and why."""
-        self._add(Entry(field, Fate.CHANGED, _text(value), ours, note, todo))
+        self._add(FieldEntry(field, FieldOutcome.CHANGED, _text(value), ours, note, todo))
 
     def dropped(self, field: str, value: object, note: str, todo: str, *, blocks: bool = False) -> None:
         """Take note of a field that is gone, and what to do about it."""
-        self._add(Entry(field, Fate.DROPPED, _text(value), "", note, todo, 0, blocks))
+        self._add(FieldEntry(field, FieldOutcome.DROPPED, _text(value), "", note, todo, 0, blocks))
 
-    def extend(self, entries: Iterable[Entry]) -> None:
+    def extend(self, entries: Iterable[FieldEntry]) -> None:
         """Add entries that were made elsewhere."""
         self.entries.extend(entries)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: FieldEntry) -> None:
         self.entries.append(msgspec.structs.replace(entry, line=self.line) if self.line else entry)
 
 

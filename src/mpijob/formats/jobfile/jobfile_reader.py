@@ -17,7 +17,16 @@ from mpijob import codec
 from mpijob.errors import Finding
 from mpijob.formats.jobfile import foreign, jobfile_writer
 from mpijob.formats.jobfile.scalars import meaning
-from mpijob.formats.jobfile.yaml_tree import Forest, Mapping, Node, Scalar, Sequence, finding, parse, refused
+from mpijob.formats.jobfile.yaml_tree import (
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    YamlDocuments,
+    finding,
+    parse,
+    refused,
+)
 from mpijob.model import MPIJob
 from mpijob.model.spec.enums import did_you_mean
 from mpijob.model.spec.type_check import Path, job_type, problems, written
@@ -100,7 +109,7 @@ def several(second: Node, count: int = 2) -> Finding:
     return finding("SEVERAL_JOBS", second, message, "keep one, or read them all together")
 
 
-def _jobs(forest: Forest, file: str) -> tuple[MPIJob, ...]:
+def _jobs(forest: YamlDocuments, file: str) -> tuple[MPIJob, ...]:
     seen = [_understood(root) for root in forest.roots]
     refused_places = {(one.line, one.column) for one in forest.findings}
     wrong = [one for _, found in seen for one in found if (one.line, one.column) not in refused_places]

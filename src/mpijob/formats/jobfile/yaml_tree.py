@@ -63,21 +63,21 @@ class Stop(Exception):
         self.finding = finding
 
 
-class Forest(msgspec.Struct, frozen=True):
+class YamlDocuments(msgspec.Struct, frozen=True):
     """The tree of each document that is not empty, and what had to be refused in them."""
 
     roots: tuple[Node, ...]
     findings: tuple[Finding, ...]
 
 
-def parse(text: str | bytes, file: str = "") -> Forest:
+def parse(text: str | bytes, file: str = "") -> YamlDocuments:
     """Return the trees of a file; raise InvalidJob where reading could not go on."""
     builder = _Builder()
     try:
         roots = tuple(builder.documents(_events(_decoded(text))))
     except Stop as stop:
         raise refused([*builder.findings, stop.finding], file) from stop
-    return Forest(tuple(root for root in roots if not _is_empty(root)), tuple(builder.findings))
+    return YamlDocuments(tuple(root for root in roots if not _is_empty(root)), tuple(builder.findings))
 
 
 def _is_empty(root: Node) -> bool:

@@ -15,7 +15,7 @@ SUSPENDED, RESUMED, CANCELLED, RETRYING = "Suspended", "Resumed", "Cancelled", "
 GIVEN_UP, SCALED = "GivenUp", "Scaled"
 
 
-class Act(NamedTuple):
+class UserAction(NamedTuple):
     """One thing done to a job: when (seconds since the epoch), what, and in a sentence."""
 
     time: float
@@ -23,16 +23,16 @@ class Act(NamedTuple):
     message: str
 
 
-def read(job: Mapping[str, Any]) -> tuple[Act, ...]:
+def read(job: Mapping[str, Any]) -> tuple[UserAction, ...]:
     """Return what was done to a job, in order; an annotation that somebody spoilt tells nothing."""
     noted = text(job, "metadata", "annotations", well_known.ACTS_ANNOTATION) or "[]"
     try:
-        return tuple(codec.decode(noted, list[Act]))
+        return tuple(codec.decode(noted, list[UserAction]))
     except (msgspec.DecodeError, msgspec.ValidationError):
         return ()
 
 
-def written(acts: Iterable[Act]) -> str:
+def written(acts: Iterable[UserAction]) -> str:
     """Return acts as the annotation holds them."""
     return msgspec.json.encode([*acts]).decode()
 

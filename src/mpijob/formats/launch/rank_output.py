@@ -36,7 +36,7 @@ def is_epilogue(text: bytes) -> bool:
     return text.startswith(b"[proxy:") and _EPILOGUE.match(text) is not None
 
 
-class Said(NamedTuple):
+class RankLine(NamedTuple):
     """A piece of output and who wrote it; `rank` is None for the launcher itself."""
 
     rank: int | None
@@ -68,7 +68,7 @@ class Output:
         self._tag = _OPENMPI if self._openmpi else _HYDRA
         self._begun: dict[tuple[int, str], bytes] = {}  # by rank and stream: lines that another's cut off
 
-    def read(self, line: bytes) -> Iterator[Said | Report]:
+    def read(self, line: bytes) -> Iterator[RankLine | Report]:
         """Yield what one line of the launcher's log holds, without its newline."""
         for said in self._whole_lines(line):
             found = _REPORT.search(said.text)
@@ -78,15 +78,15 @@ class Output:
                 continue
             before = said.text[: found.start()]
             if before:
-                yield Said(said.rank, said.stream, before)
+                yield RankLine(said.rank, said.stream, before)
             if report.kind == "world":
                 self._learn(report)
             yield report
 
-    def rest(self) -> Iterator[Said]:
+    def rest(self) -> Iterator[RankLine]:
         """Yield the lines that were begun and never ended, when the log is over."""
         for (rank, stream), text in self._begun.items():
-            yield Said(rank, stream, text)
+            yield RankLine(rank, stream, text)
         self._begun.clear()
 
     def _believed(self, report: Report, rank: int | None) -> bool:
@@ -101,7 +101,7 @@ class Output:
         if (word := report.words.get("tag", "")) and not self._openmpi:
             self._tag = re.compile(rb"\[rank (\d+) %s\] ()" % re.escape(word.encode()))
 
-    def _whole_lines(self, line: bytes) -> Iterator[Said]:
+    def _whole_lines(self, line: bytes) -> Iterator[RankLine]:
         """A line that another rank's cut off goes on with the next piece of its own."""
         *cut, last = self._pieces(line)
         for said in cut:
@@ -111,13 +111,13 @@ class Output:
                 self._begun[said.rank, said.stream] = self._with_beginning(said).text
         yield self._with_beginning(last)
 
-    def _with_beginning(self, said: Said) -> Said:
+    def _with_beginning(self, said: RankLine) -> RankLine:
         begun = b"" if said.rank is None else self._begun.pop((said.rank, said.stream), b"")
         return said._replace(text=begun[-_LONGEST:] + said.text) if begun else said
 
-    def _pieces(self, line: bytes) -> Iterator[Said]:
+    def _pieces(self, line: bytes) -> Iterator[RankLine]:
         """A line may hold several pieces; those of one rank that follow each other belong together."""
-        whole: Said | None = None
+        whole: RankLine | None = None
         for piece in self._tagged_pieces(line):
             if whole is not None and (piece.rank, piece.stream) == (whole.rank, whole.stream):
                 whole = whole._replace(text=whole.text + piece.text)
@@ -128,11 +128,11 @@ class Output:
         if whole is not None:
             yield whole
 
-    def _tagged_pieces(self, line: bytes) -> Iterator[Said]:
+    def _tagged_pieces(self, line: bytes) -> Iterator[RankLine]:
         tags = self._tags(line) if self._tagged else []
         first = tags[0].start() if tags else len(line)
         if first > 0 or not tags:
-            yield Said(None, "stdout", line[:first])
+            yield RankLine(None, "stdout", line[:first])
         ends = [*(tag.start() for tag in tags[1:]), len(line)]
         for tag, end in zip(tags, ends, strict=False):
             text = line[tag.end() : end]
@@ -140,7 +140,7 @@ class Output:
                 self._gap = False
             gap = self._openmpi and self._gap and text.startswith(b" ")
             stream = "stdout" if tag[2] in (b"", b"stdout") else "stderr"
-            yield Said(int(tag[1]), stream, text[1:] if gap else text)
+            yield RankLine(int(tag[1]), stream, text[1:] if gap else text)
 
     def _tags(self, line: bytes) -> list[re.Match[bytes]]:
         """Return the tags in a line that the launcher has put there, as far as can be known."""

@@ -18,7 +18,7 @@ _SAY = 'echo "mpijob-trial rank=${OMPI_COMM_WORLD_RANK:-?} size=${OMPI_COMM_WORL
 _SAID = re.compile(r"mpijob-trial rank=(\d+) size=(\d+) host=(\S+)")
 
 
-class Proof(msgspec.Struct, frozen=True):
+class WorldProof(msgspec.Struct, frozen=True):
     """The ranks that spoke, and where they ran."""
 
     ranks: int
@@ -57,10 +57,10 @@ def document(runtime: Mapping[str, Any], name: str, namespace: str) -> Document:
     }
 
 
-def proof(output: str) -> Proof:
+def proof(output: str) -> WorldProof:
     """Return what the launcher's output proves."""
     said = {int(rank): host for rank, _, host in _SAID.findall(output)}
-    return Proof(len(said), WORKERS, tuple(sorted(set(said.values()))), WORKERS)
+    return WorldProof(len(said), WORKERS, tuple(sorted(set(said.values()))), WORKERS)
 
 
 def image_of(runtime: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from mpijob.formats.kubernetes import placement
 from mpijob.formats.kubernetes.well_known import Document, Shape
 from mpijob.formats.sizing import resource_requests
 from mpijob.model import MPIJob, Role
-from mpijob.model.platform.cluster import Ask, Room
+from mpijob.model.platform.cluster import Ask, NodeCapacity
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _AUTOSCALED = (  # a label or annotation by which a machine belongs to a pool that may grow
@@ -65,12 +65,12 @@ def count(nodes: Iterable[Document], pods: Iterable[Document], job: MPIJob) -> C
     return Count(tuple(usable), number, dict(reasons))
 
 
-def room(counted: Count, parts: Iterable[Ask], *, grows: bool) -> Room:
+def room(counted: Count, parts: Iterable[Ask], *, grows: bool) -> NodeCapacity:
     """Return how many workers would start now beside the launcher, and how many could ever."""
     asked = {part.role: part.requests for part in parts}
     worker, launcher = asked.get(Role.WORKER.value, {}), asked.get(Role.LAUNCHER.value, {})
     names = {*worker, "cpu", "memory"}
-    return Room(
+    return NodeCapacity(
         now=_fit([dict(one.free) for one in counted.usable], worker, launcher),
         ever=_fit([dict(one.whole) for one in counted.usable], worker, launcher),
         machines=counted.all,

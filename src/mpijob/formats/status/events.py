@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mpijob.formats.status.nested_fields import moment, part, text
 
 
-class Told(NamedTuple):
+class EventReport(NamedTuple):
     """One event."""
 
     kind: str
@@ -31,19 +31,19 @@ class Events:
     def __init__(self, events: Iterable[Mapping[str, Any]] = (), since: float = 0.0) -> None:
         told = (_told(one) for one in events)
         self.all = sorted((one for one in told if one.time >= since), key=lambda one: one.time)
-        self._by_object: dict[tuple[str, str], list[Told]] = {}
+        self._by_object: dict[tuple[str, str], list[EventReport]] = {}
         for one in self.all:
             self._by_object.setdefault((one.kind, one.name), []).append(one)
 
-    def of(self, kind: str, name: str, uid: str = "") -> list[Told]:
+    def of(self, kind: str, name: str, uid: str = "") -> list[EventReport]:
         """Return the events of one object; those of an earlier object of that name do not count."""
         found = self._by_object.get((kind, name), [])
         return [one for one in found if not (uid and one.uid) or one.uid == uid]
 
 
-def _told(event: Mapping[str, Any]) -> Told:
+def _told(event: Mapping[str, Any]) -> EventReport:
     about = part(event, "involvedObject") or part(event, "regarding")
-    return Told(
+    return EventReport(
         kind=text(about, "kind"),
         name=text(about, "name"),
         reason=text(event, "reason"),

@@ -10,12 +10,12 @@ import msgspec
 from mpijob.formats.sizing import resource_requests
 from mpijob.formats.status import kueue_workload
 from mpijob.formats.status.nested_fields import conditions, holds, moment, number, parts, text
-from mpijob.model.platform.cluster_observation import Hold
+from mpijob.model.platform.cluster_observation import WaitKind
 
-_STUCK = (Hold.TOO_LARGE, Hold.MISSING, Hold.CLOSED, Hold.DEACTIVATED)
+_STUCK = (WaitKind.TOO_LARGE, WaitKind.MISSING, WaitKind.CLOSED, WaitKind.DEACTIVATED)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True):
     """One Workload: `admitted` and `finished` are None where it is not (yet); `stuck` cannot be admitted at all."""
 
     queue: str
@@ -28,12 +28,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     amounts: Mapping[str, float] = {}
 
 
-def read(workload: Mapping[str, Any]) -> Entry:
+def read(workload: Mapping[str, Any]) -> WorkloadUsage:
     """Return a Workload as numbers."""
     known = conditions(workload)
     admitted, finished = known.get("Admitted"), known.get("Finished")
     told = kueue_workload.read(workload, "", None)
-    return Entry(
+    return WorkloadUsage(
         queue=text(workload, "spec", "queueName"),
         namespace=text(workload, "metadata", "namespace"),
         priority=number(workload, "spec", "priority") or 0,

@@ -26,7 +26,7 @@ from mpijob.formats.status.nested_fields import (
     thing,
 )
 from mpijob.formats.status.pod_startup import shortened
-from mpijob.model.platform.cluster_observation import Hold, Queueing
+from mpijob.model.platform.cluster_observation import Queueing, WaitKind
 from mpijob.model.spec import quantity
 
 Workload = Mapping[str, Any]
@@ -69,7 +69,7 @@ def read(
     """
     name = text(workload, "spec", "queueName") or label
     if workload is None:
-        return Queueing(name=name, hold=Hold.UNHEARD) if name else None
+        return Queueing(name=name, hold=WaitKind.UNHEARD) if name else None
     known = conditions(workload)
     place = None if position is None else position + 1
     since = moment(known.get("Requeued"), "lastTransitionTime") or moment(
@@ -81,7 +81,7 @@ def read(
         at = moment(known["Admitted"], "lastTransitionTime")
         return Queueing(name=name, admitted=True, since=since, admitted_at=at)
     hold, sentence = _hold(workload, known, name)
-    if hold is Hold.PREEMPTED:
+    if hold is WaitKind.PREEMPTED:
         sentence = kueue_preemption.sentence(workload, sentence, taker, reached)
     return Queueing(name=name, hold=hold, text=sentence, position=place, since=since)
 
@@ -92,16 +92,16 @@ def finished(workload: Workload | None) -> Mapping[str, Any] | None:
     return found if holds(found) else None
 
 
-def _hold(workload: Workload, known: Mapping[str, Mapping[str, Any]], name: str) -> tuple[Hold, str]:
+def _hold(workload: Workload, known: Mapping[str, Mapping[str, Any]], name: str) -> tuple[WaitKind, str]:
     if part(workload, "spec").get("active") is False:
-        return Hold.DEACTIVATED, _deactivated(known)
+        return WaitKind.DEACTIVATED, _deactivated(known)
     reserved, evicted = known.get("QuotaReserved"), known.get("Evicted")
     if holds(reserved):
         if evicted is not None and holds(evicted):
             return _evicted(evicted, "")
-        return Hold.CHECKS, _checks(workload)
+        return WaitKind.CHECKS, _checks(workload)
     hold, sentence = _waits(workload, text(reserved, "message"), name)
-    if evicted is None or not holds(evicted) or hold in (Hold.MISSING, Hold.CLOSED):
+    if evicted is None or not holds(evicted) or hold in (WaitKind.MISSING, WaitKind.CLOSED):
         return hold, sentence
     return _evicted(evicted, sentence)
 
@@ -118,31 +118,31 @@ def _checks(workload: Workload) -> str:
     return f"Quota is reserved, waiting for {names or 'admission'}" + (f": {shortened(said)}" if said else "")
 
 
-def _evicted(evicted: Mapping[str, Any], sentence: str) -> tuple[Hold, str]:
+def _evicted(evicted: Mapping[str, Any], sentence: str) -> tuple[WaitKind, str]:
     reason = text(evicted, "reason")
     if reason == "Preempted":
-        return Hold.PREEMPTED, sentence
+        return WaitKind.PREEMPTED, sentence
     why = _EVICTIONS.get(reason) or shortened(text(evicted, "message")) or reason
-    return Hold.EVICTED, f"Queued again: {why}" + (f". {sentence}" if sentence else "")
+    return WaitKind.EVICTED, f"Queued again: {why}" + (f". {sentence}" if sentence else "")
 
 
-def _waits(workload: Workload, said: str, name: str) -> tuple[Hold, str]:
+def _waits(workload: Workload, said: str, name: str) -> tuple[WaitKind, str]:
     if queue := _QUEUE.search(said):
         return _of_queue(queue, name)
     needs = _least(said)
     if never := _never(said):
-        return Hold.TOO_LARGE, _too_large(workload, never)
+        return WaitKind.TOO_LARGE, _too_large(workload, never)
     if not _NEVER.search(said) and (lacking := _NO_RESOURCE.search(said)):
-        return Hold.TOO_LARGE, f"Queue {name} offers no {thing(lacking['res'])}"
+        return WaitKind.TOO_LARGE, f"Queue {name} offers no {thing(lacking['res'])}"
     if "namespace doesn't match" in said:
-        return Hold.MISSING, f"Queue {name} does not serve this namespace"
+        return WaitKind.MISSING, f"Queue {name} does not serve this namespace"
     if needs:
-        return Hold.WAITING, _waiting(needs, said, name)
+        return WaitKind.WAITING, _waiting(needs, said, name)
     if (
         not said or "Workload" in said
     ):  # "Workload no longer fits after processing another workload" and the like
-        return Hold.WAITING, f"Waiting for its turn in queue {name}"
-    return Hold.WAITING, f"Waiting in queue {name}: {shortened(said)}"
+        return WaitKind.WAITING, f"Waiting for its turn in queue {name}"
+    return WaitKind.WAITING, f"Waiting in queue {name}: {shortened(said)}"
 
 
 def _never(said: str) -> re.Match[str] | None:
@@ -151,12 +151,12 @@ def _never(said: str) -> re.Match[str] | None:
     return next((never for never, waits in sets if never and not waits), None)
 
 
-def _of_queue(queue: re.Match[str], name: str) -> tuple[Hold, str]:
+def _of_queue(queue: re.Match[str], name: str) -> tuple[WaitKind, str]:
     what = f"queue {queue['name']}" if queue["kind"] == "LocalQueue" else f"cluster queue {queue['name']}"
     behind = "" if queue["kind"] == "LocalQueue" else f" behind queue {name}"
     if queue["state"] == "is inactive":
-        return Hold.CLOSED, f"The {what}{behind} is inactive and admits nothing"
-    return Hold.MISSING, f"The {what}{behind} does not exist"
+        return WaitKind.CLOSED, f"The {what}{behind} is inactive and admits nothing"
+    return WaitKind.MISSING, f"The {what}{behind} does not exist"
 
 
 def _least(said: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ import msgspec
 from mpijob.formats.kubernetes import well_known
 from mpijob.formats.kubernetes.component_labels import container_of
 from mpijob.formats.launch import command_line
-from mpijob.formats.launch.rank_output import Output, Report, Said
+from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.formats.status import job_conditions
 from mpijob.formats.status.nested_fields import number, part, parts, text, time_of
 from mpijob.model import Exit, Family, RankState
@@ -108,7 +108,7 @@ class _Taken:
         self._proved: int | None = None
         self._time: float | None = None
 
-    def take(self, said: Said | Report, stamp: float | None) -> None:
+    def take(self, said: RankLine | Report, stamp: float | None) -> None:
         if isinstance(said, Report):
             self._report(said, stamp)
         elif said.rank is not None:

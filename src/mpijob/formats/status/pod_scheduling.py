@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from mpijob.formats.status.nested_fields import amount, in_words, thing
-from mpijob.model.platform.cluster_observation import Hurdle, Obstacle
+from mpijob.model.platform.cluster_observation import Obstacle, StartupProblem
 
 _LONGEST = 400
 _COUNTED = re.compile(r"0/(?P<total>\d{1,7}) nodes? (?:are|is) available: (?P<reasons>.*)", re.DOTALL)
@@ -38,11 +38,11 @@ def obstacle(message: str, requests: Mapping[str, str], since: float | None) -> 
         return _volume(f"The volume claim {missing['claim']} does not exist", since, lasting=True)
     if "unbound immediate PersistentVolumeClaims" in message:
         return _volume("A volume claim of the job is not bound to a volume yet", since, lasting=False)
-    return Obstacle(hurdle=Hurdle.NO_PLACE, text=readable(message, requests), since=since)
+    return Obstacle(hurdle=StartupProblem.NO_PLACE, text=readable(message, requests), since=since)
 
 
 def _volume(text: str, since: float | None, *, lasting: bool) -> Obstacle:
-    return Obstacle(hurdle=Hurdle.VOLUME, text=text, since=since, lasting=lasting)
+    return Obstacle(hurdle=StartupProblem.VOLUME, text=text, since=since, lasting=lasting)
 
 
 def readable(message: str, requests: Mapping[str, str]) -> str:

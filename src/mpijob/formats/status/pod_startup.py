@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mpijob.formats.status.events import Told
+from mpijob.formats.status.events import EventReport
 from mpijob.formats.status.nested_fields import conditions, moment, part, parts, text
-from mpijob.model.platform.cluster_observation import Hurdle, Obstacle
+from mpijob.model.platform.cluster_observation import Obstacle, StartupProblem
 
 Pod = Mapping[str, Any]
 _PULL_TROUBLE = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ErrImageNeverPull")
@@ -31,7 +31,7 @@ _RPC = re.compile(r"^rpc error: code = \w+ desc = ")
 _LONGEST = 300
 
 
-def obstacle(pod: Pod, told: Iterable[Told]) -> Obstacle:
+def obstacle(pod: Pod, told: Iterable[EventReport]) -> Obstacle:
     """Return what a pod on a machine waits for; there is always something while it does not run."""
     news, since = list(told), _placed(pod)
     for status in _statuses(pod):
@@ -56,21 +56,28 @@ def _placed(pod: Pod) -> float | None:
 
 
 def _named(
-    pod: Pod, status: Mapping[str, Any], reason: str, message: str, news: list[Told], since: float | None
+    pod: Pod,
+    status: Mapping[str, Any],
+    reason: str,
+    message: str,
+    news: list[EventReport],
+    since: float | None,
 ) -> Obstacle | None:
     image = image_of(pod, text(status, "name"))
     if reason in _PULL_TROUBLE:
         return _image(image, message, reason, news, since)
     if reason == "InvalidImageName":
-        return _lasting(Hurdle.IMAGE_NAME, f"'{image}' is not the name of an image", since)
+        return _lasting(StartupProblem.IMAGE_NAME, f"'{image}' is not the name of an image", since)
     if reason == "CreateContainerConfigError":
         return settings(message, since)
     if reason in ("CreateContainerError", "RunContainerError", "CrashLoopBackOff", "StartError"):
-        return _lasting(Hurdle.START_FAILED, f"A container cannot be started: {shortened(message)}", since)
+        return _lasting(
+            StartupProblem.START_FAILED, f"A container cannot be started: {shortened(message)}", since
+        )
     return None
 
 
-def _image(image: str, message: str, reason: str, news: list[Told], since: float | None) -> Obstacle:
+def _image(image: str, message: str, reason: str, news: list[EventReport], since: float | None) -> Obstacle:
     """Older kubelets say only that they back off; the reason is then in the last event about it."""
     said = next(
         (one.message for one in reversed(news) if one.reason == "Failed" and image in one.message), ""
@@ -78,31 +85,37 @@ def _image(image: str, message: str, reason: str, news: list[Told], since: float
     whole = f"{message} {said}"
     if reason == "ErrImageNeverPull":
         return _lasting(
-            Hurdle.IMAGE_MISSING, f"Image {image} is not on the node, and may not be pulled", since
+            StartupProblem.IMAGE_MISSING, f"Image {image} is not on the node, and may not be pulled", since
         )
     if _DENIED.search(whole):
-        return _lasting(Hurdle.IMAGE_REFUSED, f"Image {image} may not be pulled: its registry refuses", since)
+        return _lasting(
+            StartupProblem.IMAGE_REFUSED, f"Image {image} may not be pulled: its registry refuses", since
+        )
     if _ABSENT.search(whole):
-        return _lasting(Hurdle.IMAGE_MISSING, f"Image {image} does not exist in its registry", since)
+        return _lasting(StartupProblem.IMAGE_MISSING, f"Image {image} does not exist in its registry", since)
     why = shortened(message if "Back-off" not in message or not said else said)
-    return Obstacle(hurdle=Hurdle.IMAGE_FAILED, text=f"Image {image} cannot be pulled: {why}", since=since)
+    return Obstacle(
+        hurdle=StartupProblem.IMAGE_FAILED, text=f"Image {image} cannot be pulled: {why}", since=since
+    )
 
 
 def settings(message: str, since: float | None) -> Obstacle:
     """Return the secret or config map that a container lacks, or why else it cannot be configured."""
     if key := _KEY.search(message):
         kind = _KINDS[key["kind"].lower()]
-        return _lasting(Hurdle.SETTINGS, f"The {kind} {key['name']} has no key {key['key']}", since)
+        return _lasting(StartupProblem.SETTINGS, f"The {kind} {key['name']} has no key {key['key']}", since)
     if missing := _OBJECT.search(message):
         kind = _KINDS[missing["kind"].lower()]
-        return _lasting(Hurdle.SETTINGS, f"The {kind} {missing['name']} does not exist", since)
+        return _lasting(StartupProblem.SETTINGS, f"The {kind} {missing['name']} does not exist", since)
     if _ROOT.search(message):
         why = "The image names no user but root (or one without a number), and the pod must not run as root"
-        return _lasting(Hurdle.START_FAILED, why, since)
-    return _lasting(Hurdle.START_FAILED, f"A container cannot be configured: {shortened(message)}", since)
+        return _lasting(StartupProblem.START_FAILED, why, since)
+    return _lasting(
+        StartupProblem.START_FAILED, f"A container cannot be configured: {shortened(message)}", since
+    )
 
 
-def _from_events(news: list[Told], since: float | None) -> Obstacle | None:
+def _from_events(news: list[EventReport], since: float | None) -> Obstacle | None:
     known = (*_MOUNT_TROUBLE, *_PULL_NEWS)
     last = next(
         (one for one in reversed(news) if one.reason in known and _FIRST_TRY not in one.message), None
@@ -111,13 +124,13 @@ def _from_events(news: list[Told], since: float | None) -> Obstacle | None:
         return from_mount(last.message, since)
     if last is not None and last.reason == "Pulling":
         image = last.message.partition('"')[2].partition('"')[0]
-        return Obstacle(hurdle=Hurdle.PULLING, text=f"Pulling image {image}", since=last.time)
+        return Obstacle(hurdle=StartupProblem.PULLING, text=f"Pulling image {image}", since=last.time)
     if (
         sandbox := next((one for one in reversed(news) if one.reason == "FailedCreatePodSandBox"), None)
     ) is None:
         return None
     why = f"The node cannot make the pod's network: {shortened(sandbox.message)}"
-    return Obstacle(hurdle=Hurdle.START_FAILED, text=why, since=since)
+    return Obstacle(hurdle=StartupProblem.START_FAILED, text=why, since=since)
 
 
 def from_pull(message: str, since: float | None) -> Obstacle | None:
@@ -134,7 +147,9 @@ def from_mount(message: str, since: float | None) -> Obstacle:
         return settings(message, since)
     claim = _CLAIM.search(message)
     what = f"The volume claim {claim['name']}" if claim else "A volume"
-    return Obstacle(hurdle=Hurdle.VOLUME, text=f"{what} cannot be mounted: {shortened(message)}", since=since)
+    return Obstacle(
+        hurdle=StartupProblem.VOLUME, text=f"{what} cannot be mounted: {shortened(message)}", since=since
+    )
 
 
 def _plain(pod: Pod, since: float | None) -> Obstacle:
@@ -142,11 +157,11 @@ def _plain(pod: Pod, since: float | None) -> Obstacle:
         (one for one in parts(pod, "status", "initContainerStatuses") if part(one, "state", "running")), None
     )
     if running is not None:
-        return Obstacle(hurdle=Hurdle.PREPARING, text="Preparing the pod", since=since)
-    return Obstacle(hurdle=Hurdle.STARTING, text="Starting containers", since=since)
+        return Obstacle(hurdle=StartupProblem.PREPARING, text="Preparing the pod", since=since)
+    return Obstacle(hurdle=StartupProblem.STARTING, text="Starting containers", since=since)
 
 
-def _lasting(hurdle: Hurdle, sentence: str, since: float | None) -> Obstacle:
+def _lasting(hurdle: StartupProblem, sentence: str, since: float | None) -> Obstacle:
     return Obstacle(hurdle=hurdle, text=sentence, since=since, lasting=True)
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mpijob.formats.kubernetes.component_labels import container_of
-from mpijob.formats.status.events import Events, Told
+from mpijob.formats.status.events import EventReport, Events
 from mpijob.formats.status.nested_fields import conditions, holds, is_gpu, moment, number, part, parts, text
 from mpijob.model import Exit, Role
-from mpijob.model.platform.cluster_observation import Hurdle, Loss, Member, Obstacle, Stage
+from mpijob.model.platform.cluster_observation import Loss, Member, Obstacle, Stage, StartupProblem
 from mpijob.model.spec import quantity
 
 Pod = Mapping[str, Any]
@@ -126,10 +126,12 @@ def member(pod: Pod, role: Role, index: int, events: Events) -> Member:
     )
 
 
-def _obstacle(view: _View, told: Iterable[Told]) -> Obstacle | None:
+def _obstacle(view: _View, told: Iterable[EventReport]) -> Obstacle | None:
     if view.stage is Stage.PREPARING and number(view.terminated, "exitCode"):
         how = f"Exited with {number(view.terminated, 'exitCode')}, and is started again"
-        return Obstacle(hurdle=Hurdle.RESTARTING, text=how, since=moment(view.terminated, "finishedAt"))
+        return Obstacle(
+            hurdle=StartupProblem.RESTARTING, text=how, since=moment(view.terminated, "finishedAt")
+        )
     if view.stage is Stage.PREPARING:
         from mpijob.formats.status import pod_startup  # only for pods that wait: start-up is a feature
 
@@ -140,13 +142,13 @@ def _obstacle(view: _View, told: Iterable[Told]) -> Obstacle | None:
     since = view.since("PodScheduled") or moment(view.pod, "metadata", "creationTimestamp")
     if text(scheduled, "reason") == "SchedulingGated":
         return Obstacle(
-            hurdle=Hurdle.HELD_BACK, text="Held back until its queue or gang lets it go", since=since
+            hurdle=StartupProblem.HELD_BACK, text="Held back until its queue or gang lets it go", since=since
         )
     if text(scheduled, "reason") == "Unschedulable":
         from mpijob.formats.status import pod_scheduling
 
         return pod_scheduling.obstacle(text(scheduled, "message"), _requests(view), since)
-    return Obstacle(hurdle=Hurdle.PLACING, text="Waiting for a node", since=since)
+    return Obstacle(hurdle=StartupProblem.PLACING, text="Waiting for a node", since=since)
 
 
 def _requests(view: _View) -> dict[str, str]:
@@ -206,7 +208,7 @@ def asked_to_end(pod: Pod) -> float | None:
     return None if stamp is None else stamp - (number(pod, "metadata", "deletionGracePeriodSeconds") or 0)
 
 
-def _silent(view: _View, told: Iterable[Told]) -> bool:
+def _silent(view: _View, told: Iterable[EventReport]) -> bool:
     """Whether the pod's machine does not answer: nobody but the node's controller says so, by an event."""
     if text(view.pod, "status", "reason") == "NodeLost":
         return True

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from mpijob.formats.status import pod_scheduling, pod_startup
-from mpijob.formats.status.events import Events, Told
+from mpijob.formats.status.events import EventReport, Events
 from mpijob.model import Exit, Role
 from mpijob.model.platform.cluster_observation import Loss, Member, Obstacle, Refusal, Refused, Stage
 
@@ -49,11 +49,11 @@ def refusal(events: Events, kind: str, name: str, uid: str) -> Refusal | None:
     return None if found is None else _refusal(found)
 
 
-def _belongs(one: Told, name: str) -> bool:
+def _belongs(one: EventReport, name: str) -> bool:
     return one.kind in ("Job", "JobSet", "MPIJob") and (one.name == name or one.name.startswith(f"{name}-"))
 
 
-def _refusal(one: Told) -> Refusal:
+def _refusal(one: EventReport) -> Refusal:
     kind = Refused.OTHER
     for pattern, found in ((_QUOTA, Refused.QUOTA), (_POLICY, Refused.POLICY), (_INVALID, Refused.INVALID)):
         if pattern.search(one.message):
@@ -76,7 +76,7 @@ def before_start(events: Events, name: str) -> Obstacle | None:
     return next((one for one in found if one is not None), None)
 
 
-def _told_before(one: Told) -> Obstacle | None:
+def _told_before(one: EventReport) -> Obstacle | None:
     if one.reason == "FailedScheduling":
         return pod_scheduling.obstacle(one.message, {}, one.time)
     if one.reason == "Failed":
@@ -92,7 +92,7 @@ def departed(
     `shift` is what a worker's number is more than that in its pod's name.
     """
     known = set(present)
-    last: dict[int, Told] = {}
+    last: dict[int, EventReport] = {}
     for one in events.all:
         leaves = one.kind == "Pod" and one.reason in _DEPARTURES and one.time >= since
         match = _WORKER.fullmatch(one.name, len(name)) if leaves and one.name.startswith(name) else None
@@ -124,7 +124,7 @@ def departed_launcher(events: Events, name: str, since: float) -> Iterator[Membe
         return
 
 
-def _gone(index: int, one: Told) -> Member:
+def _gone(index: int, one: EventReport) -> Member:
     return Member(
         role=Role.WORKER,
         index=index,

@@ -1,4 +1,4 @@
-"""Every object of a job on a cluster, read into one `Sight`; whatever is missing is left open, never guessed.
+"""Read every object of a job into one `ClusterObservation`; what is missing stays open, never guessed.
 
 Objects are plain mappings as the API server answers them. `job_conditions` reads the job object, `pod_status`
 its pods, `kueue_workload` Kueue's workload, `launcher_census` the launcher's log, `rejections` what only events
@@ -33,12 +33,12 @@ from mpijob.formats.status.nested_fields import (
 from mpijob.model import JobRef, JobState, Phase, Role
 from mpijob.model.platform.cluster_observation import (
     Census,
+    ClusterObservation,
     GivenUp,
     Member,
     Obstacle,
     Queueing,
     Refusal,
-    Sight,
     Verdict,
 )
 from mpijob.model.spec.enums import PRIORITIES
@@ -94,7 +94,7 @@ class Rest(msgspec.Struct, frozen=True):
 _REST = codec.decoder(Rest)
 
 
-def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) -> Sight:
+def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) -> ClusterObservation:
     """Return what was seen; `whole` says that `pods` are all pods there are, a log of None was not read."""
     job, events = seen.job, Events(seen.events, moment(seen.job, "metadata", "creationTimestamp") or 0.0)
     kind, ours, rest = (
@@ -116,7 +116,7 @@ def read(seen: Objects, *, launcher_log: str | None = None, whole: bool = True) 
         members = (*members, *_departed(members, events, name, _shift(kind)))
     if ours and whole and kind.launched and verdict is not None and not (verdict.good or verdict.late):
         members = (*members, *_departed_launcher(members, events, name, began))
-    return Sight(
+    return ClusterObservation(
         about=about,
         ours=ours,
         counted=counted,

@@ -117,7 +117,7 @@ def copy_to(write: Callable[[bytes], None]) -> Callable[[], None]:
     return lambda: _COPIES.remove(write)
 
 
-class Trail:
+class AuditLog:
     """The audit of one directory, for writers; one without `keep_days` leaves it to others to remove old days."""
 
     def __init__(self, directory: str, *, keep_days: float | None) -> None:

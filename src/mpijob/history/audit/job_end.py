@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from mpijob.errors import BackendError
-from mpijob.history.audit.audit_log import Trail, new_id
+from mpijob.history.audit.audit_log import AuditLog, new_id
 from mpijob.model import JobState, MPIJob, Sample
 from mpijob.model.status.audit import (
     COMPLETE,
@@ -32,7 +32,7 @@ def tell_end(
     if not os.path.isdir(directory):
         return
     try:
-        Trail(directory, keep_days=None).add(ending(state, job, samples, who=who))
+        AuditLog(directory, keep_days=None).add(ending(state, job, samples, who=who))
     except BackendError as error:
         _log.warning("not recorded: the end of %s: %s", state.ref, error.message)
 

@@ -21,7 +21,7 @@ from mpijob.model.status.audit import AuditEvent, Verb
 _MOST = 100
 
 
-class Flaw(msgspec.Struct, frozen=True):
+class ChainFault(msgspec.Struct, frozen=True):
     """One place where the audit is not as it was written."""
 
     file: str
@@ -29,15 +29,15 @@ class Flaw(msgspec.Struct, frozen=True):
     message: str
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class ChainResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was found: how many lines, from which to which, what is wrong, what is merely noteworthy."""
 
     lines: int
     first: int
     last: int
     head: str
-    flaws: tuple[Flaw, ...] = ()
-    remarks: tuple[Flaw, ...] = ()
+    flaws: tuple[ChainFault, ...] = ()
+    remarks: tuple[ChainFault, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -49,8 +49,8 @@ class _Walk:
     """One walk along the chain."""
 
     def __init__(self) -> None:
-        self.flaws: list[Flaw] = []
-        self.remarks: list[Flaw] = []
+        self.flaws: list[ChainFault] = []
+        self.remarks: list[ChainFault] = []
         self.at = Head()
         self.begun: Head | None = None  # what the first line hangs on
         self.first = 0
@@ -103,13 +103,13 @@ class _Walk:
             self._garbage = None
             if event.note("torn-bytes") == str(size):
                 self.remarks.append(
-                    Flaw(file, number, f"{size} bytes of an entry whose writer was stopped in it")
+                    ChainFault(file, number, f"{size} bytes of an entry whose writer was stopped in it")
                 )
             else:
                 self._flaw(file, number, f"{size} bytes that are no entry: inserted, or a line was cut")
         if since := event.note("missed-since"):
             text = f"entry {event.note('sequence')}: something could not be written since {since}"
-            self.remarks.append(Flaw("", 0, text))
+            self.remarks.append(ChainFault("", 0, text))
 
     def _torn_or_foreign(self, file: str, number: int, line: bytes) -> None:
         if self._garbage is not None:
@@ -118,14 +118,14 @@ class _Walk:
 
     def _flaw(self, file: str, line: int, message: str) -> None:
         if len(self.flaws) < _MOST:
-            self.flaws.append(Flaw(file, line, message))
+            self.flaws.append(ChainFault(file, line, message))
 
     def finish(self, directory: str, anchor: Head | None) -> None:
         """Look at both ends."""
         if self._garbage is not None:
             file, number, size = self._garbage
             self.remarks.append(
-                Flaw(file, number, f"the last {size} bytes are no whole entry: torn in writing")
+                ChainFault(file, number, f"the last {size} bytes are no whole entry: torn in writing")
             )
         self._beginning()
         noted = audit_log.noted_head(directory)
@@ -149,13 +149,13 @@ class _Walk:
             self._flaw("", 0, f"{gone} missing at the beginning, and no retention told of it")
 
 
-def verify(directory: str, anchor: Head | None = None) -> Verdict:
+def verify(directory: str, anchor: Head | None = None) -> ChainResult:
     """Return whether the audit is as it was written; `anchor` is a hash that was kept elsewhere."""
     walk = _Walk()
     for file, number, line in _numbered(directory):
         walk.take(file, number, line)
     walk.finish(directory, anchor)
-    return Verdict(
+    return ChainResult(
         lines=walk.lines,
         first=walk.first,
         last=walk.at.sequence,

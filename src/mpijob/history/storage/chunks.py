@@ -28,7 +28,7 @@ LARGE_BYTES = 64 << 10  # a frame from this size on compresses well by itself
 _QUICK, _SMALL = 1, 5
 
 
-class Torn(Exception):
+class CorruptChunk(Exception):
     """A file ends, or its checksum fails, before all that was counted could be read."""
 
 
@@ -70,7 +70,7 @@ def append(path: str, at: int, frames: bytes) -> int:
     try:
         size = os.fstat(fd).st_size
         if size < at:
-            raise Torn(path)
+            raise CorruptChunk(path)
         if size > at:
             os.ftruncate(fd, at)
         _write(fd, frames, at)
@@ -105,21 +105,21 @@ def write(path: str, pieces: Iterable[bytes], *, quick: bool = False, sync: bool
 def read(path: str, size: int) -> Iterator[bytes]:
     """Yield the lines of each frame within `size`; raise Torn where the file cannot be believed."""
     if not os.path.exists(path):
-        raise Torn(path)
+        raise CorruptChunk(path)
     with open(path, "rb") as file:
         at = 0
         while at < size:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
-                raise Torn(path)
+                raise CorruptChunk(path)
             magic, length, raw, checksum = _HEAD.unpack(head)
             at += _HEAD.size + length
             payload = file.read(length) if magic in (_PLAIN, _APART) and at <= size else b""
             if len(payload) != length or not length or zlib.crc32(payload) != checksum:
-                raise Torn(path)
+                raise CorruptChunk(path)
             lines = _unpacked(payload, raw, path) if magic == _PLAIN else _together(payload, raw, path)
             if len(lines) != raw:
-                raise Torn(path)
+                raise CorruptChunk(path)
             yield lines
 
 
@@ -128,20 +128,20 @@ def _unpacked(payload: bytes, most: int, path: str) -> bytes:
     try:
         return zlib.decompressobj().decompress(payload, most or 1)
     except zlib.error:
-        raise Torn(path) from None
+        raise CorruptChunk(path) from None
 
 
 def _together(payload: bytes, raw: int, path: str) -> bytes:
     """Return lines with their stamps before them again."""
     if len(payload) < _PARTS.size:
-        raise Torn(path)
+        raise CorruptChunk(path)
     count, size = _PARTS.unpack_from(payload)
     if count * _STAMP > raw:
-        raise Torn(path)
+        raise CorruptChunk(path)
     columns = _unpacked(payload[_PARTS.size : _PARTS.size + size], count * _STAMP, path)
     rest = io.BytesIO(_unpacked(payload[_PARTS.size + size :], raw - count * _STAMP, path)).readlines()
     if len(columns) != count * _STAMP or len(rest) != count:
-        raise Torn(path)
+        raise CorruptChunk(path)
     stamps = bytearray(len(columns))
     for place in range(_STAMP):
         stamps[place::_STAMP] = columns[place * count : (place + 1) * count]
@@ -182,7 +182,7 @@ def intact(path: str, size: int) -> Extent:
         for lines in read(path, size):
             at = _next(path, at)
             good = Extent(at, good.lines + lines.count(b"\n"), good.raw_bytes + len(lines))
-    except Torn:
+    except CorruptChunk:
         pass
     return good
 

@@ -76,7 +76,7 @@ class QueueFacts(Known, frozen=True):
     shares: tuple[Share, ...] | None = None
 
 
-class Room(Known, frozen=True):
+class NodeCapacity(Known, frozen=True):
     """How many workers of this job the machines could hold: now, and if nothing else ran."""
 
     now: int
@@ -158,7 +158,7 @@ class ClusterFacts(Known, frozen=True):
     ceilings: tuple[Ceiling, ...] = ()
     bounds: tuple[Bound, ...] = ()
     queue: QueueFacts | None = None
-    room: Room | None = None
+    room: NodeCapacity | None = None
     blocked: tuple[Blocked, ...] = ()
     claims: tuple[Claim, ...] = ()
     priority_classes: tuple[str, ...] | None = None

@@ -24,7 +24,7 @@ class Stage(StrEnum):
     ENDED = "ended"
 
 
-class Hurdle(StrEnum):
+class StartupProblem(StrEnum):
     """What stands between a member and its start."""
 
     NO_PLACE = "no place"
@@ -56,7 +56,7 @@ class Loss(StrEnum):
     NOT_STARTED = "not started"
 
 
-class Hold(StrEnum):
+class WaitKind(StrEnum):
     """Why a queue keeps a job back."""
 
     WAITING = "waiting"
@@ -86,7 +86,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Obstacle(Seen, frozen=True):
     """What a member waits for, as a sentence; `lasting` when waiting alone will not help."""
 
-    hurdle: Hurdle
+    hurdle: StartupProblem
     text: str
     since: float | None = None
     lasting: bool = False
@@ -130,7 +130,7 @@ class Queueing(Seen, frozen=True):
 
     name: str
     admitted: bool = False
-    hold: Hold = Hold.WAITING
+    hold: WaitKind = WaitKind.WAITING
     text: str = ""
     position: int | None = None
     since: float | None = None
@@ -190,7 +190,7 @@ class Census(Seen, frozen=True):
     time: float | None = None
 
 
-class Sight(Seen, frozen=True):
+class ClusterObservation(Seen, frozen=True):
     """Everything that was seen of one job at one moment.
 
     `about` holds what the objects say of the job itself (name, kind, engine, image …); its phase means

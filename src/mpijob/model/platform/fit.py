@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from mpijob.model.platform.cluster import QueueFacts, Room
+from mpijob.model.platform.cluster import NodeCapacity, QueueFacts
 from mpijob.model.spec.amounts import Amounts
 
 
@@ -32,7 +32,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     free: Amounts = Amounts()
     room_known: bool = False
     queue: QueueFacts | None = None
-    room: Room | None = None
+    room: NodeCapacity | None = None
     position: int | None = None
     ahead: Mapping[str, float] = {}
     wait_range: tuple[float, float] | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Sample, WorkerState
 from mpijob.model.spec.quantity import as_bytes
-from mpijob.observation.health.health_sample import Vitals, span
+from mpijob.observation.health.health_sample import HealthSample, span
 
 FULL_SHARE, HALF_SHARE, LOW_SHARE = 0.95, 0.5, 0.01
 HORIZON_SECONDS = 1800.0
@@ -16,7 +16,7 @@ _FRESH_SECONDS = 90.0
 _MIB = 1 << 20
 
 
-def memory(seen: Vitals) -> Iterator[Finding]:
+def memory(seen: HealthSample) -> Iterator[Finding]:
     """Yield the workers whose memory is nearly used up, or soon will be."""
     for worker in seen.state.workers:
         mine = [s for s in seen.samples if s.worker == worker.index and s.attempt == seen.state.attempt]
@@ -24,7 +24,9 @@ def memory(seen: Vitals) -> Iterator[Finding]:
             yield from _memory_of(seen, worker, worker.memory_limit_bytes, mine)
 
 
-def _memory_of(seen: Vitals, worker: WorkerState, limit: int, samples: Sequence[Sample]) -> Iterator[Finding]:
+def _memory_of(
+    seen: HealthSample, worker: WorkerState, limit: int, samples: Sequence[Sample]
+) -> Iterator[Finding]:
     used = samples[-1].memory_bytes
     left = _seconds_left(seen, [(s.time, s.memory_bytes) for s in samples], limit)
     if used < HALF_SHARE * limit or (left is None and used < FULL_SHARE * limit):
@@ -49,7 +51,7 @@ def _memory_of(seen: Vitals, worker: WorkerState, limit: int, samples: Sequence[
     )
 
 
-def _seconds_left(seen: Vitals, points: Sequence[tuple[float, float]], limit: float) -> float | None:
+def _seconds_left(seen: HealthSample, points: Sequence[tuple[float, float]], limit: float) -> float | None:
     """Return when a steady growth reaches a limit; None where there is none that lasts and goes on."""
     recent = [point for point in points if point[0] >= seen.now - 2.5 * seen.quiet_seconds]
     lasted = recent[-1][0] - recent[0][0] if recent else 0.0
@@ -76,7 +78,7 @@ def _trend(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return slope, 1 - rest / whole if whole else 0.0
 
 
-def disk(seen: Vitals) -> Iterator[Finding]:
+def disk(seen: HealthSample) -> Iterator[Finding]:
     """Yield that the disk is nearly full, or soon will be."""
     if not seen.rooms:
         return

@@ -13,9 +13,9 @@ from mpijob.observation.health.health_sample import (
     BUSY_CORES,
     IDLE_CORES,
     REGULAR_BEATS,
+    HealthSample,
     Load,
-    Talk,
-    Vitals,
+    Traffic,
     pace,
     span,
 )
@@ -24,7 +24,7 @@ _STILL_SHARE = 0.02
 HELD_LABEL = "mpijob/alloc"  # workers that are held for a shell are idle by intent
 
 
-def quiet(seen: Vitals) -> Iterator[Finding]:
+def quiet(seen: HealthSample) -> Iterator[Finding]:
     """Yield what silence and idle ranks mean: of the same silence only the most telling is told."""
     if HELD_LABEL in seen.state.labels:
         return
@@ -41,7 +41,7 @@ def quiet(seen: Vitals) -> Iterator[Finding]:
         yield from _silent_ranks(seen)
 
 
-def _loads(seen: Vitals) -> list[Load]:
+def _loads(seen: HealthSample) -> list[Load]:
     """Return what the ranks that run keep busy; nothing where that is not known of all of them."""
     known = seen.ended.union(*(load.ranks for load in seen.loads))
     if not {one.rank for one in seen.state.ranks} <= known:
@@ -49,7 +49,7 @@ def _loads(seen: Vitals) -> list[Load]:
     return [load for load in seen.loads if not seen.ended.issuperset(load.ranks)]
 
 
-def _ran(seen: Vitals) -> float:
+def _ran(seen: HealthSample) -> float:
     return seen.now - (seen.state.running or seen.now)
 
 
@@ -57,7 +57,7 @@ def _few(idle: Sequence[Load], busy: Sequence[Load]) -> bool:
     return sum(len(load.ranks) for load in idle) <= sum(len(load.ranks) for load in busy)
 
 
-def _stands_still(seen: Vitals) -> bool:
+def _stands_still(seen: HealthSample) -> bool:
     """Whether no worker's memory changes: one that fills it is not idle, however little it computes."""
     sizes: dict[int, list[int]] = {}
     for sample in seen.samples:
@@ -66,17 +66,17 @@ def _stands_still(seen: Vitals) -> bool:
     return all(max(mine) - min(mine) <= _STILL_SHARE * max(mine) for mine in sizes.values())
 
 
-def _lasts(seen: Vitals) -> bool:
+def _lasts(seen: HealthSample) -> bool:
     """Whether it has been so for long: longer where nobody ever spoke or computed, which may be by intent."""
     patience = seen.quiet_seconds if seen.was_busy or seen.talks else 5 * seen.quiet_seconds
     return min(seen.silence, _ran(seen)) >= patience
 
 
-def _stacks(seen: Vitals) -> Fix:
+def _stacks(seen: HealthSample) -> Fix:
     return Fix(f"see where each rank stands: mpijob stacks {seen.state.ref.name}")
 
 
-def _all_idle(seen: Vitals, loads: Sequence[Load]) -> Finding:
+def _all_idle(seen: HealthSample, loads: Sequence[Load]) -> Finding:
     count = sum(len(load.ranks) for load in loads)
     who = f"All {count} ranks have" if count > 1 else "The only rank has"
     quiet = span(min(seen.silence, _ran(seen)))
@@ -90,7 +90,7 @@ def _all_idle(seen: Vitals, loads: Sequence[Load]) -> Finding:
     )
 
 
-def _idle(seen: Vitals, load: Load, busy: Sequence[Load]) -> Finding:
+def _idle(seen: HealthSample, load: Load, busy: Sequence[Load]) -> Finding:
     one = load.ranks[0] if len(load.ranks) == 1 else None
     who = f"Rank {one} on worker {load.worker}" if one is not None else f"Worker {load.worker}"
     others = sum(len(other.ranks) for other in busy)
@@ -108,7 +108,7 @@ def _idle(seen: Vitals, load: Load, busy: Sequence[Load]) -> Finding:
     )
 
 
-def _silent_job(seen: Vitals) -> Finding | None:
+def _silent_job(seen: HealthSample) -> Finding | None:
     """Return that nobody says anything any more, where somebody used to do so regularly."""
     regular = [talk for talk in seen.talks if talk.beats >= 2 * REGULAR_BEATS and talk.rank not in seen.ended]
     if not regular:
@@ -126,7 +126,7 @@ def _silent_job(seen: Vitals) -> Finding | None:
     )
 
 
-def _silent_ranks(seen: Vitals) -> Iterator[Finding]:
+def _silent_ranks(seen: HealthSample) -> Iterator[Finding]:
     """Yield the ranks that fell silent while others go on; silence is measured against the last word of anybody."""
     alive = [talk for talk in seen.talks if talk.rank not in seen.ended]
     for talk in alive:
@@ -141,7 +141,7 @@ def _silent_ranks(seen: Vitals) -> Iterator[Finding]:
     yield from _mute_rank(seen, alive)
 
 
-def _mute_rank(seen: Vitals, alive: Sequence[Talk]) -> Iterator[Finding]:
+def _mute_rank(seen: HealthSample, alive: Sequence[Traffic]) -> Iterator[Finding]:
     """Yield a single rank that never said anything although all the others do, and do so regularly."""
     ranks = {one.rank for one in seen.state.ranks} - seen.ended
     mute = ranks - {talk.rank for talk in seen.talks}
@@ -152,7 +152,7 @@ def _mute_rank(seen: Vitals, alive: Sequence[Talk]) -> Iterator[Finding]:
         yield _silent(seen, mute.pop(), what, 0.5)
 
 
-def _silent(seen: Vitals, rank: int, what: str, confidence: float) -> Finding:
+def _silent(seen: HealthSample, rank: int, what: str, confidence: float) -> Finding:
     worker = next((one.worker for one in seen.state.ranks if one.rank == rank), None)
     who = f"Rank {rank}" if worker is None else f"Rank {rank} on worker {worker}"
     look = Fix(f"see where it stands: mpijob stacks {seen.state.ref.name} --rank {rank}")

@@ -1,6 +1,6 @@
 """What is seen of a job that runs, as plain values: how ranks speak, what they keep busy, how far they are.
 
-The local supervisor and the cluster client fill a `Vitals`, each with what it can see; `warnings` judges it.
+The local supervisor and the cluster client fill a `HealthSample`, each with what it can see; `warnings` judges it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IDLE_CORES, BUSY_CORES = 0.03, 0.2  # of a core, for each rank; ranks may share 
 _STEP = re.compile(rb"(?i)\b(?:global[_ ]?step|step|iter(?:ation)?|batch|epoch)s?\b[\s=:#\[(]{0,3}(\d{1,12})")
 
 
-class Talk(msgspec.Struct, frozen=True):
+class Traffic(msgspec.Struct, frozen=True):
     """How one rank speaks: when first and last, and how often it was heard in between."""
 
     rank: int
@@ -54,7 +54,7 @@ class Step(msgspec.Struct, frozen=True):
     step: int
 
 
-class Room(msgspec.Struct, frozen=True):
+class FreeSpace(msgspec.Struct, frozen=True):
     """What was free on the disk that the job writes to."""
 
     time: float
@@ -62,7 +62,7 @@ class Room(msgspec.Struct, frozen=True):
     total_bytes: int
 
 
-class Vitals(msgspec.Struct, frozen=True, kw_only=True):
+class HealthSample(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was seen of a running job.
 
     `quiet_seconds` is how long something must last before it is worrying; the measures of `loads` are over
@@ -73,10 +73,10 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
     quiet_seconds: float = QUIET_SECONDS
     samples: tuple[Sample, ...] = ()
-    talks: tuple[Talk, ...] = ()
+    talks: tuple[Traffic, ...] = ()
     steps: tuple[Step, ...] = ()
     loads: tuple[Load, ...] = ()
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[FreeSpace, ...] = ()
     ended: frozenset[int] = frozenset()
     was_busy: bool = False
     retries: int = 0
@@ -92,13 +92,13 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
         return self.now - self.last_word
 
 
-def talks_of(lines: Iterable[LogLine]) -> tuple[Talk, ...]:
+def talks_of(lines: Iterable[LogLine]) -> tuple[Traffic, ...]:
     """Return how the ranks speak, from their lines."""
     heard: dict[int, list[float]] = {}
     for line in lines:
         if line.rank is not None:
             heard.setdefault(line.rank, []).append(line.time / 1e9)
-    return tuple(Talk(rank, times[0], times[-1], len(times)) for rank, times in sorted(heard.items()))
+    return tuple(Traffic(rank, times[0], times[-1], len(times)) for rank, times in sorted(heard.items()))
 
 
 def step_in(text: bytes) -> int | None:

@@ -21,7 +21,7 @@ _LINE = re.compile(rb"\b([EISR])\s+(\d+)\s+(\d+)\s+(\d+) bytes\s+(\d+) msgs sent
 _COLLECTIVE = re.compile(rb"\b(O2A|A2O|A2A)\s+(\d+)\s+(\d+) bytes\s+(\d+) msgs sent\b")
 
 
-class Flow(msgspec.Struct, frozen=True):
+class RankPair(msgspec.Struct, frozen=True):
     """What one rank sent to another."""
 
     sender: int
@@ -30,11 +30,11 @@ class Flow(msgspec.Struct, frozen=True):
     size: int
 
 
-class Talk(msgspec.Struct, frozen=True):
+class MpiTraffic(msgspec.Struct, frozen=True):
     """All that was sent: by the program's own calls, inside the library, and by collective calls of each shape."""
 
-    flows: tuple[Flow, ...] = ()
-    inner: tuple[Flow, ...] = ()
+    flows: tuple[RankPair, ...] = ()
+    inner: tuple[RankPair, ...] = ()
     collective: Mapping[str, tuple[int, int]] = {}
 
     @property
@@ -46,7 +46,7 @@ class Talk(msgspec.Struct, frozen=True):
 _SHAPES = {b"O2A": "one to all", b"A2O": "all to one", b"A2A": "all to all"}
 
 
-def read(lines: Iterable[bytes]) -> Talk:
+def read(lines: Iterable[bytes]) -> MpiTraffic:
     """Return what the ranks' lines tell."""
     own: dict[tuple[int, int], tuple[int, int]] = {}
     inner: dict[tuple[int, int], tuple[int, int]] = {}
@@ -59,7 +59,7 @@ def read(lines: Iterable[bytes]) -> Talk:
         elif found := _COLLECTIVE.search(line):
             shape, _, size, messages = found.groups()
             shapes[_SHAPES[shape]] = _more(shapes.get(_SHAPES[shape]), size, messages)
-    return Talk(_flows(own), _flows(inner), {name: sums for name, sums in shapes.items() if sums[1]})
+    return MpiTraffic(_flows(own), _flows(inner), {name: sums for name, sums in shapes.items() if sums[1]})
 
 
 def _more(before: tuple[int, int] | None, size: bytes, messages: bytes) -> tuple[int, int]:
@@ -67,9 +67,9 @@ def _more(before: tuple[int, int] | None, size: bytes, messages: bytes) -> tuple
     return held + int(size), count + int(messages)
 
 
-def _flows(found: Mapping[tuple[int, int], tuple[int, int]]) -> tuple[Flow, ...]:
+def _flows(found: Mapping[tuple[int, int], tuple[int, int]]) -> tuple[RankPair, ...]:
     return tuple(
-        Flow(sender, receiver, messages, size)
+        RankPair(sender, receiver, messages, size)
         for (sender, receiver), (size, messages) in sorted(found.items())
         if messages
     )

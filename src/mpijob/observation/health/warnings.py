@@ -1,6 +1,6 @@
 """What is worrying about a job that runs, before it fails: memory, disk, silence, idleness, stragglers, restarts.
 
-Pure functions over what an engine has seen (`Vitals`); the local supervisor and the cluster client fill it from
+Pure functions over what an engine has seen (`HealthSample`); the local supervisor and the cluster client fill it from
 what each can see. A warning must be true of what was measured, and quiet on healthy runs: each rule wants a
 trend that lasts, a rank that used to behave otherwise, or most of the others to differ from it. Why a job that
 has failed did so is said by `diagnosis`.
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from mpijob.errors import Finding, Fix, Severity
 from mpijob.model import Phase
 from mpijob.observation.health import exhaustion, hang
-from mpijob.observation.health.health_sample import Vitals
+from mpijob.observation.health.health_sample import HealthSample
 
 Key = tuple[str, int | None, int | None]
 
 
-def judge(seen: Vitals) -> tuple[Finding, ...]:
+def judge(seen: HealthSample) -> tuple[Finding, ...]:
     """Return the warnings that hold now, the most certain first; none for a job that does not run."""
     if seen.state.phase is not Phase.RUNNING:
         return ()
@@ -42,7 +42,7 @@ def event_reason(finding: Finding) -> str:
     return "".join(word.capitalize() for word in finding.code.split("_"))
 
 
-def _behind(seen: Vitals) -> Iterator[Finding]:
+def _behind(seen: HealthSample) -> Iterator[Finding]:
     """Yield ranks whose step counter is far behind that of the others, and was so before, and does not catch up."""
     now, before = _counters(seen, seen.now), _counters(seen, seen.now - seen.quiet_seconds / 2)
     for rank, step in now.items():
@@ -56,12 +56,12 @@ def _behind(seen: Vitals) -> Iterator[Finding]:
             yield _straggler(seen, rank, step, int(_middle(others)))
 
 
-def _counters(seen: Vitals, moment: float) -> dict[int, int]:
+def _counters(seen: HealthSample, moment: float) -> dict[int, int]:
     """Return the last step that each rank had told at a moment."""
     return {one.rank: one.step for one in seen.steps if one.time <= moment and one.rank not in seen.ended}
 
 
-def _straggler(seen: Vitals, rank: int, step: int, others: int) -> Finding:
+def _straggler(seen: HealthSample, rank: int, step: int, others: int) -> Finding:
     worker = next((one.worker for one in seen.state.ranks if one.rank == rank), None)
     look = Fix(
         f"compare it with another: mpijob stacks {seen.state.ref.name}, mpijob top {seen.state.ref.name}"
@@ -78,7 +78,7 @@ def _straggler(seen: Vitals, rank: int, step: int, others: int) -> Finding:
     )
 
 
-def _restarts(seen: Vitals) -> Iterator[Finding]:
+def _restarts(seen: HealthSample) -> Iterator[Finding]:
     for worker in seen.state.workers:
         if worker.restarts:
             times = "once" if worker.restarts == 1 else f"{worker.restarts} times"
@@ -90,7 +90,7 @@ def _restarts(seen: Vitals) -> Iterator[Finding]:
         yield _restarted(seen, f"The job was tried again after {tries} that failed.", None)
 
 
-def _restarted(seen: Vitals, text: str, worker: int | None) -> Finding:
+def _restarted(seen: HealthSample, text: str, worker: int | None) -> Finding:
     look = Fix(
         f"see what happened before: mpijob events {seen.state.ref.name}, mpijob logs {seen.state.ref.name} --attempt 1"
     )

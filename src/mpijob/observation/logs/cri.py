@@ -72,7 +72,7 @@ def restore(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield line.text + b"\n" if line.newline else line.text
 
 
-class Stamper:
+class CriWriter:
     """Turn the bytes of one pipe into stored lines, holding at most one piece of 16 KiB back."""
 
     def __init__(self, stream: str) -> None:

@@ -25,7 +25,7 @@ def _source(line: LogLine) -> _Source:
     return line.role, line.worker, line.rank, line.attempt, line.stream
 
 
-class Tidy:
+class LineFolder:
     """Puts the pieces of a long line together, up to 64 KiB, and shows a progress bar as its last state.
 
     A bar that still moves is shown now and then, and only live.
@@ -92,7 +92,7 @@ def last_state(text: bytes) -> bytes:
     return b""
 
 
-class _Chorus:
+class _RepeatedLines:
     __slots__ = ("held_ns", "line", "number", "ranks")
 
     def __init__(self, line: LogLine, number: int) -> None:
@@ -112,8 +112,8 @@ class Fold:
     def __init__(self, chorus_ns: int = CHORUS_NS, most: int = MOST_HELD) -> None:
         self._chorus_ns = chorus_ns
         self._most = most
-        self._held: deque[_Chorus] = deque()
-        self._by_text: dict[tuple[object, ...], deque[_Chorus]] = {}
+        self._held: deque[_RepeatedLines] = deque()
+        self._by_text: dict[tuple[object, ...], deque[_RepeatedLines]] = {}
         self._last: dict[tuple[int | None, int], int] = {}  # by rank and attempt: the number of its last line
         self._count = 0
 
@@ -145,7 +145,7 @@ class Fold:
         return False
 
     def _begin(self, line: LogLine) -> None:
-        one = _Chorus(line, self._count)
+        one = _RepeatedLines(line, self._count)
         self._count += 1
         self._held.append(one)
         if line.role is Role.RANK:

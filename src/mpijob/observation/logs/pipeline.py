@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mpijob.model import Level, LogLine, LogQuery, Mark
 from mpijob.observation.logs import filters
-from mpijob.observation.logs.folding import Fold, Tidy
+from mpijob.observation.logs.folding import Fold, LineFolder
 
 _GOES_ON = (b" ", b"\t", b"}", b"]", b")")
 
@@ -30,7 +30,7 @@ class Stage(Protocol):
         """Return what has been held long enough; everything without a time."""
 
 
-class Sieve:
+class LogPipeline:
     """All stages that a query needs, one behind the other."""
 
     def __init__(self, query: LogQuery) -> None:
@@ -86,11 +86,11 @@ def select(lines: Iterable[LogLine], query: LogQuery) -> Iterator[LogLine]:
     if query.tail is not None:  # the last of them, before they are folded
         chosen = deque(select(lines, replace(query, tail=None, fold=False)), maxlen=max(0, query.tail))
         return _folded(chosen, query.fold)
-    sieve = Sieve(query)
+    sieve = LogPipeline(query)
     return filter(sieve._wanted, lines) if sieve.plain else _sieved(lines, sieve)
 
 
-def _sieved(lines: Iterable[LogLine], sieve: Sieve) -> Iterator[LogLine]:
+def _sieved(lines: Iterable[LogLine], sieve: LogPipeline) -> Iterator[LogLine]:
     for line in lines:
         yield from sieve.feed(line)
     yield from sieve.rest()
@@ -108,7 +108,7 @@ def _folded(lines: Iterable[LogLine], fold: bool) -> Iterator[LogLine]:
 
 def _stages(query: LogQuery) -> Iterator[Stage]:
     if query.tidy:
-        yield Tidy(live=query.follow)
+        yield LineFolder(live=query.follow)
     if query.level or query.regex:
         yield Chosen(_test(query), query.before, query.after)
     if query.find:

@@ -29,7 +29,7 @@ _ADDRESS = re.compile(r"(\b[a-z][a-z0-9+.-]{0,15}://[^\s/:@]{0,128}:)([^\s/@]{1,
 _KEY_BEGINS, _KEY_ENDS = "PRIVATE KEY-----", "-----END"
 
 
-class Seal:
+class BundleRedactor:
     """Hides secrets in texts, lines and values; one private key may go over many lines."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -58,7 +58,7 @@ class Seal:
 
         Where a private key begins in it, that is all that is left: what follows is hidden with it.
         """
-        alone = Seal(self._values)
+        alone = BundleRedactor(self._values)
         sealed = alone.line(line)
         return _KEY_BEGINS if alone._in_key else sealed
 

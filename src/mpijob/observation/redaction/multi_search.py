@@ -16,7 +16,7 @@ _LONG = 32  # a value from here on is seen by a look at every 25th byte
 _FEW = 64  # so many shorter values are found sooner one after the other
 
 
-class Needles:
+class MultiPattern:
     """Values that are looked for together."""
 
     def __init__(self, values: Iterable[bytes]) -> None:
@@ -29,7 +29,7 @@ class Needles:
         heads = {one[: self._head] for one in short}
         self._heads = heads if len(heads) <= _FEW else set()
         self._looks = [
-            _Look(some, reach)
+            _Search(some, reach)
             for some, reach in (
                 ([one for one in self._values if len(one) >= _LONG], _LONG),
                 ([] if self._heads else short, min(map(len, short), default=1)),
@@ -62,7 +62,7 @@ class Needles:
         return at < len(self._values) and self._values[at].startswith(tail)
 
 
-class _Look:
+class _Search:
     """Looks for values of which none is shorter than `reach`."""
 
     def __init__(self, values: Iterable[bytes], reach: int) -> None:

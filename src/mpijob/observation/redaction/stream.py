@@ -11,12 +11,12 @@ import functools
 from collections.abc import Iterable
 
 from mpijob.observation.redaction.masking import MASK
-from mpijob.observation.redaction.multi_search import Needles
+from mpijob.observation.redaction.multi_search import MultiPattern
 
 _MASK = MASK.encode()
 
 
-class Blotter:
+class StreamRedactor:
     """Hides the given spellings (`masking.spellings`) in one stream."""
 
     def __init__(self, spellings: Iterable[str]) -> None:
@@ -62,7 +62,7 @@ class Blotter:
 
 
 @functools.lru_cache(maxsize=4)
-def _needles(spellings: tuple[str, ...]) -> Needles:
+def _needles(spellings: tuple[str, ...]) -> MultiPattern:
     """Return what the streams of one job look for: it is made once for all of them."""
     values = (one.encode("utf-8", "surrogateescape") for one in spellings)
-    return Needles(one for one in values if b"\n" not in one)
+    return MultiPattern(one for one in values if b"\n" not in one)

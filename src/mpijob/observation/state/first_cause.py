@@ -13,7 +13,7 @@ from math import floor
 from typing import NamedTuple
 
 from mpijob.model import Exit, Role
-from mpijob.model.platform.cluster_observation import Census, Loss, Member, Sight
+from mpijob.model.platform.cluster_observation import Census, ClusterObservation, Loss, Member
 from mpijob.observation.state.phase import Reason
 
 _SECOND = 1.0
@@ -63,12 +63,12 @@ _OF_LAUNCHER = {
 }
 
 
-def first(seen: Sight) -> Cause | None:
+def first(seen: ClusterObservation) -> Cause | None:
     """Return the first cause, or None where nobody ended ill by himself."""
     return min(_ends(seen), key=lambda one: (floor(one.time), _place(seen, one), one.time), default=None)
 
 
-def _place(seen: Sight, one: Cause) -> int:
+def _place(seen: ClusterObservation, one: Cause) -> int:
     """Of what happened in one second a worker's own end comes first, then one that somebody removed.
 
     The launcher's end follows from both; whatever was removed when the engine had its verdict, from that.
@@ -84,7 +84,7 @@ def _since(time: float, other: float) -> bool:
     return floor(time) >= floor(other)
 
 
-def _ends(seen: Sight) -> Iterator[Cause]:
+def _ends(seen: ClusterObservation) -> Iterator[Cause]:
     launcher, over = seen.launcher, _over(seen)
     if seen.fewest is None:
         yield from _of_workers(seen, over)
@@ -98,14 +98,14 @@ def _ends(seen: Sight) -> Iterator[Cause]:
             yield _of_rank(seen, launcher, time) or of(launcher, time, ours=seen.ours)
 
 
-def _of_workers(seen: Sight, over: float | None) -> Iterator[Cause]:
+def _of_workers(seen: ClusterObservation, over: float | None) -> Iterator[Cause]:
     launcher = seen.launcher
     for one in seen.workers:
         if launcher is None or one.name != launcher.name:
             yield from _worker(seen, one, over)
 
 
-def _of_elastic_workers(seen: Sight, fewest: int, over: float | None) -> list[Cause]:
+def _of_elastic_workers(seen: ClusterObservation, fewest: int, over: float | None) -> list[Cause]:
     """Workers of an elastic job come and go: one that is lost is a cause only where too few were left."""
     ended = seen.verdict is not None or (seen.launcher is not None and seen.launcher.exit is not None)
     if seen.launcher is not None and not ended:
@@ -115,7 +115,7 @@ def _of_elastic_workers(seen: Sight, fewest: int, over: float | None) -> list[Ca
     return lost if wanted - len({one.worker for one in lost}) < fewest else []
 
 
-def _worker(seen: Sight, one: Member, over: float | None) -> Iterator[Cause]:
+def _worker(seen: ClusterObservation, one: Member, over: float | None) -> Iterator[Cause]:
     time = _time(one)
     if time is None or _cleared(seen, one, time, over):
         return
@@ -126,7 +126,7 @@ def _worker(seen: Sight, one: Member, over: float | None) -> Iterator[Cause]:
         yield Cause(one, time, Reason.WORKER_LOST, f"worker {one.index} ended while the job still ran")
 
 
-def _over(seen: Sight) -> float | None:
+def _over(seen: ClusterObservation) -> float | None:
     """Return when the job itself was over, so that its pods are cleared away: nothing later is a cause."""
     ends = [seen.cancelled_at, seen.given_up.time if seen.given_up else None]
     if seen.verdict is not None and (seen.verdict.good or seen.verdict.late):
@@ -137,14 +137,14 @@ def _over(seen: Sight) -> float | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def _cleared(seen: Sight, one: Member, time: float, over: float | None) -> bool:
+def _cleared(seen: ClusterObservation, one: Member, time: float, over: float | None) -> bool:
     """Whether a member ended because the job was over: nothing that its engine clears away is a cause."""
     if over is not None and _since(time, over):
         return True
     return seen.verdict is not None and _was_asked(one) and _since(time, seen.verdict.time)
 
 
-def _follows(seen: Sight, time: float) -> bool:
+def _follows(seen: ClusterObservation, time: float) -> bool:
     """Whether a worker that ended with 0 may only follow another's end, which was there before.
 
     Nobody asked it to, or that would be known: so what ended in the same second, launcher or verdict, follows from it.
@@ -190,7 +190,7 @@ def of(one: Member, time: float, *, ours: bool = True) -> Cause:
     return Cause(one, time, Reason.WORKER_LOST if lost else Reason.WORKER_FAILED, f"{who} {how}")
 
 
-def _of_rank(seen: Sight, launcher: Member, time: float) -> Cause | None:
+def _of_rank(seen: ClusterObservation, launcher: Member, time: float) -> Cause | None:
     """Return the rank that ended first, when the launcher only reported that one did."""
     rank = first_rank(seen.census)
     if rank is None or launcher.loss is not Loss.NONE or _was_asked(launcher):
@@ -214,7 +214,7 @@ def followers(census: Census) -> frozenset[int]:
     return frozenset(one.index for one in census.exits if one is not failed and not one.good)
 
 
-def silent_followers(seen: Sight, cause: Cause | None) -> frozenset[int]:
+def silent_followers(seen: ClusterObservation, cause: Cause | None) -> frozenset[int]:
     """Return the ranks that ended with the launcher before they could report it.
 
     Those of a worker that was the cause ended with it, and not because of another.
@@ -240,7 +240,7 @@ def _lost(one: Member, time: float, who: str) -> Cause:
     return Cause(one, time, reason, f"{who} {text}{on}" + (f": {one.why}" if one.why else ""))
 
 
-def _missing(seen: Sight, over: float | None) -> Iterator[Cause]:
+def _missing(seen: ClusterObservation, over: float | None) -> Iterator[Cause]:
     """A worker of ours whose pod is gone while the launcher runs."""
     launcher = seen.launcher
     if not (seen.ours and seen.whole and seen.ordered) or over is not None or seen.verdict is not None:
@@ -253,7 +253,7 @@ def _missing(seen: Sight, over: float | None) -> Iterator[Cause]:
         yield Cause(None, launcher.started + _SECOND, Reason.WORKER_LOST, text, index)
 
 
-def _remade(seen: Sight, over: float | None) -> Iterator[Cause]:
+def _remade(seen: ClusterObservation, over: float | None) -> Iterator[Cause]:
     """A worker of ours that its engine made anew after the launcher had started: the first one was lost."""
     launcher = seen.launcher
     if not (seen.ours and seen.ordered) or launcher is None or launcher.started is None:

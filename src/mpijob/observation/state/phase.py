@@ -117,7 +117,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     stopped_message: str = ""
 
 
-class Standing(NamedTuple):
+class PhaseResult(NamedTuple):
     """The phase with its reason and a sentence for people."""
 
     phase: Phase
@@ -125,10 +125,10 @@ class Standing(NamedTuple):
     message: str
 
 
-def derive(seen: Observation) -> Standing:
+def derive(seen: Observation) -> PhaseResult:
     """Return where the job stands."""
     if seen.delete_requested:
-        return Standing(Phase.DELETING, Reason.DELETING, "the job is being removed")
+        return PhaseResult(Phase.DELETING, Reason.DELETING, "the job is being removed")
     if seen.ended or seen.queued:
         return _resting(seen)
     if not seen.supervisor_alive:
@@ -136,7 +136,7 @@ def derive(seen: Observation) -> Standing:
     return _ending(seen) or _progress(seen)
 
 
-def failure(seen: Observation) -> Standing | None:
+def failure(seen: Observation) -> PhaseResult | None:
     """Return the first failure among the facts so far; an engine ends the attempt when there is one."""
     if seen.stopped is not None:
         return _failed(seen.stopped, seen.stopped_message or "the job was stopped")
@@ -145,56 +145,58 @@ def failure(seen: Observation) -> Standing | None:
     return _lost(seen) or _bad_exit(seen) or _wrong_world(seen)
 
 
-def _resting(seen: Observation) -> Standing:
+def _resting(seen: Observation) -> PhaseResult:
     """Nothing runs: it waits, it rests, or it is over."""
     if seen.suspend_requested:
-        return Standing(Phase.SUSPENDED, Reason.SUSPENDED, "the job is suspended and holds no resources")
+        return PhaseResult(Phase.SUSPENDED, Reason.SUSPENDED, "the job is suspended and holds no resources")
     if seen.cancel_requested:
-        return Standing(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled")
+        return PhaseResult(Phase.CANCELLED, Reason.CANCELLED, "the job was cancelled")
     if seen.retry_in_seconds is not None:
         waits = f"the next attempt starts in {seen.retry_in_seconds:.0f} s"
-        return Standing(Phase.QUEUED, Reason.BACKING_OFF, waits)
+        return PhaseResult(Phase.QUEUED, Reason.BACKING_OFF, waits)
     if seen.queued:
-        return Standing(Phase.QUEUED, Reason.WAITING, seen.waiting_for or "waiting for its turn")
+        return PhaseResult(Phase.QUEUED, Reason.WAITING, seen.waiting_for or "waiting for its turn")
     if not seen.supervisor_alive and seen.launcher is None and seen.stopped is None:
         return _supervisor_lost()
     if failed := failure(seen) or _unaccounted(seen):
         return failed
     world = _world(seen)
-    return Standing(Phase.SUCCEEDED, Reason.COMPLETED, f"all {world} rank{'s' * (world != 1)} ended with 0")
+    return PhaseResult(
+        Phase.SUCCEEDED, Reason.COMPLETED, f"all {world} rank{'s' * (world != 1)} ended with 0"
+    )
 
 
-def _ending(seen: Observation) -> Standing | None:
+def _ending(seen: Observation) -> PhaseResult | None:
     """The end was decided, and processes are still going."""
     phase = Phase.RUNNING if seen.launcher_started else Phase.PENDING
     if seen.suspend_requested:
-        return Standing(phase, Reason.SUSPENDING, "the job is being suspended")
+        return PhaseResult(phase, Reason.SUSPENDING, "the job is being suspended")
     if seen.cancel_requested:
-        return Standing(phase, Reason.CANCELLING, "the job is being cancelled")
+        return PhaseResult(phase, Reason.CANCELLING, "the job is being cancelled")
     if failed := failure(seen):
-        return Standing(phase, failed.reason, f"{failed.message}; ending what still runs")
+        return PhaseResult(phase, failed.reason, f"{failed.message}; ending what still runs")
     return None
 
 
-def _progress(seen: Observation) -> Standing:
+def _progress(seen: Observation) -> PhaseResult:
     ready, wanted = seen.workers_ready, seen.workers_wanted
     if ready < wanted:
-        return Standing(Phase.PENDING, Reason.STARTING, f"{ready}/{wanted} workers ready")
+        return PhaseResult(Phase.PENDING, Reason.STARTING, f"{ready}/{wanted} workers ready")
     if not seen.launcher_started or (seen.census and seen.world_proved is None):
-        return Standing(
+        return PhaseResult(
             Phase.INITIALIZING, Reason.PROVING, f"{wanted} worker{'s' * (wanted != 1)} ready, MPI is starting"
         )
-    return Standing(Phase.RUNNING, Reason.RUNNING, ranks_on(_world(seen), wanted))
+    return PhaseResult(Phase.RUNNING, Reason.RUNNING, ranks_on(_world(seen), wanted))
 
 
-def _lost(seen: Observation) -> Standing | None:
+def _lost(seen: Observation) -> PhaseResult | None:
     if not seen.workers_lost:
         return None
     names = ", ".join(str(index) for index in sorted(seen.workers_lost))
     return _failed(Reason.WORKER_LOST, f"worker {names} is gone: it ended without being asked to")
 
 
-def _bad_exit(seen: Observation) -> Standing | None:
+def _bad_exit(seen: Observation) -> PhaseResult | None:
     """The exit that came first, of all that did not end well by themselves.
 
     The agents of a launcher that was killed give up at once, and may be seen to end before it: that is its doing.
@@ -215,14 +217,14 @@ def _bad_exit(seen: Observation) -> Standing | None:
     return _failed(reason, f"{who} {exit}")
 
 
-def _wrong_world(seen: Observation) -> Standing | None:
+def _wrong_world(seen: Observation) -> PhaseResult | None:
     if not seen.census or seen.world_proved in (None, seen.world_planned):
         return None
     message = f"the world has {seen.world_proved} ranks, planned were {seen.world_planned}"
     return _failed(Reason.WORLD_DIFFERS, message)
 
 
-def _unaccounted(seen: Observation) -> Standing | None:
+def _unaccounted(seen: Observation) -> PhaseResult | None:
     """What must be known before success may be said."""
     if seen.launcher is None or not seen.launcher.good:
         return _failed(Reason.LAUNCHER_UNACCOUNTED, "how the launcher ended is not known")
@@ -237,12 +239,12 @@ def _unaccounted(seen: Observation) -> Standing | None:
     return None
 
 
-def _supervisor_lost() -> Standing:
+def _supervisor_lost() -> PhaseResult:
     return _failed(Reason.SUPERVISOR_LOST, "the process that looked after the job is gone")
 
 
-def _failed(reason: Reason, message: str) -> Standing:
-    return Standing(Phase.FAILED, reason, message)
+def _failed(reason: Reason, message: str) -> PhaseResult:
+    return PhaseResult(Phase.FAILED, reason, message)
 
 
 def _deadline(seen: Observation) -> str:

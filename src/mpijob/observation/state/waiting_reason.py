@@ -10,35 +10,42 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mpijob.model import Role
-from mpijob.model.platform.cluster_observation import Hold, Hurdle, Member, Obstacle, Refused, Sight
+from mpijob.model.platform.cluster_observation import (
+    ClusterObservation,
+    Member,
+    Obstacle,
+    Refused,
+    StartupProblem,
+    WaitKind,
+)
 from mpijob.observation.state.phase import Reason
 
 REASONS = {
-    Hurdle.IMAGE_NAME: Reason.IMAGE_NAME,
-    Hurdle.IMAGE_MISSING: Reason.IMAGE_NOT_FOUND,
-    Hurdle.IMAGE_REFUSED: Reason.IMAGE_REFUSED,
-    Hurdle.SETTINGS: Reason.SETTINGS_MISSING,
-    Hurdle.START_FAILED: Reason.START_REFUSED,
-    Hurdle.RESTARTING: Reason.RETRYING,
-    Hurdle.IMAGE_FAILED: Reason.IMAGE_FAILED,
-    Hurdle.VOLUME: Reason.VOLUME_NOT_READY,
-    Hurdle.NO_PLACE: Reason.UNSCHEDULABLE,
-    Hurdle.HELD_BACK: Reason.WAITING,
-    Hurdle.PLACING: Reason.STARTING,
-    Hurdle.PULLING: Reason.PULLING,
-    Hurdle.PREPARING: Reason.STARTING,
-    Hurdle.STARTING: Reason.STARTING,
+    StartupProblem.IMAGE_NAME: Reason.IMAGE_NAME,
+    StartupProblem.IMAGE_MISSING: Reason.IMAGE_NOT_FOUND,
+    StartupProblem.IMAGE_REFUSED: Reason.IMAGE_REFUSED,
+    StartupProblem.SETTINGS: Reason.SETTINGS_MISSING,
+    StartupProblem.START_FAILED: Reason.START_REFUSED,
+    StartupProblem.RESTARTING: Reason.RETRYING,
+    StartupProblem.IMAGE_FAILED: Reason.IMAGE_FAILED,
+    StartupProblem.VOLUME: Reason.VOLUME_NOT_READY,
+    StartupProblem.NO_PLACE: Reason.UNSCHEDULABLE,
+    StartupProblem.HELD_BACK: Reason.WAITING,
+    StartupProblem.PLACING: Reason.STARTING,
+    StartupProblem.PULLING: Reason.PULLING,
+    StartupProblem.PREPARING: Reason.STARTING,
+    StartupProblem.STARTING: Reason.STARTING,
 }  # the gravest first
 HOLDS = {
-    Hold.WAITING: Reason.WAITING,
-    Hold.TOO_LARGE: Reason.QUOTA_TOO_SMALL,
-    Hold.MISSING: Reason.QUEUE_MISSING,
-    Hold.CLOSED: Reason.QUEUE_CLOSED,
-    Hold.CHECKS: Reason.WAITING,
-    Hold.UNHEARD: Reason.WAITING,
-    Hold.PREEMPTED: Reason.PREEMPTED,
-    Hold.EVICTED: Reason.REQUEUED,
-    Hold.DEACTIVATED: Reason.DEACTIVATED,
+    WaitKind.WAITING: Reason.WAITING,
+    WaitKind.TOO_LARGE: Reason.QUOTA_TOO_SMALL,
+    WaitKind.MISSING: Reason.QUEUE_MISSING,
+    WaitKind.CLOSED: Reason.QUEUE_CLOSED,
+    WaitKind.CHECKS: Reason.WAITING,
+    WaitKind.UNHEARD: Reason.WAITING,
+    WaitKind.PREEMPTED: Reason.PREEMPTED,
+    WaitKind.EVICTED: Reason.REQUEUED,
+    WaitKind.DEACTIVATED: Reason.DEACTIVATED,
 }
 REFUSALS = {
     Refused.QUOTA: Reason.QUOTA_USED_UP,
@@ -46,7 +53,15 @@ REFUSALS = {
     Refused.INVALID: Reason.REFUSED,
     Refused.OTHER: Reason.REFUSED,
 }
-PASSING = frozenset({Hurdle.PLACING, Hurdle.PULLING, Hurdle.PREPARING, Hurdle.STARTING, Hurdle.HELD_BACK})
+PASSING = frozenset(
+    {
+        StartupProblem.PLACING,
+        StartupProblem.PULLING,
+        StartupProblem.PREPARING,
+        StartupProblem.STARTING,
+        StartupProblem.HELD_BACK,
+    }
+)
 _GRAVITY = {hurdle: place for place, hurdle in enumerate(REASONS)}
 _NAMED = 4
 
@@ -66,7 +81,7 @@ class Waiting(NamedTuple):
 
 def gravest(members: Iterable[Member], wanted: int, now: float) -> Waiting | None:
     """Return what the members wait for, or None when nothing is in their way."""
-    groups: dict[tuple[Hurdle, str], list[Member]] = {}
+    groups: dict[tuple[StartupProblem, str], list[Member]] = {}
     for one in members:
         if one.obstacle is not None:
             groups.setdefault((one.obstacle.hurdle, one.obstacle.text), []).append(one)
@@ -78,7 +93,7 @@ def gravest(members: Iterable[Member], wanted: int, now: float) -> Waiting | Non
     return Waiting(obstacle, REASONS[obstacle.hurdle], f"{obstacle.text} ({', '.join(parts)})")
 
 
-def unmet(seen: Sight) -> Obstacle | None:
+def unmet(seen: ClusterObservation) -> Obstacle | None:
     """Return what a job that is over was still waiting for; what pods on their way out show is no obstacle."""
     left = gravest(seen.members, seen.about.workers_wanted, 0.0)
     return left.obstacle if left is not None and not left.passing else seen.before
@@ -120,7 +135,7 @@ def elapsed(since: float | None, now: float) -> str:
     return f"for {int(seconds // 60)} min" if seconds < 7200 else f"for {int(seconds // 3600)} h"
 
 
-def queued(seen: Sight) -> tuple[Reason, str]:
+def queued(seen: ClusterObservation) -> tuple[Reason, str]:
     """Return why a queue keeps the job back."""
     queue = seen.queue
     if queue is None:

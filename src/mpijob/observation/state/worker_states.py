@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpijob.model import Phase, WorkerState
-from mpijob.model.platform.cluster_observation import Member, Sight, Stage
+from mpijob.model.platform.cluster_observation import ClusterObservation, Member, Stage
 from mpijob.observation.state import first_cause as causes
 from mpijob.observation.state import waiting_reason as waiting
 from mpijob.observation.state.first_cause import Cause
-from mpijob.observation.state.phase import Standing
+from mpijob.observation.state.phase import PhaseResult
 
 _UNMADE = (Phase.QUEUED, Phase.SUSPENDED, Phase.CANCELLED)
 
 
-def states(seen: Sight, standing: Standing, cause: Cause | None) -> tuple[WorkerState, ...]:
+def states(seen: ClusterObservation, standing: PhaseResult, cause: Cause | None) -> tuple[WorkerState, ...]:
     """Return every worker that there is or should be, by its number."""
     resting = standing.phase in (Phase.QUEUED, Phase.SUSPENDED) and not any(one.alive for one in seen.members)
     there = {} if resting else {one.index: one for one in seen.workers}
@@ -27,7 +27,7 @@ def states(seen: Sight, standing: Standing, cause: Cause | None) -> tuple[Worker
     return tuple(found[index] for index in sorted(found))
 
 
-def _state(seen: Sight, one: Member, standing: Standing, cause: Cause | None) -> WorkerState:
+def _state(seen: ClusterObservation, one: Member, standing: PhaseResult, cause: Cause | None) -> WorkerState:
     ended = one.stage is Stage.ENDED or standing.phase.final
     phase = _ended(one, standing, cause) if ended else _LIVING[one.stage]
     reason, message = _why(seen, one, phase, cause)
@@ -53,7 +53,7 @@ _LIVING = {
 }
 
 
-def _ended(one: Member, standing: Standing, cause: Cause | None) -> Phase:
+def _ended(one: Member, standing: PhaseResult, cause: Cause | None) -> Phase:
     """A worker whose job is over has ended, or is about to; only the first cause has failed."""
     if cause is not None and cause.worker == one.index:
         return Phase.FAILED
@@ -65,7 +65,7 @@ def _ended(one: Member, standing: Standing, cause: Cause | None) -> Phase:
     return Phase.FAILED if ill or not standing.phase.final else Phase.CANCELLED
 
 
-def _why(seen: Sight, one: Member, phase: Phase, cause: Cause | None) -> tuple[str, str]:
+def _why(seen: ClusterObservation, one: Member, phase: Phase, cause: Cause | None) -> tuple[str, str]:
     if one.obstacle is not None and phase is Phase.PENDING:
         return waiting.REASONS[one.obstacle.hurdle].value, one.obstacle.text
     if phase is Phase.FAILED:
@@ -78,7 +78,7 @@ def _why(seen: Sight, one: Member, phase: Phase, cause: Cause | None) -> tuple[s
     return "", ""
 
 
-def _absent(seen: Sight, standing: Standing, cause: Cause | None) -> Iterator[WorkerState]:
+def _absent(seen: ClusterObservation, standing: PhaseResult, cause: Cause | None) -> Iterator[WorkerState]:
     """Yield the workers that have no pod: not made yet, cleared away, or lost."""
     for index in range(seen.about.workers_wanted):
         name = f"{seen.about.ref.name}-worker-{index}"

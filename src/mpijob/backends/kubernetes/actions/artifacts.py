@@ -16,7 +16,7 @@ from pathlib import Path
 from mpijob.backends import s3_volumes
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.logs import secret_values
-from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.s3_volumes import Bucket
 from mpijob.errors import BackendError, NotAllowed, NotFound, Unsupported
 from mpijob.model import Artifact, JobRef, MPIJob, Volume, VolumeKind
@@ -27,7 +27,7 @@ from mpijob.outbound.policy import Policy, TooLarge
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def kept(eye: Eye, ref: JobRef) -> MPIJob:
+def kept(eye: JobReader, ref: JobRef) -> MPIJob:
     """Return a job that may have left files where they can be had; refuse any other."""
     job = eye.wanted(ref)
     if not volumes(job):

@@ -14,7 +14,7 @@ from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.backends.kubernetes.status.job_objects import Found
-from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.errors import BackendError, NotFound
 from mpijob.formats.kubernetes import identity
 from mpijob.model import JobRef, JobState, Phase
@@ -24,10 +24,10 @@ _SETTLE_SECONDS = 30.0
 _ENDED = frozenset({Phase.CANCELLED, Phase.SUCCEEDED, Phase.FAILED})
 
 
-class Wishes:
+class LifecycleActions:
     """Brings about what one user wants."""
 
-    def __init__(self, api: Api, eye: Eye, by: Callable[[], str]) -> None:
+    def __init__(self, api: Api, eye: JobReader, by: Callable[[], str]) -> None:
         self._api, self._eye = api, eye
         self._by = by  # whose will it is, for the note on the job
 

@@ -22,7 +22,7 @@ from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.errors import Unsupported
 from mpijob.formats.kubernetes import pod_template as pod_words
 from mpijob.formats.kubernetes import user_actions, well_known
-from mpijob.formats.kubernetes.user_actions import Act
+from mpijob.formats.kubernetes.user_actions import UserAction
 from mpijob.formats.status.status_reader import given_up
 
 _ENDED = ("Succeeded", "Failed")
@@ -41,7 +41,7 @@ kill -s KILL -1 2>/dev/null
 
 def mark(api: Api, found: Found, reason: str, message: str, **annotations: str | None) -> None:
     """Note an act on the job's object, and set or take away annotations with it."""
-    done = (*user_actions.read(found.job), Act(api.now(), reason, message))
+    done = (*user_actions.read(found.job), UserAction(api.now(), reason, message))
     notes: dict[str, str | None] = {f"{well_known.DOMAIN}/{key}": value for key, value in annotations.items()}
     notes[well_known.ACTS_ANNOTATION] = user_actions.written(done)
     api.patch(found.path, {"metadata": {"annotations": notes}})

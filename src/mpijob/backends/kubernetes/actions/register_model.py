@@ -21,7 +21,7 @@ def register(api: Api, state: JobState, job: MPIJob, model: Model, settings: Set
     told = {"mpijob.job": job.name, "mpijob.namespace": job.namespace, "mpijob.uid": state.ref.uid}
     told |= {"mpijob.ranks": str(state.world), "mpijob.image": job.image}
     version = model.version or f"{job.name}-{state.ref.uid[:8]}"
-    entry = model_registry.Entry(model.name, version, where, model.format, state.owner, told)
+    entry = model_registry.RegistryEntry(model.name, version, where, model.format, state.owner, told)
     return model_registry.Registry(
         settings.model_registry, model_registry.token_of(settings.model_registry_token_file)
     ).register(entry)

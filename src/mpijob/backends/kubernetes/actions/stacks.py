@@ -90,7 +90,7 @@ def _runs(pod: Document) -> bool:
 
 
 def _with_the_rest(
-    state: JobState, found: Sequence[RankStack], answers: concurrent.Answers, ranks: Sequence[int]
+    state: JobState, found: Sequence[RankStack], answers: concurrent.ReadResults, ranks: Sequence[int]
 ) -> tuple[RankStack, ...]:
     seen = {stack.rank: stack for stack in found if not ranks or stack.rank in ranks}
     for one in state.ranks:

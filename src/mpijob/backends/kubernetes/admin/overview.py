@@ -77,7 +77,7 @@ def _jobs(api: Api) -> tuple[JobState, ...]:
         scope = msgspec.structs.replace(scope, after=page.after)
 
 
-def _namespaces(seen: concurrent.Answers, held: Counter[str]) -> Iterator[NamespaceView]:
+def _namespaces(seen: concurrent.ReadResults, held: Counter[str]) -> Iterator[NamespaceView]:
     jobs = seen["jobs"].value or ()
     limits = {one["metadata"]["name"]: limits_of(one) for one in seen["limits"].items}
     quotas = _by_namespace(seen["quotas"].items)

@@ -12,7 +12,7 @@ from mpijob.backends.kubernetes.client.api_errors import ApiError
 from mpijob.errors import Finding, InvalidJob, NotFound, Severity
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.formats.runtimes import builtin, smoke_test
-from mpijob.formats.runtimes.smoke_test import Proof
+from mpijob.formats.runtimes.smoke_test import WorldProof
 from mpijob.model.spec.enums import choice_hint
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _wait(api: Api, path: str, seconds: float, pause: Callable[[float], None]) -
     return None
 
 
-def _seen(api: Api, namespace: str, name: str) -> tuple[Proof, tuple[str, ...]]:
+def _seen(api: Api, namespace: str, name: str) -> tuple[WorldProof, tuple[str, ...]]:
     """Return what the launcher said, and what can be quoted of it or of pods that never ran."""
     pods = api.list(resources.POD.path(namespace), labels=f"jobset.sigs.k8s.io/jobset-name={name}").items
     said, waiting = "", []
@@ -162,7 +162,7 @@ def _reasons(pod: Document) -> Iterator[str]:
             yield f"exit {ended['exitCode']} {words}".strip()
 
 
-def _verdict(ended: Document | None, proof: Proof, evidence: tuple[str, ...]) -> Finding:
+def _verdict(ended: Document | None, proof: WorldProof, evidence: tuple[str, ...]) -> Finding:
     ran = f"{proof.ranks} of {proof.wanted} ranks on {len(proof.hosts)} of {proof.hosts_wanted} nodes"
     if ended is not None and ended["type"] == "Complete" and proof.holds:
         return Finding("RUNTIME_OK", f"the trial job ran: {ran}", severity=Severity.NOTICE)

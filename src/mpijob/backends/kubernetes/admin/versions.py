@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mpijob.backends.kubernetes.client import concurrent, resources
-from mpijob.backends.kubernetes.client.concurrent import Answer, Answers
+from mpijob.backends.kubernetes.client.concurrent import ReadResult, ReadResults
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model.platform.installation import Answering, Component, Installation, Product
@@ -96,13 +96,13 @@ def _patches(schema: bytes) -> str:
     return next((field for field in _PATCHES if f'"{field}"'.encode() in schema), "")
 
 
-def _answering(api: str, answer: Answer, served: frozenset[str]) -> Answering:
+def _answering(api: str, answer: ReadResult, served: frozenset[str]) -> Answering:
     if answer.error is None:
         return Answering.YES
     return Answering.DOWN if api in served or answer.error.status >= 500 else Answering.ABSENT
 
 
-def _components(seen: Answers, served: frozenset[str]) -> Iterator[Component]:
+def _components(seen: ReadResults, served: frozenset[str]) -> Iterator[Component]:
     version = str((seen["version"].value or {}).get("gitVersion") or "").removeprefix("v")
     yield Component(product=Product.KUBERNETES, version=version, source="server", ready=True)
     deployed = dict(_deployed(seen["deployments"].items))
@@ -127,7 +127,7 @@ def _deployed(deployments: Iterable[Document]) -> Iterator[tuple[Product, Docume
                 yield product, one
 
 
-def _from_deployment(product: Product, deployment: Document, seen: Answers) -> Component:
+def _from_deployment(product: Product, deployment: Document, seen: ReadResults) -> Component:
     metadata, spec = deployment["metadata"], deployment["spec"]["template"]["spec"]
     container = (spec.get("containers") or [{}])[0]
     published = _published(seen) if product is Product.TRAINER else ""
@@ -152,7 +152,7 @@ def _version(image: str, labels: Mapping[str, str], published: str) -> tuple[str
     return "", ""
 
 
-def _published(seen: Answers) -> str:
+def _published(seen: ReadResults) -> str:
     """Return the version that Trainer tells everybody in a config map."""
     maps = (seen[f"public {place}"].value for place in _PUBLIC_PLACES)
     text = next((str((one.get("data") or {}).get("kubeflow_trainer_version", "")) for one in maps if one), "")
@@ -160,7 +160,7 @@ def _published(seen: Answers) -> str:
     return found[1] if found else ""
 
 
-def _told_to_all(seen: Answers) -> tuple[str, str]:
+def _told_to_all(seen: ReadResults) -> tuple[str, str]:
     """Return Trainer's version as any user can tell it: published, or at least by what its schema has."""
     if published := _published(seen):
         return published, "config map"
@@ -204,6 +204,6 @@ def _slices(api: Api, place: str, name: str) -> Any:
     return lambda: api.list(_SLICE.path(place), labels=f"kubernetes.io/service-name={name}")
 
 
-def _ready(answer: Answer) -> bool:
+def _ready(answer: ReadResult) -> bool:
     endpoints = [end for one in answer.items for end in one.get("endpoints") or ()]
     return any((end.get("conditions") or {}).get("ready") is not False for end in endpoints)

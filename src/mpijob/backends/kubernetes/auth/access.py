@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOKEN_SECONDS = 60.0  # how long a token file's content is believed, as Kubernetes' own clients do
 
 
-class Sealed(msgspec.Struct, frozen=True):
+class Redacted(msgspec.Struct, frozen=True):
     """A value that holds secrets and shows none of itself."""
 
     def __repr__(self) -> str:
@@ -34,7 +34,7 @@ class Sealed(msgspec.Struct, frozen=True):
         return []
 
 
-class Plugin(Sealed, frozen=True, kw_only=True):
+class Plugin(Redacted, frozen=True, kw_only=True):
     """A program that hands out credentials (client.authentication.k8s.io)."""
 
     api: str
@@ -117,7 +117,7 @@ def contexts(*, path: str = "", environ: Mapping[str, str] | None = None) -> tup
     return kubeconfig.contexts(path=path, environ=environ)
 
 
-class Proof(Sealed, frozen=True):
+class Credential(Redacted, frozen=True):
     """What is shown to the server; compared by identity to see whether it is still the same."""
 
     authorization: str = ""
@@ -133,17 +133,17 @@ class Credentials:
         self._access = access
         self._environ = os.environ if environ is None else environ
         self._lock = threading.Lock()
-        self._proof: Proof | None = None
+        self._proof: Credential | None = None
         self._read_at = 0.0
 
-    def current(self) -> Proof:
+    def current(self) -> Credential:
         """Return what to show now; a plugin is run when its last answer has expired."""
         with self._lock:
             if self._proof is None or self._outdated(self._proof):
                 self._proof = self._make()
             return self._proof
 
-    def renew(self, refused: Proof) -> bool:
+    def renew(self, refused: Credential) -> bool:
         """Look for something better after a 401; return whether there is something else to show."""
         with self._lock:
             if self._proof is not None and self._proof is not refused:
@@ -152,22 +152,22 @@ class Credentials:
             self._proof = self._make()
             return bool(self._access.plugin) or self._proof != refused
 
-    def _outdated(self, proof: Proof) -> bool:
+    def _outdated(self, proof: Credential) -> bool:
         if self._access.token_file:
             return time.monotonic() - self._read_at > TOKEN_SECONDS
         return proof.expires is not None and time.time() >= proof.expires
 
-    def _make(self) -> Proof:
+    def _make(self) -> Credential:
         access = self._access
         if access.plugin:
             return self._asked(access.plugin)
         if token := self._token():
-            return Proof(f"Bearer {token}", access.certificate, access.key)
+            return Credential(f"Bearer {token}", access.certificate, access.key)
         if access.username:
-            return Proof(_basic(access.username, access.password), access.certificate, access.key)
-        return Proof("", access.certificate, access.key)
+            return Credential(_basic(access.username, access.password), access.certificate, access.key)
+        return Credential("", access.certificate, access.key)
 
-    def _asked(self, plugin: Plugin) -> Proof:
+    def _asked(self, plugin: Plugin) -> Credential:
         from mpijob.backends.kubernetes.auth import (
             exec_plugin,  # starts a program: only for those who need it
         )
@@ -175,7 +175,7 @@ class Credentials:
         grant = exec_plugin.ask(plugin, self._access, self._environ)
         certificate = grant.certificate or self._access.certificate
         key = grant.key or self._access.key
-        return Proof(f"Bearer {grant.token}" if grant.token else "", certificate, key, grant.expires)
+        return Credential(f"Bearer {grant.token}" if grant.token else "", certificate, key, grant.expires)
 
     def _token(self) -> str:
         access = self._access
@@ -211,7 +211,7 @@ def _basic(username: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 
-def identifying(access: Access, proof: Proof) -> Iterator[tuple[str, str]]:
+def identifying(access: Access, proof: Credential) -> Iterator[tuple[str, str]]:
     """Yield the headers that say who we are, and whom we act as."""
     if proof.authorization:
         yield "Authorization", proof.authorization

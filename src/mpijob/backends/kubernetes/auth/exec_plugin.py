@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from mpijob import codec
-from mpijob.backends.kubernetes.auth.access import Access, Plugin, Sealed
+from mpijob.backends.kubernetes.auth.access import Access, Plugin, Redacted
 from mpijob.errors import BackendError, Unsupported
 
 _APIS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -24,7 +24,7 @@ _SECONDS = 60.0
 _SECONDS_WITH_PEOPLE = 300.0
 
 
-class Grant(Sealed, frozen=True):
+class Grant(Redacted, frozen=True):
     """What a plugin handed out."""
 
     token: str = ""

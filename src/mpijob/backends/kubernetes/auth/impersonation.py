@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mpijob.backends.kubernetes.auth.access import Impersonation
-from mpijob.backends.kubernetes.auth.whoami import Myself
+from mpijob.backends.kubernetes.auth.whoami import WhoAmI
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.errors import NotAllowed
 from mpijob.formats.kubernetes import identity, well_known
@@ -43,7 +43,7 @@ class Owners:
     """Gives a client that acts as the owner of a job."""
 
     def __init__(self, api: Api) -> None:
-        self._api, self._myself = api, Myself(api)
+        self._api, self._myself = api, WhoAmI(api)
 
     @contextmanager
     def acting_for(self, job: Mapping[str, Any]) -> Iterator[Api]:

@@ -15,7 +15,7 @@ import msgspec
 
 from mpijob import codec
 from mpijob.backends.kubernetes.auth import plain_yaml
-from mpijob.backends.kubernetes.auth.access import Sealed
+from mpijob.backends.kubernetes.auth.access import Redacted
 from mpijob.errors import BackendError
 
 T = TypeVar("T")
@@ -34,14 +34,14 @@ class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
     extensions: list[dict[str, Any]] = []
 
 
-class Variable(Sealed, frozen=True):
+class Variable(Redacted, frozen=True):
     """A variable for a plugin."""
 
     name: str
     value: str = ""
 
 
-class Exec(Sealed, frozen=True, rename="camel"):
+class Exec(Redacted, frozen=True, rename="camel"):
     """The plugin of a user entry."""
 
     command: str
@@ -53,7 +53,7 @@ class Exec(Sealed, frozen=True, rename="camel"):
     provide_cluster_info: bool = False
 
 
-class User(Sealed, frozen=True, rename="kebab"):
+class User(Redacted, frozen=True, rename="kebab"):
     """A user entry."""
 
     token: str = ""

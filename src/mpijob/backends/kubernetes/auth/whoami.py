@@ -14,7 +14,7 @@ _SAME_USER_SECONDS = 5.0
 _SOMEBODY = "the user"
 
 
-class Myself:
+class WhoAmI:
     """The user of one API client."""
 
     def __init__(self, api: Api) -> None:

@@ -21,7 +21,7 @@ from mpijob.errors import HTTP_STATUS, InvalidJob, MpiJobError
 from mpijob.model import Amounts, Facts, Identity, MPIJob
 from mpijob.model.platform.fit import Fit, Seen
 from mpijob.serving import server, service
-from mpijob.serving.concurrency import TooMany, Turns
+from mpijob.serving.concurrency import ConcurrencyLimit, TooMany
 
 PATH = "/v1/fit"
 MOST_BYTES = 256 << 10
@@ -53,13 +53,13 @@ class Server(server.Server):
                 hint="give --certificate and --key, or leave --address out",
             )
         self._broker = broker
-        self._turns = Turns(AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
+        self._turns = ConcurrencyLimit(AT_ONCE, _OF_ONE, _WAITING_OF_ONE)
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fitting")
         app = service.application(posts={PATH: self._asked}, alive=lambda: True, ready=lambda: True)
         context: ssl.SSLContext | None = server.tls_context(*tls) if tls is not None else None
         super().__init__(app, server.listening(*address, what="the broker"), tls=context)
 
-    async def _asked(self, request: service.Request) -> service.Answer:
+    async def _asked(self, request: service.Request) -> service.Reply:
         try:
             async with self._turns.of(request.peer):
                 content = await request.body(MOST_BYTES)
@@ -68,7 +68,7 @@ class Server(server.Server):
         except TooMany:
             return _told(503, {"code": "BACKEND_ERROR", "message": "too many ask at once"})
 
-    def _answer(self, token: str, content: bytes) -> service.Answer:
+    def _answer(self, token: str, content: bytes) -> service.Reply:
         try:
             if not token:
                 raise Unauthenticated("a bearer token is needed")
@@ -89,8 +89,8 @@ def _job(content: bytes) -> MPIJob:
         raise InvalidJob(f"the body is no job: {error}") from error
 
 
-def _told(status: int, body: object) -> service.Answer:
-    return service.Answer(status, msgspec.json.encode(body), service.JSON, {"cache-control": "no-store"})
+def _told(status: int, body: object) -> service.Reply:
+    return service.Reply(status, msgspec.json.encode(body), service.JSON, {"cache-control": "no-store"})
 
 
 def answer(broker: Broker, token: str, job: MPIJob) -> Answer:

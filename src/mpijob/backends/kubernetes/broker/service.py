@@ -16,11 +16,11 @@ from mpijob.backends.kubernetes.client import discovery, resources
 from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import ApiError, telling
 from mpijob.backends.kubernetes.preflight import preflight
-from mpijob.backends.kubernetes.preflight.cache import Lately
+from mpijob.backends.kubernetes.preflight.cache import PreflightCache
 from mpijob.errors import NotAllowed
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.formats.status import kueue_usage
-from mpijob.formats.status.kueue_usage import Entry
+from mpijob.formats.status.kueue_usage import WorkloadUsage
 from mpijob.model import Facts, Identity, MPIJob
 from mpijob.model.platform.cluster import QueueFacts
 from mpijob.model.platform.fit import Seen
@@ -33,7 +33,7 @@ class Broker:
     def __init__(self, api: Api, settings: Settings, place: str) -> None:
         self._api, self._settings, self._place = api, settings, place
         self._tokens = Tokens(api)
-        self._lately = Lately()
+        self._lately = PreflightCache()
 
     def seen(self, token: str, job: MPIJob) -> Seen:
         """Return what is to be known for a job of the token's user; raise Unauthenticated or NotAllowed."""
@@ -101,7 +101,7 @@ class Broker:
             basis=len(durations),
         )
 
-    def _entries(self, cluster_queue: str) -> list[Entry]:
+    def _entries(self, cluster_queue: str) -> list[WorkloadUsage]:
         with telling("look at the queue"):
             local = self._api.list(resources.LOCAL_QUEUE.path()).items
             workloads = self._api.list(resources.WORKLOAD.path()).items
@@ -120,7 +120,7 @@ class Broker:
         return values.get(str(job.priority), 0) if isinstance(job.priority, str) else job.priority
 
 
-def total(entries: Sequence[Entry]) -> dict[str, float]:
+def total(entries: Sequence[WorkloadUsage]) -> dict[str, float]:
     """Return what several ask for together."""
     found: dict[str, float] = {}
     for one in entries:
@@ -129,7 +129,7 @@ def total(entries: Sequence[Entry]) -> dict[str, float]:
     return found
 
 
-def _waits(entry: Entry) -> bool:
+def _waits(entry: WorkloadUsage) -> bool:
     return entry.admitted is None and entry.finished is None and not entry.stuck
 
 

@@ -17,7 +17,7 @@ import msgspec
 from mpijob import codec
 from mpijob.backends.kubernetes.auth.access import Access, Credentials
 from mpijob.backends.kubernetes.client import urls
-from mpijob.backends.kubernetes.client.api_errors import NO_API, Answer, ApiError
+from mpijob.backends.kubernetes.client.api_errors import NO_API, ApiError, ErrorStatus
 from mpijob.backends.kubernetes.client.http import Request, Transport
 from mpijob.errors import InvalidJob
 from mpijob.formats.kubernetes.well_known import Document
@@ -93,7 +93,7 @@ class Api:
         self.credentials = Credentials(access)
         self._timeout = timeout
         self._transport = Transport(access, self.credentials)
-        self._answers: dict[tuple[str, str], Answer] = {}  # to what was asked ahead
+        self._answers: dict[tuple[str, str], ErrorStatus] = {}  # to what was asked ahead
 
     def __repr__(self) -> str:
         return f"Api({self.access!r})"

@@ -109,7 +109,7 @@ class ApiError(BackendError):
         return self.status == 404 and not self.details.get("name")
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ErrorStatus(msgspec.Struct, frozen=True):
     """What came back, whole."""
 
     status: int
@@ -126,7 +126,7 @@ class _Status(msgspec.Struct):
 _STATUS = codec.decoder(_Status)
 
 
-def refusal(access: Access, method: str, path: str, answer: Answer, *, sure: bool = True) -> ApiError:
+def refusal(access: Access, method: str, path: str, answer: ErrorStatus, *, sure: bool = True) -> ApiError:
     """Return the error that an answer of 300 or more stands for; `sure` that nothing was changed by it."""
     status = _status(answer.body)
     failed_in_doing = answer.status >= 500 and "failed calling webhook" not in status.message

@@ -25,7 +25,7 @@ LASTING = "mpijob-lasting"  # the command line, which leaves in a hurry, waits f
 _HOPELESS = (0, 401)  # nobody is there, or nobody knows us: the other reads would fail alike
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReadResult(msgspec.Struct, frozen=True):
     """What one read gave, or why it gave nothing."""
 
     value: Any = None
@@ -42,16 +42,16 @@ class Answer(msgspec.Struct, frozen=True):
         return self.error is not None and self.error.status != 404
 
 
-class Answers(dict[str, Answer]):
+class ReadResults(dict[str, ReadResult]):
     """Answers by question; to one that was not asked there is nothing to say."""
 
-    def __missing__(self, key: str) -> Answer:
-        return Answer()
+    def __missing__(self, key: str) -> ReadResult:
+        return ReadResult()
 
 
-def together(calls: Mapping[str, Callable[[], Any]], lanes: int = MOST_AT_ONCE) -> Answers:
+def together(calls: Mapping[str, Callable[[], Any]], lanes: int = MOST_AT_ONCE) -> ReadResults:
     """Return the answers of reads, so many of them at once; raise what would stop all of them."""
-    found, troubles, waiting = Answers(), list[Exception](), [*calls.items()][::-1]
+    found, troubles, waiting = ReadResults(), list[Exception](), [*calls.items()][::-1]
 
     def work() -> None:
         while waiting and not troubles:
@@ -72,7 +72,7 @@ def together(calls: Mapping[str, Callable[[], Any]], lanes: int = MOST_AT_ONCE) 
         helper.join()
     if troubles:
         raise troubles[0]
-    return Answers({key: found[key] for key in calls})
+    return ReadResults({key: found[key] for key in calls})
 
 
 def later(call: Callable[[], T], *, lasting: bool = False) -> Callable[[], T]:
@@ -97,16 +97,16 @@ def later(call: Callable[[], T], *, lasting: bool = False) -> Callable[[], T]:
     return result
 
 
-def _answer(call: Callable[[], Any]) -> Answer:
+def _answer(call: Callable[[], Any]) -> ReadResult:
     try:
-        return Answer(call())
+        return ReadResult(call())
     except ApiError as error:
         if error.status in _HOPELESS:
             raise api_errors.translate(error, doing="look at the cluster") from error
-        return Answer(None, error)
+        return ReadResult(None, error)
 
 
-def unread(answers: Mapping[str, Answer], meanings: Mapping[str, tuple[str, str]]) -> tuple[Unread, ...]:
+def unread(answers: Mapping[str, ReadResult], meanings: Mapping[str, tuple[str, str]]) -> tuple[Unread, ...]:
     """Return what could not be read, each with what therefore is not known."""
     from mpijob.model.platform.cluster import Unread  # a list needs none: start-up is a feature
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from mpijob.backends.kubernetes.auth.access import Access, Proof
+from mpijob.backends.kubernetes.auth.access import Access, Credential
 from mpijob.backends.kubernetes.client import proxy_connect, urls
 from mpijob.backends.kubernetes.client.api_errors import (
     CERTIFICATE,
@@ -36,7 +36,7 @@ _KEEPALIVE = (
 Line = socket.socket  # an ssl.SSLSocket is one too
 
 
-class Dialler:
+class Connector:
     """Opens lines to the server of one access."""
 
     def __init__(self, access: Access) -> None:
@@ -48,7 +48,7 @@ class Dialler:
         self._lock = threading.Lock()
         self._context: tuple[str, ssl.SSLContext] | None = None
 
-    def dial(self, proof: Proof, timeout: float = CONNECT_SECONDS) -> Line:
+    def dial(self, proof: Credential, timeout: float = CONNECT_SECONDS) -> Line:
         """Return a fresh line; an ApiError says why there is none, and nothing has been sent then."""
         try:
             line = self._connect(timeout)
@@ -75,13 +75,13 @@ class Dialler:
         self.near = _round_trip_seconds(line) < NEAR_SECONDS
         return line
 
-    def _secured(self, proof: Proof) -> ssl.SSLContext:
+    def _secured(self, proof: Credential) -> ssl.SSLContext:
         with self._lock:
             if self._context is None or self._context[0] != proof.certificate:
                 self._context = (proof.certificate, self._new_context(proof))
             return self._context[1]
 
-    def _new_context(self, proof: Proof) -> ssl.SSLContext:
+    def _new_context(self, proof: Credential) -> ssl.SSLContext:
         access = self._access
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if access.insecure:
@@ -104,7 +104,7 @@ class Dialler:
                 CERTIFICATE,
             ) from error
 
-    def _identify(self, context: ssl.SSLContext, proof: Proof) -> None:
+    def _identify(self, context: ssl.SSLContext, proof: Credential) -> None:
         try:
             with _as_file(f"{proof.certificate}\n{proof.key}".encode()) as path:
                 context.load_cert_chain(path, password="")

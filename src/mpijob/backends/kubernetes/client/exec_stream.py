@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mpijob import codec
-from mpijob.backends.kubernetes.auth.access import Access, Credentials, Proof, identifying
+from mpijob.backends.kubernetes.auth.access import Access, Credential, Credentials, identifying
 from mpijob.backends.kubernetes.client.api import Api, target
-from mpijob.backends.kubernetes.client.api_errors import CUT, Answer, ApiError, refusal
-from mpijob.backends.kubernetes.client.connection import Dialler
+from mpijob.backends.kubernetes.client.api_errors import CUT, ApiError, ErrorStatus, refusal
+from mpijob.backends.kubernetes.client.connection import Connector
 from mpijob.backends.kubernetes.client.http import unsayable
-from mpijob.backends.kubernetes.client.http1 import Unsayable, in_one_line
+from mpijob.backends.kubernetes.client.http1 import InvalidRequest, in_one_line
 from mpijob.errors import Unsupported
 
 _PROTOCOLS = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
@@ -113,15 +113,15 @@ def _dialled(place: Access | Api, path: str, query: Query) -> Any:
         return _shaken(access, credentials.current(), path, query)
 
 
-def _shaken(access: Access, proof: Proof, path: str, query: Query) -> Any:
+def _shaken(access: Access, proof: Credential, path: str, query: Query) -> Any:
     """Return the open WebSocket; our own line carries it, with our TLS and proxies."""
     library = _library()
     headers = [f"{name}: {value}" for name, value in identifying(access, proof)]
     try:
         in_one_line(headers)
-    except Unsayable as error:
+    except InvalidRequest as error:
         raise unsayable(access, error) from error
-    line = Dialler(access).dial(proof)
+    line = Connector(access).dial(proof)
     parts = urlsplit(access.server)
     try:
         return library.create_connection(
@@ -136,7 +136,7 @@ def _shaken(access: Access, proof: Proof, path: str, query: Query) -> Any:
         )
     except library.WebSocketBadStatusException as error:
         line.close()
-        answer = Answer(error.status_code, error.resp_headers or {}, error.resp_body or b"")
+        answer = ErrorStatus(error.status_code, error.resp_headers or {}, error.resp_body or b"")
         raise refusal(access, "GET", path, answer) from None  # its text holds the whole answer
     except (library.WebSocketException, OSError) as error:
         line.close()

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mpijob.backends.kubernetes.auth.access import Access, Credentials, Proof, identifying
+from mpijob.backends.kubernetes.auth.access import Access, Credential, Credentials, identifying
 from mpijob.backends.kubernetes.client.api_errors import (
     CERTIFICATE,
     CUT,
@@ -23,18 +23,18 @@ from mpijob.backends.kubernetes.client.api_errors import (
     TIMEOUT,
     UNKNOWN_HOST,
     UNSAYABLE,
-    Answer,
     ApiError,
+    ErrorStatus,
     refusal,
 )
-from mpijob.backends.kubernetes.client.connection import CONNECT_SECONDS, Dialler
+from mpijob.backends.kubernetes.client.connection import CONNECT_SECONDS, Connector
 from mpijob.backends.kubernetes.client.http1 import (
     Connection,
-    Cut,
-    Garbled,
+    ConnectionClosed,
     Head,
-    HungUp,
-    Unsayable,
+    IncompleteRead,
+    InvalidRequest,
+    ProtocolError,
     readable,
 )
 from mpijob.errors import MpiJobError
@@ -48,7 +48,7 @@ _SURELY_ALIVE_SECONDS = 15.0  # for requests that must not be sent twice
 _HOPELESS = frozenset({CERTIFICATE, UNKNOWN_HOST, NO_API, UNSAYABLE})
 _ANSWER_SECONDS = 3.0  # how long opening a stream waits for its first word
 _HEAD_SECONDS = 30.0  # how long an answer that has begun may take for its head
-_CUT = (OSError, Cut, Garbled)
+_CUT = (OSError, IncompleteRead, ProtocolError)
 T = TypeVar("T")
 
 
@@ -91,7 +91,7 @@ class Open:
 
 class _Kept(msgspec.Struct, frozen=True):
     connection: Connection
-    proof: Proof
+    proof: Credential
     since: float
 
 
@@ -101,7 +101,7 @@ class Transport:
     def __init__(self, access: Access, credentials: Credentials) -> None:
         self.access = access
         self._credentials = credentials
-        self._dialler = Dialler(access)
+        self._dialler = Connector(access)
         self._lock = threading.Lock()
         self._kept: list[_Kept] = []
         self._closed = False
@@ -115,11 +115,11 @@ class Transport:
         for each in kept:
             each.connection.close()
 
-    def send(self, request: Request) -> Answer:
+    def send(self, request: Request) -> ErrorStatus:
         """Return the answer to a request, repeating it where that is safe; raise ApiError."""
         return self._persistently(request, self._whole)
 
-    def several(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Answer]]:
+    def several(self, requests: Sequence[Request]) -> Iterator[tuple[Request, ErrorStatus]]:
         """Ask several harmless things over one line before the first is answered, and yield what is answered.
 
         What is not, because the line broke off or the server closed it, is to be asked again by itself.
@@ -145,7 +145,7 @@ class Transport:
             raise
         self._keep(connection, proof)
 
-    def checked(self, request: Request, answer: Answer) -> Answer:
+    def checked(self, request: Request, answer: ErrorStatus) -> ErrorStatus:
         """Return an answer that is one; raise ApiError for a refusal."""
         if answer.status >= 300:
             raise refusal(self.access, request.method, request.path, answer, sure=request.repeatable)
@@ -169,7 +169,7 @@ class Transport:
             self._persistently(Request("GET", ""), lambda _, proof: self._keep(self._fresh(proof), proof))
         return bool(self._dialler.near)
 
-    def _persistently(self, request: Request, once: Callable[[Request, Proof], T]) -> T:
+    def _persistently(self, request: Request, once: Callable[[Request, Credential], T]) -> T:
         pauses, deadline = _pauses(request.attempts), time.monotonic() + _PATIENCE_SECONDS
         renewed = False
         while True:
@@ -187,11 +187,11 @@ class Transport:
                     raise
                 time.sleep(pause)
 
-    def _proof(self) -> Proof:
+    def _proof(self) -> Credential:
         with self._told():
             return self._credentials.current()
 
-    def _renewed(self, refused: Proof) -> bool:
+    def _renewed(self, refused: Credential) -> bool:
         with self._told():
             return self._credentials.renew(refused)
 
@@ -204,7 +204,7 @@ class Transport:
             server = self.access.server
             raise ApiError(error.message, reason=NO_LOGIN, server=server, hint=error.hint) from error
 
-    def _whole(self, request: Request, proof: Proof) -> Answer:
+    def _whole(self, request: Request, proof: Credential) -> ErrorStatus:
         connection, head = self._exchange(request, proof)
         try:
             answer = _answer(head, connection.body(head))
@@ -214,7 +214,7 @@ class Transport:
         self._keep(connection, proof)
         return self.checked(request, answer)
 
-    def _begun(self, request: Request, proof: Proof) -> Open:
+    def _begun(self, request: Request, proof: Credential) -> Open:
         connection = self._fresh(proof)
         opened = Open(connection, lambda connection: self._begin(request, connection))
         try:
@@ -232,10 +232,10 @@ class Transport:
         connection.sock.settimeout(request.seconds or _HEAD_SECONDS)
         head = self._read(connection)
         if head.status >= 300:
-            self.checked(request, Answer(head.status, head.headers, connection.body(head)))
+            self.checked(request, ErrorStatus(head.status, head.headers, connection.body(head)))
         return head
 
-    def _exchange(self, request: Request, proof: Proof) -> tuple[Connection, Head]:
+    def _exchange(self, request: Request, proof: Credential) -> tuple[Connection, Head]:
         """Ask over a connection that was kept, or over a new one where that turns out to be dead."""
         while kept := self._take(proof, request):
             try:
@@ -245,22 +245,22 @@ class Transport:
         connection = self._fresh(proof)
         return connection, self._ask(connection, request, proof, fresh=True)
 
-    def _ask(self, connection: Connection, request: Request, proof: Proof, *, fresh: bool) -> Head:
+    def _ask(self, connection: Connection, request: Request, proof: Credential, *, fresh: bool) -> Head:
         try:
             self._put(connection, request, proof)
             return self._read(connection)
         except _CUT as error:
             connection.close()
-            hung_up = isinstance(error, HungUp | ConnectionError)
+            hung_up = isinstance(error, ConnectionClosed | ConnectionError)
             if not fresh and hung_up and request.repeatable:
                 raise _StaleConnection from error
             raise self._cut(request, error) from error
 
-    def _put(self, connection: Connection, request: Request, proof: Proof) -> None:
+    def _put(self, connection: Connection, request: Request, proof: Credential) -> None:
         connection.sock.settimeout(request.seconds or CONNECT_SECONDS)
         try:
             connection.put(request.method, request.target, self._headers(request, proof), request.body)
-        except Unsayable as error:
+        except InvalidRequest as error:
             connection.close()
             raise unsayable(self.access, error) from error
 
@@ -269,7 +269,7 @@ class Transport:
         self._dated = head.headers.get("date", ""), time.time()
         return head
 
-    def _headers(self, request: Request, proof: Proof) -> Iterator[tuple[str, str]]:
+    def _headers(self, request: Request, proof: Credential) -> Iterator[tuple[str, str]]:
         yield "Host", self._dialler.authority
         yield "Accept", request.accept
         yield "User-Agent", "mpijob"
@@ -280,10 +280,10 @@ class Transport:
             yield "Content-Length", str(len(request.body))
         yield from identifying(self.access, proof)
 
-    def _fresh(self, proof: Proof) -> Connection:
+    def _fresh(self, proof: Credential) -> Connection:
         return Connection(self._dialler.dial(proof))
 
-    def _take(self, proof: Proof, request: Request) -> Connection | None:
+    def _take(self, proof: Credential, request: Request) -> Connection | None:
         limit = _KEPT_SECONDS if request.repeatable else _SURELY_ALIVE_SECONDS
         while True:
             with self._lock:
@@ -299,7 +299,7 @@ class Transport:
                 return kept.connection
             kept.connection.close()
 
-    def _keep(self, connection: Connection, proof: Proof) -> None:
+    def _keep(self, connection: Connection, proof: Credential) -> None:
         if not connection.open:  # the server has said that it closes
             return
         with self._lock:
@@ -312,7 +312,7 @@ class Transport:
         what, reason = "cut the connection before it answered", CUT
         if isinstance(error, TimeoutError):
             what, reason = f"did not answer in {request.seconds or 0:g} s", TIMEOUT
-        elif isinstance(error, Garbled):
+        elif isinstance(error, ProtocolError):
             what, reason = f"does not speak HTTP as a Kubernetes API does: {error}", NO_API
         return ApiError(
             f"{self.access.server} {what}",
@@ -329,7 +329,7 @@ class _StaleConnection(Exception):
     """The server had closed a kept connection before it saw the request."""
 
 
-def _answer(head: Head, body: bytes) -> Answer:
+def _answer(head: Head, body: bytes) -> ErrorStatus:
     """Return an answer with its body unpacked."""
     if head.headers.get("content-encoding", "").lower() == "gzip":
         import zlib
@@ -337,11 +337,11 @@ def _answer(head: Head, body: bytes) -> Answer:
         try:
             body = zlib.decompress(body, 31)
         except zlib.error as error:
-            raise Garbled(f"the answer cannot be unpacked: {error}") from error
-    return Answer(head.status, head.headers, body)
+            raise ProtocolError(f"the answer cannot be unpacked: {error}") from error
+    return ErrorStatus(head.status, head.headers, body)
 
 
-def unsayable(access: Access, error: Unsayable) -> ApiError:
+def unsayable(access: Access, error: InvalidRequest) -> ApiError:
     """Return what is told of a request that cannot be written down; nothing was sent."""
     return ApiError(
         f"{access.server} cannot be asked: {error}",

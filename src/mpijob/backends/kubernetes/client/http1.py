@@ -26,19 +26,19 @@ _BODILESS = (204, 304)
 _UNREADY = (ssl.SSLWantReadError, BlockingIOError)
 
 
-class Cut(EOFError):
+class IncompleteRead(EOFError):
     """The line ended before the answer did."""
 
 
-class HungUp(Cut):
+class ConnectionClosed(IncompleteRead):
     """The line ended before the answer began."""
 
 
-class Garbled(ValueError):
+class ProtocolError(ValueError):
     """What came is no answer in HTTP."""
 
 
-class Unsayable(ValueError):
+class InvalidRequest(ValueError):
     """What is to be sent is no request in HTTP, or would be more than one; nothing of it was sent."""
 
 
@@ -59,7 +59,7 @@ class Head(msgspec.Struct, frozen=True):
         headers = _headers(lines)
         coded = headers.get("transfer-encoding", "").lower()
         if coded not in ("", "chunked"):
-            raise Garbled("the answer is packed in a way that nobody asked for")
+            raise ProtocolError("the answer is packed in a way that nobody asked for")
         chunked = bool(coded) and status not in _BODILESS
         length = None if chunked else _length(status, headers.get("content-length"))
         said = headers.get("connection", "").lower()
@@ -81,7 +81,7 @@ def _first(line: str) -> tuple[str, int]:
         or not 100 <= int(code) < 600
         or rest not in ("", " ")
     ):
-        raise Garbled("the answer does not begin as HTTP does")
+        raise ProtocolError("the answer does not begin as HTTP does")
     return version, int(code)
 
 
@@ -94,11 +94,11 @@ def _headers(lines: list[str]) -> dict[str, str]:
         if (
             not colon or not name or not _TOKEN.issuperset(name)
         ):  # a line that continues another is none either
-            raise Garbled("the answer's head has a line that is no header")
+            raise ProtocolError("the answer's head has a line that is no header")
         if name in headers and name != "content-length":
             value = f"{headers[name]}, {value}"
         elif headers.get(name, value) != value:
-            raise Garbled("the answer has two lengths")
+            raise ProtocolError("the answer has two lengths")
         headers[name] = value
     return headers
 
@@ -109,7 +109,7 @@ def _length(status: int, said: str | None) -> int | None:
     if said is None:
         return None
     if not said.isdecimal() or len(said) > 18:
-        raise Garbled("the answer has no sensible length")
+        raise ProtocolError("the answer has no sensible length")
     return int(said)
 
 
@@ -129,7 +129,7 @@ class Connection:
     def put(self, method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> None:
         """Send a request; one that the server has cut short is over, too, if its answer is there."""
         if method not in _METHODS or not target.isascii() or not target.isprintable() or " " in target:
-            raise Unsayable(f"{method} {target!a} is no request")
+            raise InvalidRequest(f"{method} {target!a} is no request")
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
         in_one_line(lines)
         try:
@@ -150,16 +150,20 @@ class Connection:
             if head.status >= 200:
                 return head
             if head.status == 101:
-                raise Garbled("the server changes to another protocol, which nobody asked for")
-        raise Garbled("the answer does not come to its beginning")
+                raise ProtocolError("the server changes to another protocol, which nobody asked for")
+        raise ProtocolError("the answer does not come to its beginning")
 
     def _more(self) -> None:
         piece = self.sock.recv(PIECE)
         if not piece:
-            raise Cut("the line ended in an answer's head") if self._ahead else HungUp("the line ended")
+            raise (
+                IncompleteRead("the line ended in an answer's head")
+                if self._ahead
+                else ConnectionClosed("the line ended")
+            )
         self._ahead += piece
         if len(self._ahead) > _LONGEST_HEAD + PIECE:
-            raise Garbled("the answer's head does not end")
+            raise ProtocolError("the answer's head does not end")
 
     def body(self, head: Head, *, awaited: int = 0) -> bytes:
         """Return the whole body of an answer, after which so many others are awaited.
@@ -196,7 +200,7 @@ class Connection:
 def in_one_line(headers: Iterable[str]) -> None:
     """Refuse a header that would be several, or that no server takes."""
     if not all(_CONTROLS.isdisjoint(header) for header in headers):
-        raise Unsayable("a header would have more than one line")
+        raise InvalidRequest("a header would have more than one line")
 
 
 class Body:
@@ -220,7 +224,7 @@ class Body:
             self.over = not data
             return data
         if not data:
-            raise Cut(f"the line ended {self._length} bytes before the answer's end")
+            raise IncompleteRead(f"the line ended {self._length} bytes before the answer's end")
         data, self.surplus = data[: self._length], data[self._length :]
         self._length -= len(data)
         self.over = self._length == 0
@@ -228,7 +232,7 @@ class Body:
 
     def _unframed(self, data: bytes) -> bytes:
         if not data:
-            raise Cut("the line ended between two parts of an answer")
+            raise IncompleteRead("the line ended between two parts of an answer")
         buffer, at, parts = self._buffer + data, 0, []
         while not self.over and at < len(buffer):
             if self._left:
@@ -251,11 +255,11 @@ class Body:
     def _check_end(self, end: bytes) -> None:
         """Refuse a chunk that does not end where it said; of its end both bytes may be there, one, or none."""
         if end != b"\r\n"[max(2 - self._left, 0) :][: len(end)]:
-            raise Garbled("a part of the answer is longer than it says")
+            raise ProtocolError("a part of the answer is longer than it says")
 
     def _check_frame(self, size: int) -> None:
         if size >= _LONGEST_FRAME:
-            raise Garbled("a part of the answer has no sensible length")
+            raise ProtocolError("a part of the answer has no sensible length")
 
     def _frame(self, line: bytes) -> None:
         """Take a line between two chunks: how long the next one is or, after the last one, what trails."""
@@ -263,11 +267,11 @@ class Body:
             self.over = not line
             self._trailed += len(line) + 2
             if self._trailed > _LONGEST_HEAD:
-                raise Garbled("what trails the answer does not end")
+                raise ProtocolError("what trails the answer does not end")
             return
         said = line.partition(b";")[0].rstrip(b" \t")
         if not said or not _HEX.issuperset(said) or len(said) > 15:
-            raise Garbled("a part of the answer has no sensible length")
+            raise ProtocolError("a part of the answer has no sensible length")
         size = int(said, 16)
         self._trailing = size == 0
         self._left = size + 2 if size else 0

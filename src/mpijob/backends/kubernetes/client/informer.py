@@ -22,7 +22,7 @@ _SOON_SECONDS = 1.0  # what was never told yet, and may be in a moment
 Listener = Callable[[str, Change], None]
 
 
-class Source(NamedTuple):
+class ListWatch(NamedTuple):
     """One collection to keep."""
 
     path: str
@@ -35,7 +35,7 @@ class Cache:
     """Keeps the objects of its sources; safe to use from several threads."""
 
     def __init__(
-        self, api: Api, sources: Mapping[str, Source], *, again_seconds: float = _AGAIN_SECONDS
+        self, api: Api, sources: Mapping[str, ListWatch], *, again_seconds: float = _AGAIN_SECONDS
     ) -> None:
         self._api = api
         self._keepers = {name: _Keeper(self, name, source, again_seconds) for name, source in sources.items()}
@@ -101,7 +101,7 @@ class Cache:
 
         return end
 
-    def _watch(self, source: Source, trouble: Callable[[ApiError | None], None]) -> Watch:
+    def _watch(self, source: ListWatch, trouble: Callable[[ApiError | None], None]) -> Watch:
         return watch(
             self._api,
             source.path,
@@ -129,7 +129,7 @@ def _lasts(error: ApiError | None) -> bool:
 class _Keeper(threading.Thread):
     """The thread that keeps one source."""
 
-    def __init__(self, cache: Cache, name: str, source: Source, again_seconds: float) -> None:
+    def __init__(self, cache: Cache, name: str, source: ListWatch, again_seconds: float) -> None:
         super().__init__(daemon=True, name=f"watch of {name}")
         self._cache = cache
         self._called = name

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from mpijob.backends.kubernetes.client.api_errors import CUT, IDLE, ApiError
 from mpijob.backends.kubernetes.client.http import Open, Request
-from mpijob.backends.kubernetes.client.http1 import PIECE, Body, Cut
+from mpijob.backends.kubernetes.client.http1 import PIECE, Body, IncompleteRead
 
 
 class Stream:
@@ -80,7 +80,7 @@ class Stream:
                 return True
             try:
                 piece = self._receive(deadline)
-            except (ApiError, Cut, OSError, ValueError) as error:
+            except (ApiError, IncompleteRead, OSError, ValueError) as error:
                 closed = self._over
                 self._release()
                 if closed:

@@ -23,16 +23,16 @@ from mpijob.backends.kubernetes.actions import patches
 from mpijob.backends.kubernetes.auth.impersonation import Owners
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
-from mpijob.backends.kubernetes.client.informer import Source
+from mpijob.backends.kubernetes.client.informer import ListWatch
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.controller import garbage_collector, node_heartbeat, status_publisher, trim
 from mpijob.backends.kubernetes.controller.leader_election import Election
-from mpijob.backends.kubernetes.controller.model_registration import Crowning
-from mpijob.backends.kubernetes.controller.reconcile import Tending
-from mpijob.backends.kubernetes.controller.work_queue import PODS, Rounds
+from mpijob.backends.kubernetes.controller.model_registration import ModelRegistration
+from mpijob.backends.kubernetes.controller.reconcile import Reconciler
+from mpijob.backends.kubernetes.controller.work_queue import PODS, WorkQueue
 from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.backends.kubernetes.status import job_objects
-from mpijob.backends.kubernetes.status.job_reader import Eye, Look
+from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.backends.kubernetes.submit import owner_references
 from mpijob.errors import BackendError, Finding, MpiJobError, NotFound
 from mpijob.formats.kubernetes import controller_notes, network_policy, well_known
@@ -85,10 +85,10 @@ class Controller:
         self._api = api
         self._election = election
         self._namespace = namespace
-        self._eye = Eye(api, events=self._events)
-        self._tending = Tending(api, self._eye, self._gang_seconds, Owners(api).acting_for)
-        self._crowning = Crowning(api, self._eye, settings or Settings())
-        self._silence = node_heartbeat.Silence()
+        self._eye = JobReader(api, events=self._events)
+        self._tending = Reconciler(api, self._eye, self._gang_seconds, Owners(api).acting_for)
+        self._crowning = ModelRegistration(api, self._eye, settings or Settings())
+        self._silence = node_heartbeat.NodeHeartbeats()
         self._told_silent: dict[JobRef, frozenset[str]] = {}
         self._samples: dict[JobRef, list[Sample]] = {}
         self._isolated: set[tuple[JobRef, str]] = set()  # with the name of the attempt's object
@@ -96,7 +96,7 @@ class Controller:
         self._swept = 0.0
         self.beat = time.monotonic()
         self.looks = 0
-        self._rounds = Rounds(
+        self._rounds = WorkQueue(
             api,
             self._eye.served,
             namespace,
@@ -113,13 +113,13 @@ class Controller:
         self._told_silent.pop(ref, None)
         self._tending.forget(ref)
 
-    def _more_sources(self) -> dict[str, Source]:
+    def _more_sources(self) -> dict[str, ListWatch]:
         dull = ",".join(f"reason!={one}" for one in _DULL)
         return {
-            _EVENTS: Source(resources.EVENT.path(self._namespace), fields=dull, trim=trim.event),
+            _EVENTS: ListWatch(resources.EVENT.path(self._namespace), fields=dull, trim=trim.event),
             node_heartbeat.SOURCE: node_heartbeat.source(),
-            LIMITS.plural: Source(LIMITS.path(), trim=trim.spec),
-            PLATFORM.plural: Source(PLATFORM.path(), trim=trim.spec),
+            LIMITS.plural: ListWatch(LIMITS.path(), trim=trim.spec),
+            PLATFORM.plural: ListWatch(PLATFORM.path(), trim=trim.spec),
         }
 
     @property
@@ -182,7 +182,7 @@ class Controller:
             _proclaim(self._api, look, [*self._alarms(look, limits)])
         self._rounds.wish(ref, self._next_look(look.state, limits))
 
-    def _reconcile(self, look: Look) -> None:
+    def _reconcile(self, look: JobSnapshot) -> None:
         """Do what the job needs now; what its owner may not have is told on the job, and tried again later."""
         try:
             self._tending.tend(look.state)
@@ -195,7 +195,7 @@ class Controller:
                 self._api, look.found.job, "Refused", message, key, warning=True, when=self._api.now()
             )
 
-    def _isolate(self, look: Look, limits: NamespaceLimits) -> None:
+    def _isolate(self, look: JobSnapshot, limits: NamespaceLimits) -> None:
         """Give a job its NetworkPolicy where whoever created it could not; it opens what the limits allow."""
         key = (look.state.ref, look.found.name)
         if key in self._isolated or look.state.phase.final:
@@ -223,14 +223,14 @@ class Controller:
                 self._api, job, "EgressNotAllowed", message, names, warning=True, when=self._api.now()
             )
 
-    def _note_reached(self, look: Look) -> None:
+    def _note_reached(self, look: JobSnapshot) -> None:
         """Keep how far a pre-empted job had come: what its launcher said goes with its pods."""
         reached = look.seen.reached
         if reached and reached != controller_notes.noted(look.found.job, well_known.REACHED_ANNOTATION):
             body = {"metadata": {"annotations": {well_known.REACHED_ANNOTATION: reached}}}
             self._api.patch(look.found.path, body, accept=PARTIAL)
 
-    def _ended_by_limit(self, look: Look, limits: NamespaceLimits) -> bool:
+    def _ended_by_limit(self, look: JobSnapshot, limits: NamespaceLimits) -> bool:
         """End a job that ran too long, remove one that was kept long enough; return whether it is gone."""
         state, now = look.state, self._api.now()
         if (why := limits_policy.overrun(state, limits, now)) and state.reason not in _ENDING:
@@ -244,7 +244,7 @@ class Controller:
         patches.delete(self._api, look.found, (*look.found.earlier, look.found.job))
         return True
 
-    def _alarms(self, look: Look, limits: NamespaceLimits) -> Iterator[Finding]:
+    def _alarms(self, look: JobSnapshot, limits: NamespaceLimits) -> Iterator[Finding]:
         if look.state.phase is not Phase.RUNNING:
             self._samples.pop(look.state.ref, None)
             return
@@ -255,7 +255,7 @@ class Controller:
         if gpus and (idle := self._idle(look, gpus, limits.idle or Idle(), now)) is not None:
             yield idle
 
-    def _idle(self, look: Look, gpus: int, idle: Idle, now: float) -> Finding | None:
+    def _idle(self, look: JobSnapshot, gpus: int, idle: Idle, now: float) -> Finding | None:
         past = self._samples.setdefault(look.state.ref, [])
         past += pod_usage.samples(self._api, look.found, self._eye.served)
         del past[:-_MOST_SAMPLES]
@@ -339,7 +339,7 @@ class Controller:
         self._rounds.wish(ref)
 
 
-def _proclaim(api: Api, look: Look, alarms: list[Finding] | tuple[Finding, ...]) -> None:
+def _proclaim(api: Api, look: JobSnapshot, alarms: list[Finding] | tuple[Finding, ...]) -> None:
     """Tell what is new; a job that changed meanwhile is looked at again anyway."""
     try:
         status_publisher.proclaim(api, look, alarms)
@@ -358,7 +358,7 @@ def _carefully(act: Callable[[], object]) -> bool:
     return True
 
 
-def _ending_since(look: Look) -> float | None:
+def _ending_since(look: JobSnapshot) -> float | None:
     """Return when somebody noted that the job is to end."""
     notes = look.found.job["metadata"].get("annotations") or {}
     stamp = (

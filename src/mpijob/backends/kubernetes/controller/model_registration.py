@@ -12,7 +12,7 @@ from mpijob.backends import model_registry
 from mpijob.backends.kubernetes.actions import register_model
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api
 from mpijob.backends.kubernetes.controller import status_publisher
-from mpijob.backends.kubernetes.status.job_reader import Eye, Look
+from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.errors import MpiJobError
 from mpijob.formats.kubernetes import controller_notes, well_known
 from mpijob.model import Phase
@@ -21,14 +21,14 @@ from mpijob.settings import Settings
 _AGAIN_SECONDS = 60.0
 
 
-class Crowning:
+class ModelRegistration:
     """Writes models down, one job after the other; a registry that did not answer is left in peace for a while."""
 
-    def __init__(self, api: Api, eye: Eye, settings: Settings) -> None:
+    def __init__(self, api: Api, eye: JobReader, settings: Settings) -> None:
         self._api, self._eye, self._settings = api, eye, settings
         self._not_before = 0.0
 
-    def crown(self, look: Look) -> None:
+    def crown(self, look: JobSnapshot) -> None:
         """Write the job's model down, if it has one and it was not written down yet."""
         state, found = look.state, look.found
         if not self._settings.model_registry or state.phase is not Phase.SUCCEEDED:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 
-from mpijob.backends.kubernetes.client.informer import Source
+from mpijob.backends.kubernetes.client.informer import ListWatch
 from mpijob.backends.kubernetes.client.watch import Change
 from mpijob.backends.kubernetes.controller.leader_election import LEASE
 from mpijob.backends.kubernetes.controller.work_queue import bare
@@ -20,12 +20,12 @@ SILENT_SECONDS = 22.0
 _NAMESPACE = "kube-node-lease"
 
 
-def source() -> Source:
+def source() -> ListWatch:
     """Return what is to be watched."""
-    return Source(LEASE.path(_NAMESPACE), trim=_outline)
+    return ListWatch(LEASE.path(_NAMESPACE), trim=_outline)
 
 
-class Silence:
+class NodeHeartbeats:
     """Keeps when each node was last heard."""
 
     def __init__(self, silent_seconds: float = SILENT_SECONDS) -> None:

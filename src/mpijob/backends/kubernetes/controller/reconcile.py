@@ -28,7 +28,7 @@ from mpijob.observation.state.phase import Reason
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.kubernetes.status.derive_state import Document
-    from mpijob.backends.kubernetes.status.job_reader import Eye, Look
+    from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
     from mpijob.model import JobState
 
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _ENDING = (Reason.CANCELLING.value, Reason.DEADLINE_EXCEEDED.value)
 
 
-class Tending:
+class Reconciler:
     """Tends jobs through one API client; it remembers how long each may take to start.
 
     `as_owner` gives the client that starts what belongs to a job: by default the caller's own.
@@ -45,7 +45,7 @@ class Tending:
     def __init__(
         self,
         api: Api,
-        eye: Eye,
+        eye: JobReader,
         longest: Callable[[str], float] = lambda namespace: math.inf,
         as_owner: Callable[[Document], AbstractContextManager[Api]] | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class Tending:
         self._patience.pop(ref, None)
         self._others.discard(ref)
 
-    def mend(self, look: Look) -> None:
+    def mend(self, look: JobSnapshot) -> None:
         """Let the job own its runtime where whoever created both was stopped before saying so."""
         if look.seen.runtime is not None and not look.state.phase.final:
             owner_references.mend(self._api, look.found.job, look.seen.runtime)

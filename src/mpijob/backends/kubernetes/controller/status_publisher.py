@@ -15,7 +15,7 @@ from mpijob import codec
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.status.job_objects import Found
-from mpijob.backends.kubernetes.status.job_reader import Look
+from mpijob.backends.kubernetes.status.job_reader import JobSnapshot
 from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import controller_notes, well_known
 from mpijob.formats.kubernetes.controller_notes import FINDINGS_ANNOTATION, MOST, PROGRESS_ANNOTATION
@@ -26,7 +26,7 @@ from mpijob.observation.state.limits_policy import Progress
 _ILL = (Phase.FAILED,)
 
 
-def proclaim(api: Api, look: Look, alarms: Sequence[Finding] = ()) -> bool:
+def proclaim(api: Api, look: JobSnapshot, alarms: Sequence[Finding] = ()) -> bool:
     """Tell what is new about a job; return whether anything was."""
     before, notes = progress(look.found.job), dict[str, str | None]()
     after = limits_policy.moved(before, look.state, api.now())

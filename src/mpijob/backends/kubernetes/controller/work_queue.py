@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api
-from mpijob.backends.kubernetes.client.informer import Cache, Source
+from mpijob.backends.kubernetes.client.informer import Cache, ListWatch
 from mpijob.backends.kubernetes.client.watch import Change, Trim
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.errors import BackendError, MpiJobError, NotFound
@@ -35,7 +35,7 @@ _LOOKS_AT_ONCE = 4
 _log = logging.getLogger(__name__)
 
 
-class Rounds:
+class WorkQueue:
     """Knows which jobs of a namespace, or of all, are there, and which are to be looked at now.
 
     `look` is called for a job that is due, `gone` for one that is not there any more; both may raise. `heard` is
@@ -52,7 +52,7 @@ class Rounds:
         gone: Callable[[JobRef], None],
         heard: Callable[[Change], None] = lambda change: None,
         trim: Trim | None = None,
-        more: Mapping[str, Source] | None = None,
+        more: Mapping[str, ListWatch] | None = None,
         settle_seconds: float = _SETTLE_SECONDS,
     ) -> None:
         self._look = look
@@ -67,7 +67,7 @@ class Rounds:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
 
-    def __enter__(self) -> Rounds:
+    def __enter__(self) -> WorkQueue:
         self.cache.subscribe(self._changed)
         self.cache.start()
         return self
@@ -164,14 +164,15 @@ def engine_names(pod: Document) -> list[str]:
     return [labels[key] for key in PODS.values() if labels.get(key)]
 
 
-def _sources(served: frozenset[str], namespace: str, trim: Trim) -> dict[str, Source]:
+def _sources(served: frozenset[str], namespace: str, trim: Trim) -> dict[str, ListWatch]:
     jobs = {
-        kind.plural: Source(kind.path(namespace), trim=bare)
+        kind.plural: ListWatch(kind.path(namespace), trim=bare)
         for kind in job_objects.JOB_KINDS
         if kind.api in served
     }
     pods = {
-        name: Source(resources.POD.path(namespace), labels=label, trim=trim) for name, label in PODS.items()
+        name: ListWatch(resources.POD.path(namespace), labels=label, trim=trim)
+        for name, label in PODS.items()
     }
     return jobs | pods
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.history.archive import Archive
-from mpijob.history.archive_reader import LineReader, Past, past
-from mpijob.history.records import Voice
+from mpijob.history.archive_reader import ArchiveReader, LineReader, past
+from mpijob.history.records import LogSource
 from mpijob.history.storage.s3 import Objects
 from mpijob.model import Family, JobState
 from mpijob.settings import Settings
 
 
-def remembered(directory: str, settings: Settings | None = None) -> Past | None:
+def remembered(directory: str, settings: Settings | None = None) -> ArchiveReader | None:
     """Return the past that a recorder has written into a directory, or where the settings say, if there is any."""
     settings = settings or Settings()
     return past(directory, _reader, settings.history_database, store_of(settings))
@@ -22,14 +22,14 @@ def store_of(settings: Settings) -> Objects | None:
     return Objects(settings.objects) if settings.objects.endpoint else None
 
 
-def of_archive(archive: Archive) -> Past:
+def of_archive(archive: Archive) -> ArchiveReader:
     """Return the past of an archive that is open already."""
-    return Past(archive, _reader)
+    return ArchiveReader(archive, _reader)
 
 
-def _reader(voice: Voice, state: JobState) -> LineReader:
+def _reader(voice: LogSource, state: JobState) -> LineReader:
     workers = {rank.rank: rank.worker for rank in state.ranks}
-    speaker = pod_logs.Voice(
+    speaker = pod_logs.PodLogSource(
         state.ref.namespace,
         voice.source,
         "",

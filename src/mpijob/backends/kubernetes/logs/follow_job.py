@@ -17,24 +17,24 @@ from mpijob.errors import BackendError, NotFound
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
     from mpijob.backends.kubernetes.logs.loki_client import Loki
-    from mpijob.backends.kubernetes.logs.pod_logs import Kept, Voice
+    from mpijob.backends.kubernetes.logs.pod_logs import Kept, PodLogSource
     from mpijob.backends.kubernetes.status.job_objects import Found
-    from mpijob.backends.kubernetes.status.job_reader import Eye
-    from mpijob.history.archive_reader import Past
+    from mpijob.backends.kubernetes.status.job_reader import JobReader
+    from mpijob.history.archive_reader import ArchiveReader
     from mpijob.model import Event, JobRef, JobState, LogLine, LogQuery, Scope
 
 POLL_SECONDS = 0.5
 
 
-class Attendance:
+class JobFollower:
     """Stays with jobs through one API client."""
 
     def __init__(
         self,
         api: Api,
-        eye: Eye,
+        eye: JobReader,
         loki: Loki | None = None,
-        past: Callable[[], Past | None] = lambda: None,
+        past: Callable[[], ArchiveReader | None] = lambda: None,
     ) -> None:
         self._api, self._eye = api, eye
         self._loki, self._past = loki, past
@@ -80,7 +80,7 @@ class Attendance:
         """Whether somebody keeps the lines of pods that are gone."""
         return self._loki is not None or self._past() is not None
 
-    def _remembered(self, ref: JobRef) -> Past | None:
+    def _remembered(self, ref: JobRef) -> ArchiveReader | None:
         """Return the record where it has the job."""
         past = self._past()
         return past if past is not None and past.state(ref) is not None else None
@@ -92,7 +92,7 @@ class Attendance:
         with telling(f"read the logs of {ref.name}"):
             self._api.find(resources.POD.path(ref.namespace, ref.name, "log"))
 
-    def _voices(self, found: Found) -> tuple[Sequence[Voice], Kept | None]:
+    def _voices(self, found: Found) -> tuple[Sequence[PodLogSource], Kept | None]:
         """Return the job's pods, and how those are read that are gone: from Loki, where the settings name one."""
         voices = self._eye.voices(found)
         if self._loki is None:

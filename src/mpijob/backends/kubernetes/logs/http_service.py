@@ -17,7 +17,7 @@ _MOST_BYTES = 64 << 20  # a page of 2000 long lines
 FAILURES = (OSError, ValueError, KeyError, TypeError)  # away, or it answers what nobody understands
 
 
-class Neighbour:
+class HttpService:
     """One of them; a question blocks for a few seconds at most."""
 
     def __init__(self, address: str, token_file: str = "") -> None:
@@ -51,6 +51,6 @@ class Neighbour:
             return {"authorization": f"Bearer {file.read().strip()}"}
 
 
-def neighbour(address: str, token_file: str) -> Neighbour | None:
+def neighbour(address: str, token_file: str) -> HttpService | None:
     """Return the one of a setting, None where none is set."""
-    return Neighbour(address, token_file) if address.startswith(("http://", "https://")) else None
+    return HttpService(address, token_file) if address.startswith(("http://", "https://")) else None

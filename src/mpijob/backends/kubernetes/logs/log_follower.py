@@ -17,7 +17,7 @@ from mpijob.backends import cancellable_sleep
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.logs import pod_logs
-from mpijob.backends.kubernetes.logs.pod_logs import Position, Voice
+from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource, Position
 from mpijob.backends.outage_tolerance import Patience
 from mpijob.errors import BackendError
 from mpijob.model import LogLine, LogQuery
@@ -29,7 +29,7 @@ _MOST_WAITING = (
     50_000  # lines that were read and not yet shown; whoever reads faster than we show has to wait
 )
 
-Look = Callable[[], tuple[Sequence[Voice], bool]]
+Look = Callable[[], tuple[Sequence[PodLogSource], bool]]
 
 
 class Following:
@@ -39,7 +39,7 @@ class Following:
         self._api = api
         self._query = query
         self._lines: queue.Queue[tuple[LogLine, str]] = queue.Queue(_MOST_WAITING)
-        self._looks: queue.SimpleQueue[tuple[Sequence[Voice], bool] | Exception] = queue.SimpleQueue()
+        self._looks: queue.SimpleQueue[tuple[Sequence[PodLogSource], bool] | Exception] = queue.SimpleQueue()
         self._readers: dict[tuple[str, int], threading.Thread] = {}
         self._places: dict[int, dict[int, int]] = {}
         self._streams: set[Any] = set()
@@ -53,7 +53,7 @@ class Following:
 
         `look` gives the pods that have started, and whether the job has ended.
         """
-        wanted = pipeline.Sieve(self._query)
+        wanted = pipeline.LogPipeline(self._query)
         found, over = self._look(look)
         while found is None:
             found, over = self._look(look)
@@ -75,7 +75,7 @@ class Following:
             if not error.passing:
                 raise
 
-    def _live(self, look: Look, wanted: pipeline.Sieve) -> Iterator[LogLine]:
+    def _live(self, look: Look, wanted: pipeline.LogPipeline) -> Iterator[LogLine]:
         merger, over = live_merge.Merger(), False
         threading.Thread(target=self._keep_looking, args=(look,), daemon=True, name="look at the job").start()
         while True:
@@ -112,7 +112,7 @@ class Following:
             self._meet(found)
         return over
 
-    def _look(self, look: Look) -> tuple[Sequence[Voice] | None, bool]:
+    def _look(self, look: Look) -> tuple[Sequence[PodLogSource] | None, bool]:
         """Return the pods that have started and whether the job is over; no pods while nobody answers."""
         self._tell_refusal()
         try:
@@ -128,7 +128,7 @@ class Following:
         if self._refusal is not None:
             raise self._refusal
 
-    def _meet(self, found: Sequence[Voice]) -> None:
+    def _meet(self, found: Sequence[PodLogSource]) -> None:
         fresh = [voice for voice in found if (voice.pod, voice.attempt) not in self._readers]
         for position in pod_logs.positions(fresh, self._query, self._places):
             self._follow(position)
@@ -162,7 +162,7 @@ class Following:
         for line in position.reader.rest():
             self._put(line, position.voice.pod)
 
-    def _goes_on(self, voice: Voice) -> bool:
+    def _goes_on(self, voice: PodLogSource) -> bool:
         """Whether a log that ended is a running container's: a kubelet or an API server was restarted."""
         pod = self._api.find(resources.POD.path(voice.namespace, voice.pod))
         return pod is not None and "running" in pod_logs.state_of(pod)

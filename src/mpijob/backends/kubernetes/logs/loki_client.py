@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mpijob.backends.kubernetes.logs.http_service import FAILURES, Neighbour, neighbour
-from mpijob.backends.kubernetes.logs.pod_logs import Voice
+from mpijob.backends.kubernetes.logs.http_service import FAILURES, HttpService, neighbour
+from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
 from mpijob.backends.kubernetes.status import job_objects
 from mpijob.model import Family, Role
 from mpijob.observation.logs import cri
@@ -51,7 +51,7 @@ class Span(NamedTuple):
 class Loki:
     """One server, and how the collector names pods there."""
 
-    def __init__(self, server: Neighbour) -> None:
+    def __init__(self, server: HttpService) -> None:
         self._server = server
         self._named: tuple[str, str] | None = None
 
@@ -110,9 +110,9 @@ class Gone(NamedTuple):
     """Pods of a job that are gone, and where and when they spoke."""
 
     loki: Loki
-    spans: Mapping[Voice, Span]
+    spans: Mapping[PodLogSource, Span]
 
-    def lines(self, voice: Voice) -> Iterator[bytes]:
+    def lines(self, voice: PodLogSource) -> Iterator[bytes]:
         """Yield what one of them has said; nothing for a pod that is none of them."""
         span = self.spans.get(voice)
         if span is None:
@@ -139,7 +139,7 @@ def of_name(loki: Loki, ref: JobRef, now_ns: int) -> Gone:
     return _found(loki, lambda: _of_name(loki, ref, now_ns))
 
 
-def _found(loki: Loki, look: Callable[[], dict[Voice, Span]]) -> Gone:
+def _found(loki: Loki, look: Callable[[], dict[PodLogSource, Span]]) -> Gone:
     try:
         return Gone(loki, look())
     except FAILURES as error:
@@ -147,11 +147,11 @@ def _found(loki: Loki, look: Callable[[], dict[Voice, Span]]) -> Gone:
         return Gone(loki, {})
 
 
-def _of_job(loki: Loki, found: Found, there: Collection[str], now_ns: int) -> dict[Voice, Span]:
+def _of_job(loki: Loki, found: Found, there: Collection[str], now_ns: int) -> dict[PodLogSource, Span]:
     from mpijob.backends.kubernetes.status import derive_state
     from mpijob.formats.status.nested_fields import time_of
 
-    spans: dict[Voice, Span] = {}
+    spans: dict[PodLogSource, Span] = {}
     for job in (*found.earlier, found.job):
         metadata, (family, tagged) = job["metadata"], derive_state.speech(job)
         namespace, attempt = metadata["namespace"], job_objects.attempt_of(job)
@@ -159,11 +159,11 @@ def _of_job(loki: Loki, found: Found, there: Collection[str], now_ns: int) -> di
         span = Span(made, min(made + _LONGEST_NS, now_ns))
         for pod, role, worker in _members(loki, namespace, re.escape(metadata["name"]), span):
             if pod not in there:
-                spans[Voice(namespace, pod, "", role, worker, attempt, family, tagged)] = span
+                spans[PodLogSource(namespace, pod, "", role, worker, attempt, family, tagged)] = span
     return spans
 
 
-def _of_name(loki: Loki, ref: JobRef, now_ns: int) -> dict[Voice, Span]:
+def _of_name(loki: Loki, ref: JobRef, now_ns: int) -> dict[PodLogSource, Span]:
     name = f"{re.escape(ref.name)}(?:-a[0-9]+)?"
     span = _last_run(loki, ref.namespace, name, Span(now_ns - _LONGEST_NS, now_ns))
     if span is None:
@@ -173,7 +173,7 @@ def _of_name(loki: Loki, ref: JobRef, now_ns: int) -> dict[Voice, Span]:
     heads = [islice(loki.lines(ref.namespace, pod, span), _HEAD) for pod in launchers]
     family, tagged = _speech(b"".join(line for head in heads for line in head))
     return {
-        Voice(ref.namespace, pod, "", role, worker, _attempt(ref.name, pod), family, tagged): span
+        PodLogSource(ref.namespace, pod, "", role, worker, _attempt(ref.name, pod), family, tagged): span
         for pod, role, worker in members
     }
 

@@ -19,14 +19,14 @@ from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.status.derive_state import Document, worker_index
 from mpijob.formats.kubernetes import pod_template as pod_words
 from mpijob.formats.kubernetes import well_known
-from mpijob.formats.launch.rank_output import Output, Report, Said
+from mpijob.formats.launch.rank_output import Output, RankLine, Report
 from mpijob.model import Family, LogLine, LogQuery, Mark, Role
 from mpijob.observation.logs import cri, live_merge, pipeline
 
 _GONE = (400, 404)  # the container has not started, or the pod is gone
 
 
-class Voice(msgspec.Struct, frozen=True):
+class PodLogSource(msgspec.Struct, frozen=True):
     """One pod whose log is read: who it is in the job, and how its lines are to be understood."""
 
     namespace: str
@@ -51,7 +51,7 @@ def voices(
     family: Family,
     tagged: bool,
     index_of: Callable[[Document], int],
-) -> list[Voice]:
+) -> list[PodLogSource]:
     """Return the pods whose main container has started."""
     found = []
     for pod in pods:
@@ -62,7 +62,7 @@ def voices(
         worker = None if role is Role.LAUNCHER else index_of(pod)
         metadata = pod["metadata"]
         found.append(
-            Voice(metadata["namespace"], metadata["name"], main, role, worker, attempt, family, tagged)
+            PodLogSource(metadata["namespace"], metadata["name"], main, role, worker, attempt, family, tagged)
         )
     return found
 
@@ -109,13 +109,13 @@ def state_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
-Kept = Callable[[Voice], Iterator[bytes]]
+Kept = Callable[[PodLogSource], Iterator[bytes]]
 
 
 class Reader:
     """Turns the stamped lines of one pod's log into lines of the job."""
 
-    def __init__(self, voice: Voice, worker_of: dict[int, int]) -> None:
+    def __init__(self, voice: PodLogSource, worker_of: dict[int, int]) -> None:
         self._voice = voice
         self._worker_of = worker_of
         self._output = Output(voice.family, tagged=voice.tagged)
@@ -160,7 +160,7 @@ class Reader:
         """Yield the lines that were begun and never ended, when the log is over."""
         return (self._line(said) for said in self._output.rest())
 
-    def _line(self, said: Said) -> LogLine:
+    def _line(self, said: RankLine) -> LogLine:
         role = Role.LAUNCHER if said.rank is None else Role.RANK
         worker = None if said.rank is None else self._worker_of.get(said.rank)
         return LogLine(self._moment, said.text, role, said.stream, worker, said.rank, self._voice.attempt)
@@ -175,7 +175,7 @@ class Reader:
 class Position:
     """How far the log of one pod has been read: by the time of its last line, and how many lines had that time."""
 
-    def __init__(self, voice: Voice, worker_of: dict[int, int]) -> None:
+    def __init__(self, voice: PodLogSource, worker_of: dict[int, int]) -> None:
         self.voice = voice
         self.reader = Reader(voice, worker_of)
         self.ended = False
@@ -206,14 +206,21 @@ class Position:
         self.last, self._last_ns = stamp, moment
 
 
-def positions(found: Sequence[Voice], query: LogQuery, places: dict[int, dict[int, int]]) -> list[Position]:
+def positions(
+    found: Sequence[PodLogSource], query: LogQuery, places: dict[int, dict[int, int]]
+) -> list[Position]:
     """Return the beginnings of the logs that can hold a wanted line; `places` is rank → worker by attempt."""
     wanted = [voice for voice in found if is_wanted(voice, query)]
     return [Position(voice, places.setdefault(voice.attempt, {})) for voice in wanted]
 
 
 def stored(
-    api: Api, found: Sequence[Voice], query: LogQuery, kept: Kept | None = None, *, recent: bool = False
+    api: Api,
+    found: Sequence[PodLogSource],
+    query: LogQuery,
+    kept: Kept | None = None,
+    *,
+    recent: bool = False,
 ) -> Iterator[LogLine]:
     """Yield the wanted lines of what was said so far; of a pod that is gone, those that were kept elsewhere.
 
@@ -237,7 +244,7 @@ def _first(stream: Iterator[LogLine]) -> list[LogLine]:
     return [*islice(stream, 1)]
 
 
-def is_wanted(voice: Voice, query: LogQuery) -> bool:
+def is_wanted(voice: PodLogSource, query: LogQuery) -> bool:
     """Return whether a pod can hold a wanted line."""
     if query.attempt is not None and voice.attempt != query.attempt:
         return False

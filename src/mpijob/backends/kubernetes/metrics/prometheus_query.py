@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterable
 
-from mpijob.backends.kubernetes.logs.http_service import FAILURES, Neighbour, neighbour
+from mpijob.backends.kubernetes.logs.http_service import FAILURES, HttpService, neighbour
 from mpijob.settings import Settings
 
 _QUERIES = {
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class Prometheus:
     """One server."""
 
-    def __init__(self, server: Neighbour) -> None:
+    def __init__(self, server: HttpService) -> None:
         self._server = server
 
     def used(self, namespace: str, pods: Iterable[str]) -> dict[str, dict[str, float]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from mpijob.backends.kubernetes.client.concurrent import Answer, Answers
+from mpijob.backends.kubernetes.client.concurrent import ReadResult, ReadResults
 
 KEPT_SECONDS = 5.0
 LASTING = frozenset(
@@ -28,23 +28,23 @@ LASTING = frozenset(
 )
 
 
-class Lately:
+class PreflightCache:
     """Answers that are still young, by namespace and question; refusals are not among them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, str], tuple[float, Answer]] = {}
+        self._kept: dict[tuple[str, str], tuple[float, ReadResult]] = {}
 
-    def recall(self, namespace: str, questions: Iterable[str]) -> Answers:
+    def recall(self, namespace: str, questions: Iterable[str]) -> ReadResults:
         """Return the answers to those of the questions that were answered a moment ago."""
-        now, found = self._clock(), Answers()
+        now, found = self._clock(), ReadResults()
         for question in LASTING.intersection(questions):
             when, answer = self._kept.get((namespace, question), (float("-inf"), None))
             if answer is not None and now - when < KEPT_SECONDS:
                 found[question] = answer
         return found
 
-    def keep(self, namespace: str, answers: Mapping[str, Answer], *, since: float) -> None:
+    def keep(self, namespace: str, answers: Mapping[str, ReadResult], *, since: float) -> None:
         """Keep what was answered to questions asked then."""
         for question in LASTING.intersection(answers):
             if answers[question].error is None:

@@ -10,7 +10,7 @@ from mpijob.formats.kubernetes.well_known import LAUNCHER_CORES, Gang
 from mpijob.model import MPIJob
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster around one job: which APIs are served, who pods run as, which names are taken.
 
     `user` is the user ID for pods where the cluster chooses none itself, `owner` who submits, as the API server

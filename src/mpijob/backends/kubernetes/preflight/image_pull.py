@@ -13,12 +13,12 @@ from mpijob.model.platform.cluster import Asked, ImageAnswer
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.registry.image_exists import Asker, Waiting
+    from mpijob.backends.registry.image_exists import ImageLookup, Waiting
     from mpijob.formats.kubernetes.well_known import Document
     from mpijob.model import MPIJob
 
 
-def begin(asker: Asker | None, api: Api, job: MPIJob) -> Waiting:
+def begin(asker: ImageLookup | None, api: Api, job: MPIJob) -> Waiting:
     """Begin to ask the registry; what is returned waits for its answer."""
     if asker is None:
         return lambda: None

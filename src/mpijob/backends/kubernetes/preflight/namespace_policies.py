@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mpijob.backends.kubernetes.client.concurrent import Answer
+from mpijob.backends.kubernetes.client.concurrent import ReadResult
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model import MPIJob, VolumeKind
 from mpijob.model.platform.cluster import Claim
@@ -40,7 +40,7 @@ def claim_names(job: MPIJob) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.source for one in job.volumes if one.kind is VolumeKind.CLAIM))
 
 
-def claims(answers: Mapping[str, Answer]) -> tuple[Claim, ...]:
+def claims(answers: Mapping[str, ReadResult]) -> tuple[Claim, ...]:
     """Return the claims that were asked for; those that could not be read are left out."""
     return tuple(_claim(name, answer.value) for name, answer in answers.items() if not answer.refused)
 

@@ -11,7 +11,7 @@ from mpijob.formats.kubernetes.well_known import Document
 from mpijob.formats.sizing import node_fit
 from mpijob.formats.sizing.node_fit import Count
 from mpijob.model import Amounts, MPIJob
-from mpijob.model.platform.cluster import Ask, QueueFacts, Room
+from mpijob.model.platform.cluster import Ask, NodeCapacity, QueueFacts
 from mpijob.model.spec import quantity
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def of(
     asks: Sequence[Ask],
     *,
     grows: bool,
-) -> tuple[Room, Measured]:
+) -> tuple[NodeCapacity, Measured]:
     """Return how many workers fit, now and ever; without pods only the latter is known and told for both."""
     counted = node_fit.count(nodes, pods or (), job)
     return node_fit.room(counted, asks, grows=grows), Measured(counted, job, pods_known=pods is not None)

@@ -2,7 +2,7 @@
 
 One round of reads answers nearly all; a second one is made only for what the first one shows to matter.
 Every read may be refused: what is missing is named, the rest still judged. The judgement itself, and every
-sentence about it, is in `admission`; what the planner needs beside it are the `Surroundings`.
+sentence about it, is in `admission`; what the planner needs beside it are the `ClusterContext`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from mpijob.backends.kubernetes.client import concurrent
-from mpijob.backends.kubernetes.client.concurrent import Answers
+from mpijob.backends.kubernetes.client.concurrent import ReadResults
 from mpijob.backends.kubernetes.preflight import (
     image_pull,
     kueue_facts,
@@ -23,8 +23,8 @@ from mpijob.backends.kubernetes.preflight import (
     queries,
     quota,
 )
-from mpijob.backends.kubernetes.preflight.cache import Lately
-from mpijob.backends.kubernetes.preflight.context import Surroundings
+from mpijob.backends.kubernetes.preflight.cache import PreflightCache
+from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.backends.kubernetes.preflight.permissions import Rights
 from mpijob.backends.kubernetes.preflight.queries import ENGINES, Calls
 from mpijob.errors import MpiJobError
@@ -33,23 +33,23 @@ from mpijob.formats.kubernetes.well_known import CANCELLED_ANNOTATION, Document,
 from mpijob.formats.sizing import engine_selection, node_fit
 from mpijob.formats.sizing.engine_selection import Engine
 from mpijob.model import Amounts, Facts, MPIJob
-from mpijob.model.platform.cluster import Ask, ClusterFacts, QueueFacts, Room, Unread
+from mpijob.model.platform.cluster import Ask, ClusterFacts, NodeCapacity, QueueFacts, Unread
 from mpijob.settings import Settings
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.registry.image_exists import Asker
+    from mpijob.backends.registry.image_exists import ImageLookup
 
 PLAIN_USER = well_known.PLAIN_USER
 _OVER = ("Complete", "Failed", "Succeeded")
 _GANGS = {"Coscheduling": Gang.COSCHEDULING, "Volcano": Gang.VOLCANO}  # Kueue needs a queue, and no more
 
 
-class Gathered(NamedTuple):
+class PreflightResult(NamedTuple):
     """What admission judges over, and what the planner needs."""
 
     facts: Facts
-    around: Surroundings
+    around: ClusterContext
 
 
 def gather(
@@ -59,14 +59,14 @@ def gather(
     settings: Settings,
     *,
     place: str = "this cluster",
-    lately: Lately | None = None,
-    asker: Asker | None = None,
-) -> Gathered:
+    lately: PreflightCache | None = None,
+    asker: ImageLookup | None = None,
+) -> PreflightResult:
     """Return what the user of `api` is to know of a cluster for one job; `served` are its API versions.
 
     With `lately`, what changes seldom may be a few seconds old; `Facts.recalled` tells whether any of it is.
     """
-    lately = Lately() if lately is None else lately
+    lately = PreflightCache() if lately is None else lately
     image = image_pull.begin(asker, api, job)
     seen, recalled = _asked(api, job, queries.first_round(api, job, served), lately)
     more, recalled_too = _asked(api, job, queries.second_round(api, job, seen, served), lately)
@@ -104,10 +104,10 @@ def gather(
         ),
     )
     around = _surroundings(job, seen, usable, cores, facts)
-    return Gathered(facts, msgspec.structs.replace(around, service_image=settings.service_image))
+    return PreflightResult(facts, msgspec.structs.replace(around, service_image=settings.service_image))
 
 
-def _namespace(job: MPIJob, seen: Answers) -> ClusterFacts:
+def _namespace(job: MPIJob, seen: ReadResults) -> ClusterFacts:
     """Return what is around a job in its namespace, whatever its engine, its queue and its size are."""
     return ClusterFacts(
         namespace=job.namespace,
@@ -125,12 +125,12 @@ def _namespace(job: MPIJob, seen: Answers) -> ClusterFacts:
     )
 
 
-def _asked(api: Api, job: MPIJob, calls: Calls, lately: Lately) -> tuple[Answers, bool]:
+def _asked(api: Api, job: MPIJob, calls: Calls, lately: PreflightCache) -> tuple[ReadResults, bool]:
     """Return the answers to questions, and whether some of them were given before."""
     since, known = lately.now(), lately.recall(job.namespace, calls)
     told = concurrent.together({key: call for key, call in calls.items() if key not in known}, api.lanes())
     lately.keep(job.namespace, told, since=since)
-    return Answers({key: known[key] if key in known else told[key] for key in calls}), bool(known)
+    return ReadResults({key: known[key] if key in known else told[key] for key in calls}), bool(known)
 
 
 def _engine(job: MPIJob, served: frozenset[str]) -> Engine | None:
@@ -158,7 +158,7 @@ def _class_name(job: MPIJob) -> str:
     return job.priority if isinstance(job.priority, str) and namespace_policies.wants_priority(job) else ""
 
 
-def _queue(job: MPIJob, seen: Answers, served: frozenset[str]) -> QueueFacts | None:
+def _queue(job: MPIJob, seen: ReadResults, served: frozenset[str]) -> QueueFacts | None:
     volcano = seen["volcano"]
     if volcano.value is not None:
         return QueueFacts(name=job.queue, behind="Volcano")
@@ -170,15 +170,15 @@ def _queue(job: MPIJob, seen: Answers, served: frozenset[str]) -> QueueFacts | N
 
 
 def _room(
-    job: MPIJob, asks: tuple[Ask, ...], seen: Answers, served: frozenset[str]
-) -> tuple[Room | None, node_capacity.Measured | None]:
+    job: MPIJob, asks: tuple[Ask, ...], seen: ReadResults, served: frozenset[str]
+) -> tuple[NodeCapacity | None, node_capacity.Measured | None]:
     if seen["nodes"].value is None:
         return None, None
     nodes = seen["nodes"].items
     return node_capacity.of(nodes, _all_pods(seen), job, asks, grows=node_fit.grows(nodes, served))
 
 
-def _all_pods(seen: Answers) -> list[Document] | None:
+def _all_pods(seen: ReadResults) -> list[Document] | None:
     """Return the pods of all namespaces; None where they cannot be read or are too many to be counted."""
     listed = seen["pods"].value
     if listed is None or (listed.get("metadata") or {}).get("continue"):
@@ -186,7 +186,7 @@ def _all_pods(seen: Answers) -> list[Document] | None:
     return list(listed.get("items") or ())
 
 
-def _too_many(seen: Answers) -> tuple[Unread, ...]:
+def _too_many(seen: ReadResults) -> tuple[Unread, ...]:
     if seen["pods"].value is None or _all_pods(seen) is not None:
         return ()
     what, unknown = queries.MEANINGS["pods"]
@@ -219,14 +219,14 @@ def _engines_lack(found: Rights | None, served: frozenset[str]) -> dict[str, tup
     return {engine.value: found.lacking(permissions.TO_CREATE[engine]) if found else () for engine in there}
 
 
-def _mine(seen: Answers) -> list[Document]:
+def _mine(seen: ReadResults) -> list[Document]:
     """Return every engine's object that a job of this name has or had."""
     listed = [one for kind in ENGINES.values() for one in seen[f"{kind.plural} named"].items]
     plain = (seen[f"{kind.plural} plain"].value for kind in ENGINES.values())
     return [*listed, *(one for one in plain if one is not None)]
 
 
-def _unfinished(job: MPIJob, seen: Answers) -> frozenset[str]:
+def _unfinished(job: MPIJob, seen: ReadResults) -> frozenset[str]:
     alive = [one for one in _mine(seen) if not _is_over(one)]
     return frozenset({job.name} if alive else ())
 
@@ -240,48 +240,48 @@ def _is_over(document: Document) -> bool:
     return any(one.get("type") in _OVER and one.get("status") == "True" for one in conditions)
 
 
-def _isolates(job: MPIJob, seen: Answers) -> bool:
+def _isolates(job: MPIJob, seen: ReadResults) -> bool:
     """Whether the job brings a network policy: one opens all that it needs, whatever others close."""
     found: Rights | None = seen["rights"].value
     return job.network.isolated and found is not None and not found.lacking(permissions.NETWORK)
 
 
-def _blocked(job: MPIJob, seen: Answers) -> tuple[Any, ...]:
+def _blocked(job: MPIJob, seen: ReadResults) -> tuple[Any, ...]:
     around = namespace_policies.labels(seen["namespace"].value)
     return network_policy_check.blocked(seen["policies"].items, job, namespace_labels=around)
 
 
-def _class_names(seen: Answers) -> tuple[str, ...] | None:
+def _class_names(seen: ReadResults) -> tuple[str, ...] | None:
     answer = seen["classes"]
     return namespace_policies.names(answer.items) if answer.value is not None else None
 
 
-def _gang(seen: Answers) -> Gang:
+def _gang(seen: ReadResults) -> Gang:
     """Return who starts workers together by the namespace's limits, as far as this user may read them."""
     limits = seen["limits"].value
     told = ((limits or {}).get("spec") or {}).get("gang") or {}
     return _GANGS.get(str(told.get("kind", "")), Gang.NONE)
 
 
-def _nfs_driver(seen: Answers) -> str:
+def _nfs_driver(seen: ReadResults) -> str:
     there = namespace_policies.names(seen["drivers"].items)
     return namespace_policies.NFS_DRIVER if namespace_policies.NFS_DRIVER in there else ""
 
 
 def _surroundings(
     job: MPIJob,
-    seen: Answers,
+    seen: ReadResults,
     served: frozenset[str],
     cores: float,
     facts: Facts,
-) -> Surroundings:
+) -> ClusterContext:
     cluster = facts.cluster
     assert cluster is not None
     openshift = any(api.startswith("security.openshift.io/") for api in served)
     kueue = bool(queries.kueue_version(served))
     volcano = cluster.queue is not None and cluster.queue.behind == "Volcano"
     classes = {one["metadata"]["name"]: int(one.get("value") or 0) for one in seen["workload_classes"].items}
-    return Surroundings(
+    return ClusterContext(
         served=served,
         names=frozenset(one["metadata"]["name"] for one in _mine(seen)),
         openshift=openshift,

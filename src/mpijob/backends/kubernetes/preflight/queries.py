@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mpijob.backends.kubernetes.client import resources
-from mpijob.backends.kubernetes.client.concurrent import Answer
+from mpijob.backends.kubernetes.client.concurrent import ReadResult
 from mpijob.backends.kubernetes.client.resources import Kind
 from mpijob.backends.kubernetes.logs import secret_values
 from mpijob.backends.kubernetes.preflight import kueue_facts, namespace_policies, node_capacity, permissions
@@ -78,7 +78,7 @@ def first_round(api: Api, job: MPIJob, served: frozenset[str]) -> Calls:
     return calls
 
 
-def second_round(api: Api, job: MPIJob, seen: Mapping[str, Answer], served: frozenset[str]) -> Calls:
+def second_round(api: Api, job: MPIJob, seen: Mapping[str, ReadResult], served: frozenset[str]) -> Calls:
     """Return what is still to be read: the quota of a queue that jobs go to without naming it."""
     version = kueue_version(served)
     if (

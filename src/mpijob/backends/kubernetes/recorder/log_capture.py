@@ -18,14 +18,14 @@ import msgspec
 
 from mpijob.backends.kubernetes.client import resources
 from mpijob.backends.kubernetes.client.api import Api, ApiError
-from mpijob.backends.kubernetes.logs.pod_logs import Voice
+from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
 from mpijob.backends.kubernetes.status.derive_state import Document
 from mpijob.errors import BackendError
 from mpijob.formats.launch.rank_output import ranks_in
 from mpijob.history.archive import Archive
 from mpijob.history.log_writer import TORN, Capture
 from mpijob.history.records import Form
-from mpijob.history.records import Voice as StoredVoice
+from mpijob.history.records import LogSource as StoredVoice
 from mpijob.model import Family, JobKey, Role
 from mpijob.observation.logs import cri
 
@@ -37,10 +37,10 @@ _LONGEST_PAUSE = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Life(msgspec.Struct, frozen=True):
+class ContainerRun(msgspec.Struct, frozen=True):
     """One life of a pod's main container."""
 
-    voice: Voice
+    voice: PodLogSource
     pod_uid: str
     restarts: int = 0
 
@@ -65,10 +65,10 @@ class Life(msgspec.Struct, frozen=True):
         )
 
 
-class Listener(threading.Thread):
+class LogCapture(threading.Thread):
     """Reads one life's log into the record; `close` may be called from any thread."""
 
-    def __init__(self, api: Api, archive: Archive, key: JobKey, life: Life) -> None:
+    def __init__(self, api: Api, archive: Archive, key: JobKey, life: ContainerRun) -> None:
         super().__init__(daemon=True, name=f"record of {life.voice.pod}")
         self._api = api
         self._life = life

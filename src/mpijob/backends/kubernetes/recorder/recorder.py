@@ -18,9 +18,9 @@ from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.watch import Change
 from mpijob.backends.kubernetes.controller import work_queue
 from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
-from mpijob.backends.kubernetes.recorder.log_capture import Life, Listener, abandon
-from mpijob.backends.kubernetes.recorder.snapshot import Scribe
-from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.recorder.log_capture import ContainerRun, LogCapture, abandon
+from mpijob.backends.kubernetes.recorder.snapshot import SnapshotWriter
+from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.lru import Recent
 from mpijob.errors import BackendError
 from mpijob.formats.kubernetes.well_known import Document
@@ -55,9 +55,9 @@ class Recorder:
         self._archive = archive
         self._policy = policy
         self._namespace = namespace
-        self._eye = Eye(api, rules)
-        self._scribe = Scribe(api, self._eye, archive, prometheus)
-        self._rounds = work_queue.Rounds(
+        self._eye = JobReader(api, rules)
+        self._scribe = SnapshotWriter(api, self._eye, archive, prometheus)
+        self._rounds = work_queue.WorkQueue(
             api,
             self._eye.served,
             namespace,
@@ -67,7 +67,7 @@ class Recorder:
             trim=_outline,
         )
         self._final: set[JobRef] = set()
-        self._listeners: dict[tuple[JobKey, str], Listener] = {}  # by job and origin
+        self._listeners: dict[tuple[JobKey, str], LogCapture] = {}  # by job and origin
         self._last_pods: queue.SimpleQueue[Document] = queue.SimpleQueue()
         self._objects = Recent[tuple[str, str], JobRef](
             _MOST_OBJECTS
@@ -154,14 +154,14 @@ class Recorder:
             self._final.add(ref)
             self._rounds.wish(ref, _LAST_LOOK_SECONDS)
 
-    def _hear(self, key: JobKey, life: Life) -> None:
+    def _hear(self, key: JobKey, life: ContainerRun) -> None:
         with self._lock:
             if (key, life.origin) in self._listeners:
                 return
             stored = self._archive.voice(life.stored(key))
             if stored.ended:
                 return
-            listener = self._listeners[key, life.origin] = Listener(self._api, self._archive, key, life)
+            listener = self._listeners[key, life.origin] = LogCapture(self._api, self._archive, key, life)
             listener.start()  # before anybody may take it for one that has ended
 
     def _abandon(self, key: JobKey, present: set[str]) -> None:

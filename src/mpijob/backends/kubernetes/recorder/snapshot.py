@@ -18,10 +18,10 @@ from mpijob.backends.kubernetes.client.api import Api, ApiError
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.metrics import pod_usage
 from mpijob.backends.kubernetes.metrics.prometheus_query import Prometheus
-from mpijob.backends.kubernetes.recorder.log_capture import Life, restarts_of
+from mpijob.backends.kubernetes.recorder.log_capture import ContainerRun, restarts_of
 from mpijob.backends.kubernetes.status import derive_state, job_objects, timeline
 from mpijob.backends.kubernetes.status.derive_state import Document
-from mpijob.backends.kubernetes.status.job_reader import Eye, Look
+from mpijob.backends.kubernetes.status.job_reader import JobReader, JobSnapshot
 from mpijob.errors import MpiJobError
 from mpijob.history.archive import Archive
 from mpijob.history.audit import audit_log, job_end
@@ -38,10 +38,12 @@ _NODE_LABELS = (
 )
 
 
-class Scribe:
+class SnapshotWriter:
     """Writes jobs down; it remembers of which the spec and of which nodes the facts are there already."""
 
-    def __init__(self, api: Api, eye: Eye, archive: Archive, prometheus: Prometheus | None = None) -> None:
+    def __init__(
+        self, api: Api, eye: JobReader, archive: Archive, prometheus: Prometheus | None = None
+    ) -> None:
         self._prometheus = prometheus
         self._api = api
         self._eye = eye
@@ -49,7 +51,7 @@ class Scribe:
         self._specs: set[tuple[JobKey, int]] = set()
         self._nodes: dict[str, Fact | None] = {}
 
-    def write(self, ref: JobRef) -> tuple[JobState, list[Life], list[str]]:
+    def write(self, ref: JobRef) -> tuple[JobState, list[ContainerRun], list[str]]:
         """Write down where a job stands now; return that, whose logs can be heard, and the names of its objects.
 
         Raise NotFound.
@@ -84,7 +86,7 @@ class Scribe:
         job = self._archive.spec(state.ref.key)
         job_end.tell_end(directory, state, job, who="system:mpijob:recorder")
 
-    def _measure(self, look: Look) -> None:
+    def _measure(self, look: JobSnapshot) -> None:
         """Write down what the workers use now, where the cluster measures it; a record does without."""
         try:
             found = pod_usage.samples(self._api, look.found, self._eye.served, self._prometheus)
@@ -94,7 +96,7 @@ class Scribe:
         if found:
             self._archive.add_samples(look.state.ref.key, found)
 
-    def _spec(self, look: Look) -> bytes:
+    def _spec(self, look: JobSnapshot) -> bytes:
         try:
             return msgspec.json.encode(self._eye.spec(look.found, look.seen.runtime))
         except MpiJobError:  # somebody else's object, in words that ours do not have; the document is kept
@@ -105,7 +107,7 @@ class Scribe:
         self._archive.add_facts(key, [_pod(pod, time.time())])
 
     # -- facts ------------------------------------------------------------------------------------
-    def _pod_facts(self, look: Look, now: float) -> Iterator[Fact]:
+    def _pod_facts(self, look: JobSnapshot, now: float) -> Iterator[Fact]:
         for pod in look.seen.pods:
             yield _pod(pod, now)
             if node := self._node((pod.get("spec") or {}).get("nodeName") or "", now):
@@ -121,7 +123,7 @@ class Scribe:
         return self._nodes.get(name)
 
     # -- voices -----------------------------------------------------------------------------------
-    def _lives(self, look: Look) -> Iterator[Life]:
+    def _lives(self, look: JobSnapshot) -> Iterator[ContainerRun]:
         found = look.found
         for job in found.earlier:
             if (found.ref.key, job_objects.attempt_of(job)) not in self._specs:
@@ -130,7 +132,7 @@ class Scribe:
         yield from _lives_of(found.job, look.seen.pods)
 
 
-def _lives_of(job: Document, pods: Any) -> Iterator[Life]:
+def _lives_of(job: Document, pods: Any) -> Iterator[ContainerRun]:
     family, tagged = derive_state.speech(job)
     for pod in pods:
         for voice in pod_logs.voices(
@@ -144,7 +146,7 @@ def _lives_of(job: Document, pods: Any) -> Iterator[Life]:
             for life in range(
                 max(0, restarts - 1), restarts + 1
             ):  # a cluster keeps the log of the life before
-                yield Life(voice, pod["metadata"]["uid"], life)
+                yield ContainerRun(voice, pod["metadata"]["uid"], life)
 
 
 def richer(before: JobState, now: JobState) -> JobState:
@@ -193,7 +195,7 @@ def _pod(pod: Document, now: float) -> Fact:
     return Fact("pod", f"{pod['metadata']['name']}.{pod['metadata']['uid']}", now, pod_fact(pod))
 
 
-def _documents(look: Look, now: float) -> Iterator[Fact]:
+def _documents(look: JobSnapshot, now: float) -> Iterator[Fact]:
     for document in (look.found.job, look.seen.runtime):
         if document is not None:
             metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}

@@ -17,10 +17,10 @@ from mpijob.formats.kubernetes import well_known
 from mpijob.formats.status import job_conditions, status_reader
 from mpijob.formats.status.status_reader import Objects
 from mpijob.model import Family, JobState, Phase, RankState
-from mpijob.model.platform.cluster_observation import Sight, Stage
+from mpijob.model.platform.cluster_observation import ClusterObservation, Stage
 from mpijob.observation.state import cluster_phase, worker_states
 from mpijob.observation.state.first_cause import Cause, followers, silent_followers
-from mpijob.observation.state.phase import Reason, Standing
+from mpijob.observation.state.phase import PhaseResult, Reason
 
 __all__ = ["LASTING", "POD_SELECTOR", "Objects", "derive", "speech", "summary", "worker_index"]
 
@@ -103,8 +103,8 @@ def summary(job: Document, workload: Document | None = None, pods: Sequence[Docu
 
 def _findings(
     objects: Objects,
-    sight: Sight,
-    standing: Standing,
+    sight: ClusterObservation,
+    standing: PhaseResult,
     first: Cause | None,
     launcher_log: str,
     logs: Mapping[str, str],
@@ -123,7 +123,7 @@ def _findings(
     )
 
 
-def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
+def _state(sight: ClusterObservation, standing: PhaseResult, first: Cause | None) -> JobState:
     launcher, queue = sight.launcher, sight.queue
     waits = standing.phase in _WAITS
     started = _started(sight, standing.phase)
@@ -148,13 +148,13 @@ def _state(sight: Sight, standing: Standing, first: Cause | None) -> JobState:
     )
 
 
-def _queued(sight: Sight) -> float | None:
+def _queued(sight: ClusterObservation) -> float | None:
     """Return since when the attempt has stood in a queue: since its queue has it, it was resumed, or it was made."""
     since = sight.queue.since if sight.queue is not None else None
     return max([one for one in (sight.about.queued, since) if one] or [sight.about.created]) or None
 
 
-def _ranks(sight: Sight, first: Cause | None) -> tuple[RankState, ...]:
+def _ranks(sight: ClusterObservation, first: Cause | None) -> tuple[RankState, ...]:
     followed = followers(sight.census) | silent_followers(sight, first)
     return tuple(
         msgspec.structs.replace(one, followed=True) if one.rank in followed else one
@@ -162,7 +162,7 @@ def _ranks(sight: Sight, first: Cause | None) -> tuple[RankState, ...]:
     )
 
 
-def _started(sight: Sight, phase: Phase) -> float | None:
+def _started(sight: ClusterObservation, phase: Phase) -> float | None:
     """Return when the first pod got its place, or when the engine says that it began."""
     if phase in (Phase.QUEUED, Phase.SUSPENDED):
         return None
@@ -172,7 +172,7 @@ def _started(sight: Sight, phase: Phase) -> float | None:
     return min([*placed, *([sight.began] if sight.began is not None else [])], default=None)
 
 
-def _running(sight: Sight, phase: Phase) -> float | None:
+def _running(sight: ClusterObservation, phase: Phase) -> float | None:
     """Return when the ranks began to run: when the world was proved, else when the launcher started."""
     if phase in _WAITS or phase is Phase.SUSPENDED:
         return None
@@ -184,13 +184,13 @@ def _running(sight: Sight, phase: Phase) -> float | None:
     return sight.census.time or (sight.launcher.started if sight.launcher is not None else None)
 
 
-def _released(sight: Sight, finished: float | None) -> float | None:
+def _released(sight: ClusterObservation, finished: float | None) -> float | None:
     """Return when a job that ended was suspended, if it still was."""
     at = sight.suspended_at
     return at if at is not None and finished is not None and at < finished else None
 
 
-def _finished(sight: Sight, first: Cause | None) -> float | None:
+def _finished(sight: ClusterObservation, first: Cause | None) -> float | None:
     """Return when the job ended: its launcher's end, else what its engine says, else its first cause."""
     launcher = sight.launcher
     if launcher is not None and launcher.exit is not None and launcher.exit.time:

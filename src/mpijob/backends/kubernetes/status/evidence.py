@@ -17,10 +17,10 @@ from mpijob.formats.launch.rank_output import Output, Report
 from mpijob.formats.status import launcher_census
 from mpijob.formats.status.status_reader import Objects
 from mpijob.model import Exit, Family, LogLine, MPIJob, Phase, Resources, Role
-from mpijob.model.platform.cluster_observation import Loss, Member, Sight
+from mpijob.model.platform.cluster_observation import ClusterObservation, Loss, Member
 from mpijob.observation.state import first_cause, waiting_reason
 from mpijob.observation.state.first_cause import Cause
-from mpijob.observation.state.phase import Reason, Standing
+from mpijob.observation.state.phase import PhaseResult, Reason
 
 LAUNCHER_LINES, WORKER_LINES = 4000, 200
 _KILL = 9  # SIGKILL
@@ -41,8 +41,8 @@ _OF_RANKS = (
 
 def findings(
     objects: Objects,
-    sight: Sight,
-    standing: Standing,
+    sight: ClusterObservation,
+    standing: PhaseResult,
     first: Cause | None,
     launcher_log: str,
     logs: Mapping[str, str],
@@ -56,7 +56,7 @@ def findings(
     return tuple(msgspec.structs.replace(one, severity=Severity.WARNING) for one in found)
 
 
-def _before(sight: Sight, standing: Standing, seen: Evidence) -> tuple[Finding, ...]:
+def _before(sight: ClusterObservation, standing: PhaseResult, seen: Evidence) -> tuple[Finding, ...]:
     """Return what kept a job from starting until its deadline passed: that is the cause, the limit follows."""
     if standing.reason is not Reason.DEADLINE_EXCEEDED:
         return ()
@@ -69,8 +69,8 @@ def _before(sight: Sight, standing: Standing, seen: Evidence) -> tuple[Finding, 
 
 def _evidence(
     objects: Objects,
-    sight: Sight,
-    standing: Standing,
+    sight: ClusterObservation,
+    standing: PhaseResult,
     first: Cause | None,
     launcher_log: str,
     logs: Mapping[str, str],
@@ -106,7 +106,7 @@ def _borrows(pod: Mapping[str, Any]) -> bool:
     return any("secretKeyRef" in one for one in env) or any("secretRef" in one for one in whole)
 
 
-def _spec(objects: Objects, sight: Sight) -> MPIJob:
+def _spec(objects: Objects, sight: ClusterObservation) -> MPIJob:
     """Return the job as its documents tell it, or as much of it as the sentences of a finding need."""
     documents = [one for one in (objects.runtime, objects.job) if one is not None]
     reader: Any = {"TrainJob": trainjob, "MPIJob": mpijob}.get(objects.job.get("kind", ""))
@@ -129,7 +129,7 @@ def _spec(objects: Objects, sight: Sight) -> MPIJob:
     )
 
 
-def _launcher(sight: Sight, one: Member, first: Cause | None, log: str) -> Exit | None:
+def _launcher(sight: ClusterObservation, one: Member, first: Cause | None, log: str) -> Exit | None:
     """Return how the launcher ended; 137 is what mpirun reports of a rank, unless it did not get to report."""
     if one.exit is None:
         return None
@@ -143,7 +143,7 @@ def _launcher(sight: Sight, one: Member, first: Cause | None, log: str) -> Exit 
     return msgspec.structs.replace(one.exit, by_us=followed)
 
 
-def _workers(sight: Sight, first: Cause | None) -> Iterator[Exit]:
+def _workers(sight: ClusterObservation, first: Cause | None) -> Iterator[Exit]:
     """Yield the workers' ends; only the first cause counts, what came later followed from it."""
     for one in sight.workers:
         mine = first is not None and first.member is one
@@ -151,7 +151,7 @@ def _workers(sight: Sight, first: Cause | None) -> Iterator[Exit]:
             yield msgspec.structs.replace(one.exit, by_us=not mine)
 
 
-def _ranks(sight: Sight, first: Cause | None) -> Iterator[Exit]:
+def _ranks(sight: ClusterObservation, first: Cause | None) -> Iterator[Exit]:
     """Yield the ranks' ends; what MPI ended after the first failure followed from it, as did all of a lost worker."""
     followers = first_cause.followers(sight.census)
     lost = first is not None and first.reason is not Reason.RANK_FAILED and first.worker is not None
@@ -159,7 +159,7 @@ def _ranks(sight: Sight, first: Cause | None) -> Iterator[Exit]:
         yield msgspec.structs.replace(one, by_us=not one.good and (lost or one.index in followers))
 
 
-def _memory(sight: Sight) -> Iterator[Memory]:
+def _memory(sight: ClusterObservation) -> Iterator[Memory]:
     for one in sight.workers:
         if one.loss is Loss.MEMORY and one.exit is not None:
             limit = one.memory_limit_bytes or 0
@@ -171,7 +171,7 @@ def _memory(sight: Sight) -> Iterator[Memory]:
             yield Memory(exit.worker, enough=True, time=exit.time)
 
 
-def _pods(objects: Objects, sight: Sight) -> Iterator[Pod]:
+def _pods(objects: Objects, sight: ClusterObservation) -> Iterator[Pod]:
     """Yield what the cluster says of the pods: where they were, what ended them, what runs beside them."""
     known = {one.get("metadata", {}).get("name", ""): one for one in objects.pods}
     for one in sight.workers:
@@ -186,14 +186,14 @@ def _pods(objects: Objects, sight: Sight) -> Iterator[Pod]:
         )
 
 
-def _nodes(sight: Sight) -> Iterator[Node]:
+def _nodes(sight: ClusterObservation) -> Iterator[Node]:
     """Yield the nodes that are gone with a worker."""
     gone = {one.node for one in sight.workers if one.loss is Loss.MACHINE and one.node}
     yield from (Node(name, ready=False) for name in sorted(gone))
 
 
 def _lines(
-    job: Mapping[str, Any], sight: Sight, launcher_log: str, logs: Mapping[str, str]
+    job: Mapping[str, Any], sight: ClusterObservation, launcher_log: str, logs: Mapping[str, str]
 ) -> Iterator[LogLine]:
     yield from _launched(job, sight, launcher_log)
     for one in sight.workers:
@@ -201,14 +201,14 @@ def _lines(
             yield LogLine(time, text, Role.WORKER, worker=one.index)
 
 
-def _told(standing: Standing, sight: Sight, lines: Iterator[LogLine]) -> Iterator[LogLine]:
+def _told(standing: PhaseResult, sight: ClusterObservation, lines: Iterator[LogLine]) -> Iterator[LogLine]:
     """Yield the lines that may hold a cause: what MPI says when a deadline ends its workers is none."""
     late = standing.reason is Reason.DEADLINE_EXCEEDED
     told = (line for line in lines if not late or line.role is Role.RANK)
     return without_aborts(told) if sight.census.left else told
 
 
-def _launched(job: Mapping[str, Any], sight: Sight, log: str) -> Iterator[LogLine]:
+def _launched(job: Mapping[str, Any], sight: ClusterObservation, log: str) -> Iterator[LogLine]:
     """Yield the launcher's lines, each as said by its rank; our own reports are no output.
 
     What other ranks say after the first one has failed follows from that, and of the banners about ended

@@ -22,14 +22,14 @@ from mpijob.model.spec.dependencies import Dependency
 
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.kubernetes.logs.pod_logs import Voice
+    from mpijob.backends.kubernetes.logs.pod_logs import PodLogSource
     from mpijob.backends.kubernetes.status.derive_state import Document, Objects
     from mpijob.model import Event, JobRef, MPIJob
 
 _LAST_WORD_SECONDS = 3.0  # after a job's end, the cluster's times being whole seconds
 
 
-class Look(NamedTuple):
+class JobSnapshot(NamedTuple):
     """A job's object, its state, everything that it was derived from, and when its world was proved."""
 
     found: Found
@@ -38,7 +38,7 @@ class Look(NamedTuple):
     proved: float | None
 
 
-class Eye:
+class JobReader:
     """Looks at jobs through one API client."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Eye:
         with telling(f"look up job {ref.name}"):
             return job_objects.find(self._api, ref, lambda: self.served, self._me)
 
-    def look(self, ref: JobRef) -> Look:
+    def look(self, ref: JobRef) -> JobSnapshot:
         """Return a look at the job; between two attempts it is queued again."""
         look = self.attempt(ref)
         if look.state.phase is not Phase.FAILED:
@@ -78,7 +78,7 @@ class Eye:
             return look
         return look._replace(state=retry.waiting(look.state, job, self._api.now()))
 
-    def attempt(self, ref: JobRef) -> Look:
+    def attempt(self, ref: JobRef) -> JobSnapshot:
         """Return a look at the job's newest attempt, however it ended.
 
         A node tells last that it ended a pod which somebody removed: when the job is over, and the pod gone.
@@ -96,7 +96,7 @@ class Eye:
         patches.until(told, _LAST_WORD_SECONDS)
         return look
 
-    def _unheard(self, look: Look) -> bool:
+    def _unheard(self, look: JobSnapshot) -> bool:
         """Whether the job has just failed, and nothing of what ended it has been told yet."""
         state = look.state
         if state.phase is not Phase.FAILED or self._api.now() - (state.finished or 0.0) >= _LAST_WORD_SECONDS:
@@ -105,7 +105,7 @@ class Eye:
 
         return state.reason == Reason.LAUNCHER_UNACCOUNTED
 
-    def _attempt(self, ref: JobRef) -> Look:
+    def _attempt(self, ref: JobRef) -> JobSnapshot:
         from mpijob.backends.kubernetes.status import (  # a list has its own: start-up is a feature
             derive_state,
             launcher_log,
@@ -119,7 +119,7 @@ class Eye:
         state = derive_state.derive(seen, now=self._api.now(), launcher_log=log.text, rules=self._rules)
         if refused:
             state = msgspec.structs.replace(state, findings=(*state.findings, *unseen(refused)))
-        return Look(found, state, seen, log.proved)
+        return JobSnapshot(found, state, seen, log.proved)
 
     def dependencies(self, refs: Iterable[JobRef]) -> tuple[Dependency, ...]:
         """Return where jobs stand that another waits for."""
@@ -160,12 +160,12 @@ class Eye:
                     return None
                 raise
 
-    def voices(self, found: Found) -> tuple[Voice, ...]:
+    def voices(self, found: Found) -> tuple[PodLogSource, ...]:
         """Return the pods of all attempts whose logs can be read."""
         from mpijob.backends.kubernetes.logs import pod_logs
         from mpijob.backends.kubernetes.status import derive_state
 
-        voices: list[Voice] = []
+        voices: list[PodLogSource] = []
         for job in (*found.earlier, found.job):
             family, tagged = derive_state.speech(job)
             with telling(f"find the pods of {found.ref.name}"):

@@ -13,7 +13,7 @@ from mpijob.backends.kubernetes.client.api import Api
 from mpijob.backends.kubernetes.client.api_errors import telling
 from mpijob.backends.kubernetes.logs import pod_logs
 from mpijob.backends.kubernetes.metrics import pod_usage
-from mpijob.backends.kubernetes.status.job_reader import Eye
+from mpijob.backends.kubernetes.status.job_reader import JobReader
 from mpijob.backends.lru import Recent
 from mpijob.errors import Finding
 from mpijob.model import JobRef, JobState, LogLine, LogQuery, Mark, Phase, Sample
@@ -26,10 +26,10 @@ _LAST_LINES = 5000
 _LAST_SECONDS = 1800.0
 
 
-class Worries:
+class JobWarnings:
     """Judges running jobs again and again; what was measured before is kept, so that a watch sees trends."""
 
-    def __init__(self, api: Api, eye: Eye, quiet_seconds: float) -> None:
+    def __init__(self, api: Api, eye: JobReader, quiet_seconds: float) -> None:
         self._api, self._eye, self._quiet_seconds = api, eye, quiet_seconds
         self._measured = Recent[JobRef, list[Sample]](_MOST_JOBS)
 
@@ -47,7 +47,7 @@ class Worries:
         return judged(look.state, past, lines, self._quiet_seconds, time.time())
 
 
-def last_lines(api: Api, voices: tuple[pod_logs.Voice, ...], now: float) -> tuple[LogLine, ...]:
+def last_lines(api: Api, voices: tuple[pod_logs.PodLogSource, ...], now: float) -> tuple[LogLine, ...]:
     """Return what was said of late by the job itself."""
     query = LogQuery(roles=PROGRAM, since=now - _LAST_SECONDS, tail=_LAST_LINES)
     found = pod_logs.stored(api, voices, query, recent=True)
@@ -63,7 +63,7 @@ def judged(
     mine = [line for line in lines if line.attempt == state.attempt]
     known = [sample for sample in samples if sample.attempt == state.attempt]
     long = bool(known) and known[-1].time - known[0].time >= quiet_seconds
-    seen = health_sample.Vitals(
+    seen = health_sample.HealthSample(
         now=now,
         state=state,
         quiet_seconds=quiet_seconds,

@@ -57,14 +57,14 @@ class _Object(NamedTuple):
 
 def oversee(api: Api, namespace: str, served: frozenset[str]) -> Generator[Overseen, None, None]:
     """Yield where every job stands, a sign of life when all are told, then each change; raise what lasts."""
-    overseer = _Overseer(api, namespace, served)
+    overseer = _ClusterWatch(api, namespace, served)
     try:
         yield from overseer.tell()
     finally:
         overseer.close()
 
 
-class _Overseer:
+class _ClusterWatch:
     def __init__(self, api: Api, namespace: str, served: frozenset[str]) -> None:
         self._api = api
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()

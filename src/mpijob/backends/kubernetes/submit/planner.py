@@ -9,7 +9,7 @@ import msgspec
 
 from mpijob import admission
 from mpijob.backends import code_upload, fail_fast
-from mpijob.backends.kubernetes.preflight.context import Surroundings
+from mpijob.backends.kubernetes.preflight.context import ClusterContext
 from mpijob.errors import Finding, Severity
 from mpijob.formats.kubernetes import (
     dependency_notes,
@@ -32,7 +32,7 @@ GUARANTEE = "the engine deletes every pod when the job ends; the world is counte
 
 
 def plan(
-    job: MPIJob, facts: Facts, around: Surroundings, settings: Settings, directory: Path, place: str
+    job: MPIJob, facts: Facts, around: ClusterContext, settings: Settings, directory: Path, place: str
 ) -> Plan:
     """Return the plan of a job that is well formed and admitted."""
     job = code_upload.resolve(_with_image(job, settings), directory, own_places(settings))
@@ -78,7 +78,7 @@ def _with_image(job: MPIJob, settings: Settings) -> MPIJob:
     return job if job.image or not settings.image else job.replace(image=settings.image)
 
 
-def _shape(job: MPIJob, around: Surroundings, choice: Choice, name: str) -> Shape:
+def _shape(job: MPIJob, around: ClusterContext, choice: Choice, name: str) -> Shape:
     """Return what the cluster adds to a job; `name` is its first object's, which all attempts share files by."""
     carries = bool(job.code.path or job.code.files)
     shape = Shape(object="" if name == job.name else name)
@@ -101,7 +101,7 @@ def _shape(job: MPIJob, around: Surroundings, choice: Choice, name: str) -> Shap
     )
 
 
-def _service_image(job: MPIJob, around: Surroundings) -> str:
+def _service_image(job: MPIJob, around: ClusterContext) -> str:
     if not around.service_image and any(one.kind is VolumeKind.S3 for one in job.volumes):
         raise well_known.refuse(
             "volumes",
@@ -121,7 +121,7 @@ def free_name(name: str, taken: frozenset[str]) -> str:
     return f"{name}-r{number}"
 
 
-def _documents(choice: Choice, job: MPIJob, shape: Shape, around: Surroundings) -> tuple[Document, ...]:
+def _documents(choice: Choice, job: MPIJob, shape: Shape, around: ClusterContext) -> tuple[Document, ...]:
     """Return what is created, in this order: the job itself comes last."""
     write = trainjob.write if choice.engine is Engine.TRAINER else mpijob.write
     *before, main = write(job, shape)
@@ -130,7 +130,7 @@ def _documents(choice: Choice, job: MPIJob, shape: Shape, around: Surroundings) 
     return (*before, main)
 
 
-def _network(job: MPIJob, around: Surroundings) -> str:
+def _network(job: MPIJob, around: ClusterContext) -> str:
     if not job.network.isolated:
         return "network: open, because the job says so"
     if around.isolates:

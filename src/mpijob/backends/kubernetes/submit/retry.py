@@ -18,7 +18,7 @@ from mpijob.backends.kubernetes.client.api import PARTIAL, Api, ApiError
 from mpijob.backends.kubernetes.status.job_objects import Found, attempt_of
 from mpijob.backends.kubernetes.submit import create_objects, owner_references
 from mpijob.formats.kubernetes import next_attempt, user_actions, well_known
-from mpijob.formats.kubernetes.user_actions import Act
+from mpijob.formats.kubernetes.user_actions import UserAction
 from mpijob.formats.kubernetes.well_known import Document
 from mpijob.model import JobState, MPIJob, Phase
 from mpijob.observation.state.phase import Reason
@@ -93,7 +93,7 @@ def _protect(api: Api, found: Found, attempt: int) -> list[str]:
 
 
 def _tell(metadata: Document, attempt: int, now: float) -> None:
-    act = Act(now, user_actions.RETRYING, f"attempt {attempt} begins")
+    act = UserAction(now, user_actions.RETRYING, f"attempt {attempt} begins")
     metadata.setdefault("annotations", {})[well_known.ACTS_ANNOTATION] = user_actions.written([act])
 
 

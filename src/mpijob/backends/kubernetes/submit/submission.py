@@ -22,11 +22,11 @@ from mpijob.model import JobRef, Phase
 if TYPE_CHECKING:
     from mpijob.backends.kubernetes.auth.access import Access
     from mpijob.backends.kubernetes.client.api import Api
-    from mpijob.backends.kubernetes.preflight.cache import Lately
-    from mpijob.backends.kubernetes.preflight.preflight import Gathered
+    from mpijob.backends.kubernetes.preflight.cache import PreflightCache
+    from mpijob.backends.kubernetes.preflight.preflight import PreflightResult
     from mpijob.backends.kubernetes.status.derive_state import Document
-    from mpijob.backends.kubernetes.status.job_reader import Eye
-    from mpijob.backends.registry.image_exists import Asker
+    from mpijob.backends.kubernetes.status.job_reader import JobReader
+    from mpijob.backends.registry.image_exists import ImageLookup
     from mpijob.model import Facts, Identity, JobState, MPIJob, Plan
     from mpijob.settings import Settings
 
@@ -38,25 +38,25 @@ def _is_fresh(moment: float) -> bool:
     return time.monotonic() - moment < _FRESH_SECONDS
 
 
-class Arrivals:
+class Submission:
     """Brings jobs to the cluster through one API client."""
 
-    def __init__(self, api: Api, eye: Eye, settings: Settings, access: Access, cluster: str) -> None:
+    def __init__(self, api: Api, eye: JobReader, settings: Settings, access: Access, cluster: str) -> None:
         self._api, self._eye, self._settings, self._access = api, eye, settings, access
         self._cluster = cluster  # its name
         self._made: Recent[JobRef, tuple[float, Document]] = Recent()
 
     @cached_property
-    def _lately(self) -> Lately:
-        from mpijob.backends.kubernetes.preflight.cache import Lately
+    def _lately(self) -> PreflightCache:
+        from mpijob.backends.kubernetes.preflight.cache import PreflightCache
 
-        return Lately()
+        return PreflightCache()
 
     @cached_property
-    def _asker(self) -> Asker:
-        from mpijob.backends.registry.image_exists import Asker
+    def _asker(self) -> ImageLookup:
+        from mpijob.backends.registry.image_exists import ImageLookup
 
-        return Asker(self._settings)
+        return ImageLookup(self._settings)
 
     def preflight(self, job: MPIJob, who: Identity, *, fresh: bool = False) -> Preflight:
         """Return what the cluster says about itself to this user, and what the planner needs of it."""
@@ -83,7 +83,9 @@ class Arrivals:
         """Return what is free for a job that is there already."""
         return self._gather(job, self._lately).facts
 
-    def _gather(self, job: MPIJob, lately: Lately | None = None, asker: Asker | None = None) -> Gathered:
+    def _gather(
+        self, job: MPIJob, lately: PreflightCache | None = None, asker: ImageLookup | None = None
+    ) -> PreflightResult:
         from mpijob.backends.kubernetes.preflight import preflight
 
         place, served = f"cluster {self._cluster}", self._eye.served

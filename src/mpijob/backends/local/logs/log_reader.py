@@ -26,7 +26,7 @@ _LIVELY_SECONDS = 0.5
 HOLD_NS = 25_000_000  # one machine, one clock: lines are late by the workers' scheduling only
 
 
-class Source:
+class LogFileSource:
     """One log file and how far it has been read."""
 
     def __init__(self, path: Path, attempt: int, worker_of: Mapping[int, int]) -> None:
@@ -141,12 +141,12 @@ def speaker(file: str) -> tuple[Role, int | None] | None:
     return None if match is None else (Role(match[1]), int(match[2]) if match[2] else None)
 
 
-def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list[Source]:
+def sources(directory: Path, attempt: int, worker_of: Mapping[int, int]) -> list[LogFileSource]:
     """Return the log files of one attempt."""
     if not directory.is_dir():
         return []
     paths = sorted(path for path in directory.iterdir() if speaker(path.name))
-    return [Source(path, attempt, worker_of) for path in paths]
+    return [LogFileSource(path, attempt, worker_of) for path in paths]
 
 
 def workers_of(ranks: Iterable[RankState]) -> dict[int, int]:
@@ -173,7 +173,7 @@ def stored(
 
 def wanted_sources(
     attempts: Iterable[tuple[Path, int]], worker_of: Mapping[int, int], query: LogQuery
-) -> list[Source]:
+) -> list[LogFileSource]:
     """Return the log files that can hold a wanted line."""
     found = [source for path, attempt in attempts for source in sources(path, attempt, worker_of)]
     return [source for source in found if source.may_hold(query)]
@@ -196,9 +196,9 @@ async def followed(
 
     `where` gives the attempts' directories, rank → worker, and whether the job has ended.
     """
-    known: dict[Path, Source] = {}
+    known: dict[Path, LogFileSource] = {}
     clock, lively = Clock(), time.monotonic()
-    merger, wanted = live_merge.Merger(HOLD_NS), pipeline.Sieve(query)
+    merger, wanted = live_merge.Merger(HOLD_NS), pipeline.LogPipeline(query)
     attempts, worker_of, _ = where()
     _meet(known, attempts, worker_of, query)
     for line in wanted.history(live_merge.merged([source.read() for source in known.values()]), query.tail):
@@ -221,7 +221,7 @@ async def followed(
 
 
 def _meet(
-    known: dict[Path, Source],
+    known: dict[Path, LogFileSource],
     attempts: Iterable[tuple[Path, int]],
     worker_of: Mapping[int, int],
     query: LogQuery,

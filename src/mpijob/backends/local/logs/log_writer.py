@@ -18,7 +18,7 @@ from mpijob.history.storage import disk_reserve
 from mpijob.observation.logs import cri
 
 if TYPE_CHECKING:
-    from mpijob.observation.redaction.stream import Blotter
+    from mpijob.observation.redaction.stream import StreamRedactor
 
 _STREAMS = ("stdout", "stderr")
 _MUCH_BYTES = 4096
@@ -35,7 +35,7 @@ class LogFile:
         self._path = path
         self._now_ns = now_ns
         self._fd: int | None = None  # opened with the first line: most sources of a short job say nothing
-        self._stampers = {name: cri.Stamper(name) for name in _STREAMS}
+        self._stampers = {name: cri.CriWriter(name) for name in _STREAMS}
         self._blotters = _blotters(hidden) if hidden else {}
         self.lost_bytes = 0
         self._torn = False  # the last line that is there is not whole
@@ -106,10 +106,10 @@ class LogFile:
         return spare > size
 
 
-def _blotters(hidden: tuple[str, ...]) -> dict[str, Blotter]:
-    from mpijob.observation.redaction.stream import Blotter  # most jobs have no secrets
+def _blotters(hidden: tuple[str, ...]) -> dict[str, StreamRedactor]:
+    from mpijob.observation.redaction.stream import StreamRedactor  # most jobs have no secrets
 
-    return {name: Blotter(hidden) for name in _STREAMS}
+    return {name: StreamRedactor(hidden) for name in _STREAMS}
 
 
 class Pump:

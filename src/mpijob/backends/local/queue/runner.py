@@ -23,7 +23,7 @@ from mpijob.backends.local.queue import recovery, scheduler, spawn_runner
 from mpijob.backends.local.queue.scheduler import Claimed
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.storage.paths import Home
-from mpijob.backends.local.supervisor.attempt_spec import Orders
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
 from mpijob.backends.local.supervisor.supervisor import Supervisor
 from mpijob.backends.local.worker import isolation, process_tree, syscalls
 from mpijob.errors import BackendError
@@ -132,7 +132,7 @@ class Runner:
         """Run one job in a supervisor of its own, and write down what follows from its end."""
         plan = store.plan(claimed.uid)
         settings = self._settings
-        orders = Orders(
+        orders = AttemptSpec(
             self._home,
             claimed.uid,
             claimed.attempt,
@@ -149,7 +149,7 @@ class Runner:
         _patiently(lambda: self._settle(store, orders, os.waitstatus_to_exitcode(status)))
         process_tree.reap()
 
-    def _settle(self, store: Store, orders: Orders, code: int) -> None:
+    def _settle(self, store: Store, orders: AttemptSpec, code: int) -> None:
         """After the supervisor's end: the truth if it could not write it, then what follows."""
         for row in store.rows("uid=? AND holds=1", orders.uid):
             if code != 0:
@@ -219,7 +219,7 @@ def _end_orphans(seconds: float = 3.0) -> None:
         time.sleep(0.002)
 
 
-def _fork_supervisor(home: Home, orders: Orders) -> int:
+def _fork_supervisor(home: Home, orders: AttemptSpec) -> int:
     """Return the pid of a supervisor, PID 1 of its own namespaces where the plan says so."""
     if orders.isolation is isolation.Isolation.GROUPS:
         return process_tree.in_child(lambda: _supervise(home, orders))
@@ -235,19 +235,19 @@ def _fork_supervisor(home: Home, orders: Orders) -> int:
     return process_tree.in_child(lambda: _supervise(home, orders, orders.refuse_what_needs_namespaces))
 
 
-def _middle(home: Home, orders: Orders, write: int) -> None:
+def _middle(home: Home, orders: AttemptSpec, write: int) -> None:
     """Leave the namespaces and fork PID 1; the runner, a subreaper, becomes its parent when we go."""
     isolation.leave()
     pid = process_tree.in_child(lambda: _settled(home, orders))
     os.write(write, b"%d" % pid)
 
 
-def _settled(home: Home, orders: Orders) -> None:
+def _settled(home: Home, orders: AttemptSpec) -> None:
     isolation.settle()
     _supervise(home, orders, orders.furnish)
 
 
-def _supervise(home: Home, orders: Orders, prepare: Callable[[], None] | None = None) -> None:
+def _supervise(home: Home, orders: AttemptSpec, prepare: Callable[[], None] | None = None) -> None:
     os.setsid()
     syscalls.name_process("mpijob-job")
     store = Store(home, begun=True)

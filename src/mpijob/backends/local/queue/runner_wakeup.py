@@ -16,7 +16,7 @@ _START_SECONDS = 1.0
 _FORGOTTEN_SECONDS = 1.0
 
 
-class Rouser:
+class RunnerWaker:
     """Sees to it that somebody runs what is queued; remembers whom it has just called."""
 
     def __init__(self, home: Home, settings: Settings) -> None:

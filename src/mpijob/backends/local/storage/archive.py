@@ -18,8 +18,8 @@ from mpijob.backends.local.logs.log_reader import speaker, workers_of
 from mpijob.errors import BackendError
 from mpijob.history import retention
 from mpijob.history.archive import Archive, farewell, gone
-from mpijob.history.import_job import Whole, take_in
-from mpijob.history.records import Gap, Voice
+from mpijob.history.import_job import JobImport, take_in
+from mpijob.history.records import Gap, LogSource
 from mpijob.model import Event, Role
 from mpijob.settings import LOCAL, Settings, history_directory
 
@@ -71,11 +71,11 @@ def tidy(settings: Settings, now: float) -> None:
             archive.close()
 
 
-def _whole(store: Store, row: Row, now: float) -> Whole:
+def _whole(store: Store, row: Row, now: float) -> JobImport:
     plan = store.plan(row.uid)
     events = store.events(row.uid)
     last = msgspec.structs.replace(farewell(now, row.attempt), sequence=len(events) + 1)
-    return Whole(
+    return JobImport(
         state=gone(row.state, now),
         spec=msgspec.json.encode(plan.job),
         plan=msgspec.json.encode(plan),
@@ -94,7 +94,7 @@ def _gaps(store: Store, row: Row, events: list[Event]) -> Iterator[Gap]:
             yield Gap(first_ns=at, last_ns=at, reason=locations.REMOVED, attempt=attempt)
 
 
-def _logs(store: Store, row: Row) -> Iterator[tuple[Voice, str]]:
+def _logs(store: Store, row: Row) -> Iterator[tuple[LogSource, str]]:
     workers = workers_of(row.state.ranks)
     for directory, attempt in locations.directories(store.home, row):
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
@@ -104,5 +104,5 @@ def _logs(store: Store, row: Row) -> Iterator[tuple[Voice, str]]:
             rank = number if role is Role.RANK else None
             worker = number if role is Role.WORKER else workers.get(rank) if rank is not None else None
             key, source = row.state.ref.key, path.name
-            voice = Voice(key=key, attempt=attempt, role=role, worker=worker, rank=rank, source=source)
+            voice = LogSource(key=key, attempt=attempt, role=role, worker=worker, rank=rank, source=source)
             yield voice, str(path)

@@ -24,14 +24,14 @@ from mpijob.formats.launch import command_line
 from mpijob.model import Family, Plan, VolumeKind
 
 if TYPE_CHECKING:
-    from mpijob.backends.local.supervisor.s3_staging import Cargo
+    from mpijob.backends.local.supervisor.s3_staging import S3Staging
     from mpijob.backends.s3_volumes import Connection
 
 HOSTS = Path("/etc/hosts")
 PRIVATE = Path("/dev/shm/mpijob")  # noqa: S108 - in the job's own mount namespace: memory that only it sees
 
 
-class Orders:
+class AttemptSpec:
     """One attempt's directories, lines and variables."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Orders:
         self.secrets = read_secrets(home, uid)
         self.hidden = _spelled(self.secrets) if self.secrets else ()
         self._home = home
-        self._cargo: Cargo | None = None
+        self._cargo: S3Staging | None = None
 
     def do_without_namespaces(self) -> None:
         """Go on where the planned namespaces cannot be had now: /dev/shm is then everybody's, so no pipe is there."""
@@ -176,12 +176,12 @@ class Orders:
         found = tuple(codec.convert(volume, volumes.Bind) for volume in self.plan.volumes)
         volumes.attach(found, self.directory / "root")
 
-    def cargo(self) -> Cargo | None:
+    def cargo(self) -> S3Staging | None:
         """What is fetched and stored for the job's S3 volumes; None where it has none."""
         if self._cargo is None and any(one.kind is VolumeKind.S3 for one in self.plan.job.volumes):
-            from mpijob.backends.local.supervisor.s3_staging import Cargo
+            from mpijob.backends.local.supervisor.s3_staging import S3Staging
 
-            self._cargo = Cargo(self.plan, self.connections())
+            self._cargo = S3Staging(self.plan, self.connections())
         return self._cargo
 
     def connections(self) -> dict[str, Connection]:

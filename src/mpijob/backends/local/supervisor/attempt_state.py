@@ -18,7 +18,7 @@ _LAST_SIGNAL = 64  # what a program says above it is a code of its own: exit(-1)
 TOGETHER_SECONDS = 0.25  # as long as the supervisor waits for what follows a failure
 
 
-class Ledger:
+class AttemptState:
     """The facts of one attempt.
 
     `now` is the time (seconds since the epoch) of what is being noted: what is learnt together has one

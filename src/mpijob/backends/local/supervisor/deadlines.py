@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import process_tree
 from mpijob.model import Plan
 from mpijob.observation.state.phase import Reason
@@ -18,10 +18,10 @@ STARVED_SECONDS = 60.0  # of one that may only be waiting for a core, of which a
 STUCK_SECONDS = 15.0
 
 
-class Timekeeper:
+class Deadlines:
     """The clock of one attempt, which began when this was made."""
 
-    def __init__(self, plan: Plan, ledger: Ledger) -> None:
+    def __init__(self, plan: Plan, ledger: AttemptState) -> None:
         self._job = plan.job
         self._world = plan.world
         self._ledger = ledger

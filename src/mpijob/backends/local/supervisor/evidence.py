@@ -13,10 +13,10 @@ from mpijob.backends import site_rule_loader
 from mpijob.backends.findings import explained
 from mpijob.backends.local.logs import log_reader
 from mpijob.backends.local.supervisor import log_excerpts
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import TOGETHER_SECONDS, Ledger
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import TOGETHER_SECONDS, AttemptState
 from mpijob.diagnosis.evidence import Evidence, Memory, Window, World, Worry, without_aborts
-from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.prefilter import Prefilter
 from mpijob.diagnosis.quiet_time import silence
 from mpijob.diagnosis.rule import Rule
 from mpijob.diagnosis.rules import RULES
@@ -35,9 +35,9 @@ _PEER_LOST = re.compile(
 
 
 def findings_for(
-    orders: Orders,
-    ledger: Ledger,
-    standing: phase.Standing,
+    orders: AttemptSpec,
+    ledger: AttemptState,
+    standing: phase.PhaseResult,
     started: float | None = None,
     worries: tuple[Worry, ...] = (),
 ) -> tuple[Finding, ...]:
@@ -55,14 +55,14 @@ def findings_for(
     return findings
 
 
-def _limit(orders: Orders, standing: phase.Standing) -> float | None:
+def _limit(orders: AttemptSpec, standing: phase.PhaseResult) -> float | None:
     """Return how long the attempt ran before its deadline ended it; None where something else did."""
     late = standing.reason is phase.Reason.DEADLINE_EXCEEDED
     return orders.plan.job.deadline_seconds if late else None
 
 
 def _silence(
-    orders: Orders, standing: phase.Standing, started: float | None, said: Iterable[LogLine]
+    orders: AttemptSpec, standing: phase.PhaseResult, started: float | None, said: Iterable[LogLine]
 ) -> float | None:
     """Return how long no rank had said anything when the deadline came; None where none did, or it is not known."""
     limit = _limit(orders, standing)
@@ -77,9 +77,9 @@ def _followed(exit: Exit, cause: int | None) -> bool:
 
 
 def _evidence(
-    orders: Orders,
-    ledger: Ledger,
-    standing: phase.Standing,
+    orders: AttemptSpec,
+    ledger: AttemptState,
+    standing: phase.PhaseResult,
     said: tuple[LogLine, ...],
     site: tuple[Rule, ...] = (),
 ) -> Evidence:
@@ -104,7 +104,7 @@ def _evidence(
     )
 
 
-def _before_the_end(orders: Orders, ledger: Ledger, site: tuple[Rule, ...]) -> Iterator[Window]:
+def _before_the_end(orders: AttemptSpec, ledger: AttemptState, site: tuple[Rule, ...]) -> Iterator[Window]:
     """Yield what was said shortly before the first failure, where much was said after it.
 
     What is older than a minute is left out: a trouble that a rank has survived is no cause.
@@ -112,21 +112,21 @@ def _before_the_end(orders: Orders, ledger: Ledger, site: tuple[Rule, ...]) -> I
     ends = [exit.time for exit in ledger.ranks_ended() if not exit.good and not exit.by_us]
     if not ends:
         return
-    sieve = Sieve(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
+    sieve = Prefilter(sign.literal for rule in (*site, *RULES) for sign in rule.signs)
     files = log_reader.sources(orders.logs, orders.attempt, log_reader.workers_of(ledger.rank_states()))
     for window in log_excerpts.found(files, sieve, int((min(ends) - BEFORE_SECONDS) * 1e9)):
         if window.role is Role.RANK or not ledger.aborted:  # then the launcher tells of our own abort
             yield window
 
 
-def _mourners(said: Iterable[LogLine], ledger: Ledger) -> set[int | None]:
+def _mourners(said: Iterable[LogLine], ledger: AttemptState) -> set[int | None]:
     """Return the ranks that said, or of which the launcher said, that they lost another."""
     lines = [line for line in said if _PEER_LOST.search(line.text)]
     hosts = {int(match[1]) for line in lines if line.rank is None and (match := _SAID_OF.search(line.text))}
     return {line.rank for line in lines} | {r for r, state in ledger.ranks.items() if state.worker in hosts}
 
 
-def _consequences(exits: tuple[Exit, ...], mourners: set[int | None], ledger: Ledger) -> Iterator[Exit]:
+def _consequences(exits: tuple[Exit, ...], mourners: set[int | None], ledger: AttemptState) -> Iterator[Exit]:
     """Yield the exits, in order, with those marked that followed from another's.
 
     MPI ends the other ranks itself when one has failed. And a rank that lost its peer may be gone before
@@ -147,14 +147,14 @@ def _killed(exit: Exit, mourners: set[int | None]) -> bool:
     return exit.signal in _MPI_KILLS or exit.index in mourners
 
 
-def _sweeps(first: Exit | None, exit: Exit, ledger: Ledger) -> bool:
+def _sweeps(first: Exit | None, exit: Exit, ledger: AttemptState) -> bool:
     """Whether whatever else ended with the first one ended because of it."""
     if first is None or exit.index in ledger.aborted:
         return False
     return first.index in ledger.aborted or ledger.struck(first)
 
 
-def _reason(orders: Orders, ledger: Ledger, standing: phase.Standing) -> str:
+def _reason(orders: AttemptSpec, ledger: AttemptState, standing: phase.PhaseResult) -> str:
     """Return the verdict; a worker that failed while its process lives has lost its MPI daemon."""
     if _disk_is_full(orders):
         return phase.Reason.DISK_FULL.value
@@ -164,17 +164,17 @@ def _reason(orders: Orders, ledger: Ledger, standing: phase.Standing) -> str:
     return "DaemonLost" if first.signal or (first.code or 0) > 128 else standing.reason.value
 
 
-def _disk_is_full(orders: Orders) -> bool:
+def _disk_is_full(orders: AttemptSpec) -> bool:
     """Whether there is no room: then the program's own words about it could not be kept either."""
     return shutil.disk_usage(orders.work).free < FULL_BYTES
 
 
-def _memory(orders: Orders, ledger: Ledger, standing: phase.Standing) -> tuple[Memory, ...]:
+def _memory(orders: AttemptSpec, ledger: AttemptState, standing: phase.PhaseResult) -> tuple[Memory, ...]:
     over = standing.reason is phase.Reason.MEMORY_EXCEEDED
     return tuple(_memory_of(worker.index, orders, ledger, over) for worker in orders.plan.workers)
 
 
-def _memory_of(index: int, orders: Orders, ledger: Ledger, over: bool) -> Memory:
+def _memory_of(index: int, orders: AttemptSpec, ledger: AttemptState, over: bool) -> Memory:
     """Return what one worker used; where the kernel killed for its limit, it used all of it, seen or not."""
     limit = orders.plan.job.resources.memory_bytes
     kills = ledger.oom_kills.get(index, 0)

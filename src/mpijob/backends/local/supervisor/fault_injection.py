@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import process_tree
 
 PREFIX = "fault.mpijob/"
@@ -57,7 +57,7 @@ class Faults:
             if fault.kind in _CLOCKS:
                 _shift_clock(_CLOCKS[fault.kind] * fault.number, began + fault.seconds)
 
-    def strike(self, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> None:
+    def strike(self, workers: Mapping[int, int], ledger: AttemptState, orders: AttemptSpec) -> None:
         """Let happen what is due."""
         for fault in list(self._waiting):
             due = time.monotonic() - self._began >= fault.seconds
@@ -72,7 +72,7 @@ def _shift_clock(seconds: int, at: float) -> None:
     time.time_ns = lambda: true_ns() + (seconds * 1_000_000_000 if time.monotonic() >= at else 0)
 
 
-def _strike(fault: Fault, workers: Mapping[int, int], ledger: Ledger, orders: Orders) -> bool:
+def _strike(fault: Fault, workers: Mapping[int, int], ledger: AttemptState, orders: AttemptSpec) -> bool:
     directory = next((w.directory for w in orders.workers() if w.index == fault.number), None)
     match fault.kind:
         case "kill-worker" | "stop-worker" if ledger.proved and fault.number in workers:

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import process_tree
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ _MOST = 10 * LOOKS
 _TAIL_BYTES = 4096
 
 
-class Watchman:
+class HealthMonitor:
     """Keeps what was seen of one attempt, as long as it matters."""
 
-    def __init__(self, orders: Orders, ledger: Ledger, retries: int) -> None:
+    def __init__(self, orders: AttemptSpec, ledger: AttemptState, retries: int) -> None:
         self._orders = orders
         self._ledger = ledger
         self._retries = retries
@@ -90,19 +90,19 @@ class Watchman:
         from mpijob.model import Sample
         from mpijob.observation.health import health_sample, warnings
 
-        seen = health_sample.Vitals(
+        seen = health_sample.HealthSample(
             now=now,
             state=state,
             quiet_seconds=self._quiet,
             samples=tuple(Sample(at, worker, 0.0, size, state.attempt) for at, worker, size in self._memory),
-            talks=tuple(health_sample.Talk(rank, *talk) for rank, talk in self._talks.items()),
+            talks=tuple(health_sample.Traffic(rank, *talk) for rank, talk in self._talks.items()),
             steps=tuple(health_sample.Step(*step) for step in self._steps),
             loads=tuple(
                 health_sample.Load((rank,), self._ledger.ranks[rank].worker, cores)
                 for rank in self._cpu
                 if (cores := self._cores(rank, now - self._quiet)) is not None
             ),
-            rooms=tuple(health_sample.Room(*room) for room in self._rooms),
+            rooms=tuple(health_sample.FreeSpace(*room) for room in self._rooms),
             ended=frozenset(self._ledger.rank_exits),
             was_busy=any(self._was_busy(points) for points in self._cpu.values()),
             retries=self._retries,

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from mpijob.backends.local.logs.log_reader import Source
+from mpijob.backends.local.logs.log_reader import LogFileSource
 from mpijob.diagnosis.evidence import Window
 from mpijob.diagnosis.log_windows import BLOCK_BYTES, TAIL_LINES, Piece, cut
-from mpijob.diagnosis.prefilter import Sieve
+from mpijob.diagnosis.prefilter import Prefilter
 from mpijob.model import LogLine
 
 SHORT_BYTES = 16 << 10  # a file that is no longer has said it all in its last lines
 MOST_BYTES = 512 << 20
 
 
-def found(sources: Iterable[Source], sieve: Sieve, since_ns: int) -> Iterator[Window]:
+def found(sources: Iterable[LogFileSource], sieve: Prefilter, since_ns: int) -> Iterator[Window]:
     """Yield the passages of long files that were said after a time; the files' ends are not among them."""
     left = MOST_BYTES if sieve.fast else MOST_BYTES // 16
     for source in sources:
@@ -36,7 +36,7 @@ def _blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
-def _windows(source: Source, piece: Piece) -> Iterator[Window]:
+def _windows(source: LogFileSource, piece: Piece) -> Iterator[Window]:
     streams: dict[str, list[tuple[int, LogLine]]] = {}
     for number, raw in enumerate(piece.lines, start=piece.first):  # never 0: only the log's end has no number
         line = source.line(raw)

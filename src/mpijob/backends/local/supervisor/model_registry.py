@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def entry(
     plan: Plan, work: Path, connections: dict[str, Connection], author: str, model: Model | None = None
-) -> model_registry.Entry:
+) -> model_registry.RegistryEntry:
     """Return what is written down about a job that ran here."""
     wanted = model or plan.job.model
     assert wanted is not None
@@ -30,15 +30,15 @@ def entry(
     told |= {"mpijob.ranks": str(plan.world)}
     version = wanted.version or f"{job.name}-{plan.uid[:8]}"
     where = model_registry.uri_of(job, buckets, directories)
-    return model_registry.Entry(wanted.name, version, where, wanted.format, author, told)
+    return model_registry.RegistryEntry(wanted.name, version, where, wanted.format, author, told)
 
 
-def register(what: model_registry.Entry, address: str, token_file: str) -> Registered:
+def register(what: model_registry.RegistryEntry, address: str, token_file: str) -> Registered:
     """Write it down."""
     return model_registry.Registry(address, model_registry.token_of(token_file)).register(what)
 
 
-def tried(what: model_registry.Entry, address: str, token_file: str) -> str | Finding:
+def tried(what: model_registry.RegistryEntry, address: str, token_file: str) -> str | Finding:
     """Return what was written down, or the finding that it could not be: the job has succeeded all the same."""
     try:
         return model_registry.told(register(what, address, token_file))

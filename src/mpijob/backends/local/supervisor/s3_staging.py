@@ -18,7 +18,7 @@ from mpijob.errors import BackendError, Finding, InvalidJob, Severity
 from mpijob.model import Plan, Volume, VolumeKind
 
 
-class Cargo:
+class S3Staging:
     """The S3 volumes of one attempt."""
 
     def __init__(self, plan: Plan, connections: dict[str, Connection]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping
 
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.worker import cgroups, process_tree
 
 
-def signal_ranks(orders: Orders, workers: Iterable[int], ledger: Ledger, *, warned: bool = False) -> None:
+def signal_ranks(
+    orders: AttemptSpec, workers: Iterable[int], ledger: AttemptState, *, warned: bool = False
+) -> None:
     """Send the job's own signal to the ranks' programs; at the deadline, those that were warned by it get SIGTERM."""
     last = warned and ledger.deadline_passed
     number = signal.SIGTERM if last else signal_number(orders.plan.job.signal.name)
@@ -21,7 +23,10 @@ def signal_ranks(orders: Orders, workers: Iterable[int], ledger: Ledger, *, warn
 
 
 def _above_the_programs(
-    orders: Orders, workers: Iterable[int], ledger: Ledger, table: Mapping[int, process_tree.Process]
+    orders: AttemptSpec,
+    workers: Iterable[int],
+    ledger: AttemptState,
+    table: Mapping[int, process_tree.Process],
 ) -> list[int]:
     """Return what stands right above the ranks' programs: a signal to MPI's own helpers would end the world."""
     if orders.shimmed:
@@ -29,7 +34,7 @@ def _above_the_programs(
     return [process.pid for pid in workers for process in table.values() if process.parent == pid]
 
 
-def kill_ranks_and_launcher(workers: Iterable[int], ledger: Ledger) -> None:
+def kill_ranks_and_launcher(workers: Iterable[int], ledger: AttemptState) -> None:
     """All at once: MPI's own processes would only complain about each other's death."""
     table = process_tree.table()
     below = [process.pid for pid in workers for process in process_tree.descendants(pid, table)]
@@ -39,7 +44,7 @@ def kill_ranks_and_launcher(workers: Iterable[int], ledger: Ledger) -> None:
             process_tree.send(pid, signal.SIGKILL)
 
 
-def end_groups(orders: Orders, ledger: Ledger) -> None:
+def end_groups(orders: AttemptSpec, ledger: AttemptState) -> None:
     """Where workers have cgroups: note what the kernel killed for memory, end what is left, remove them."""
     if orders.group is not None:
         for worker in orders.plan.workers:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import Ledger
-from mpijob.backends.local.supervisor.status_writer import Teller
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
+from mpijob.backends.local.supervisor.status_writer import StatusWriter
 from mpijob.errors import Finding, MpiJobError
 from mpijob.model import Phase
 from mpijob.observation.state.phase import Reason
 
 
-class Errands:
+class Staging:
     """The errands of one attempt."""
 
-    def __init__(self, orders: Orders, ledger: Ledger, teller: Teller) -> None:
+    def __init__(self, orders: AttemptSpec, ledger: AttemptState, teller: StatusWriter) -> None:
         self._orders = orders
         self._ledger = ledger
         self._teller = teller

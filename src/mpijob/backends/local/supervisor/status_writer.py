@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mpijob.backends.local.queue.store import Store
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.errors import BackendError, Finding, Severity
 from mpijob.model import Event, JobState, Phase
-from mpijob.observation.state.phase import Standing, derive, failure
+from mpijob.observation.state.phase import PhaseResult, derive, failure
 
 if TYPE_CHECKING:
     from mpijob.diagnosis.evidence import Worry
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 60.0
 
 
-class Teller:
+class StatusWriter:
     """Writes the state and the events of one attempt."""
 
-    def __init__(self, store: Store, orders: Orders, ledger: Ledger, state: JobState, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, orders: AttemptSpec, ledger: AttemptState, state: JobState, clock: Clock
+    ) -> None:
         self._store = store
         self._clock = clock
         self._orders = orders
@@ -39,11 +41,11 @@ class Teller:
         self._told: dict[tuple[str, int | None, int | None], float] = {}
         self.state = state
 
-    def standing(self, *, ended: bool = False) -> Standing:
+    def standing(self, *, ended: bool = False) -> PhaseResult:
         """Return where the attempt stands by all that is known."""
         return derive(self._ledger.observe(ended=ended, ranks_watched=self._orders.shimmed))
 
-    def failure(self) -> Standing | None:
+    def failure(self) -> PhaseResult | None:
         """Return the first failure known so far."""
         return failure(self._ledger.observe(ended=False, ranks_watched=self._orders.shimmed))
 
@@ -71,7 +73,7 @@ class Teller:
         self._told = dict.fromkeys(keys, self._clock.now()) | self._told
         self.advance(*events)
 
-    def advance(self, *events: Event, standing: Standing | None = None) -> None:
+    def advance(self, *events: Event, standing: PhaseResult | None = None) -> None:
         """Tell where the attempt stands now."""
         self._stand(standing or self.standing())
         self._put(*events)
@@ -93,7 +95,7 @@ class Teller:
         self._insist()
         return self.state
 
-    def _findings(self, standing: Standing) -> tuple[Finding, ...]:
+    def _findings(self, standing: PhaseResult) -> tuple[Finding, ...]:
         from mpijob.backends.local.supervisor.evidence import (
             findings_for,  # the rules are loaded only for a failure
         )
@@ -111,7 +113,7 @@ class Teller:
         )
 
     def _stand(
-        self, standing: Standing, findings: tuple[Finding, ...] = (), finished: float | None = None
+        self, standing: PhaseResult, findings: tuple[Finding, ...] = (), finished: float | None = None
     ) -> None:
         running = standing.phase is Phase.RUNNING and self.state.running is None
         exit = self._ledger.launcher

@@ -20,18 +20,18 @@ from mpijob.backends.local.logs.log_writer import LogFile, Pump
 from mpijob.backends.local.planning.machine import node_name
 from mpijob.backends.local.queue.store import Store
 from mpijob.backends.local.supervisor import shutdown
-from mpijob.backends.local.supervisor.attempt_spec import Orders
-from mpijob.backends.local.supervisor.attempt_state import Ledger
+from mpijob.backends.local.supervisor.attempt_spec import AttemptSpec
+from mpijob.backends.local.supervisor.attempt_state import AttemptState
 from mpijob.backends.local.supervisor.clock import Clock
-from mpijob.backends.local.supervisor.deadlines import Timekeeper
+from mpijob.backends.local.supervisor.deadlines import Deadlines
 from mpijob.backends.local.supervisor.fault_injection import Faults
-from mpijob.backends.local.supervisor.health_monitor import Watchman
+from mpijob.backends.local.supervisor.health_monitor import HealthMonitor
 from mpijob.backends.local.supervisor.report_pipe import Reports
-from mpijob.backends.local.supervisor.staging import Errands
-from mpijob.backends.local.supervisor.status_writer import Teller
+from mpijob.backends.local.supervisor.staging import Staging
+from mpijob.backends.local.supervisor.status_writer import StatusWriter
 from mpijob.backends.local.supervisor.usage import Meter
 from mpijob.backends.local.worker import process_tree, syscalls, worker
-from mpijob.backends.local.worker.event_loop import Reactor
+from mpijob.backends.local.worker.event_loop import EventLoop
 from mpijob.backends.local.worker.isolation import Isolation
 from mpijob.errors import Conflict, UnsafePath
 from mpijob.model import JobState, Phase
@@ -47,15 +47,15 @@ _WHY = {"missing": "No such file or directory", "refused": "Connection refused"}
 class Supervisor:
     """The loop over one attempt."""
 
-    def __init__(self, store: Store, orders: Orders, state: JobState) -> None:
+    def __init__(self, store: Store, orders: AttemptSpec, state: JobState) -> None:
         self._store = store
         self._orders = orders
         self._job = orders.plan.job
         self._clock = Clock(state.started or 0.0)
-        self._ledger = Ledger(orders.plan, self._clock.now())
-        self._teller = Teller(store, orders, self._ledger, state, self._clock)
-        self._errands = Errands(orders, self._ledger, self._teller)
-        self._reactor = Reactor()
+        self._ledger = AttemptState(orders.plan, self._clock.now())
+        self._teller = StatusWriter(store, orders, self._ledger, state, self._clock)
+        self._errands = Staging(orders, self._ledger, self._teller)
+        self._reactor = EventLoop()
         self._workers: dict[int, int] = {}
         self._programs: set[int] = set()
         self._counting = False
@@ -65,8 +65,8 @@ class Supervisor:
         self._pumps: dict[int, Pump] = {}
         limit = self._job.resources.memory_bytes
         self._meter = Meter(store, state.ref.uid, orders.attempt, limit, self._clock.now, orders.gpus_of)
-        self._time = Timekeeper(orders.plan, self._ledger)
-        self._watchman = Watchman(orders, self._ledger, _retries(store, state))
+        self._time = Deadlines(orders.plan, self._ledger)
+        self._watchman = HealthMonitor(orders, self._ledger, _retries(store, state))
         self._faults = Faults(self._job.labels, self._time.began)
         self._asked = True  # look once at the start: a wish may be older than we are
         self._grace: float | None = None
@@ -84,7 +84,7 @@ class Supervisor:
                 prepare()
             self._open()
             self._errands.before(self._end_if_wished)
-            self._time = Timekeeper(
+            self._time = Deadlines(
                 self._orders.plan, self._ledger
             )  # what is fetched takes none of the job's time
             if not (self._ledger.stopped or self._ledger.cancelled or self._ledger.suspended):

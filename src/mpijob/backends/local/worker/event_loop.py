@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 Act = Callable[[], None]
 
 
-class Reactor:
+class EventLoop:
     """Calls back when something can be read, and wakes up for signals."""
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ def _short(directory: Path) -> Iterator[str]:
         os.close(fd)
 
 
-class Guest:
+class ExecSession:
     """One visit, on the worker's side."""
 
     def __init__(self, line: socket.socket, call: Call, fds: tuple[int, int, int]) -> None:
@@ -63,7 +63,7 @@ class Guest:
         self._fds = fds
 
     @classmethod
-    def at(cls, door: socket.socket) -> Guest | None:
+    def at(cls, door: socket.socket) -> ExecSession | None:
         """Return the visitor at the door, or None when it is not in order."""
         line, _ = door.accept()
         line.settimeout(2)

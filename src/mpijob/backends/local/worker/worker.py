@@ -22,8 +22,8 @@ from mpijob.backends.local.logs.log_writer import LogFile, Pump
 from mpijob.backends.local.storage.private_dirs import PrivateDirs
 from mpijob.backends.local.supervisor.clock import Clock
 from mpijob.backends.local.worker import cgroups, isolation, process_tree, syscalls
-from mpijob.backends.local.worker.event_loop import Reactor
-from mpijob.backends.local.worker.exec_server import Guest, listen
+from mpijob.backends.local.worker.event_loop import EventLoop
+from mpijob.backends.local.worker.exec_server import ExecSession, listen
 from mpijob.errors import UnsafePath
 
 HEARTBEAT_SECONDS = 1.0
@@ -73,7 +73,7 @@ def main(order: WorkerOrder, clock: Clock) -> None:
     Worker(order, clock).run()
 
 
-class Breath:
+class OutputBatcher:
     """Lets lines gather when many come one by one: each wake-up costs more than the line, on cores that ranks need.
 
     A pipe that fills is never kept waiting, nor is anybody as long as little is said.
@@ -115,16 +115,16 @@ class Worker:
         self._clock = clock
         self._directory = order.directory
         self._logs = Path(order.attempt_dir) / "logs"
-        self._reactor = Reactor()
+        self._reactor = EventLoop()
         self._daemons: dict[int, str] = {}
-        self._guests: dict[int, Guest] = {}
+        self._guests: dict[int, ExecSession] = {}
         self._pumps: dict[int, Pump] = {}
         self._files: dict[str, LogFile] = {}
         self._ending = False
         self._report = os.open(f"{order.pipes}/report", os.O_WRONLY | os.O_CLOEXEC)
         self._asked = bytearray()
         self._beaten = time.monotonic()
-        self._breath = Breath()
+        self._breath = OutputBatcher()
 
     def run(self) -> None:
         """Serve until told to end."""
@@ -132,7 +132,7 @@ class Worker:
         ask = os.open(self._directory / "ask", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._reactor.watch(ask, lambda: self._read_ask(ask))
         door = listen(self._order.door)
-        self._reactor.watch(door.fileno(), lambda: self._greet(Guest.at(door)))
+        self._reactor.watch(door.fileno(), lambda: self._greet(ExecSession.at(door)))
         self._tell(f"ready {self._order.index}")
         while not self._ending:
             for act in self._reactor.wait(HEARTBEAT_SECONDS):
@@ -196,7 +196,7 @@ class Worker:
             path = f"{self._order.pipes}/ranks/{rank}.{suffix}"
             self._pump(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), log, stream)
 
-    def _greet(self, guest: Guest | None) -> None:
+    def _greet(self, guest: ExecSession | None) -> None:
         if guest is not None and not self._safe():
             guest.farewell(255)
         elif guest is not None:

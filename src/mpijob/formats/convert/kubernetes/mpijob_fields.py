@@ -43,7 +43,7 @@ def pod_of(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
     return found
 
 
-class Teller:
+class FieldReporter:
     """Says of each field what became of it."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpijob.formats.convert import own
 from mpijob.formats.convert.kubernetes import flat_fields, launch_command, mpijob_legacy
-from mpijob.formats.convert.kubernetes.mpijob_fields import Teller, pod_of
+from mpijob.formats.convert.kubernetes.mpijob_fields import FieldReporter, pod_of
 from mpijob.formats.convert.report import Converted, Notes
 from mpijob.formats.kubernetes import mpijob
 from mpijob.formats.kubernetes.component_labels import container_of, is_ours
@@ -33,7 +33,7 @@ def read(document: Mapping[str, Any], *, keep: bool, file: str = "") -> Converte
     once = not is_ours(container_of(pod_of(document["spec"], "Launcher")))
     job = launch_command.unwrapped(job, notes, "Launcher.command", once=once)
     beyond = flat_fields.paths(reading.foreign.documents, mpijob.KIND)
-    teller = Teller(document, job, notes, beyond, keep=keep)
+    teller = FieldReporter(document, job, notes, beyond, keep=keep)
     for leaf in flat_fields.leaves(document):
         teller.tell(leaf)
     teller.defaults()

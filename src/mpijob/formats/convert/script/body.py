@@ -24,7 +24,7 @@ from mpijob.formats.convert.script import (
     scratch_dir,
 )
 from mpijob.formats.convert.script.classify import Use
-from mpijob.formats.convert.script.environment import Surroundings
+from mpijob.formats.convert.script.environment import ScriptEnvironment
 from mpijob.formats.convert.script.steps import Step, numbered
 from mpijob.formats.convert.shell.constants import filled
 from mpijob.formats.convert.shell.parser import Command, Statement, inside, split_group, statements
@@ -35,7 +35,7 @@ _LONGEST_PIPE = (
 )
 
 
-class Body(Surroundings):
+class Body(ScriptEnvironment):
     """Reads statements one after the other; `setting` grows, steps are made from work."""
 
     def __init__(self, request: Request) -> None:

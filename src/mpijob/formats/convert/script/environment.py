@@ -7,14 +7,14 @@ from collections import ChainMap
 import msgspec
 
 from mpijob.formats.convert.header.request import OWN_NUMBER, Request, given_by
-from mpijob.formats.convert.report import Fate
+from mpijob.formats.convert.report import FieldOutcome
 from mpijob.formats.convert.script import classify, error_handling
 from mpijob.formats.convert.script.errexit import Strictness
 from mpijob.formats.convert.script.redirects import Output
 from mpijob.formats.convert.script.variables import unknown
 from mpijob.formats.convert.shell.constants import constant, filled, mentioned
 from mpijob.formats.convert.shell.parser import Command, Statement
-from mpijob.formats.convert.shell.paths import Places
+from mpijob.formats.convert.shell.paths import ScriptPaths
 
 EACH = "each rank does it before the program, not the launcher once"
 _STATUS = "with what a launch line ends is the job's own status, and mpijob wait NAME waits for it"
@@ -25,7 +25,7 @@ _LENIENT = "if a later line may fail, write || : behind it, or set +e before it 
 _UNUSED = "no line that follows does work, so it is left out"
 
 
-class Surroundings:
+class ScriptEnvironment:
     """Grows line by line: `setting` is what each rank does first, `env` what it finds; `loose` what no job has yet."""
 
     def __init__(self, request: Request) -> None:
@@ -35,7 +35,7 @@ class Surroundings:
         self.setting: list[str] = []
         self.strict = False  # a line that fails ends the script
         self.strictness = Strictness({})
-        self.places = Places()
+        self.places = ScriptPaths()
         own = {} if request.values else dict.fromkeys(OWN_NUMBER, request.name)
         self.values = {**own, **request.known}
         self.output = Output(request, self.places, self.values)
@@ -76,7 +76,7 @@ class Surroundings:
         for at in self.loose:
             old = self.notes.entries[at]
             self.notes.entries[at] = msgspec.structs.replace(
-                old, fate=Fate.DROPPED, ours="", note=_UNUSED, todo="nothing"
+                old, fate=FieldOutcome.DROPPED, ours="", note=_UNUSED, todo="nothing"
             )
 
     def modules(self, text: str) -> None:

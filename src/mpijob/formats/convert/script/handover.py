@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from mpijob.formats.convert.report import Entry, Fate
+from mpijob.formats.convert.report import FieldEntry, FieldOutcome
 from mpijob.formats.convert.script.steps import Step
 from mpijob.formats.convert.shell.parser import statements
 from mpijob.model import MPIJob
@@ -25,7 +25,7 @@ _ON_DISK = (
 )
 
 
-def told(name: str, jobs: Sequence[MPIJob], steps: Sequence[Step], beside: frozenset[str]) -> Entry:
+def told(name: str, jobs: Sequence[MPIJob], steps: Sequence[Step], beside: frozenset[str]) -> FieldEntry:
     """Return what is to know first of several jobs, with the lines for each of them."""
     names = [job.name for job in jobs]
     note = (
@@ -41,10 +41,10 @@ def told(name: str, jobs: Sequence[MPIJob], steps: Sequence[Step], beside: froze
         f"where none reads what another wrote, it is well so; else write {lines}; the folder's files are in each job's "
         f'own directory, "$OLDPWD"/FILE there. {_ON_DISK.format(name)}'
     )
-    return Entry("script", Fate.CHANGED, "", "jobs", note, todo)
+    return FieldEntry("script", FieldOutcome.CHANGED, "", "jobs", note, todo)
 
 
-def awaited(field: str, name: str, job: MPIJob, step: Step, beside: frozenset[str]) -> Entry:
+def awaited(field: str, name: str, job: MPIJob, step: Step, beside: frozenset[str]) -> FieldEntry:
     """Return what is to know of a job that waits for one of another script: it does not find the other's files."""
     note = (
         "each job begins in a directory of its own, with what the folder has when it is submitted: files that FIRST "
@@ -56,7 +56,7 @@ def awaited(field: str, name: str, job: MPIJob, step: Step, beside: frozenset[st
         "FIRST has ended and mpijob artifacts fetch FIRST has brought the files into the folder. "
         + _ON_DISK.format(name)
     )
-    return Entry(field, Fate.CHANGED, "", "volumes", note, todo)
+    return FieldEntry(field, FieldOutcome.CHANGED, "", "volumes", note, todo)
 
 
 def names_files(job: MPIJob, step: Step) -> bool:

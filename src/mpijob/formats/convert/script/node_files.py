@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mpijob.formats.convert.script.launch_line import base
 from mpijob.formats.convert.shell.parser import Statement
-from mpijob.formats.convert.shell.paths import Places
+from mpijob.formats.convert.shell.paths import ScriptPaths
 
 _LIST = re.compile(r"\$\{?(PBS_NODEFILE|SLURM_JOB_NODELIST|SLURM_NODELIST)\b")
 _FILTERS = frozenset(
@@ -17,7 +17,7 @@ _CHANGES = re.compile(r"[$`\"]")
 _INTO = re.compile(r"[0-9]?>>?\s*(.*)", re.DOTALL)
 
 
-def only_shows(one: Statement, every: Sequence[Statement], places: Places) -> bool:
+def only_shows(one: Statement, every: Sequence[Statement], places: ScriptPaths) -> bool:
     """Return whether a statement shows the list of nodes, or writes it into a file that no other line names."""
     if one.compound or one.heredoc or one.background or not _LIST.search(one.text):
         return False
@@ -34,6 +34,6 @@ def only_shows(one: Statement, every: Sequence[Statement], places: Places) -> bo
     return not any(file in text for file in files for text in others)
 
 
-def _texts(text: str, places: Places) -> tuple[str, ...]:
+def _texts(text: str, places: ScriptPaths) -> tuple[str, ...]:
     """Return a line as it is written and as it is understood, where that is another text."""
     return (text, places.path(text)) if _CHANGES.search(text) else (text,)

@@ -13,7 +13,7 @@ from mpijob.formats.convert.report import Notes
 from mpijob.formats.convert.script.launch_line import base
 from mpijob.formats.convert.shell.constants import constant, filled
 from mpijob.formats.convert.shell.parser import Command
-from mpijob.formats.convert.shell.paths import HOME, Places
+from mpijob.formats.convert.shell.paths import HOME, ScriptPaths
 
 _PARTS = re.compile(r"([0-9&]*)([<>|&]+)\s*(.*)", re.DOTALL)
 _READERS = frozenset({"grep", "egrep", "fgrep", "tail", "head", "cat", "awk", "wc", "sort"})
@@ -22,7 +22,7 @@ _READERS = frozenset({"grep", "egrep", "fgrep", "tail", "head", "cat", "awk", "w
 class Output:
     """Takes over the redirections of launch lines; `logs` are the files that the log of a job is instead."""
 
-    def __init__(self, request: Request, places: Places, values: Mapping[str, str]) -> None:
+    def __init__(self, request: Request, places: ScriptPaths, values: Mapping[str, str]) -> None:
         self.request = request
         self.values = values
         self.places = places

@@ -11,7 +11,7 @@ from mpijob.formats.convert.script.classify import Use
 from mpijob.formats.convert.script.scratch_lines import named
 from mpijob.formats.convert.shell.constants import filled
 from mpijob.formats.convert.shell.parser import Command, Statement
-from mpijob.formats.convert.shell.paths import HOME, Places
+from mpijob.formats.convert.shell.paths import HOME, ScriptPaths
 
 _MOVERS = frozenset({"cp", "mv", "rsync", "scp"})
 _PACKERS = frozenset({"tar", "zip"})
@@ -21,7 +21,7 @@ _LOOP = re.compile(r"for\s+(\w+)\s+in\s+([^;\n]+)")
 CHOICE = "DIRECTORY (a folder of your choice)"
 
 
-def follow_loop(one: Statement, places: Places) -> None:
+def follow_loop(one: Statement, places: ScriptPaths) -> None:
     """Remember what the variable of a loop over files stands for: all of them."""
     if match := _LOOP.match(one.text):
         words = match[2].split()
@@ -29,7 +29,7 @@ def follow_loop(one: Statement, places: Places) -> None:
         places.values[match[1]] = words[0] if known and len(words) == 1 else "*" if known else f"${match[1]}"
 
 
-def keeps(commands: tuple[Command, ...], uses: list[Use], places: Places) -> bool:
+def keeps(commands: tuple[Command, ...], uses: list[Use], places: ScriptPaths) -> bool:
     """Return whether commands behind the last launch line only keep, pack or tidy files of the job's directory."""
     working = [command for command, use in zip(commands, uses, strict=True) if use is Use.WORK]
     return (
@@ -39,12 +39,12 @@ def keeps(commands: tuple[Command, ...], uses: list[Use], places: Places) -> boo
     )
 
 
-def _keeps(command: Command, places: Places) -> bool:
+def _keeps(command: Command, places: ScriptPaths) -> bool:
     """Return whether what a command keeps lies in the job's directory: only that is kept with a job."""
     return program(command) in _KEEPERS and all(places.below(word) is not None for word in _sources(command))
 
 
-def is_idle(command: Command, places: Places) -> bool:
+def is_idle(command: Command, places: ScriptPaths) -> bool:
     """Return whether a command copies files to where they are: what brought them back from a scratch directory."""
     words = named(command)
     if program(command) not in ("cp", "mv", "rsync") or len(words) < 2 or places.below(words[-1]) is None:
@@ -60,7 +60,7 @@ def _sources(command: Command) -> list[str]:
     return words[2:] if name in _PACKERS else words
 
 
-def _tidies(command: Command, places: Places) -> bool:
+def _tidies(command: Command, places: ScriptPaths) -> bool:
     """Return whether a command only removes what lies in the job's directory."""
     removed = named(command) if program(command) in ("rm", "rmdir") else []
     return bool(removed) and all(places.below(word) is not None for word in removed)
@@ -69,7 +69,7 @@ def _tidies(command: Command, places: Places) -> bool:
 def fetched(
     commands: tuple[Command, ...],
     job: str,
-    places: Places,
+    places: ScriptPaths,
     logs: Mapping[str, str],
     values: Mapping[str, str],
 ) -> str:
@@ -82,7 +82,9 @@ def fetched(
     return f"when it has ended: {lines}".replace(" NAME", f" {job}")
 
 
-def _fetch(command: Command, places: Places, logs: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
+def _fetch(
+    command: Command, places: ScriptPaths, logs: Mapping[str, str], values: Mapping[str, str]
+) -> list[str]:
     words = named(command)
     if program(command) not in ("cp", "mv", "rsync") or len(words) < 2 or ":" in words[-1]:
         return [f"mpijob artifacts fetch NAME --to {CHOICE}, then call the line there"]
@@ -110,7 +112,7 @@ def _kept_way(files: list[str]) -> str:
     return f" (it keeps its place below: {deeper[0]})" if deeper else ""
 
 
-def _target(command: Command, places: Places, values: Mapping[str, str]) -> tuple[str, str]:
+def _target(command: Command, places: ScriptPaths, values: Mapping[str, str]) -> tuple[str, str]:
     """Return the folder to which a command brings files, as the user's shell knows it, and a name that it gives."""
     words = named(command)
     whole, written = places.full(words[-1]), words[-1].strip('"')

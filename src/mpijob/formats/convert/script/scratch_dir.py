@@ -15,7 +15,7 @@ from mpijob.formats.convert.script import classify
 from mpijob.formats.convert.script.classify import Use
 from mpijob.formats.convert.script.scratch_lines import Reader, Unproved, named, removes
 from mpijob.formats.convert.shell.parser import Statement, inside
-from mpijob.formats.convert.shell.paths import HOME, Places
+from mpijob.formats.convert.shell.paths import HOME, ScriptPaths
 
 _OF_ONE_JOB = re.compile(
     r"\$(SLURM_JOB_?ID|SLURM_ARRAY_JOB_ID|SLURM_TMPDIR|PBS_JOBID|TMPDIR|RANDOM|\$)|mktemp"
@@ -47,7 +47,7 @@ def without(every: Sequence[Statement], request: Request) -> list[Statement]:
 
 def _directory(every: Sequence[Statement]) -> str:
     """Return the directory that the script makes for one run and in which it starts ranks; "" without one."""
-    places, found, removed = Places(), "", False
+    places, found, removed = ScriptPaths(), "", False
     made: set[str] = set()
     for command in (each for one in every for each in inside(one)):
         place = places.place
@@ -65,7 +65,7 @@ def _directory(every: Sequence[Statement]) -> str:
 def _refused(every: Sequence[Statement], directory: str, why: str, request: Request) -> list[Statement]:
     """Return the statements without those that remove the directory, and block."""
     kept: list[Statement] = []
-    places, line = Places(), 0
+    places, line = ScriptPaths(), 0
     for one in every:
         commands = inside(one)
         if any(removes(each, places, directory) for each in commands):

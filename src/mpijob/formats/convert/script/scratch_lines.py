@@ -11,7 +11,7 @@ from mpijob.formats.convert.script import classify
 from mpijob.formats.convert.script.classify import Use
 from mpijob.formats.convert.shell.constants import constant, mentioned
 from mpijob.formats.convert.shell.parser import Command, Statement, inside, statements
-from mpijob.formats.convert.shell.paths import HOME, Places
+from mpijob.formats.convert.shell.paths import HOME, ScriptPaths
 
 WHY = "each attempt of a job has a directory of its own, which is kept: the work is done there"
 _ALONG = (
@@ -41,7 +41,7 @@ def named(command: Command) -> list[str]:
     return found
 
 
-def removes(command: Command, places: Places, directory: str) -> bool:
+def removes(command: Command, places: ScriptPaths, directory: str) -> bool:
     """Return whether a command removes a directory: by its own name, all in it, or one around it."""
     if command.words[0] == "trap":
         body = (
@@ -62,7 +62,7 @@ class Reader:
     def __init__(self, directory: str, request: Request) -> None:
         self.directory = directory
         self.request = request
-        self.places = Places()
+        self.places = ScriptPaths()
         self.names: set[str] = set()
         self.before = ""
         self.last = self.behind = self.away = False

@@ -21,7 +21,7 @@ _PLAIN_NAME = re.compile(
 _ELSEWHERE = ("/", "$", "~", "`", "-")
 
 
-class Places:
+class ScriptPaths:
     """What the variables of a script stand for, as paths, and where the script stands."""
 
     def __init__(self) -> None:
